@@ -1,0 +1,24 @@
+"""Lets Hydra find this package's config groups, in the apps that use it and in no other."""
+
+import sys
+
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+
+
+class SglangHydraSearchPath(SearchPathPlugin):
+    """Appends conf/ after everything the app has itself, and only if the app has imported sglang_hydra.
+
+    Hydra runs every search-path plugin of an environment in every Hydra app there. An app that does not know this
+    package must not find a second ``model`` group, so nothing is appended for it.
+    """
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        if "sglang_hydra" not in sys.modules:
+            return
+        from sglang_hydra.config import conf_dir, register
+
+        register()
+        path = f"file://{conf_dir()}"
+        if all(element.path not in (path, str(conf_dir())) for element in search_path.get_path()):
+            search_path.append("sglang_hydra", path)

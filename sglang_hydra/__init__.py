@@ -1,0 +1,77 @@
+"""Plan, explain, check and launch SGLang servers from composable configurations.
+
+The public API; everything is imported when it is first used, so that ``import sglang_hydra`` costs next to nothing.
+
+    resolve(intent, gpu=..., model=...)   what SGLang 0.5.2 makes of these arguments: needs neither Hydra nor OmegaConf
+    plan(["gpu=h200", "model=gpt_oss"])   the same from config groups, checked and with a launch command
+    parse_argv([...])                     SGLang's own command line as a dict
+    main                                  the decorator for other Hydra apps: their task gets the finished plan
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# No module is named like a public name: importing one would put the module in its place.
+_HOMES = {
+    "resolve": "sglang_hydra.resolution",
+    "Resolution": "sglang_hydra.resolution",
+    "plan": "sglang_hydra.app",
+    "main": "sglang_hydra.app",
+    "parse_argv": "sglang_hydra.argv",
+    "Plan": "sglang_hydra.plans",
+    "GpuFacts": "sglang_hydra.facts.gpu",
+    "ModelFacts": "sglang_hydra.facts.model",
+    "ServerArgs": "sglang_hydra.fields",
+    "LoRARef": "sglang_hydra.fields",
+    "Finding": "sglang_hydra.findings",
+    "ConfigError": "sglang_hydra.errors",
+    "MachineError": "sglang_hydra.errors",
+    "ServerError": "sglang_hydra.errors",
+    "SglangHydraError": "sglang_hydra.errors",
+}
+
+__all__ = [
+    "ConfigError",
+    "Finding",
+    "GpuFacts",
+    "LoRARef",
+    "MachineError",
+    "ModelFacts",
+    "Plan",
+    "Resolution",
+    "ServerArgs",
+    "ServerError",
+    "SglangHydraError",
+    "__version__",
+    "main",
+    "parse_argv",
+    "plan",
+    "resolve",
+]
+
+if TYPE_CHECKING:
+    from sglang_hydra.app import main, plan
+    from sglang_hydra.argv import parse_argv
+    from sglang_hydra.errors import ConfigError, MachineError, ServerError, SglangHydraError
+    from sglang_hydra.facts.gpu import GpuFacts
+    from sglang_hydra.facts.model import ModelFacts
+    from sglang_hydra.fields import LoRARef, ServerArgs
+    from sglang_hydra.findings import Finding
+    from sglang_hydra.plans import Plan
+    from sglang_hydra.resolution import Resolution, resolve
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,132 @@
+"""What each verb does with a plan: show it, judge it, explain it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.app import make_plan
+from sglang_hydra.compose import Composer
+from sglang_hydra.config import PRIMARY_NAME
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.explain import field_record, field_screen, finding_lines, plan_screen, rule_screen, summary
+from sglang_hydra.fields import FIELDS
+from sglang_hydra.findings import Finding
+from sglang_hydra.overrides import nearest
+from sglang_hydra.screen import Line, text, write
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli import Invocation
+    from sglang_hydra.plans import Plan
+
+
+def composer_of(invocation: Invocation) -> Composer:
+    return Composer(invocation.config_dirs, invocation.config_name or PRIMARY_NAME)
+
+
+def plan(invocation: Invocation) -> int:
+    """Shows the plan. 2 when SGLang would refuse it."""
+    made = make_plan(composer_of(invocation), invocation.requests)
+    if invocation.json:
+        print_json(made.to_json())
+    else:
+        write(plan_screen(made))
+    return 0 if made.ok else 2
+
+
+def serve(invocation: Invocation) -> int:
+    """Plans, shows the plan, and starts a server unless something is wrong."""
+    from sglang_hydra.launch.serve import serve_plan
+
+    return serve_plan(composer_of(invocation), invocation)
+
+
+def check(invocation: Invocation) -> int:
+    """Judges each thing named: overrides together, files and folders one by one. 2 if any is not ok."""
+    from sglang_hydra.documents import documents, is_document
+
+    composer = composer_of(invocation)
+    files = [request for request in invocation.requests if is_document(request.text)]
+    overrides = [request for request in invocation.requests if not is_document(request.text)]
+    verdicts: list[tuple[str, Plan | None, Sequence[Finding]]] = []
+    for name, requests in documents(files) if files else [("overrides", [])]:
+        try:
+            if isinstance(requests, ConfigError):
+                raise requests
+            made = make_plan(composer, [*requests, *overrides])
+        except ConfigError as failure:
+            verdicts.append((name, None, failure.findings))
+        else:
+            verdicts.append((name, made, made.findings))
+    good = all(made is not None and (made.launchable if invocation.strict else made.ok) for _, made, _ in verdicts)
+    if invocation.json:
+        print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": [_verdict(*item) for item in verdicts]})
+    else:
+        write(line for item in verdicts for line in _verdict_lines(*item))
+    return 0 if good else 2
+
+
+def explain(invocation: Invocation) -> int:
+    """``explain FIELD [overrides]`` or ``explain ID``."""
+    if not invocation.requests:
+        raise ConfigError(
+            Finding("error", "CLI015", "explain what?", hint="explain mem_fraction_static gpu=h100, or explain MEM001")
+        )
+    subject, *rest = invocation.requests
+    page = rule_screen(subject.text.upper())
+    if page is not None:
+        write(page)
+        return 0
+    if subject.text not in FIELDS:
+        near = nearest(subject.text, FIELDS)
+        raise ConfigError(
+            Finding(
+                "error",
+                "CLI015",
+                f"{subject.text!r} is neither an argument nor the id of a rule",
+                hint=f"explain {near}" if near else "python serve.py --help WORD finds arguments",
+            )
+        )
+    made = make_plan(composer_of(invocation), rest) if rest else None
+    if invocation.json:
+        print_json(field_record(subject.text, made))
+    else:
+        write(field_screen(subject.text, made))
+    return 0 if made is None or made.ok else 2
+
+
+def show_help(invocation: Invocation) -> int:
+    """The one screen, or with a word every argument that has it in its name or its help."""
+    from sglang_hydra.help import matching_fields, overview
+
+    words = [request.text for request in invocation.requests]
+    write(matching_fields(words) if words else overview(composer_of(invocation)))
+    return 0
+
+
+def print_json(record: dict[str, Any]) -> None:
+    json.dump(record, sys.stdout, indent=2, ensure_ascii=True)
+    sys.stdout.write("\n")
+
+
+def _verdict(name: str, made: Plan | None, findings: Sequence[Finding]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ok": made is not None and made.ok,
+        "launchable": made is not None and made.launchable,
+        "server_id": made.server_id if made else None,
+        "findings": [finding.to_json() for finding in findings],
+    }
+
+
+def _verdict_lines(name: str, made: Plan | None, findings: Sequence[Finding]) -> Iterator[Line]:
+    if made is None:
+        yield [text(f"{name}: "), text("cannot be composed", "bold red")]
+    else:
+        yield [text(f"{name}: "), *summary(made)]
+    yield from finding_lines([finding for finding in findings if finding.level != "info"], made)
+
+
+__all__ = ["check", "explain", "plan", "serve", "show_help"]

@@ -1,0 +1,145 @@
+"""The story in one screen: compose, know the facts, resolve, plan. Acting on a plan is ``cli`` and ``launch``.
+
+argv -> compose -> intent --+
+                            +-> resolve -> plan -> explain, check, launch
+probe / preset -> facts ----+
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.checks.launchable import PLAN_CHECKS
+from sglang_hydra.compose import Composer, Composition
+from sglang_hydra.config import PRIMARY_NAME
+from sglang_hydra.engines.base import Machine
+from sglang_hydra.engines.planned import plan_engine, told_to_engine
+from sglang_hydra.facts.declared import gpu_facts, model_facts
+from sglang_hydra.facts.hardware import choose_gpu_class
+from sglang_hydra.findings import Finding
+from sglang_hydra.overrides import Request
+from sglang_hydra.plans import Engine, Plan
+from sglang_hydra.resolution import Resolution, resolve, run_checks
+from sglang_hydra.rules.rule import Facts
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+def plan(
+    overrides: Sequence[str] = (),
+    *,
+    config_dirs: Sequence[str | Path] = (),
+    config_name: str = PRIMARY_NAME,
+    seed: int | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Plan:
+    """Plans what ``python serve.py plan OVERRIDES`` plans.
+
+    ``config_dirs`` are searched for config groups before ours. ``seed`` stands in for the seed that is drawn when
+    no ``random_seed`` is set; ``env`` for the process's environment. Raises ConfigError, with every finding, when
+    the overrides cannot be composed; what SGLang would refuse is in the plan's ``findings`` instead.
+    """
+    requests = [Request(text, f"override {number}") for number, text in enumerate(overrides, 1)]
+    return make_plan(Composer(config_dirs, config_name), requests, seed=seed, env=env)
+
+
+def make_plan(
+    composer: Composer, requests: Sequence[Request], *, seed: int | None = None, env: Mapping[str, str] | None = None
+) -> Plan:
+    """From what was typed to the finished plan, step by step."""
+    env = os.environ if env is None else env
+    composition = composer.compose(requests)
+    composition, hardware = choose_gpu_class(composer, requests, composition, env)
+    engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.without_accelerator)
+    gpu = gpu_facts(composition.nodes["gpu"], hardware)
+    model, model_findings = model_facts(composition, env)
+    environment = _planned_environment(composition)
+    seed_drawn = composition.intent.get("random_seed") is None
+    facts = Facts(
+        gpu, model, {**_sglang_variables(env), **environment}, random.randint(0, 1 << 30) if seed is None else seed
+    )
+    resolution = resolve(composition.intent, gpu=gpu, model=model, seed=facts.seed, env=facts.env)
+    request = engine.request(resolution, environment, Machine(None))
+    said = [
+        *composition.findings,
+        *hardware.findings,
+        *model_findings,
+        *resolution.findings,
+        *run_checks(PLAN_CHECKS, resolution, facts),
+    ]
+    shown, engine_said = told_to_engine(engine, request)
+    said += engine_said
+    findings, ignored = _silence(said, composition.nodes["ignore"])
+    return Plan(
+        resolution=resolution,
+        origins=composition.origins,
+        nodes=composition.nodes,
+        gpu=gpu,
+        model=model,
+        engine=Engine(engine.name, engine.version, engine.python, engine.note),
+        environment=environment,
+        command=tuple(shown),
+        findings=findings,
+        ignored=ignored,
+        notes=(*hardware.notes, *composition.shadowed, *([engine.note] if engine.note else [])),
+        choices=composition.choices,
+        seed_drawn=seed_drawn,
+        secrets=composition.secrets,
+    )
+
+
+def main(task: Callable[[Plan], Any]) -> Callable[[DictConfig], Any]:
+    """The finalizing decorator for other Hydra apps, between ``@hydra.main`` and the task.
+
+        @hydra.main(version_base=None, config_path="conf", config_name="config")
+        @sglang_hydra.main
+        def run(plan: sglang_hydra.Plan) -> None: ...
+
+    The app's primary config has ``sglang_hydra_schema`` first in its defaults list and then our groups. The task
+    gets the finished plan, made from the app's own search path and overrides, also in each job of a multirun.
+    """
+
+    @functools.wraps(task)
+    def finalized(config: DictConfig) -> Any:
+        from hydra.core.hydra_config import HydraConfig
+
+        running = HydraConfig.get()
+        folders = [source.path for source in running.runtime.config_sources if source.schema == "file" and source.path]
+        requests = [Request(text, f"override {n}") for n, text in enumerate(running.overrides.task, 1)]
+        return task(make_plan(Composer(folders, str(running.job.config_name)), requests))
+
+    return finalized
+
+
+def _planned_environment(composition: Composition) -> dict[str, str]:
+    """The variables that the launch sets: those of the engine node, and the one that SGLang's CPU engine needs."""
+    planned = {str(name): str(value) for name, value in composition.nodes["engine"]["env"].items()}
+    if composition.nodes["gpu"]["device"] == "cpu":
+        planned.setdefault("SGLANG_USE_CPU_ENGINE", "1")
+    return planned
+
+
+def _sglang_variables(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith("SGLANG_")}
+
+
+def _silence(found: Sequence[Finding], ignore: Sequence[str]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Splits off the findings of ours that ``ignore`` names; a refusal of SGLang's own cannot be silenced."""
+    silent = tuple(finding for finding in found if finding.id in ignore and finding.ours)
+    kept = [finding for finding in found if finding not in silent]
+    loud = {finding.id for finding in kept if finding.level == "error"}
+    kept += [
+        Finding("warning", "CLI011", f"ignore={id} has no effect: SGLang itself refuses this", ("ignore",))
+        for id in ignore
+        if id in loud
+    ]
+    return tuple(kept), silent
+
+
+__all__ = ["Resolution", "main", "make_plan", "plan"]

@@ -1,0 +1,74 @@
+"""Attention backends against the GPU and the KV cache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sglang_hydra.rules.memory import TRTLLM_MHA, TRTLLM_MLA
+from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+
+if TYPE_CHECKING:
+    from sglang_hydra.fields import ServerArgs
+
+
+MLA_CACHE_DTYPES = ("fp8_e4m3", "auto")
+
+
+@rule("KER008", (578, 585))
+def trtllm_mla_runs_on_blackwell(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: trtllm_mla as attention_backend or decode_attention_backend is refused unless the GPU is SM100.
+    Why: its kernels are compiled for B200 and GB200; an RTX 5090 (SM120) is not one of them.
+    Upstream: server_args.py 0.5.2 lines 578-585.
+    Example: gpu=h100 attention_backend=trtllm_mla -> refused
+    """
+    if facts.gpu.is_sm100 or not TRTLLM_MLA.is_used(args):
+        return None
+    return Refusal(
+        f"trtllm_mla needs an SM100 GPU (B200, GB200), and {facts.gpu.name} is {_capability(facts)}",
+        *_slots_with("trtllm_mla", TRTLLM_MLA.slots, args),
+        hint="attention_backend=null or gpu=b200",
+    )
+
+
+@rule("KER009", (593, 596))
+def trtllm_mla_reads_cache_dtype(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: trtllm_mla is refused with a kv_cache_dtype other than fp8_e4m3 and auto.
+    Why: its kernels read the KV cache in these formats only.
+    Upstream: server_args.py 0.5.2 lines 593-596.
+    Example: gpu=b200 attention_backend=trtllm_mla kv_cache_dtype=fp8_e5m2 -> refused
+    """
+    if args.kv_cache_dtype in MLA_CACHE_DTYPES or not TRTLLM_MLA.is_used(args):
+        return None
+    return Refusal(
+        f"trtllm_mla does not read kv_cache_dtype={args.kv_cache_dtype}; it reads {' or '.join(MLA_CACHE_DTYPES)}",
+        "kv_cache_dtype",
+        hint="kv_cache_dtype=auto",
+    )
+
+
+@rule("KER010", (598, 606))
+def trtllm_mha_runs_on_blackwell(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: trtllm_mha as any of the three attention backends is refused unless the GPU is SM100.
+    Why: its kernels are compiled for B200 and GB200; an RTX 5090 (SM120) is not one of them.
+    Upstream: server_args.py 0.5.2 lines 598-606.
+    Example: gpu=h100 prefill_attention_backend=trtllm_mha -> refused
+    """
+    if facts.gpu.is_sm100 or not TRTLLM_MHA.is_used(args):
+        return None
+    return Refusal(
+        f"trtllm_mha needs an SM100 GPU (B200, GB200), and {facts.gpu.name} is {_capability(facts)}",
+        *_slots_with("trtllm_mha", TRTLLM_MHA.slots, args),
+        hint="attention_backend=null or gpu=b200",
+    )
+
+
+def _capability(facts: Facts) -> str:
+    capability = facts.gpu.compute_capability
+    return f"SM{capability[0]}{capability[1]}" if facts.gpu.is_cuda and capability else f"{facts.gpu.vendor}"
+
+
+def _slots_with(backend: str, slots: tuple[str, ...], args: ServerArgs) -> list[str]:
+    return [slot for slot in slots if getattr(args, slot) == backend]

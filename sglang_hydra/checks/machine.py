@@ -1,0 +1,45 @@
+"""Whether the GPUs that a plan names can hold the ranks that it asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+
+if TYPE_CHECKING:
+    from sglang_hydra.fields import ServerArgs
+
+
+@rule("GPU001", stage="plan")
+def check_gpu_count(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: tp_size x pp_size ranks, times dp_size when data parallelism is not inside attention, need as many GPUs:
+        gpu.count on each of nnodes nodes, from base_gpu_id on in steps of gpu_id_step.
+    Why: a rank without a GPU fails with "invalid device ordinal" once the workers have started.
+    Upstream: none; entrypoints/engine.py starts one process for each rank.
+    Example: gpu=h100 tp_size=16 -> refused, nnodes=2 is missing
+    """
+    count = facts.gpu.count
+    if count is None or not facts.gpu.device or facts.gpu.device == "cpu" or args.device == "cpu":
+        return None
+    replicas = 1 if args.enable_dp_attention else args.dp_size
+    needed = args.tp_size * args.pp_size * replicas
+    nodes = max(args.nnodes, 1)
+    on_one_node = -(-needed // nodes)
+    last = args.base_gpu_id + (on_one_node - 1) * args.gpu_id_step
+    if last < count:
+        return None
+    fields = [name for name in ("tp_size", "pp_size", "dp_size", "base_gpu_id", "gpu_id_step") if _set(args, name)]
+    more_nodes = -(-needed // count)
+    return Refusal(
+        f"{needed} ranks need {on_one_node} GPUs on each of {nodes} node{'s' if nodes > 1 else ''}"
+        f"{f' up to number {last}' if last >= on_one_node else ''}; {facts.gpu.name} has {count}",
+        *fields,
+        "nnodes",
+        hint=f"nnodes={more_nodes}, or gpu.count={last + 1} if a node has as many" if more_nodes > nodes else None,
+    )
+
+
+def _set(args: ServerArgs, name: str) -> bool:
+    default = 0 if name == "base_gpu_id" else 1
+    return bool(getattr(args, name) != default)

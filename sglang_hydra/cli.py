@@ -1,0 +1,175 @@
+"""The command line: a verb, overrides, a few flags. It parses, calls, prints and returns an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglang_hydra.errors import ConfigError, SglangHydraError
+from sglang_hydra.findings import Finding
+from sglang_hydra.overrides import Request, as_override, nearest
+
+VERBS = {
+    "serve": "plan, check and start a server (the default)",
+    "plan": "show what would be started, and why; starts nothing, needs no GPU",
+    "check": "judge overrides, YAML files, plans or folders of them; for CI",
+    "explain": "explain FIELD: how one value came about; explain ID: a rule's page",
+}
+HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help", "--shell-completion")
+
+
+@dataclass
+class Invocation:
+    """What was typed, taken apart. ``argv`` is what stood after a bare ``--``: SGLang's own flags."""
+
+    verb: str = "serve"
+    requests: list[Request] = field(default_factory=list)
+    argv: list[str] | None = None
+    config_dirs: list[str] = field(default_factory=list)
+    config_name: str | None = None
+    json: bool = False
+    strict: bool = False
+    help: bool = False
+    version: bool = False
+    multirun: bool = False
+    hydra: bool = False
+
+
+def entry(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit code: 0 done, 1 a bug of ours, 2 invalid configuration, 3 this
+    machine cannot serve it, 4 the server failed, 130 interrupted."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(read_invocation(words))
+    except SglangHydraError as failure:
+        _report(failure, "--json" in words)
+        return failure.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader has gone (head, less): nothing more can be said to it, not even by the interpreter's last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def read_invocation(words: Sequence[str]) -> Invocation:
+    """Takes a command line apart. Raises ConfigError for an unknown verb or a flag without its value."""
+    invocation = Invocation()
+    words = list(words)
+    if "--" in words:
+        cut = words.index("--")
+        words, invocation.argv = words[:cut], words[cut + 1 :]
+    for number, word in enumerate(words, 1):
+        if not word.startswith("-") and "=" not in word:
+            if number == 1 or all(earlier.startswith("-") for earlier in words[: number - 1]):
+                if word in VERBS:
+                    invocation.verb = word
+                    words[number - 1] = ""
+                elif not _is_help(words[: number - 1]) and not _takes_value(words[: number - 1]):
+                    raise _unknown_verb(word)
+            break
+    position = 0
+    while position < len(words):
+        word = words[position]
+        position += 1
+        name, has_value, value = word.partition("=")
+        if name in ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp"):
+            if not has_value:
+                if position == len(words):
+                    raise ConfigError(Finding("error", "CLI012", f"{name} needs a value", hint=f"{name} conf"))
+                value = words[position]
+                position += 1
+            if name in ("--config-name", "-cn"):
+                invocation.config_name = value
+            else:
+                invocation.config_dirs.append(_existing_folder(name, value))
+        elif word in ("--json", "--strict", "--version", "--help", "--multirun"):
+            setattr(invocation, word[2:], True)
+        elif word in ("-h", "help"):
+            invocation.help = True
+        elif word == "-m":
+            invocation.multirun = True
+        elif name in HYDRA_FLAGS:
+            invocation.hydra = True
+        elif word:
+            invocation.requests.append(Request(word, f"argument {position}"))
+    return invocation
+
+
+def _run(invocation: Invocation) -> int:
+    from sglang_hydra import actions
+
+    if invocation.version:
+        from sglang_hydra import __version__
+
+        print(f"sglang-hydra {__version__}")
+        return 0
+    if invocation.help:
+        return actions.show_help(invocation)
+    if invocation.multirun:
+        raise ConfigError(
+            Finding(
+                "error",
+                "CLI013",
+                f"-m asks for several runs, and {invocation.verb} makes one plan",
+                hint="plan each alone, or write a loop: for tp in 1 2 4; do python serve.py plan tp_size=$tp; done",
+            )
+        )
+    if invocation.argv is not None:
+        invocation.requests += requests_from_argv(invocation.argv)
+    action: Any = getattr(actions, invocation.verb)
+    return int(action(invocation))
+
+
+def requests_from_argv(argv: Sequence[str]) -> list[Request]:
+    """SGLang's own flags as overrides, each with the place of the flag. Raises ConfigError as its parser refuses."""
+    from sglang_hydra.argv import parse_argv_with_places
+
+    values, places = parse_argv_with_places(argv)
+    return [
+        Request(as_override(name, value), f"argument {places[name]} after --" if name in places else "after --")
+        for name, value in values.items()
+    ]
+
+
+def _report(failure: SglangHydraError, as_json: bool) -> None:
+    if as_json:
+        import json
+
+        record = {"schema": "sglang_hydra.findings/1", "findings": [item.to_json() for item in failure.findings]}
+        print(json.dumps(record, indent=2))
+        return
+    from sglang_hydra.explain import finding_lines
+    from sglang_hydra.screen import write
+
+    write(finding_lines(list(failure.findings)), sys.stderr)
+
+
+def _unknown_verb(word: str) -> ConfigError:
+    near = nearest(word, VERBS)
+    hint = f"did you mean {near}? " if near else ""
+    return ConfigError(
+        Finding(
+            "error",
+            "CLI014",
+            f"{word!r} is no verb; the verbs are {', '.join(VERBS)}",
+            hint=f"{hint}Values are typed as key=value: model=..., gpu=..., tp_size=8",
+        )
+    )
+
+
+def _existing_folder(flag: str, path: str) -> str:
+    if not os.path.isdir(path):
+        raise ConfigError(Finding("error", "CLI012", f"{flag} {path}: there is no such folder"))
+    return path
+
+
+def _is_help(words: Sequence[str]) -> bool:
+    return any(word in ("-h", "--help") for word in words)
+
+
+def _takes_value(words: Sequence[str]) -> bool:
+    return bool(words) and words[-1] in ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "-p")

@@ -1,0 +1,99 @@
+"""The shape of a composed configuration: the flat arguments and, beside them, the nodes that are not SGLang's.
+
+This is the OmegaConf boundary. ``register`` puts the schema into Hydra's ConfigStore; what is composed against it
+leaves ``compose`` as plain values.
+"""
+
+# OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.fields import ServerArgs
+
+SCHEMA_NAME = "sglang_hydra_schema"
+PRIMARY_NAME = "sglang_hydra"
+
+
+@dataclass
+class GpuNode:
+    """``gpu``: the facts of one GPU class, as conf/gpu/*.yaml declares them."""
+
+    name: str = "none"
+    vendor: str = "none"
+    device: str | None = None
+    device_names: list[str] = field(default_factory=list)
+    memory_mib: float | None = None
+    compute_capability: str | None = None
+    count: int | None = None
+    flashinfer: bool = False
+    triton_kernels: bool = False
+    memory_bandwidth_gbps: float | None = None
+    dense_tflops: dict[str, float | None] = field(default_factory=dict)
+    scale_up_gbps: float | None = None
+    unverified: list[str] = field(default_factory=list)
+    source: str | None = None
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class ModelNode:
+    """``model``: which checkpoint, and the fields of its config.json, as conf/model/*.yaml declares them."""
+
+    name: str | None = None
+    model_path: str | None = None
+    config: dict[str, Any] | None = None
+    source: str | None = None
+    facts_from: str | None = None
+    revision: str | None = None
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class EngineNode:
+    """``engine``: which server runs the plan, and the interpreter that has it."""
+
+    name: str = "auto"
+    python: str | None = None
+    version: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class LaunchNode:
+    """``launch``: where the server runs. Times in seconds."""
+
+    name: str = "local"
+    ready_timeout: float = 1800.0
+    stop_timeout: float = 15.0
+    force: bool = False
+
+
+@dataclass
+class Root(ServerArgs):
+    """The whole: SGLang's arguments under their own names, and the nodes."""
+
+    gpu: GpuNode = field(default_factory=GpuNode)
+    model: ModelNode = field(default_factory=ModelNode)
+    engine: EngineNode = field(default_factory=EngineNode)
+    launch: LaunchNode = field(default_factory=LaunchNode)
+    ignore: list[str] = field(default_factory=list)
+
+
+NODES = ("gpu", "model", "engine", "launch", "ignore")
+"""The root keys that are ours. None is an argument of SGLang 0.5.2 or 0.5.23."""
+
+
+def conf_dir() -> Path:
+    """The folder of the YAML files: inside the package in a wheel, beside it in a checkout."""
+    packaged = Path(__file__).parent / "conf"
+    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "conf"
+
+
+def register() -> None:
+    """Makes the schema known to Hydra. Calling it again changes nothing."""
+    from hydra.core.config_store import ConfigStore
+
+    store = ConfigStore.instance()
+    if f"{SCHEMA_NAME}.yaml" not in store.repo:
+        store.store(name=SCHEMA_NAME, node=Root, provider="sglang_hydra")

@@ -1,0 +1,102 @@
+"""Which packages an interpreter has, read from their metadata on disk: nothing of them is imported."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+_METADATA = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)(?:-py[\d.]+)?\.(?:dist|egg)-info", re.IGNORECASE)
+_ASK_TIMEOUT_S = 30.0
+
+
+class Packages(NamedTuple):
+    """``versions`` maps normalised distribution names to versions. ``problem`` says why they could not be read."""
+
+    versions: dict[str, str]
+    problem: str | None = None
+
+
+def find_python(python: str | None) -> str | None:
+    """The interpreter's absolute path (None asks for ours); None where there is no such program.
+
+    Links are kept: a virtual environment's ``python`` is one, and only its own place says which environment it is.
+    """
+    if not python:
+        return sys.executable
+    python = os.path.expanduser(python)
+    if os.path.dirname(python):
+        return os.path.abspath(python) if os.access(python, os.X_OK) and not os.path.isdir(python) else None
+    import shutil
+
+    return shutil.which(python)
+
+
+def installed(python: str | None) -> Packages:
+    """The distributions that ``python`` (None: ours) would find."""
+    path = find_python(python)
+    if path is None:
+        return Packages({}, f"engine.python={python} is not a program here")
+    if path == sys.executable:
+        return Packages(_versions(sys.path))
+    folders = _venv_folders(path)
+    if folders is None:
+        folders = _ask(path)
+    if folders is None:
+        return Packages({}, f"engine.python={python} is no Python interpreter that runs here")
+    return Packages(_versions(folders))
+
+
+def _versions(folders: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for folder in folders:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for name in names:
+            match = _METADATA.fullmatch(name)
+            if match:
+                # The first folder on the path wins, as it does for an import.
+                found.setdefault(normalised(match["name"]), match["version"])
+    return found
+
+
+def normalised(name: str) -> str:
+    """A distribution's name as PyPI compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _venv_folders(python: str) -> Sequence[str] | None:
+    """The site-packages of a virtual environment; None if this is none, or one that also sees its base's packages."""
+    root = os.path.dirname(os.path.dirname(python))
+    try:
+        with open(os.path.join(root, "pyvenv.cfg"), encoding="utf-8") as file:
+            settings = dict(line.strip().lower().split(" = ", 1) for line in file if " = " in line)
+    except OSError:
+        return None
+    if settings.get("include-system-site-packages") == "true":
+        return None
+    import glob
+
+    return glob.glob(os.path.join(glob.escape(root), "lib*", "python3*", "site-packages")) or None
+
+
+def _ask(python: str) -> Sequence[str] | None:
+    """Its import path, told by itself: one child that imports nothing but ``sys``."""
+    import subprocess
+
+    try:
+        answer = subprocess.run(
+            [python, "-c", "import sys; print('\\n'.join(sys.path))"],
+            capture_output=True,
+            text=True,
+            timeout=_ASK_TIMEOUT_S,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return [line for line in answer.stdout.splitlines() if line]

@@ -1,0 +1,96 @@
+"""Which engine a plan is for, before anything is started, and what it will be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sglang_hydra.engines.base import Availability, Engine, Machine, Request
+from sglang_hydra.engines.sglang import ENGINE as SGLANG
+from sglang_hydra.engines.transformers import ENGINE as TRANSFORMERS
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.findings import Finding
+from sglang_hydra.resolution import Resolution
+
+SPECIFIED_VERSION = "0.5.2"
+"""The SGLang release whose rules these are."""
+
+
+@dataclass(frozen=True)
+class PlannedEngine:
+    """An engine and the release that the plan is made for; ``installed`` is None where this machine has none."""
+
+    engine: Engine
+    version: str
+    python: str | None
+    installed: str | None
+    settled: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.engine.name
+
+    @property
+    def note(self) -> str:
+        if self.engine is not SGLANG:
+            return f"engine: {self.name} {self.version}, the embedded default; values below are what SGLang would use"
+        if self.installed is None:
+            return "engine: SGLang is not installed here; planned by the rules of 0.5.2"
+        if self.installed != SPECIFIED_VERSION:
+            return f"engine: SGLang {self.installed} is installed; planned by the rules of {SPECIFIED_VERSION}"
+        return f"engine: SGLang {self.installed}"
+
+    def request(self, resolution: Resolution, env: Mapping[str, str], machine: Machine) -> Request:
+        """What the engine is told: the intent as it was given, and the seed, drawn or not."""
+        intent = {name: value for name, value in resolution.intent.items() if value is not None}
+        intent["random_seed"] = resolution.values["random_seed"]
+        return Request(
+            intent=intent,
+            python=self.python or "python",
+            host=str(resolution.values["host"]),
+            port=int(resolution.values["port"]),
+            env=env,
+            machine=machine,
+        )
+
+
+def plan_engine(node: Mapping[str, Any], *, embedded_first: bool = False) -> PlannedEngine:
+    """The engine of the ``engine`` node. ``auto`` is SGLang, except with ``embedded_first`` (no accelerator here)
+    where only the embedded one is installed. Raises ConfigError for a name that is no engine."""
+    name, python = node["name"], node["python"]
+    if name == "transformers":
+        return _planned(TRANSFORMERS, node, TRANSFORMERS.available(python))
+    if name not in ("auto", "sglang"):
+        raise ConfigError(
+            Finding(
+                "error",
+                "ENG001",
+                f"engine.name={name!r} is not an engine",
+                ("engine.name",),
+                "engine=auto, engine=sglang or engine=transformers",
+            )
+        )
+    found = SGLANG.available(python)
+    if name == "auto" and not found.ok and embedded_first:
+        embedded = TRANSFORMERS.available(python)
+        if embedded.ok:
+            return _planned(TRANSFORMERS, node, embedded)
+    return _planned(SGLANG, node, found, settled=name != "auto" or found.ok)
+
+
+def told_to_engine(planned: PlannedEngine, request: Request) -> tuple[list[str], list[Finding]]:
+    """The command that a person would type for the request, and what of it the engine refuses, ignores or cannot be
+    told. The command is empty where it cannot be written."""
+    findings = list(planned.engine.findings(request))
+    if not request.intent.get("model_path"):
+        return [], findings
+    try:
+        return list(planned.engine.command(request).shown), findings
+    except ValueError as failure:
+        return [], [*findings, Finding("error", "ENG005", str(failure), hint="leave it at its default")]
+
+
+def _planned(engine: Engine, node: Mapping[str, Any], found: Availability, settled: bool = True) -> PlannedEngine:
+    version = node["version"] or found.version or (SPECIFIED_VERSION if engine is SGLANG else "unknown")
+    return PlannedEngine(engine, str(version), node["python"], found.version if found.ok else None, settled)

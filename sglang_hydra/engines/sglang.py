@@ -1,0 +1,65 @@
+"""SGLang itself, from the environment of ``engine.python``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sglang_hydra.engines.base import Availability, Command, Machine, Request
+from sglang_hydra.engines.packages import find_python, installed
+from sglang_hydra.findings import Finding
+
+
+class SGLang:
+    name = "sglang"
+    auto_rank = 0
+    # It generates a token to answer: about a second, and up to 20 (SGLANG_HEALTH_CHECK_TIMEOUT) before it gives up.
+    health_path = "/health"
+    health_timeout_s = 30.0
+    used_fields: frozenset[str] | None = None
+    milestones: Mapping[str, str] = {
+        "server_args=": "reading its arguments",
+        "Init torch distributed begin": "joining its ranks",
+        "Load weight begin": "loading weights",
+        "Load weight end": "weights loaded",
+        "KV Cache is allocated": "KV cache allocated",
+        "Capture cuda graph begin": "capturing CUDA graphs",
+        "Capture cuda graph end": "CUDA graphs captured",
+        "Application startup complete": "warming up",
+        "The server is fired up": "answering",
+    }
+
+    def available(self, python: str | None) -> Availability:
+        packages = installed(python)
+        version = packages.versions.get("sglang")
+        if version is not None:
+            return Availability(True, version)
+        return Availability(False, None, packages.problem or f"{_whose(python)} has no package sglang")
+
+    def obstacle(self, machine: Machine, weights_bytes: int | None) -> str | None:
+        return None
+
+    def findings(self, request: Request) -> list[Finding]:
+        return []
+
+    def command(self, request: Request) -> Command:
+        from sglang_hydra.argv import render_argv
+
+        intent = dict(request.intent)
+        secret = intent.pop("api_key", None)
+        flags = render_argv(intent)
+        python = find_python(request.python) or str(request.python)
+        child = Path(__file__).parents[1] / "launch" / "child_sglang.py"
+        return Command(
+            argv=[python, str(child), *flags],
+            shown=[request.python or "python", "-m", "sglang.launch_server", *flags],
+            env=dict(request.env),
+            secret=secret or None,
+        )
+
+
+def _whose(python: str | None) -> str:
+    return f"the environment of engine.python={python}" if python else "this environment"
+
+
+ENGINE = SGLang()

@@ -1,0 +1,131 @@
+"""A model's config as SGLang sees it: the published config.json with ``json_model_override_args`` laid over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from sglang_hydra.facts.model import ModelFacts
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+# The one vision tower that SGLang writes into the config itself, whatever the checkpoint publishes.
+_PHI4MM_VISION: Mapping[str, Any] = MappingProxyType({"num_hidden_layers": 26, "hidden_size": 1152})
+
+# Architectures that take images or audio (SGLang 0.5.2, configs/model_config.py).
+MULTIMODAL = (
+    "CLIPModel",
+    "DeepseekVL2ForCausalLM",
+    "Gemma3ForConditionalGeneration",
+    "Gemma3nForConditionalGeneration",
+    "Glm4vForConditionalGeneration",
+    "Glm4vMoeForConditionalGeneration",
+    "Grok1VForCausalLM",
+    "Grok1AForCausalLM",
+    "LlavaLlamaForCausalLM",
+    "Llama4ForConditionalGeneration",
+    "LlavaMistralForCausalLM",
+    "LlavaQwenForCausalLM",
+    "LlavaForConditionalGeneration",
+    "LlavaVidForCausalLM",
+    "MiniCPMO",
+    "MiniCPMV",
+    "Mistral3ForConditionalGeneration",
+    "MultiModalityCausalLM",
+    "MllamaForConditionalGeneration",
+    "Qwen2AudioForConditionalGeneration",
+    "Qwen2VLForConditionalGeneration",
+    "Qwen2_5_VLForConditionalGeneration",
+    "KimiVLForConditionalGeneration",
+    "InternVLChatModel",
+    "InternS1ForConditionalGeneration",
+    "Phi4MMForCausalLM",
+    "VILAForConditionalGeneration",
+    "Step3VLForConditionalGeneration",
+)
+
+# Of these, the ones that serve text only until ``enable_multimodal=true``.
+MULTIMODAL_ON_REQUEST = (
+    "Gemma3ForConditionalGeneration",
+    "Llama4ForConditionalGeneration",
+    "Step3VLForConditionalGeneration",
+)
+
+
+class UnreadableOverrides(ValueError):
+    """``json_model_override_args`` cannot be laid over a config; the text says why and where."""
+
+
+class ConfigView(NamedTuple):
+    """What the rules read of a model. ``overrides`` replaces whole top-level keys of ``published``."""
+
+    published: Mapping[str, Any]
+    overrides: Mapping[str, Any]
+
+    def get(self, key: str) -> Any:
+        return self.overrides[key] if key in self.overrides else self.published.get(key)
+
+    @property
+    def architectures(self) -> Any:
+        if "architectures" not in self.overrides and self.published.get("model_type") == "multi_modality":
+            return ["MultiModalityCausalLM"]
+        return self.get("architectures")
+
+    @property
+    def architecture(self) -> Any:
+        """The first architecture: the one that SGLang goes by. Raises what indexing a malformed list raises."""
+        return self.architectures[0]
+
+    @property
+    def vision(self) -> Mapping[str, Any] | None:
+        """The vision tower's fields; None if there is none.
+
+        SGLang reads attributes of the nested config. A ``vision_config`` that comes from the overrides is a
+        plain dict there, without attributes: it counts as present and empty.
+        """
+        if "vision_config" in self.overrides:
+            return None if self.overrides["vision_config"] is None else _NOTHING
+        if self.published.get("architectures") and self.published["architectures"][0] == "Phi4MMForCausalLM":
+            return _PHI4MM_VISION
+        nested = self.published.get("vision_config")
+        return nested if nested is None or isinstance(nested, Mapping) else _NOTHING
+
+    def is_multimodal(self, enabled: bool | None) -> bool:
+        """Whether SGLang treats the model as multimodal; ``enabled`` is ``enable_multimodal``."""
+        if enabled is None:
+            enabled = self.architecture not in MULTIMODAL_ON_REQUEST
+        architectures = self.architectures
+        return bool(enabled) and any(name in architectures for name in MULTIMODAL)
+
+
+def read_overrides(text: Any) -> Mapping[str, Any]:
+    """The value of ``json_model_override_args`` as a mapping. Raises UnreadableOverrides."""
+    if text == "{}":
+        return _NOTHING
+    import json
+
+    try:
+        overrides = json.loads(text)
+    except json.JSONDecodeError as wrong:
+        raise UnreadableOverrides(
+            f"json_model_override_args is not JSON: {wrong.msg} at line {wrong.lineno}, column {wrong.colno} of {text!r}"
+        ) from None
+    except (TypeError, ValueError, RecursionError) as wrong:
+        raise UnreadableOverrides(f"json_model_override_args is not JSON text: {wrong}") from None
+    if not overrides:
+        return _NOTHING  # null, 0, [] and "" override nothing
+    if not isinstance(overrides, dict):
+        raise UnreadableOverrides(f"json_model_override_args is {text!r}, which is JSON, but not an object")
+    return overrides
+
+
+def view_of(model: ModelFacts, override_text: Any) -> ConfigView | None:
+    """The config under its overrides, or None: nothing is known of the model, or the overrides are unreadable."""
+    if model.config is None:
+        return None
+    try:
+        return ConfigView(model.config, read_overrides(override_text))
+    except UnreadableOverrides:
+        return None

@@ -1,0 +1,69 @@
+"""Where a config.json and what transformers makes of it may differ: fields that the file leaves to class defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sglang_hydra.facts.model import ModelFacts
+
+_TEXT_FIELDS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
+
+
+def left_out(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The fields that plans read and ``config`` does not state, so that transformers' class defaults hold there."""
+    nested = next((key for key in ("text_config", "language_config", "llm_config") if key in config), None)
+    text = config.get(nested) if nested else config
+    prefix = f"{nested}." if nested else ""
+    missing = [
+        f"{prefix}{name}"
+        for name in _TEXT_FIELDS
+        if not isinstance(text, Mapping) or (name not in text and name not in config)
+    ]
+    architectures = config.get("architectures")
+    vision = config.get("vision_config")
+    if "ForConditionalGeneration" in str(architectures) and vision is None:
+        missing.append("vision_config")
+    elif isinstance(vision, Mapping) and "depth" not in vision:
+        missing += [f"vision_config.{name}" for name in ("num_hidden_layers", "hidden_size") if name not in vision]
+    return tuple(missing)
+
+
+def fill_defaults(facts: ModelFacts, folder: str, *, trust_remote_code: bool = False) -> ModelFacts:
+    """``facts`` with what the installed transformers' config class adds to the config.json in ``folder``.
+
+    Imports transformers (seconds), so nothing calls it for a preset or while planning. What the file states stays.
+    Facts come back unchanged, with a note, where transformers is not installed or cannot read the config.
+    """
+    if facts.config is None:
+        return facts
+    try:
+        import transformers
+
+        full = transformers.AutoConfig.from_pretrained(
+            folder, trust_remote_code=trust_remote_code, local_files_only=True
+        ).to_dict()
+    except (ImportError, OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError) as failure:
+        reason = str(failure).strip().partition("\n")[0]
+        note = f"{facts.extra.get('note', '')}; transformers filled in nothing ({type(failure).__name__}: {reason})"
+        return _noted(facts, note)
+    note = f"fields that the file leaves out are the defaults of transformers {transformers.__version__}"
+    return _noted(facts, note, _filled(facts.config, full))
+
+
+def _noted(facts: ModelFacts, note: str, config: Mapping[str, Any] | None = None) -> ModelFacts:
+    """``facts`` with another note and, if given, another config."""
+    extra = {**facts.extra, "note": note}
+    if config is None:
+        return replace(facts, extra=extra)
+    return replace(facts, config=config, unknown=left_out(config), extra=extra)
+
+
+def _filled(stated: Mapping[str, Any], full: Mapping[str, Any]) -> dict[str, Any]:
+    """``full`` with everything that ``stated`` says laid over it, nested configs alike."""
+    filled = dict(full)
+    for key, value in stated.items():
+        below = filled.get(key)
+        filled[key] = _filled(value, below) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
+    return filled

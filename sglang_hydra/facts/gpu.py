@@ -1,0 +1,59 @@
+"""What a plan knows of the GPUs of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFacts:
+    """The hardware as SGLang's own probes would report it, declared by a preset or read from the machine.
+
+    ``device`` is torch's device string, None where there is no accelerator at all. ``memory_mib`` is the total
+    memory of the smallest GPU in MiB as the vendor's tool reports it, None where SGLang would not know it (CPU,
+    Intel XPU). ``compute_capability`` is CUDA's (major, minor), for AMD the gfx number's (9, 4). ``count`` is
+    the number of GPUs on this node. ``flashinfer`` and ``triton_kernels`` say whether SGLang would find these
+    packages. ``extra`` holds what the rules do not read (bandwidth in GB/s, dense TFLOPS, sources).
+    """
+
+    name: str
+    vendor: str
+    device: str | None
+    memory_mib: float | None = None
+    compute_capability: tuple[int, int] | None = None
+    count: int | None = None
+    flashinfer: bool = False
+    triton_kernels: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_cuda(self) -> bool:
+        """NVIDIA CUDA, as SGLang's ``is_cuda()``."""
+        return self.vendor == "nvidia"
+
+    @property
+    def is_hip(self) -> bool:
+        """AMD ROCm, as SGLang's ``is_hip()``; torch calls this device ``cuda`` too."""
+        return self.vendor == "amd"
+
+    @property
+    def is_sm90(self) -> bool:
+        """Hopper. The test is on the major version, so an RTX 5090 (12.0) is neither Hopper nor Blackwell."""
+        return self.compute_capability is not None and self.compute_capability[0] == 9
+
+    @property
+    def is_sm100(self) -> bool:
+        """Datacenter Blackwell (B200, GB200): major version 10."""
+        return self.compute_capability is not None and self.compute_capability[0] == 10
+
+    def capacity_mib(self, device: str | None) -> float | None:
+        """The memory in MiB that SGLang reads for ``device``; None where it does not ask the hardware.
+
+        On CUDA and ROCm machines the GPUs are asked whatever ``device`` says; Gaudi and Ascend are asked only
+        when ``device`` names them (SGLang 0.5.2, ``utils.get_device_memory_capacity``).
+        """
+        if self.is_cuda or self.is_hip or (device in ("hpu", "npu") and device == self.device):
+            return self.memory_mib
+        return None

@@ -1,0 +1,248 @@
+"""Reads a model's config.json: from a folder, the local Hugging Face cache, a file that the user names, or the hub.
+
+The network is asked at most once a model, briefly, and only where huggingface_hub is installed and not told to stay
+offline. What cannot be read is unknown, with a sentence for everything that was tried.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.facts.defaults import left_out
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.facts.weights import is_gguf_file
+from sglang_hydra.findings import Finding
+
+_HUB_TIMEOUT_S = 5.0
+_REPOSITORY = re.compile(r"(?:[\w.-]+/)?[\w.-]{1,96}")
+_JSON_ONLY = "read as plain JSON: where the file leaves a field out, transformers has a default that is unknown here"
+_NOTHING = "nothing is known of it"
+
+
+class Reading(NamedTuple):
+    """What was read of a model, and what there is to say about it."""
+
+    facts: ModelFacts
+    findings: list[Finding]
+
+
+def read_model(
+    model_path: str,
+    *,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    facts_from: str | None = None,
+    env: Mapping[str, str] = os.environ,
+) -> Reading:
+    """The facts of ``model_path``: a folder, a GGUF file, a remote URL or a hub id, as SGLang tells them apart.
+
+    A folder's config.json and the local cache come first, then ``facts_from`` (a config.json or a folder that has
+    one), then the hub. ``config`` is None where nothing was found; ``extra["tried"]`` then says what was looked
+    for, ``extra["note"]`` in any case how far the facts reach. Nothing is raised: errors are findings with
+    unknown facts (HUB001 a config.json that cannot be used, HUB002 a local path without one, HUB003 a
+    ``facts_from`` that is not there), unknown facts a warning (HUB004), fields left out a remark (HUB005).
+    """
+    try:
+        facts = _find(model_path, revision, trust_remote_code, facts_from, env)
+    except ConfigError as refused:
+        facts = ModelFacts(config=None, source=_NOTHING, extra={"tried": [str(refused)], "note": _NOTHING})
+        return Reading(facts, list(refused.findings))
+    return Reading(facts, _remarks(facts, model_path))
+
+
+def _find(
+    model_path: str, revision: str | None, trust_remote_code: bool, facts_from: str | None, env: Mapping[str, str]
+) -> ModelFacts:
+    if is_remote_url(model_path):
+        tried = ["a remote URL is read by SGLang when the server starts"]
+        return _given(facts_from, tried) or _unknown(tried)
+    if is_gguf_file(model_path):
+        return _gguf(model_path, facts_from)
+    if os.path.isdir(model_path):
+        path = os.path.join(model_path, "config.json")
+        if os.path.isfile(path):
+            return _facts(read_config(path), path, trust_remote_code=trust_remote_code)
+        given = _given(facts_from, [f"{path} is not there"])
+        if given is None:
+            raise _refusal("HUB002", f"{model_path} is a folder without config.json", "model_path")
+        return given
+    if os.path.exists(model_path):
+        message = f"{model_path} is a file, but no GGUF file; SGLang takes a folder or a GGUF file"
+        raise _refusal("HUB002", message, "model_path")
+    return _from_hub(model_path, revision, trust_remote_code, facts_from, env)
+
+
+def is_remote_url(path: str) -> bool:
+    """Whether SGLang would take ``path`` for a remote store (``s3://...``, ``redis://...``)."""
+    return re.match(r".+://", path) is not None
+
+
+def read_config(path: str) -> dict[str, Any]:
+    """A config.json as a mapping. Raises ConfigError (HUB001) that names file, line and column."""
+    import json
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+    except json.JSONDecodeError as wrong:
+        place = f"{path}:{wrong.lineno}:{wrong.colno}"
+        raise _refusal("HUB001", f"{place}: this is no JSON: {wrong.msg}", "model_path") from None
+    except (OSError, ValueError, RecursionError) as wrong:
+        raise _refusal("HUB001", f"{path} cannot be read: {wrong}", "model_path") from None
+    if not isinstance(config, dict):
+        raise _refusal("HUB001", f"{path} holds a JSON {type(config).__name__}, not an object", "model_path")
+    return _with_torch_dtype(config)
+
+
+def cached_folder(model_path: str, revision: str | None = None, env: Mapping[str, str] = os.environ) -> str | None:
+    """The snapshot of a hub id in the local Hugging Face cache, None if that revision (default: main) is not there."""
+    base = os.path.join(cache_root(env), "models--" + model_path.replace("/", "--"))
+    wanted = revision or "main"
+    try:
+        with open(os.path.join(base, "refs", wanted), encoding="utf-8") as file:
+            wanted = file.read().strip()
+    except (OSError, ValueError):
+        pass  # a commit hash has no ref
+    folder = os.path.join(base, "snapshots", wanted)
+    return folder if os.path.isdir(folder) else None
+
+
+def cache_root(env: Mapping[str, str] = os.environ) -> str:
+    """Where huggingface_hub keeps repositories under the environment ``env``."""
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if env.get(name):
+            return os.path.expandvars(os.path.expanduser(env[name]))
+    home = env.get("HF_HOME") or os.path.join(env.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return os.path.join(os.path.expandvars(os.path.expanduser(home)), "hub")
+
+
+def _remarks(facts: ModelFacts, model_path: str) -> list[Finding]:
+    if facts.config is None:
+        tried = "; ".join(facts.extra["tried"])
+        message = f"{model_path}: its config.json is unknown, so what depends on it is not planned ({tried})"
+        hint = "model.facts_from=<its config.json>; with sglang-hydra[hf] and without HF_HUB_OFFLINE the hub is asked"
+        return [Finding("warning", "HUB004", message, ("model_path",), hint)]
+    if facts.unknown:
+        message = f"{facts.source} states no {', '.join(facts.unknown)}; {facts.extra['note']}"
+        return [Finding("info", "HUB005", message, ("model_path",))]
+    return []
+
+
+def _from_hub(
+    model_path: str, revision: str | None, trust_remote_code: bool, facts_from: str | None, env: Mapping[str, str]
+) -> ModelFacts:
+    if _looks_local(model_path):
+        tried = [f"{model_path} is not on this machine"]
+        return _given(facts_from, tried) or _unknown(tried)
+    wanted = f"{model_path}@{revision}" if revision else model_path
+    folder = cached_folder(model_path, revision, env)
+    path = os.path.join(folder, "config.json") if folder else ""
+    where = "in the local cache"
+    if not os.path.isfile(path):
+        tried = [f"the local cache {cache_root(env)} has no config.json of {wanted}"]
+        given = _given(facts_from, tried)
+        if given is not None:
+            return given
+        path, where = _download(model_path, revision, env, tried) or "", "on the hub"
+        if not path:
+            return _unknown(tried)
+    commit = os.path.basename(os.path.dirname(path))
+    source = f"{model_path} {where}, revision {commit[:12]}"
+    return _facts(read_config(path), source, trust_remote_code=trust_remote_code, revision=commit)
+
+
+def _download(model_path: str, revision: str | None, env: Mapping[str, str], tried: list[str]) -> str | None:
+    """The path of the config.json fetched from the hub, or None and a sentence in ``tried``. One brief attempt."""
+    if _is_true(env.get("HF_HUB_OFFLINE") or env.get("TRANSFORMERS_OFFLINE")):
+        tried.append("the hub was not asked: HF_HUB_OFFLINE is set")
+        return None
+    if _is_true(env.get("SGLANG_USE_MODELSCOPE")):
+        tried.append("the hub was not asked: SGLANG_USE_MODELSCOPE names another one")
+        return None
+    try:
+        import huggingface_hub
+    except ImportError:
+        tried.append("the hub was not asked: huggingface_hub is not installed (sglang-hydra[hf] brings it)")
+        return None
+    try:
+        # The download retries when the hub cannot be reached; this request does not, so it goes first.
+        url = huggingface_hub.hf_hub_url(model_path, "config.json", revision=revision)
+        huggingface_hub.get_hf_file_metadata(url, timeout=_HUB_TIMEOUT_S)
+        return str(
+            huggingface_hub.hf_hub_download(model_path, "config.json", revision=revision, etag_timeout=_HUB_TIMEOUT_S)
+        )
+    except Exception as failure:  # noqa: BLE001 - every HTTP library underneath has its own; the user gets the text
+        said = (str(failure).strip() or type(failure).__name__).splitlines()[0]
+        tried.append(f"the hub gave no config.json of {model_path} ({type(failure).__name__}: {said})")
+        return None
+
+
+def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
+    sibling = os.path.join(os.path.dirname(model_path), "config.json")
+    if os.path.isfile(sibling):
+        config: Mapping[str, Any] | None = read_config(sibling)
+        source, note = sibling, "the config.json beside the GGUF file; SGLang reads the GGUF header instead"
+    else:
+        given = _given(facts_from, [])
+        config = given.config if given else None
+        source = given.source if given else _NOTHING
+        note = "SGLang reads a GGUF file's header, which is not read here"
+    tried = [f"{sibling} is not there, and a GGUF header is not read"] if config is None else []
+    return ModelFacts(
+        config=config,
+        gguf=True,
+        source=source,
+        unknown=left_out(config) if config else (),
+        extra={"note": note, "tried": tried},
+    )
+
+
+def _given(facts_from: str | None, tried: list[str]) -> ModelFacts | None:
+    """The facts in the file that the user named, None if none was named."""
+    if facts_from is None:
+        return None
+    path = os.path.expanduser(facts_from)
+    path = os.path.join(path, "config.json") if os.path.isdir(path) else path
+    if not os.path.isfile(path):
+        raise _refusal("HUB003", f"model.facts_from={facts_from}: there is no such file", "model.facts_from")
+    facts = _facts(read_config(path), f"model.facts_from={facts_from}", trust_remote_code=False)
+    return replace(facts, extra={"note": "; ".join((*tried, str(facts.extra["note"])))})
+
+
+def _facts(config: dict[str, Any], source: str, *, trust_remote_code: bool, revision: str | None = None) -> ModelFacts:
+    note = _JSON_ONLY
+    if "auto_map" in config:
+        note += "; it names its own config code, which may change more"
+        note += "" if trust_remote_code else " and runs only with trust_remote_code=true"
+    return ModelFacts(config=config, source=source, revision=revision, unknown=left_out(config), extra={"note": note})
+
+
+def _unknown(tried: list[str]) -> ModelFacts:
+    return ModelFacts(config=None, source=_NOTHING, extra={"tried": tried, "note": _NOTHING})
+
+
+def _with_torch_dtype(config: dict[str, Any]) -> dict[str, Any]:
+    """``config`` with ``torch_dtype`` wherever a newer transformers wrote ``dtype``: SGLang reads the first name."""
+    done = {key: _with_torch_dtype(value) if isinstance(value, dict) else value for key, value in config.items()}
+    if isinstance(done.get("dtype"), str) and "torch_dtype" not in done:
+        done["torch_dtype"] = done["dtype"]
+    return done
+
+
+def _looks_local(path: str) -> bool:
+    """Whether a path that does not exist can be no hub id."""
+    return path.startswith((".", "/", "~")) or "\\" in path or _REPOSITORY.fullmatch(path) is None
+
+
+def _is_true(value: str | None) -> bool:
+    return (value or "").upper() in ("1", "ON", "YES", "TRUE")
+
+
+def _refusal(id: str, message: str, field: str) -> ConfigError:
+    hint = "model.facts_from=<a config.json> plans without it" if id == "HUB002" else None
+    return ConfigError(Finding("error", id, message, (field,), hint))

@@ -1,0 +1,113 @@
+"""What is installed in an interpreter's environment, found without importing it or starting more than needed."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+
+_TIMEOUT_S = 20.0
+
+
+def interpreter_paths(python: str | None = None) -> tuple[str, ...]:
+    """The folders that ``python`` imports from; None is this interpreter.
+
+    A virtual environment is read from its layout, anything else is asked once. Empty when ``python`` cannot be run.
+    """
+    if python is None or _same(python, sys.executable):
+        return tuple(path for path in sys.path if path)
+    return _venv_paths(python) or _asked_paths(python)
+
+
+def find_package(name: str, paths: Sequence[str]) -> bool:
+    """Whether ``import name`` would find a package or module on ``paths`` (importlib's rules, nothing is imported)."""
+    from importlib.machinery import PathFinder
+
+    return PathFinder.find_spec(name, list(paths)) is not None
+
+
+def installed_version(distribution: str, paths: Sequence[str]) -> str | None:
+    """The version that a distribution's metadata folder on ``paths`` states; None if it is not installed there."""
+    wanted = _normal(distribution)
+    for folder in paths:
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            stem, dot, _ = name.rpartition(".dist-info")
+            project, dash, version = stem.rpartition("-")
+            if dot and dash and _normal(project) == wanted:
+                return version
+    return None
+
+
+def torch_build(paths: Sequence[str]) -> Mapping[str, str | None] | None:
+    """The accelerators that the installed torch was built for ({cuda, hip, xpu} to a version or None).
+
+    None if there is no torch on ``paths``. Read from ``torch/version.py`` as text.
+    """
+    for folder in paths:
+        try:
+            with open(os.path.join(folder, "torch", "version.py"), encoding="utf-8") as file:
+                text = file.read()
+        except OSError:
+            continue
+        stated = dict(re.findall(r"^(cuda|hip|xpu)\s*(?::[^=\n]*)?=\s*(\S+)", text, re.MULTILINE))
+        return {
+            name: None if stated.get(name, "None") == "None" else stated[name].strip("'\"")
+            for name in ("cuda", "hip", "xpu")
+        }
+    return None
+
+
+def _venv_paths(python: str) -> tuple[str, ...]:
+    # The folder is taken as written: resolving a venv's python would lead to the interpreter that it was made from.
+    root = os.path.dirname(os.path.dirname(os.path.abspath(python)))
+    try:
+        with open(os.path.join(root, "pyvenv.cfg"), encoding="utf-8") as file:
+            settings = file.read().lower()
+        libraries = sorted(os.listdir(os.path.join(root, "lib")))
+    except OSError:
+        return ()
+    if re.search(r"^include-system-site-packages\s*=\s*true", settings, re.MULTILINE):
+        return ()
+    folders = [os.path.join(root, "lib", name, "site-packages") for name in libraries if name.startswith("python3")]
+    return tuple(path for folder in folders if os.path.isdir(folder) for path in (folder, *_pth_paths(folder)))
+
+
+def _pth_paths(folder: str) -> list[str]:
+    """The folders that .pth files add, as editable installs do. Their import lines are not run."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".pth"):
+            continue
+        try:
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                lines = [line.strip() for line in file]
+        except OSError:
+            continue
+        paths = [os.path.join(folder, line) for line in lines if line and not line.startswith(("#", "import "))]
+        found += [path for path in paths if os.path.isdir(path)]
+    return found
+
+
+def _asked_paths(python: str) -> tuple[str, ...]:
+    import json
+    import subprocess
+
+    command = [python, "-c", "import json, sys; print(json.dumps([path for path in sys.path if path]))"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
+        return tuple(str(path) for path in json.loads(answer.stdout))
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return ()
+
+
+def _same(first: str, second: str) -> bool:
+    return os.path.abspath(first) == os.path.abspath(second)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,28 @@
+"""What a plan knows of a model: the fields of its config.json, and where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """A model's HF ``config.json`` as published, before ``json_model_override_args``.
+
+    ``config`` is None where the facts are unknown: then the model's rules are not applied and the plan says so.
+    ``gguf`` says that ``model_path`` is a local GGUF file. ``source`` is shown to the user; ``unknown`` lists
+    config fields that could not be read. ``revision`` is the hub revision that was read, if known.
+    """
+
+    config: Mapping[str, Any] | None
+    gguf: bool = False
+    source: str = "given"
+    revision: str | None = None
+    unknown: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def known(self) -> bool:
+        return self.config is not None

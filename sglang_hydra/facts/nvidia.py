@@ -1,0 +1,117 @@
+"""The NVIDIA GPUs of this machine: by NVIDIA's library, else by nvidia-smi, which is where SGLang reads."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from sglang_hydra.facts.search import Found, Search, ask_torch, counted, smallest
+from sglang_hydra.facts.visible import Device, Slice, visible_devices
+
+_MIB = 1 << 20
+
+
+def find_nvidia(search: Search) -> Found | None:
+    devices = _nvml(search)
+    if devices is None:
+        devices = _nvidia_smi(search)
+    if not devices:
+        return None
+    variable = search.first_set("CUDA_VISIBLE_DEVICES")
+    seen = visible_devices(search.env[variable] if variable else None, devices)
+    if variable and len({device.name for device in devices}) > 1:
+        search.tried.append("indices are taken in PCI bus order; CUDA counts so only with CUDA_DEVICE_ORDER=PCI_BUS_ID")
+    memory = smallest(devices)
+    if memory is None and seen.devices:
+        answer = ask_torch(search)
+        memory = answer.get("memory_mib") or (seen.slice.memory_mib if seen.slice else None)
+        shown = f"{memory:g} MiB from torch or the slice" if memory else "unknown"
+        search.tried.append(f"no GPU told its memory, as is usual under MIG: {shown}")
+    elif seen.slice and memory != seen.slice.memory_mib:
+        part = f"{seen.slice.memory_mib or 0:g} of {memory or 0:g} MiB"
+        search.tried.append(f"a MIG slice with {part} is visible; SGLang reads the whole GPU's")
+    return Found("nvidia", "cuda", tuple(devices), seen, memory, variable)
+
+
+def _nvml(search: Search) -> list[Device] | None:
+    """The GPUs by NVIDIA's library; None where it cannot be used.
+
+    The library's total (either version of its memory call) divided by 2**20 is nvidia-smi's ``memory.total``.
+    """
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an outdated package of the same name warns when imported
+            import pynvml
+    except ImportError as failure:
+        search.tried.append(f"NVML: the package nvidia-ml-py cannot be imported ({failure})")
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as failure:
+        search.tried.append(f"NVML: {failure}")
+        return None
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        devices = [_nvml_device(pynvml, handle) for handle in handles]
+    except pynvml.NVMLError as failure:
+        search.tried.append(f"NVML: {failure}")
+        return None
+    finally:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+    search.tried.append(f"NVML: {counted(devices)}")
+    return devices
+
+
+def _nvml_device(nvml: Any, handle: Any) -> Device:
+    def ask(function: Any, *arguments: Any) -> Any:
+        try:
+            return function(handle, *arguments)
+        except nvml.NVMLError:
+            return None  # not supported by this GPU, or not permitted in this container
+
+    memory = ask(nvml.nvmlDeviceGetMemoryInfo)
+    mode = ask(nvml.nvmlDeviceGetMigMode)
+    split = bool(mode and mode[0])
+    return Device(
+        name=_text(ask(nvml.nvmlDeviceGetName)),
+        uuid=_text(ask(nvml.nvmlDeviceGetUUID)),
+        memory_mib=float(memory.total // _MIB) if memory else None,
+        capability=ask(nvml.nvmlDeviceGetCudaComputeCapability),
+        mig=split,
+        slices=tuple(_nvml_slices(nvml, handle, ask(nvml.nvmlDeviceGetMaxMigDeviceCount) or 0)) if split else (),
+    )
+
+
+def _nvml_slices(nvml: Any, handle: Any, most: int) -> list[Slice]:
+    slices = []
+    for index in range(most):
+        try:
+            piece = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            uuid = _text(nvml.nvmlDeviceGetUUID(piece))
+            slices.append(Slice(uuid or "", float(nvml.nvmlDeviceGetMemoryInfo(piece).total // _MIB)))
+        except nvml.NVMLError:
+            continue  # places without a slice are the rule
+    return slices
+
+
+def _nvidia_smi(search: Search) -> list[Device] | None:
+    from sglang_hydra.facts.tools import NVIDIA_SMI_QUERIES, read_nvidia_list, read_nvidia_smi
+
+    for columns in NVIDIA_SMI_QUERIES:
+        text = search.run(["nvidia-smi", f"--query-gpu={','.join(columns)}", "--format=csv,noheader,nounits"])
+        if text is not None:
+            devices = read_nvidia_smi(text)
+            if any(device.mig for device in devices):
+                devices = read_nvidia_list(search.run(["nvidia-smi", "-L"]) or "", devices)
+            search.tried.append(f"nvidia-smi: {counted(devices)}")
+            return devices
+        if search.tried[-1].endswith("not found on PATH"):
+            break
+    return None
+
+
+def _text(value: Any) -> str | None:
+    return value.decode() if isinstance(value, bytes) else value

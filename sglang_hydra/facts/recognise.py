@@ -1,0 +1,87 @@
+"""Which preset describes the GPUs that were found: by device name and memory together."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sglang_hydra.facts.probe import GpuProbe
+
+MEMORY_TOLERANCE = 0.05
+"""Drivers, ECC and virtual functions move a card's total by up to a few percent; classes of one name differ by more."""
+
+# Makers and brands: they tell no two classes apart.
+_BRANDS = frozenset(("nvidia", "amd", "intel", "huawei", "habana", "tesla", "geforce", "instinct"))
+
+
+def recognise(probe: GpuProbe, presets: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The name of the preset (``presets`` maps names to the content of their YAML) that the probed GPUs are, or None.
+
+    A class fits when the chip's designation is the same (an H200 is no H20, a GB200 no B200) and the memory of the
+    smallest visible GPU differs by at most 5 %; of several that fit, the one whose name has most words in common,
+    then the nearest memory. Vendor and compute capability must agree where both are known. A MIG slice, and GPUs
+    of several kinds, are no class.
+    """
+    memory = probe.visible_memory_mib
+    if not probe.name or memory is None or probe.mig or len(set(probe.names)) > 1:
+        return None
+    fitting: list[tuple[float, float, str]] = []
+    for option, preset in presets.items():
+        declared = preset.get("memory_mib")
+        if not declared or not _agrees(probe.vendor, preset.get("vendor")):
+            continue
+        if not _agrees(_dotted(probe.compute_capability), preset.get("compute_capability")):
+            continue
+        distance = abs(memory - float(declared)) / float(declared)
+        likeness = max((_likeness(probe.name, name) for name in preset.get("device_names") or ()), default=0.0)
+        if likeness > 0 and distance <= MEMORY_TOLERANCE:
+            fitting.append((-likeness, distance, option))
+    return min(fitting)[2] if fitting else None
+
+
+def candidates(probe: GpuProbe, files: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The presets among YAML ``files`` that may describe the probed GPUs; only those are parsed."""
+    chip = _chip(probe.name or "")
+    found: dict[str, dict[str, Any]] = {}
+    for path in files:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        listed = re.search(r"^device_names:((?:.*)(?:\n[ \t]*-.*)*)", text, re.MULTILINE)
+        if not chip or listed is None or chip not in _words(listed[1]):
+            continue
+        import yaml
+
+        content = yaml.safe_load(text)
+        if isinstance(content, dict):
+            found[os.path.splitext(os.path.basename(path))[0]] = content
+    return found
+
+
+def _likeness(first: str, second: str) -> float:
+    """0 for different chips, else the share of words in common, 1 for the same name."""
+    if not _chip(first) or _chip(first) != _chip(second):
+        return 0.0
+    ours, theirs = set(_words(first)), set(_words(second))
+    return len(ours & theirs) / len(ours | theirs)
+
+
+def _words(text: str) -> list[str]:
+    # Ascend's runtime writes the family and the chip as one word: Ascend910B3.
+    words = re.findall(r"[a-z0-9]+", text.lower().replace("ascend", " "))
+    return [word for word in words if word not in _BRANDS]
+
+
+def _chip(text: str) -> str:
+    """The designation: the first word with a digit in it (h100, 4090, mi300x)."""
+    return next((word for word in _words(text) if any(letter.isdigit() for letter in word)), "")
+
+
+def _agrees(seen: str | None, declared: str | None) -> bool:
+    return seen is None or declared is None or seen == declared
+
+
+def _dotted(capability: tuple[int, int] | None) -> str | None:
+    return f"{capability[0]}.{capability[1]}" if capability else None

@@ -1,0 +1,99 @@
+"""Which of a machine's NVIDIA GPUs CUDA shows to a process: how CUDA_VISIBLE_DEVICES is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Slice(NamedTuple):
+    """A MIG slice of a GPU; its memory in MiB, None if it was not told."""
+
+    uuid: str
+    memory_mib: float | None = None
+
+
+class Device(NamedTuple):
+    """One accelerator as the vendor's library or tool describes it; None is what it did not tell.
+
+    ``memory_mib`` is the total in MiB, ``capability`` CUDA's (major, minor) or the gfx number's. ``mig`` says that the
+    GPU is split; ``slices`` are the parts that exist.
+    """
+
+    name: str | None
+    uuid: str | None = None
+    memory_mib: float | None = None
+    capability: tuple[int, int] | None = None
+    mig: bool = False
+    slices: tuple[Slice, ...] = ()
+
+
+class Visible(NamedTuple):
+    """What CUDA would number 0, 1, ...: the GPUs, and the MIG slice if it is one. ``remark`` is for the user."""
+
+    devices: tuple[Device, ...]
+    slice: Slice | None = None
+    remark: str | None = None
+
+
+def visible_devices(value: str | None, devices: Sequence[Device]) -> Visible:
+    """The GPUs among ``devices`` (in PCI bus order) that a process with CUDA_VISIBLE_DEVICES=``value`` sees.
+
+    None stands for an unset variable: everything is visible. Indices and unique beginnings of UUIDs are taken
+    in their order up to the first one that names nothing, as CUDA does; an entry named twice hides everything.
+    Of MIG slices CUDA shows one to a process, and beside it no other GPU.
+    """
+    if value is None:
+        chosen = [(device, first_slice) for device in devices for first_slice in _whole(device)]
+        return _one_slice_at_most(chosen, None)
+    entries = [entry.strip() for entry in value.split(",")]
+    if entries == [""]:
+        return Visible((), None, "it is empty, which hides every GPU")
+    places: list[tuple[int, int]] = []
+    remark = None
+    for entry in entries:
+        place = _find(entry, devices)
+        if place is None:
+            remark = f"{entry!r} names no GPU of this machine: it and what follows it are ignored"
+            break
+        places.append(place)
+    if len(set(places)) < len(places):
+        return Visible((), None, "it names a GPU twice, which hides every GPU")
+    chosen = [
+        (devices[index], devices[index].slices[part] if devices[index].slices else None) for index, part in places
+    ]
+    return _one_slice_at_most(chosen, remark)
+
+
+def _whole(device: Device) -> list[Slice | None]:
+    """What CUDA offers of a GPU that is not named slice by slice: itself, or its first slice if it has any."""
+    if not device.mig:
+        return [None]
+    return list(device.slices[:1])
+
+
+def _find(entry: str, devices: Sequence[Device]) -> tuple[int, int] | None:
+    """The place (GPU, slice) of one entry; None if it names nothing, or more than one thing."""
+    upper = entry.upper()
+    if upper.startswith("MIG-"):
+        found = [
+            (index, part)
+            for index, device in enumerate(devices)
+            for part, piece in enumerate(device.slices)
+            if piece.uuid.upper().startswith(upper)
+        ]
+        return found[0] if len(found) == 1 else None
+    if upper.startswith("GPU-"):
+        indices = [index for index, device in enumerate(devices) if (device.uuid or "").upper().startswith(upper)]
+    else:
+        indices = [int(entry)] if entry.isascii() and entry.isdigit() and int(entry) < len(devices) else []
+    if len(indices) != 1 or not _whole(devices[indices[0]]):
+        return None
+    return indices[0], 0
+
+
+def _one_slice_at_most(chosen: list[tuple[Device, Slice | None]], remark: str | None) -> Visible:
+    for device, piece in chosen:
+        if piece is not None:
+            return Visible((device,), piece, remark)
+    return Visible(tuple(device for device, _ in chosen), None, remark)

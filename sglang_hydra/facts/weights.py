@@ -1,0 +1,63 @@
+"""How large a checkpoint's weights are, by what its folder says of them."""
+
+from __future__ import annotations
+
+import os
+
+_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+
+
+def weights_bytes(folder: str | os.PathLike[str]) -> int | None:
+    """The size of a checkpoint's weights in bytes: what its index states, else its weight files; None if unknown.
+
+    ``folder`` may be a GGUF file. Safetensors count before .bin files, as SGLang loads them; Mistral's
+    ``consolidated`` copy counts only where it is alone.
+    """
+    path = os.fspath(folder)
+    if os.path.isfile(path):
+        return os.path.getsize(path) if is_gguf_file(path) else None
+    for name in _INDEXES:
+        stated = _index_total(os.path.join(path, name))
+        if stated:
+            return stated
+    try:
+        names = sorted(os.listdir(path))
+    except OSError:
+        return None
+    for suffix in (".safetensors", ".bin", ".gguf"):
+        files = [name for name in names if name.endswith(suffix) and name != "training_args.bin"]
+        files = [name for name in files if not name.startswith("consolidated")] or files
+        if files:
+            return _total(path, files)
+    return None
+
+
+def is_gguf_file(path: str) -> bool:
+    """Whether ``path`` is a local GGUF file: by its ending, else by the first four bytes."""
+    if not os.path.isfile(path):
+        return False
+    if os.path.splitext(path)[1] == ".gguf":
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == b"GGUF"
+    except OSError:
+        return False
+
+
+def _total(folder: str, names: list[str]) -> int | None:
+    try:
+        return sum(os.path.getsize(os.path.join(folder, name)) for name in names)
+    except OSError:
+        return None  # a link to a file that was not downloaded
+
+
+def _index_total(path: str) -> int | None:
+    import json
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            total = json.load(file)["metadata"]["total_size"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return int(total) if isinstance(total, (int, float)) else None

@@ -1,0 +1,129 @@
+"""Does a value fit its argument? For values that come in as Python objects: overrides, YAML, plan files.
+
+SGLang's constructor asks no such questions, so neither does ``resolve``; they are asked where text comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sglang_hydra.fields import FIELDS
+from sglang_hydra.fields.arg import Field
+from sglang_hydra.fields.lora import LoRARef
+
+
+def check_value(name: str, value: Any) -> str | None:
+    """What is wrong with ``value`` for the argument ``name``, in one line that names the type or the values allowed.
+
+    None if it fits. An int fits a float; a bool fits neither an int nor a str; 2.0 is not an int; nan is a float.
+    Raises KeyError for an unknown name.
+    """
+    field = FIELDS[name]
+    if value is None:
+        return None if field.optional else f"{name}=None: {name} cannot be None, it is {_a(field.type)}"
+    if name == "lora_paths":
+        return _check_lora_paths(value)
+    if name == "lora_target_modules":
+        return _check_lora_target_modules(field, value)
+    if not field.is_list:
+        return _check_one(field, field.kind, value)
+    if not isinstance(value, (list, tuple)):
+        return f"{_said(field, value)} is not a list of {field.kind}s"
+    return next((found for item in value if (found := _check_one(field, field.kind, item))), None)
+
+
+def check_json(name: str, text: str) -> str | None:
+    """Where the text of a JSON argument stops being a JSON object, in one line; None if it is one."""
+    import json
+
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as failure:
+        place = f"line {failure.lineno}, column {failure.colno}"
+        return f"{name} is not JSON: {failure.msg} at {place}, near {text[failure.pos : failure.pos + 20]!r}"
+    except RecursionError:
+        return f"{name} is not JSON that can be read: it is nested too deeply"
+    return None if isinstance(value, dict) else f"{name} must be a JSON object like {{...}}, not {text[:40]!r}"
+
+
+def _check_one(field: Field, kind: str, value: Any) -> str | None:
+    if not _FITS[kind](value):
+        hint = _json_hint(field, value) if field.arg.json else ""
+        return f"{_said(field, value)} is not {_a(kind)}{hint}"
+    choices = field.arg.choices
+    if choices is not None and value not in choices:
+        return f"{_said(field, value)} is not one of {', '.join(map(str, choices))}"
+    return None
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    "int": _is_int,
+    "float": lambda value: isinstance(value, float) or _is_int(value),
+    "bool": lambda value: isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+}
+
+
+def _check_lora_target_modules(field: Field, value: Any) -> str | None:
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        return f"{_said(field, value)} is not a list of module names"
+    items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+    return next((found for item in items if (found := _check_one(field, "str", item))), None)
+
+
+def _check_lora_paths(value: Any) -> str | None:
+    if isinstance(value, Mapping):
+        odd = next((pair for pair in value.items() if not all(isinstance(part, str) for part in pair)), None)
+        return (
+            None
+            if odd is None
+            else f"lora_paths: {_short(odd[0])} -> {_short(odd[1])} must map a name to a path, both str"
+        )
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        return f"lora_paths={_short(value)} is neither a list of adapters nor a mapping from name to path"
+    return next((found for item in value if (found := _check_adapter(item))), None)
+
+
+def _check_adapter(item: Any) -> str | None:
+    if isinstance(item, (str, LoRARef)):
+        return None
+    if not isinstance(item, Mapping):
+        return f"lora_paths: {_short(item)} is no str (path or name=path) and no mapping with lora_name and lora_path"
+    for key in ("lora_name", "lora_path"):
+        if not isinstance(item.get(key), str):
+            return f"lora_paths: {_short(dict(item))} needs {key}, a str"
+    if not isinstance(item.get("pinned", False), bool):
+        return f"lora_paths: pinned={_short(item['pinned'])} is not a bool"
+    if odd := sorted(map(str, item.keys() - {"lora_name", "lora_path", "pinned"})):
+        return f"lora_paths: {odd[0]!r} is not one of lora_name, lora_path, pinned"
+    return None
+
+
+def _said(field: Field, value: Any) -> str:
+    return f"{field.name}={'***' if field.arg.secret else _short(value)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind == "int" else f"a {kind}"
+
+
+def _json_hint(field: Field, value: Any) -> str:
+    """For an object where its JSON text is wanted: that text."""
+    import json
+
+    if not isinstance(value, (Mapping, list)):
+        return ""
+    try:
+        return f": write it as JSON text, {field.name}='{json.dumps(value)}'"
+    except (TypeError, ValueError):
+        return ": write it as JSON text"

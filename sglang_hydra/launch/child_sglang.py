@@ -1,0 +1,58 @@
+"""Program that runs inside the engine's interpreter: SGLang's server, with the API key from a pipe.
+
+    python child_sglang.py [SGLang's own flags]
+
+SGLang 0.5.2 takes its key from ``--api-key`` only, where everyone on the machine can read it. Here the
+environment names an inherited pipe (SGLANG_HYDRA_KEY_FD, a number) and the key comes through it. The rest is what
+``python -m sglang.launch_server`` does. Imports nothing of this package: it is run by its path.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+KEY_FD = "SGLANG_HYDRA_KEY_FD"
+
+
+class Masked(str):
+    """A text that is itself everywhere except where it would be printed: SGLang logs all its arguments at start-up."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return (str, (str(self),))
+
+
+def read_key() -> str | None:
+    """The key from the pipe that the environment names; None where it names none."""
+    number = os.environ.pop(KEY_FD, None)
+    if number is None:
+        return None
+    with open(int(number), "rb") as pipe:
+        return pipe.read().decode()
+
+
+def main(argv: list[str]) -> None:
+    key = read_key()
+    # This folder is no place to import from; `python -m` has the current one first.
+    if os.path.abspath(sys.path[0]) == os.path.dirname(os.path.abspath(__file__)):
+        sys.path[0] = os.getcwd()
+    from sglang.srt.entrypoints.http_server import launch_server
+    from sglang.srt.server_args import prepare_server_args
+    from sglang.srt.utils import kill_process_tree
+
+    server_args = prepare_server_args(argv)
+    if key is not None:
+        server_args.api_key = Masked(key)
+    try:
+        launch_server(server_args)
+    finally:
+        kill_process_tree(os.getpid(), include_parent=False)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,43 @@
+"""Program that runs inside the engine's interpreter: ``transformers serve``, with what it needs around it.
+
+    python child_transformers.py MODEL FOLDER NAME [flags of transformers serve]
+
+With a NAME, the model folder is served under it: the server knows a local model by its path only, so FOLDER
+is made with a link NAME in it and becomes the current one. Imports nothing of this package: it is run by its path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+
+def under_name(model: str, folder: str, name: str) -> str:
+    """Makes ``name`` a path to the model, relative to ``folder``, which becomes the current one."""
+    link = os.path.join(folder, name)
+    os.makedirs(os.path.dirname(link), exist_ok=True)
+    # The folder belongs to this pair of model and name: whoever made the link made the same one.
+    with contextlib.suppress(FileExistsError):
+        os.symlink(model, link)
+    os.chdir(folder)
+    return name
+
+
+def main(model: str, folder: str, name: str, *flags: str) -> None:
+    if os.path.abspath(sys.path[0]) == os.path.dirname(os.path.abspath(__file__)):
+        sys.path[0] = os.getcwd()
+    from huggingface_hub import constants
+
+    # /v1/models fails without this folder. Where it cannot be made, only that page is lost.
+    with contextlib.suppress(OSError):
+        os.makedirs(constants.HF_HUB_CACHE, exist_ok=True)
+    # Its own main() would first ask the package index for a newer release.
+    from transformers.cli.transformers import app
+
+    sys.argv = ["transformers", "serve", under_name(model, folder, name) if name else model, *flags]
+    app()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,356 @@
+"""Runs a server as a child process of ours: starts it, waits until it is ready, stops it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import NamedTuple
+
+from sglang_hydra.engines.base import Command
+from sglang_hydra.errors import MachineError, ServerError
+from sglang_hydra.findings import Finding
+from sglang_hydra.launch.child_sglang import KEY_FD
+from sglang_hydra.launch.display import Display, display_for
+from sglang_hydra.launch.output import BoundedLog, Output
+from sglang_hydra.launch.port import client_host, port_obstacle
+
+INTERRUPTED = 130
+_HEALTHY = 200
+_GUARD = Path(__file__).with_name("guard.py")
+_POLL_S = 0.25
+# A server that answers but is not ready logs each question.
+_POLL_ANSWERING_S = 1.0
+_TICK_S = 0.1
+# Beyond its own deadline, for the guard to collect the dead.
+_GUARD_EXTRA_S = 7.0
+_DRAIN_S = 2.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One server to run here: its command, where it will listen, how it tells that it is ready. Times in seconds.
+
+    ``stop_timeout_s`` is how long it may take to end by itself before it is killed.
+    """
+
+    command: Command
+    host: str
+    port: int
+    health_path: str = "/health"
+    health_timeout_s: float = 30.0
+    ready_timeout_s: float = 1800.0
+    stop_timeout_s: float = 10.0
+    milestones: Mapping[str, str] = field(default_factory=dict)
+    log_file: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """Where a client on this machine reaches the server."""
+        host = client_host(self.host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+
+class Outcome(NamedTuple):
+    """How a server's life ended: our exit code and, if it went wrong, why."""
+
+    exit_code: int
+    findings: tuple[Finding, ...] = ()
+
+
+class LocalServer:
+    """A server that runs while the ``with`` block does.
+
+    ``start``, ``wait_ready`` and ``wait`` are for one thread; ``request_stop`` may come from anywhere, a signal
+    handler too.
+    """
+
+    def __init__(self, launch: Launch, display: Display) -> None:
+        self.launch = launch
+        self._display = display
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watch: int | None = None
+        self._output: Output | None = None
+        self._stop_requested = False
+        self._started_at = 0.0
+
+    def __enter__(self) -> LocalServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def stop_requested(self) -> bool:
+        return self._stop_requested
+
+    @property
+    def pid(self) -> int | None:
+        """The process group and session of everything that was started; None before and after."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Starts the server. Raises MachineError where it could not listen or cannot be run at all."""
+        if os.name != "posix":
+            raise MachineError(_not_posix())
+        obstacle = port_obstacle(self.launch.host, self.launch.port)
+        if obstacle is not None:
+            raise MachineError(obstacle)
+        command = self.launch.command
+        log = BoundedLog(self.launch.log_file) if self.launch.log_file is not None else None
+        self._output = Output(self._display.line, self.launch.milestones, log, command.secret)
+        watched, self._watch = os.pipe()
+        passed = [watched]
+        # Python holds back what goes into a pipe, and the lines are wanted as they come.
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PATH": _search_path(command), **command.env}
+        environment.pop(KEY_FD, None)
+        if command.secret is not None:
+            passed.append(_pipe_with(command.secret))
+            environment[KEY_FD] = str(passed[-1])
+        guard = [sys.executable, "-I", "-S", str(_GUARD), str(watched), str(self.launch.stop_timeout_s)]
+        self._started_at = time.monotonic()
+        try:
+            self._process = subprocess.Popen(
+                [*guard, *command.argv],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=passed,
+            )
+        finally:
+            for end in passed:
+                os.close(end)
+        for name, pipe in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
+            assert pipe is not None
+            self._output.follow(name, pipe)
+        if self._stop_requested:
+            self.request_stop()
+
+    def wait_ready(self) -> float | None:
+        """Waits until the server can serve; the seconds it took, None if it was asked to stop before.
+
+        Raises ServerError where it ended or was not ready in time (then it has been stopped).
+        """
+        assert self._process is not None
+        assert self._output is not None
+        ready, over = threading.Event(), threading.Event()
+        threading.Thread(target=self._ask_for_health, args=(ready, over), name="server-health", daemon=True).start()
+        try:
+            while not ready.wait(_TICK_S):
+                elapsed_s = time.monotonic() - self._started_at
+                if self._process.poll() is not None:
+                    break
+                if elapsed_s > self.launch.ready_timeout_s:
+                    raise self._too_late()
+                self._display.waiting(elapsed_s, self._output.milestone)
+        finally:
+            over.set()
+            self._display.close()
+        elapsed_s = time.monotonic() - self._started_at
+        if self._stop_requested:
+            return None
+        if self._process.poll() is not None:
+            how = describe_exit(self.wait())
+            raise ServerError(self.failure("ENG008", f"the server failed to start: {how} after {elapsed_s:.0f} s"))
+        return elapsed_s
+
+    def wait(self) -> int:
+        """Waits for the server's end, however it comes about; its exit code, 128 + N for signal N."""
+        assert self._process is not None
+        code = self._process.wait()
+        self._kill_orphans()
+        return code
+
+    def request_stop(self) -> None:
+        """Asks the server to end, and returns at once. Asked twice, it is killed."""
+        self._stop_requested = True
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """Ends the server and everything that it started, within its stop timeout. Harmless when it has ended."""
+        process, output = self._process, self._output
+        if process is not None and process.poll() is None:
+            if not self._stop_requested:
+                self.request_stop()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(self.launch.stop_timeout_s + _GUARD_EXTRA_S)
+            if process.poll() is None:
+                process.kill()
+            self.wait()
+        if output is not None:
+            output.close(_DRAIN_S)
+        if self._watch is not None:
+            os.close(self._watch)
+            self._watch = None
+        self._display.close()
+
+    def _kill_orphans(self) -> None:
+        """For a guard that was killed itself, which it never is by what it does: its group is what the server left."""
+        if self._process is not None and (self._process.returncode or 0) < 0:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def failure(self, id: str, what: str) -> Finding:
+        """A finding on a server that went wrong, with the last that it said."""
+        assert self._output is not None
+        self._output.close(_DRAIN_S)
+        said = _last_words(list(self._output.tail))
+        log = self.launch.log_file
+        return Finding(
+            level="error",
+            id=id,
+            message=f"{what}; it last said: {said}" if said else what,
+            fields=("engine",),
+            hint=f"its output is in {log}" if log else "its output is above",
+        )
+
+    def _ask_for_health(self, ready: threading.Event, over: threading.Event) -> None:
+        while not over.is_set():
+            status = self.health()
+            if status == _HEALTHY:
+                ready.set()
+                return
+            over.wait(_POLL_S if status is None else _POLL_ANSWERING_S)
+
+    def health(self) -> int | None:
+        """The status that the server's health page answers now, 200 for a server that can serve; None without one."""
+        # Not urllib: it would obey proxy settings.
+        import http.client
+
+        launch = self.launch
+        connection = http.client.HTTPConnection(client_host(launch.host), launch.port, timeout=launch.health_timeout_s)
+        try:
+            connection.request("GET", launch.health_path)
+            return connection.getresponse().status
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+
+    def _too_late(self) -> ServerError:
+        limit_s = self.launch.ready_timeout_s
+        self.stop()
+        finding = self.failure("ENG009", f"the server was not ready after {limit_s:.0f} s and has been stopped")
+        hint = f"launch.ready_timeout={limit_s * 2:.0f} waits longer; {finding.hint}"
+        return ServerError(Finding(finding.level, finding.id, finding.message, finding.fields, hint))
+
+
+def serve(
+    launch: Launch,
+    display: Display | None = None,
+    on_ready: Callable[[LocalServer, float], None] | None = None,
+) -> Outcome:
+    """Runs a server until it ends or someone ends us, and says how that went.
+
+    ``on_ready`` is called with the server and the seconds it took; what it raises stops the server. SIGINT, SIGTERM
+    and SIGHUP stop the server, a second one kills it; the exit code is then 130. Raises MachineError where the
+    server cannot be started here.
+    """
+    display = display or display_for()
+    server = LocalServer(launch, display)
+    with _stopping_on_signals(server) as signals:
+        try:
+            server.start()
+            ready_s = server.wait_ready()
+            if ready_s is not None and on_ready is not None:
+                on_ready(server, ready_s)
+            code = server.wait()
+        except ServerError as error:
+            return Outcome(error.exit_code, tuple(error.findings))
+        finally:
+            server.stop()
+    if signals:
+        return Outcome(INTERRUPTED)
+    if code != 0 and not server.stop_requested:
+        return Outcome(ServerError.exit_code, (server.failure("ENG010", f"the server ended: {describe_exit(code)}"),))
+    return Outcome(0)
+
+
+@contextlib.contextmanager
+def _stopping_on_signals(server: LocalServer) -> Iterator[list[int]]:
+    """While it lasts, signals stop the server; gives the list of those that came."""
+    received: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        again = bool(received)
+        received.append(number)
+        server.request_stop()
+        name = signal.Signals(number).name
+        # Not through the display: it may be what was interrupted, and hold a lock.
+        said = f"\n{name}: killing the server\n" if again else f"\n{name}: stopping the server, once more to kill it\n"
+        with contextlib.suppress(OSError):
+            os.write(2, said.encode())
+
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    # What is ignored stays ignored: nohup, and shells that start us in the background, ask for that.
+    previous = {
+        number: signal.signal(number, stop) for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def describe_exit(code: int) -> str:
+    """A server's exit code in words."""
+    if code < 0:
+        code = 128 - code
+    try:
+        name = signal.Signals(code - 128).name
+    except ValueError:
+        return f"exit code {code}"
+    hint = ", as the system does where memory runs out" if name == "SIGKILL" else ""
+    return f"killed by {name}{hint}"
+
+
+def _last_words(lines: list[str]) -> str:
+    """The line that most likely says why: the last that reads like an error, else the last."""
+    lines = [line.strip() for line in lines if line.strip()]
+    telling = [line for line in lines if "Error" in line or "error:" in line or line.startswith("cannot run")]
+    return (telling or lines or [""])[-1][:500]
+
+
+def _search_path(command: Command) -> str:
+    """Tools of the engine's environment (ninja, for one) are found by what the engine runs."""
+    own, rest = os.path.dirname(command.argv[0]), os.environ.get("PATH", os.defpath)
+    return f"{own}{os.pathsep}{rest}" if own else rest
+
+
+def _pipe_with(secret: str) -> int:
+    """The reading end of a pipe that holds the secret and then ends. A pipe takes 4 KiB at once everywhere."""
+    reading, writing = os.pipe()
+    try:
+        os.set_blocking(writing, False)
+        os.write(writing, secret.encode())
+    finally:
+        os.close(writing)
+    return reading
+
+
+def _not_posix() -> Finding:
+    return Finding(
+        level="error",
+        id="ENG011",
+        message=f"servers are started on Linux and macOS, this is {sys.platform}",
+        fields=("launch",),
+        hint="sglang-hydra plan works here; start the server where SGLang runs",
+    )

@@ -1,0 +1,90 @@
+"""Whether a server could listen where it is told to, asked before anything is started."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from sglang_hydra.findings import Finding
+
+_LISTEN = "0A"
+
+
+def port_obstacle(host: str, port: int) -> Finding | None:
+    """Why nobody can listen on ``host``:``port`` now; None if one can. Nothing stays open."""
+    import socket
+
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            # As servers do: a connection that was closed a moment ago is no obstacle.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen(1)
+    except (OSError, OverflowError) as failure:
+        return _finding(host, port, failure)
+    return None
+
+
+def client_host(host: str) -> str:
+    """Where a client on this machine reaches a server that listens on ``host``."""
+    return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def _finding(host: str, port: int, failure: OSError | OverflowError) -> Finding:
+    number = getattr(failure, "errno", None)
+    if number == errno.EADDRINUSE:
+        owner = _listener(port)
+        return Finding(
+            level="error",
+            id="ENG006",
+            message=f"port {port} is in use" + (f" by {owner}" if owner else ""),
+            fields=("port",),
+            hint=f"port={port + 1 if port < 65535 else 30000}, or stop the other server",
+        )
+    if number == errno.EACCES:
+        why, field, hint = "this user may not listen on it", "port", "port=30000, or any above 1023"
+    elif isinstance(failure, OverflowError):
+        why, field, hint = "ports end at 65535", "port", "port=30000"
+    else:
+        why, field, hint = getattr(failure, "strerror", None) or str(failure), "host", "host=127.0.0.1 or host=0.0.0.0"
+    return Finding(
+        level="error",
+        id="ENG007",
+        message=f"no server can listen on {host}:{port}: {why}",
+        fields=(field,),
+        hint=hint,
+    )
+
+
+def _listener(port: int) -> str | None:
+    """The name and id of a process that listens on the port, where this user may see it (Linux).
+
+    Its command line is not shown: it may hold a key.
+    """
+    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
+    if not sockets:
+        return None
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            names = {os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")}
+            if names & sockets:
+                with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+                    return f"process {pid} ({file.read().strip()})"
+        except OSError:
+            continue
+    return None
+
+
+def _listening_inodes(port: int) -> set[str]:
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, encoding="ascii") as file:
+                rows = [line.split() for line in file][1:]
+        except OSError:
+            continue
+        found |= {row[9] for row in rows if row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port}
+    return found

@@ -1,0 +1,50 @@
+"""The record of what the rules did: field, before, after, rule, reason. It is also the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Entry(NamedTuple):
+    """One write by one rule."""
+
+    field: str
+    before: Any
+    after: Any
+    rule: str
+    reason: str
+
+
+class Ledger(Sequence[Entry]):
+    """The entries in the order in which the rules wrote them. Append-only while resolving, read-only after."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+        self._entries = tuple(entries)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._entries[index]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def of(self, field: str) -> tuple[Entry, ...]:
+        """Every write to one field, first to last."""
+        return tuple(entry for entry in self._entries if entry.field == field)
+
+    def replay(self, start: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that ``start`` ends with when every entry is applied to it.
+
+        Raises ValueError when an entry's ``before`` is not what the field holds by then.
+        """
+        values = dict(start)
+        for entry in self._entries:
+            if values[entry.field] != entry.before:
+                raise ValueError(f"{entry.rule}: {entry.field} is {values[entry.field]!r}, not {entry.before!r}")
+            values[entry.field] = entry.after
+        return values

@@ -1,0 +1,69 @@
+"""Where a value came from: the layer that named it, and the line of the file or the number of the argument."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LAYERS = ("schema", "gpu", "model", "gpu_model", "primary", "recipe", "experiment", "cli", "lock", "rule")
+"""From the weakest to the strongest; a group of an app's own counts as ``experiment``."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One layer that named a field. ``keys`` leads to it inside ``file``; otherwise ``where`` says it in words."""
+
+    layer: str
+    value: Any
+    where: str = ""
+    file: str | None = None
+    keys: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """``conf/model/tiny.yaml:12`` or ``argument 3``. The file is read now, and only if somebody asks."""
+        if self.file is None:
+            return self.where
+        line = key_lines(self.file).get(self.keys)
+        return f"{shown_path(self.file)}:{line}" if line else shown_path(self.file)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"layer": self.layer, "place": self.place, "value": self.value}
+
+
+@functools.lru_cache(maxsize=64)
+def key_lines(file: str) -> dict[tuple[str, ...], int]:
+    """The 1-based line of every key of a YAML file; empty for a file that cannot be read."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        root = yaml.compose(Path(file).read_text(encoding="utf-8"), Loader=loader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return {}
+    lines: dict[tuple[str, ...], int] = {}
+
+    def walk(node: Any, prefix: tuple[str, ...]) -> None:
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                path = (*prefix, str(key.value))
+                lines[path] = key.start_mark.line + 1
+                walk(value, path)
+
+    walk(root, ())
+    return lines
+
+
+def shown_path(file: str) -> str:
+    """A path as one would type it here: relative when it lies below the working directory or our conf/."""
+    path = Path(file)
+    from sglang_hydra.config import conf_dir
+
+    for base in (Path.cwd(), conf_dir().parent):
+        try:
+            return str(path.relative_to(base))
+        except ValueError:
+            continue
+    return file

@@ -1,0 +1,175 @@
+"""The plan: everything that was asked for, known, resolved and found, as one artifact with an identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.findings import Finding
+from sglang_hydra.places import Origin
+from sglang_hydra.resolution import Resolution
+
+SCHEMA = "sglang_hydra.plan/1"
+SPECIFIED_VERSION = "0.5.2"
+"""The SGLang release whose rules these are."""
+
+NOT_IDENTITY = frozenset(
+    (
+        "host",
+        "port",
+        "nccl_port",
+        "dist_init_addr",
+        "node_rank",
+        "base_gpu_id",
+        "disaggregation_bootstrap_port",
+        "api_key",
+        "log_level",
+        "log_level_http",
+        "log_requests",
+        "log_requests_level",
+        "crash_dump_folder",
+        "download_dir",
+        "file_storage_path",
+        "show_time_cost",
+    )
+)
+"""Arguments that say where a server runs or what it writes down, not what it computes."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The server that a plan is for. ``python`` is its interpreter, None where none was found."""
+
+    name: str
+    version: str
+    python: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would be started, why, and whether it can be.
+
+    ``ok`` is SGLang's verdict on the arguments; ``launchable`` adds ours. ``ignored`` are findings of ours that
+    ``ignore=[...]`` silenced. ``secrets`` is never written anywhere.
+    """
+
+    resolution: Resolution
+    origins: Mapping[str, tuple[Origin, ...]]
+    nodes: Mapping[str, Any]
+    gpu: GpuFacts
+    model: ModelFacts
+    engine: Engine
+    environment: Mapping[str, str]
+    command: Sequence[str]
+    findings: tuple[Finding, ...]
+    ignored: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    choices: Mapping[str, str | None] = field(default_factory=dict)
+    seed_drawn: bool = False
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def intent(self) -> Mapping[str, Any]:
+        """The arguments that some layer named. Sealed: resolving writes to a copy."""
+        return self.resolution.intent
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """All 210 arguments as SGLang would hold them after start-up."""
+        return self.resolution.values
+
+    @property
+    def ok(self) -> bool:
+        return self.resolution.ok
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.level == "error")
+
+    @property
+    def launchable(self) -> bool:
+        return self.ok and not self.errors
+
+    @cached_property
+    def server_id(self) -> str:
+        """16 hex digits: equal for plans whose servers compute the same."""
+        ignored = NOT_IDENTITY | ({"random_seed"} if self.seed_drawn else frozenset())
+        return _digest(
+            {
+                "values": {name: value for name, value in self.values.items() if name not in ignored},
+                "gpu": _gpu_record(self.gpu),
+                "model": {"config": self.model.config, "revision": self.model.revision},
+                "engine": [self.engine.name, self.engine.version],
+                "environment": {name: value for name, value in self.environment.items() if name.startswith("SGLANG_")},
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The artifact. Its schema is committed as schemas/plan.schema.json; it holds no secret."""
+        return {
+            "schema": SCHEMA,
+            "server_id": self.server_id,
+            "ok": self.ok,
+            "launchable": self.launchable,
+            "engine": {"name": self.engine.name, "version": self.engine.version, "python": self.engine.python},
+            "gpu": _gpu_record(self.gpu),
+            "model": {
+                "config": plain(self.model.config),
+                "source": self.model.source,
+                "revision": self.model.revision,
+                "gguf": self.model.gguf,
+                "unknown": list(self.model.unknown),
+            },
+            "choices": dict(self.choices),
+            "intent": plain(self.intent),
+            "origins": {
+                name: [plain(origin.to_json()) for origin in self.origins.get(name, ())] for name in self.intent
+            },
+            "values": plain(self.values),
+            "seed_drawn": self.seed_drawn,
+            "ledger": [plain(entry._asdict()) for entry in self.resolution.ledger],
+            "findings": [finding.to_json() for finding in self.findings],
+            "ignored": [finding.to_json() for finding in self.ignored],
+            "notes": list(self.notes),
+            "command": list(self.command),
+            "environment": dict(self.environment),
+        }
+
+
+def plain(value: Any) -> Any:
+    """``value`` in JSON's types: tuples and sets become lists (sets sorted), records become objects."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(plain(item) for item in value)
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
+    return value
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    """SHA-256 over canonical JSON (sorted keys, shortest exact floats), the first 16 hex digits."""
+    text = json.dumps(plain(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _gpu_record(gpu: GpuFacts) -> dict[str, Any]:
+    return {
+        "name": gpu.name,
+        "vendor": gpu.vendor,
+        "device": gpu.device,
+        "memory_mib": gpu.memory_mib,
+        "compute_capability": list(gpu.compute_capability) if gpu.compute_capability else None,
+        "count": gpu.count,
+        "flashinfer": gpu.flashinfer,
+        "triton_kernels": gpu.triton_kernels,
+    }

@@ -1,0 +1,46 @@
+"""Which batch sizes are captured as CUDA graphs, and who switches the graphs off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sglang_hydra.rules.memory_classes import class_of
+from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
+
+if TYPE_CHECKING:
+    from sglang_hydra.fields import ServerArgs
+
+
+@rule("GRA001", (520, 527))
+def limit_graphs_on_small_gpus(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: cuda_graph_max_bs, if unset, is 8 on GPUs below 35 GiB, and 80 there with tp_size of 4 or more.
+    Why: graphs for large batches cost memory that a small GPU lacks; with several GPUs they pay off again.
+    Upstream: server_args.py 0.5.2 lines 520-527.
+    Example: gpu=rtx_4090 tp_size=4 -> cuda_graph_max_bs=80
+    """
+    if args.cuda_graph_max_bs is not None:
+        return None
+    memory = facts.gpu.capacity_mib(args.device)
+    if memory is None:
+        return None
+    row = class_of(memory)
+    if row.graph_max_bs is None:
+        return None
+    few, many = row.graph_max_bs
+    if args.tp_size < 4:
+        return Change(f"{row.name}, {args.tp_size} < 4 GPUs", cuda_graph_max_bs=few)
+    return Change(f"{row.name}, {args.tp_size} GPUs", cuda_graph_max_bs=many)
+
+
+@rule("GRA002", (548, 552))
+def no_graphs_with_torch_native(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: attention_backend=torch_native switches CUDA graphs off.
+    Why: this backend runs plain PyTorch operations that cannot be captured.
+    Upstream: server_args.py 0.5.2 lines 548-552.
+    Example: attention_backend=torch_native -> disable_cuda_graph=true
+    """
+    if args.attention_backend != "torch_native":
+        return None
+    return Change("torch_native attention cannot be captured", disable_cuda_graph=True)

@@ -1,0 +1,191 @@
+"""How much of the GPU's memory goes to weights and KV cache, and in pages of which size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sglang_hydra.facts.config_view import view_of
+from sglang_hydra.rules.memory_classes import class_of
+from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
+
+if TYPE_CHECKING:
+    from sglang_hydra.fields import ServerArgs
+
+# The tower of ViT-L/14, against which others are measured, and what a tower counts as that does not say its size.
+BASE_LAYERS, BASE_HIDDEN_SIZE = 24, 1024
+
+_MAIN = ("attention_backend",)
+_MAIN_AND_DECODE = ("attention_backend", "decode_attention_backend")
+_ALL = ("attention_backend", "decode_attention_backend", "prefill_attention_backend")
+
+
+class PagedBackend(NamedTuple):
+    """A backend, the arguments in which SGLang looks for it, the page sizes (tokens) it takes, the one it gets else.
+
+    ``taken`` is empty where SGLang does not look at the page size given.
+    """
+
+    name: str
+    slots: tuple[str, ...]
+    taken: tuple[int, ...]
+    otherwise: int
+
+    def is_used(self, args: ServerArgs) -> bool:
+        return any(getattr(args, slot) == self.name for slot in self.slots)
+
+
+ASCEND = PagedBackend("ascend", _MAIN, (), 128)
+FLASHMLA = PagedBackend("flashmla", _MAIN_AND_DECODE, (), 64)
+CUTLASS_MLA = PagedBackend("cutlass_mla", _MAIN_AND_DECODE, (), 128)
+TRTLLM_MLA = PagedBackend("trtllm_mla", _MAIN_AND_DECODE, (32, 64), 64)
+TRTLLM_MHA = PagedBackend("trtllm_mha", _ALL, (16, 32, 64), 64)
+
+
+@rule("MEM001", (452, 496))
+def choose_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: mem_fraction_static, if unset, is what the memory class leaves after its reserve, rounded to 3 digits.
+        2 GiB more are kept for a draft model (6 for STANDALONE), 4 more for DP attention.
+    Why: activations, CUDA graphs and draft models live outside the static pool and grow with the GPU class.
+    Upstream: server_args.py 0.5.2 lines 452-496.
+    Example: gpu=h100 tp_size=8 -> mem_fraction_static=0.831
+    """
+    if args.mem_fraction_static is not None:
+        return None
+    memory = facts.gpu.capacity_mib(args.device)
+    if memory is None:
+        return None
+    gpus = args.tp_size * args.pp_size
+    row = class_of(memory)
+    reserved = row.reserved_mib(gpus)
+    reason = f"{row.name}: {row.reserved_gib} GiB"
+    if row.gpus_per_gib is not None:
+        reason += f" + {1 / row.gpus_per_gib} GiB for each of {gpus} GPUs"
+    if args.speculative_algorithm is not None:
+        draft_gib = 6 if args.speculative_algorithm == "STANDALONE" else 2
+        reserved += draft_gib * 1024
+        reason += f" + {draft_gib} GiB for {args.speculative_algorithm}"
+    # Before DPA001: with dp_size=1 the switch is reset only after this, and the 4 GiB stay reserved.
+    if args.enable_dp_attention:
+        reserved += 4 * 1024
+        reason += " + 4 GiB for DP attention"
+    return Change(f"{reason} of {memory} MiB are kept free", mem_fraction_static=round((memory - reserved) / memory, 3))
+
+
+@rule("MEM002", (497, 498))
+def assume_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: mem_fraction_static, if unset, is 0.88 where SGLang does not ask the device for its memory.
+    Why: on CPU and Intel XPU the capacity is unknown to SGLang, so no class can be looked up.
+    Upstream: server_args.py 0.5.2 lines 497-498.
+    Example: gpu=cpu -> mem_fraction_static=0.88
+    """
+    if args.mem_fraction_static is not None:
+        return None
+    return Change(f"the memory of device {args.device!r} is not asked for", mem_fraction_static=0.88)
+
+
+@rule("MEM003", (2513, 2549))
+def make_room_for_vision(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: a mem_fraction_static that was not given is multiplied by 0.95 for a multimodal model with a vision tower,
+        and by 0.8 to 1.05 for the tower's size: layers x hidden size squared, against 24 x 1024 squared.
+    Why: the image processor and the tower need memory outside the pool. The product is not rounded or checked.
+    Upstream: server_args.py 0.5.2 lines 2513-2549.
+    Example: gpu=h100 model=qwen2_5_vl_7b -> mem_fraction_static=0.7835624999999999
+    """
+    if facts.was_given("mem_fraction_static"):
+        return None
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None or not view.is_multimodal(args.enable_multimodal):
+        return None
+    vision = view.vision
+    if vision is None:
+        return None
+    layers = vision.get("num_hidden_layers", BASE_LAYERS)
+    hidden_size = vision.get("hidden_size", BASE_HIDDEN_SIZE)
+    # The order of operations decides the last bit.
+    size = layers * (hidden_size**2) / (BASE_LAYERS * (BASE_HIDDEN_SIZE**2))
+    factor = 0.95 * max(0.8, min(1.05, 1.0 - 0.1 * (size - 1.0)))
+    return Change(
+        f"a vision tower of {layers} layers x {hidden_size} is {size:.2f} times ViT-L/14: x {factor:.4f}",
+        mem_fraction_static=args.mem_fraction_static * factor,
+    )
+
+
+def _fit(backend: PagedBackend, args: ServerArgs) -> Outcome:
+    if not backend.is_used(args):
+        return None
+    given: Any = args.page_size
+    if given in backend.taken:
+        return None
+    taken = " or ".join(map(str, backend.taken or (backend.otherwise,)))
+    return Change(f"{backend.name} takes pages of {taken} tokens", page_size=backend.otherwise)
+
+
+@rule("PAG001", (554, 558))
+def page_size_of_ascend(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: attention_backend=ascend sets page_size to 128 tokens.
+    Why: its kernels are written for this size only.
+    Upstream: server_args.py 0.5.2 lines 554-558.
+    Example: attention_backend=ascend -> page_size=128
+    """
+    return _fit(ASCEND, args)
+
+
+@rule("PAG002", (560, 567))
+def page_size_of_flashmla(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: flashmla as attention_backend or decode_attention_backend sets page_size to 64 tokens.
+    Why: its kernels are written for this size only. It is not looked for in prefill_attention_backend.
+    Upstream: server_args.py 0.5.2 lines 560-567.
+    Example: decode_attention_backend=flashmla page_size=16 -> page_size=64
+    """
+    return _fit(FLASHMLA, args)
+
+
+@rule("PAG003", (569, 576))
+def page_size_of_cutlass_mla(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: cutlass_mla as attention_backend or decode_attention_backend sets page_size to 128 tokens.
+    Why: its kernels are written for this size only. It is not looked for in prefill_attention_backend.
+    Upstream: server_args.py 0.5.2 lines 569-576.
+    Example: attention_backend=cutlass_mla -> page_size=128
+    """
+    return _fit(CUTLASS_MLA, args)
+
+
+@rule("PAG004", (587, 591))
+def page_size_of_trtllm_mla(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: trtllm_mla as attention_backend or decode_attention_backend makes page_size 64 tokens, if it is not 32 or 64.
+    Why: its kernels are written for these two sizes.
+    Upstream: server_args.py 0.5.2 lines 587-591.
+    Example: gpu=b200 attention_backend=trtllm_mla page_size=16 -> page_size=64
+    """
+    return _fit(TRTLLM_MLA, args)
+
+
+@rule("PAG005", (608, 612))
+def page_size_of_trtllm_mha(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: trtllm_mha as any of the three attention backends makes page_size 64 tokens, if it is not 16, 32 or 64.
+    Why: its kernels are written for these three sizes.
+    Upstream: server_args.py 0.5.2 lines 608-612.
+    Example: gpu=b200 prefill_attention_backend=trtllm_mha -> page_size=64
+    """
+    return _fit(TRTLLM_MHA, args)
+
+
+@rule("PAG006", (622, 624))
+def page_size_of_one(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: page_size is 1 token, if neither the user nor a backend chose one.
+    Why: pages of one token share the longest prefixes in the radix cache.
+    Upstream: server_args.py 0.5.2 lines 622-624.
+    Example: gpu=h100 -> page_size=1
+    """
+    if args.page_size is not None:
+        return None
+    return Change("the default", page_size=1)

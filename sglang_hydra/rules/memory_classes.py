@@ -1,0 +1,46 @@
+"""The classes of GPU memory that SGLang 0.5.2 distinguishes, and what it keeps free and chooses in each."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+
+class MemoryClass(NamedTuple):
+    """One row: GPUs with less than ``below_gib``, and not in a row above.
+
+    Of the memory, ``reserved_gib`` and one more GiB for every ``gpus_per_gib`` GPUs (None: no more) are kept for
+    activations and CUDA graphs. ``chunked_prefill_size`` is in tokens; ``graph_max_bs`` holds the largest batch
+    captured as CUDA graph with fewer than 4 GPUs in a tensor parallel group, and with more (None: left to the server).
+    """
+
+    name: str
+    below_gib: float
+    reserved_gib: float
+    gpus_per_gib: int | None
+    chunked_prefill_size: int
+    graph_max_bs: tuple[int, int] | None
+
+    def reserved_mib(self, gpus: int) -> float:
+        """MiB kept free on each of ``gpus`` GPUs. Exact to the bit: the order of operations is upstream's."""
+        if self.gpus_per_gib is None:
+            return self.reserved_gib * 1024
+        return (self.reserved_gib + gpus / self.gpus_per_gib) * 1024
+
+
+CLASSES = (
+    MemoryClass("16 GB class (T4)", 20, 2.8, 10, 2048, (8, 80)),
+    MemoryClass("24 GB class (A10, L4, RTX 4090)", 35, 2.8, 10, 2048, (8, 80)),
+    MemoryClass("80 GB class (L40S, A100, H100)", 90, 9.5, 2, 8192, None),
+    MemoryClass("96 GB class (H20)", 100, 12, 2, 8192, None),
+    MemoryClass("141 GB class (H200)", 160, 12, 2, 8192, None),
+    MemoryClass("180 GB class (B200, MI300X)", math.inf, 32, None, 16384, None),
+)
+
+
+def class_of(memory_mib: float) -> MemoryClass:
+    """The row for a GPU with ``memory_mib`` MiB in total."""
+    for row in CLASSES[:-1]:
+        if memory_mib < row.below_gib * 1024:
+            return row
+    return CLASSES[-1]

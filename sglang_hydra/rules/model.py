@@ -1,0 +1,136 @@
+"""What single model families need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sglang_hydra.facts.config_view import ConfigView, view_of
+from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
+
+if TYPE_CHECKING:
+    from sglang_hydra.fields import ServerArgs
+
+GPT_OSS = "GptOssForCausalLM"
+GPT_OSS_BACKENDS = ("triton", "trtllm_mha", "fa3")
+LLAMA_4_BACKENDS = ("fa3", "aiter", "triton")
+GEMMA_WITH_WINDOWS = (
+    "Gemma2ForCausalLM",
+    "Gemma3ForCausalLM",
+    "Gemma3ForConditionalGeneration",
+    "Gemma3nForCausalLM",
+    "Gemma3nForConditionalGeneration",
+)
+
+
+def gpt_oss_view(args: ServerArgs, facts: Facts) -> ConfigView | None:
+    """The model's config if it is known and gpt-oss, else None."""
+    view = view_of(facts.model, args.json_model_override_args)
+    return view if view is not None and view.architecture == GPT_OSS else None
+
+
+def is_mxfp4(view: ConfigView) -> bool:
+    """Whether the checkpoint's own quantization is MXFP4."""
+    quantization = view.get("quantization_config")
+    return quantization is not None and bool(quantization.get("quant_method") == "mxfp4")
+
+
+@rule("MDL004", (2442, 2448))
+def attention_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: gpt-oss gets an attention_backend, if none was chosen: trtllm_mha on SM100, fa3 on SM90, else triton.
+    Why: its attention sinks are implemented in these three backends only.
+    Upstream: server_args.py 0.5.2 lines 2442-2448.
+    Example: gpu=h100 model=gpt_oss -> attention_backend=fa3
+    """
+    if args.attention_backend is not None or gpt_oss_view(args, facts) is None:
+        return None
+    if facts.gpu.is_cuda and facts.gpu.is_sm100:
+        return Change("gpt-oss on SM100", attention_backend="trtllm_mha")
+    if facts.gpu.is_cuda and facts.gpu.is_sm90:
+        return Change("gpt-oss on SM90", attention_backend="fa3")
+    return Change("gpt-oss on neither SM90 nor SM100", attention_backend="triton")
+
+
+@rule("MDL006", (2457, 2462))
+def fuse_allreduce_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: on SM100 and without DP attention, gpt-oss gets enable_flashinfer_allreduce_fusion=true.
+    Why: one kernel for all-reduce, residual and norm is faster there. It is looked at before DPA001 resets the switch.
+    Upstream: server_args.py 0.5.2 lines 2457-2462.
+    Example: gpu=b200 model=gpt_oss -> enable_flashinfer_allreduce_fusion=true
+    """
+    if not facts.gpu.is_sm100 or args.enable_dp_attention or gpt_oss_view(args, facts) is None:
+        return None
+    return Change("gpt-oss on SM100 without DP attention", enable_flashinfer_allreduce_fusion=True)
+
+
+@rule("MDL007", (2463, 2473))
+def mxfp4_runner_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: on SM100 an MXFP4 gpt-oss gets moe_runner_backend=flashinfer_mxfp4, also over a given one.
+    Why: only this runner multiplies MXFP4 on the tensor cores of Blackwell.
+    Upstream: server_args.py 0.5.2 lines 2463-2473.
+    Example: gpu=b200 model=gpt_oss moe_runner_backend=triton -> moe_runner_backend=flashinfer_mxfp4
+    """
+    view = gpt_oss_view(args, facts)
+    # The checkpoint is looked at first, as upstream does: a malformed quantization_config fails on any GPU.
+    if view is None or not is_mxfp4(view) or not facts.gpu.is_sm100:
+        return None
+    return Change("MXFP4 gpt-oss on SM100", moe_runner_backend="flashinfer_mxfp4")
+
+
+@rule("MDL009", (2479, 2487))
+def triton_runner_of_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: gpt-oss gets moe_runner_backend=triton_kernel for auto, if ep_size is 1 and triton_kernels is installed.
+    Why: that package has the fastest MoE kernels for it outside Blackwell. DeepEP raises ep_size only after this.
+    Upstream: server_args.py 0.5.2 lines 2479-2487.
+    Example: gpu=h100 model=gpt_oss -> moe_runner_backend=triton_kernel
+    """
+    # After MDL007: its flashinfer_mxfp4 is not auto any more.
+    if args.moe_runner_backend != "auto" or args.ep_size != 1 or not facts.gpu.triton_kernels:
+        return None
+    if gpt_oss_view(args, facts) is None:
+        return None
+    return Change("gpt-oss with triton_kernels installed", moe_runner_backend="triton_kernel")
+
+
+@rule("MDL010", (2488, 2488))
+def no_hybrid_swa_for_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: gpt-oss sets disable_hybrid_swa_memory.
+    Why: separate memory pools for its sliding-window layers are not supported in this version.
+    Upstream: server_args.py 0.5.2 lines 2488-2488.
+    Example: gpu=h100 model=gpt_oss -> disable_hybrid_swa_memory=true
+    """
+    if gpt_oss_view(args, facts) is None:
+        return None
+    return Change("gpt-oss", disable_hybrid_swa_memory=True)
+
+
+@rule("MDL011", (2489, 2491))
+def dtype_of_mxfp4_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: an MXFP4 gpt-oss gets dtype=bfloat16, also over a given one.
+    Why: the MXFP4 kernels take bfloat16 activations.
+    Upstream: server_args.py 0.5.2 lines 2489-2491.
+    Example: gpu=h100 model=gpt_oss dtype=float16 -> dtype=bfloat16
+    """
+    view = gpt_oss_view(args, facts)
+    if view is None or not is_mxfp4(view):
+        return None
+    return Change("MXFP4 gpt-oss", dtype="bfloat16")
+
+
+@rule("MDL013", (2499, 2511))
+def no_hybrid_swa_for_gemma(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: Gemma 2, 3 and 3n set disable_hybrid_swa_memory.
+    Why: separate memory pools for their sliding-window layers are not supported in this version.
+    Upstream: server_args.py 0.5.2 lines 2499-2511.
+    Example: gpu=h100 model=gemma_3_27b -> disable_hybrid_swa_memory=true
+    """
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None or view.architecture not in GEMMA_WITH_WINDOWS:
+        return None
+    return Change(f"{view.architecture}", disable_hybrid_swa_memory=True)

@@ -1,0 +1,109 @@
+"""What a rule is, and the three things that it may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.model import ModelFacts
+
+if TYPE_CHECKING:
+    from sglang_hydra.fields import ServerArgs
+
+RuleStage = Literal["post_init", "check", "plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that a rule may look at besides the arguments as they stand.
+
+    ``seed`` is the seed to use if none was set. ``given`` is what was asked for, before any rule: SGLang does
+    some steps only where an argument was left unset, also after that argument got its default.
+    """
+
+    gpu: GpuFacts
+    model: ModelFacts
+    env: Mapping[str, str]
+    seed: int
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def was_given(self, name: str) -> bool:
+        """True when the user or a preset set ``name``; null is the same as not set."""
+        return self.given.get(name) is not None
+
+
+class Change:
+    """The fields that a rule sets, and why, in a few words with the numbers that decided it.
+
+    A class with slots and not a dataclass: one is made for nearly every rule of every resolve.
+    """
+
+    __slots__ = ("reason", "values")
+
+    def __init__(self, reason: str, **values: Any) -> None:
+        self.reason = reason
+        self.values = values
+
+
+class Restated(Change):
+    """A change of form that keeps what was asked for (a list made a set): remarked on, not warned of."""
+
+    __slots__ = ()
+
+
+class Refusal:
+    """SGLang (or, in the ``plan`` stage, we) would not start with these values.
+
+    ``message`` names the values got and the ones allowed; ``hint`` is what to type.
+    """
+
+    __slots__ = ("fields", "hint", "message")
+
+    def __init__(self, message: str, *fields: str, hint: str | None = None) -> None:
+        self.message = message
+        self.fields = fields
+        self.hint = hint
+
+
+class Notice(Refusal):
+    """The same shape as a refusal for what is only worth a warning."""
+
+    __slots__ = ()
+
+
+Outcome = Change | Refusal | Notice | None
+RuleFunction = Callable[["ServerArgs", Facts], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One small pure function with its stable id and its place in SGLang 0.5.2's ``server_args.py``.
+
+    ``lines`` is the inclusive range of upstream lines that it stands for, None for a rule of our own.
+    """
+
+    id: str
+    apply: RuleFunction
+    stage: RuleStage
+    lines: tuple[int, int] | None
+
+    @property
+    def name(self) -> str:
+        return self.apply.__name__
+
+    @property
+    def page(self) -> str:
+        return self.apply.__doc__ or ""
+
+
+def rule(
+    id: str, lines: tuple[int, int] | None = None, *, stage: RuleStage = "post_init"
+) -> Callable[[RuleFunction], Rule]:
+    """Makes a function a rule. Its docstring is its page: what, why, upstream, example."""
+
+    def decorate(function: RuleFunction) -> Rule:
+        return Rule(id=id, apply=function, stage=stage, lines=lines)
+
+    return decorate

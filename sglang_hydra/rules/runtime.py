@@ -1,0 +1,40 @@
+"""The device that serves, and its random numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
+
+if TYPE_CHECKING:
+    from sglang_hydra.fields import ServerArgs
+
+
+@rule("DEV001", (444, 445))
+def find_device(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: device, if unset, is cpu where SGLANG_USE_CPU_ENGINE=1, else this machine's accelerator as torch names it.
+    Why: torch calls NVIDIA and AMD GPUs both cuda; the CPU engine serves only on request.
+    Upstream: server_args.py 0.5.2 lines 444-445.
+    Example: gpu=mi300x -> device=cuda
+    """
+    if args.device is not None:
+        return None
+    if facts.env.get("SGLANG_USE_CPU_ENGINE") == "1":
+        return Change("SGLANG_USE_CPU_ENGINE=1", device="cpu")
+    if facts.gpu.device is None:
+        return None
+    return Change(f"the device of {facts.gpu.name}", device=facts.gpu.device)
+
+
+@rule("DEF003", (446, 447))
+def draw_random_seed(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: random_seed, if unset, is drawn from 0 to 2**30; the plan keeps it and the launch passes it.
+    Why: all ranks must sample alike, and a run can be repeated only if its seed is known.
+    Upstream: server_args.py 0.5.2 lines 446-447.
+    Example: seed=42 -> random_seed=42
+    """
+    if args.random_seed is not None:
+        return None
+    return Change("drawn", random_seed=facts.seed)

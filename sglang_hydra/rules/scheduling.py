@@ -1,0 +1,32 @@
+"""Prefill chunks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sglang_hydra.rules.memory_classes import class_of
+from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
+
+if TYPE_CHECKING:
+    from sglang_hydra.fields import ServerArgs
+
+CHUNK_WITHOUT_MEMORY = 4096
+
+
+@rule("SCH001", (508, 518))
+def choose_chunked_prefill_size(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: chunked_prefill_size in tokens, if unset, is 2048, 8192 or 16384 by memory class; 4096 if not known.
+    Why: a longer chunk fills a larger GPU better and needs more memory for activations.
+    Upstream: server_args.py 0.5.2 lines 508-518.
+    Example: gpu=h100 -> chunked_prefill_size=8192
+    """
+    if args.chunked_prefill_size is not None:
+        return None
+    memory = facts.gpu.capacity_mib(args.device)
+    if memory is None:
+        return Change(
+            f"the memory of device {args.device!r} is not asked for", chunked_prefill_size=CHUNK_WITHOUT_MEMORY
+        )
+    row = class_of(memory)
+    return Change(row.name, chunked_prefill_size=row.chunked_prefill_size)

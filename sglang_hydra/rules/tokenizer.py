@@ -1,0 +1,23 @@
+"""The tokenizer, when none was named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
+
+if TYPE_CHECKING:
+    from sglang_hydra.fields import ServerArgs
+
+
+@rule("DEF001", (440, 441))
+def take_tokenizer_from_model(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: tokenizer_path, if unset, is model_path.
+    Why: a checkpoint nearly always carries its tokenizer.
+    Upstream: server_args.py 0.5.2 lines 440-441.
+    Example: model_path=org/name -> tokenizer_path=org/name
+    """
+    if args.tokenizer_path is not None:
+        return None
+    return Change("the model's own", tokenizer_path=args.model_path)

@@ -1,0 +1,287 @@
+"""The life of a server as a child process: how it starts, how it ends, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sglang_hydra.engines.base import Command
+from sglang_hydra.errors import MachineError, ServerError
+from sglang_hydra.launch.local import Launch, LocalServer, Outcome, describe_exit, serve
+from tests.launch.processes import free_port, marked, wait_until
+
+HERE = Path(__file__).parent
+KEY = "sk-p'ass\\word-12345"
+
+
+class Silent:
+    """Keeps what it is shown."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.waited: list[str] = []
+
+    def line(self, stream: str, text: str) -> None:
+        self.lines.append(text)
+
+    def waiting(self, elapsed_s: float, milestone: str) -> None:
+        self.waited.append(milestone)
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+    def close(self) -> None:
+        return
+
+
+@pytest.fixture
+def marker() -> Iterator[str]:
+    """A word that marks every process of a test; none of them may be left at its end."""
+    word = f"marker-{uuid.uuid4()}"
+    yield word
+    left = marked(word)
+    for process in left:
+        process.kill()
+    assert left == []
+
+
+def fake(marker: str, *faults: str, port: int | None = None, secret: str | None = None, **settings: object) -> Launch:
+    port = port or free_port()
+    argv = [sys.executable, str(HERE / "fake_server.py"), marker, str(port), *faults]
+    defaults: dict[str, object] = {"ready_timeout_s": 20.0, "stop_timeout_s": 5.0, "health_timeout_s": 5.0}
+    return Launch(Command(argv, argv, secret=secret), "127.0.0.1", port, **{**defaults, **settings})  # type: ignore[arg-type]
+
+
+def get(launch: Launch, path: str, **headers: str) -> int | None:
+    connection = http.client.HTTPConnection("127.0.0.1", launch.port, timeout=10)
+    try:
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("faults", "visit", "exit_code", "finding", "says"),
+    [
+        ([], "/end", 0, None, ""),
+        (["slow"], "/end", 0, None, ""),
+        (["children"], "/end", 0, None, ""),
+        (["crash"], None, 4, "ENG008", "RuntimeError: out of luck"),
+        (["leave"], None, 4, "ENG008", "exit code 0"),
+        (["children", "crash"], None, 4, "ENG008", "exit code 7"),
+        ([], "/die", 4, "ENG010", "exit code 3"),
+        (["children"], "/die", 4, "ENG010", "exit code 3"),
+    ],
+)
+def test_a_life_ends_in_its_exit_code(
+    marker: str, faults: list[str], visit: str | None, exit_code: int, finding: str | None, says: str
+) -> None:
+    launch = fake(marker, *faults)
+    outcome = serve(launch, Silent(), lambda server, seconds: get(launch, str(visit)))
+    assert outcome.exit_code == exit_code
+    assert [found.id for found in outcome.findings] == ([finding] if finding else [])
+    assert says in "".join(found.message for found in outcome.findings)
+
+
+@pytest.mark.parametrize("fault", ["hang", "sick"])
+def test_a_server_that_is_not_ready_in_time_is_stopped_and_reported(marker: str, fault: str) -> None:
+    outcome = serve(fake(marker, "children", fault, ready_timeout_s=1.0), Silent())
+    assert outcome.exit_code == 4
+    assert [found.id for found in outcome.findings] == ["ENG009"]
+    assert "launch.ready_timeout=2" in str(outcome.findings[0].hint)
+
+
+def test_a_program_that_is_not_there_is_reported(marker: str) -> None:
+    argv = ["/nowhere/python", marker]
+    outcome = serve(Launch(Command(argv, argv), "127.0.0.1", free_port()), Silent())
+    assert outcome.exit_code == 4
+    assert "cannot run /nowhere/python: No such file" in outcome.findings[0].message
+
+
+def test_a_server_that_is_stopped_by_the_program_ends_in_0(marker: str) -> None:
+    assert serve(fake(marker, "children"), Silent(), lambda server, seconds: server.stop()) == Outcome(0)
+
+
+def test_what_on_ready_raises_stops_the_server(marker: str) -> None:
+    def fail(server: LocalServer, seconds: float) -> None:
+        raise KeyError(seconds)
+
+    with pytest.raises(KeyError):
+        serve(fake(marker, "children"), Silent(), fail)
+    assert marked(marker) == []
+
+
+def test_a_stubborn_server_is_killed_when_its_time_is_up(marker: str) -> None:
+    with LocalServer(fake(marker, "stubborn", "children", stop_timeout_s=0.5), Silent()) as server:
+        assert server.wait_ready() is not None
+        server.stop()
+        assert server.wait() == 128 + signal.SIGKILL
+        assert marked(marker) == []
+
+
+def test_asking_twice_kills_a_stubborn_server_at_once(marker: str) -> None:
+    display = Silent()
+    with LocalServer(fake(marker, "stubborn", stop_timeout_s=600), display) as server:
+        assert server.wait_ready() is not None
+        server.request_stop()
+        assert wait_until(lambda: "I do not stop" in display.lines, 10)
+        server.request_stop()
+        assert server.wait() == 128 + signal.SIGKILL
+
+
+def test_an_error_in_the_block_stops_the_server(marker: str) -> None:
+    with pytest.raises(KeyError), LocalServer(fake(marker, "children"), Silent()) as server:
+        assert server.wait_ready() is not None
+        raise KeyError
+    assert marked(marker) == []
+
+
+def test_stopping_while_it_starts_is_no_failure(marker: str) -> None:
+    with LocalServer(fake(marker, "hang"), Silent()) as server:
+        threading.Timer(0.3, server.request_stop).start()
+        assert server.wait_ready() is None
+
+
+def test_a_guard_that_is_killed_takes_the_server_with_it(marker: str) -> None:
+    with LocalServer(fake(marker), Silent()) as server:
+        assert server.wait_ready() is not None
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        assert describe_exit(server.wait()).startswith("killed by SIGKILL")
+        assert wait_until(lambda: marked(marker) == [], 5)
+
+
+def test_a_busy_port_is_named_with_who_has_it_and_nothing_is_started(marker: str) -> None:
+    with LocalServer(fake(marker), Silent()) as first:
+        assert first.wait_ready() is not None
+        with pytest.raises(MachineError) as caught:
+            serve(fake(f"{marker}-second", port=first.launch.port), Silent())
+    (finding,) = caught.value.findings
+    assert finding.id == "ENG006"
+    assert f"port {first.launch.port} is in use" in finding.message
+    assert not sys.platform.startswith("linux") or "by process" in finding.message
+
+
+def test_progress_shows_the_last_milestone(marker: str) -> None:
+    display = Silent()
+    milestones = {"Load weight begin": "loading weights"}
+    with LocalServer(fake(marker, "slow", milestones=milestones), display) as server:
+        assert server.wait_ready() is not None
+    assert display.waited[-1] == "loading weights"
+    assert "Load weight begin" in display.lines
+
+
+def test_a_flood_of_output_neither_blocks_nor_outgrows_the_log(marker: str, tmp_path: Path) -> None:
+    log = tmp_path / "run" / "server.log"
+    with LocalServer(fake(marker, "flood", log_file=log), Silent()) as server:
+        assert server.wait_ready() is not None
+        assert wait_until(lambda: log.stat().st_size > 1 << 20, 10)
+        server.stop()
+    assert log.read_text().splitlines()[0] in ("x" * 1000, "Load weight begin")
+
+
+def test_the_key_reaches_the_server_and_nothing_that_others_read(marker: str, tmp_path: Path) -> None:
+    log, display = tmp_path / "server.log", Silent()
+    launch = fake(marker, "key", secret=KEY, log_file=log)
+    with LocalServer(launch, display) as server:
+        assert server.wait_ready() is not None
+        assert get(launch, "/v1/models") == 401
+        assert get(launch, "/v1/models", Authorization=f"Bearer {KEY}") == 200
+        processes = marked(marker)
+        assert len(processes) == 2
+        readable = [repr((process.cmdline(), process.environ())) for process in processes]
+    assert 'my key is ***, quoted "***"' in display.lines
+    assert not any(KEY in text or repr(KEY)[1:-1] in text for text in [*readable, *display.lines, log.read_text()])
+    assert KEY not in repr(launch)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_the_server_and_ends_in_130(marker: str, number: signal.Signals) -> None:
+    with _program(marker, "5", "children") as program:
+        program.send_signal(number)
+        assert program.wait(15) == 130
+        assert marked(marker) == []
+
+
+def test_a_second_signal_kills_a_server_that_does_not_stop(marker: str) -> None:
+    with _program(marker, "600", "children", "stubborn") as program:
+        program.send_signal(signal.SIGINT)
+        _read_until(program, b"I do not stop")
+        program.send_signal(signal.SIGINT)
+        assert program.wait(15) == 130
+        assert marked(marker) == []
+
+
+@pytest.mark.parametrize("faults", [["children"], ["children", "stubborn"], ["children", "flood"]])
+def test_killing_us_leaves_nothing(marker: str, faults: list[str]) -> None:
+    with _program(marker, "1", *faults) as program:
+        assert len(marked(marker)) == 5
+        program.kill()
+        assert wait_until(lambda: marked(marker) == [], 10)
+
+
+def test_an_ignored_hangup_stays_ignored(marker: str) -> None:
+    def ignore() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    with _program(marker, "5", preexec_fn=ignore) as program:
+        program.send_signal(signal.SIGHUP)
+        assert not wait_until(lambda: program.poll() is not None, 0.5)
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(15) == 130
+
+
+def test_serving_from_another_thread_works_without_signals(marker: str) -> None:
+    launch, outcomes = fake(marker), list[Outcome]()
+    thread = threading.Thread(
+        target=lambda: outcomes.append(serve(launch, Silent(), lambda server, seconds: get(launch, "/end")))
+    )
+    thread.start()
+    thread.join(20)
+    assert outcomes == [Outcome(0)]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (1, "exit code 1"),
+        (200, "exit code 200"),
+        (128 + 15, "killed by SIGTERM"),
+        (-9, "killed by SIGKILL, as the system does where memory runs out"),
+    ],
+)
+def test_an_exit_code_is_put_into_words(code: int, words: str) -> None:
+    assert describe_exit(code) == words
+
+
+def test_a_failure_carries_exit_code_4() -> None:
+    assert ServerError.exit_code == 4
+
+
+def _program(marker: str, stop_s: str, *faults: str, **settings: object) -> subprocess.Popen[bytes]:
+    """``serve`` in a process of its own, when its server is ready."""
+    argv = [sys.executable, str(HERE / "run_serve.py"), stop_s, marker, str(free_port()), *faults]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+    started = subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, **settings)  # type: ignore[call-overload]
+    _read_until(started, b"READY")
+    return started
+
+
+def _read_until(program: subprocess.Popen[bytes], word: bytes) -> bytes:
+    assert program.stderr is not None
+    for line in program.stderr:
+        if word in line:
+            return line
+    raise AssertionError(f"it ended with {program.wait(5)} before it said {word!r}")

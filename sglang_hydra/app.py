@@ -58,7 +58,7 @@ def make_plan(
     composition, hardware = choose_gpu_class(composer, requests, composition, env)
     engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.without_accelerator)
     gpu = gpu_facts(composition.nodes["gpu"], hardware)
-    model, model_findings = model_facts(composition, env)
+    model, model_findings = model_facts(composition, env, composer.preset_files("model"))
     environment = _planned_environment(composition)
     seed_drawn = composition.intent.get("random_seed") is None
     facts = Facts(

@@ -16,6 +16,20 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.fields import FIELDS, Field, LoRARef
 from sglang_hydra.findings import Finding
 
+# What each finding of this room is about; the findings themselves say which word, and what to type.
+MEANINGS: Mapping[str, str] = {
+    "ARG010": "an option that SGLang 0.5.2 does not have",
+    "ARG011": "a shortened option that several options begin with",
+    "ARG012": "an option without the value that it needs",
+    "ARG013": "a value that is not a number where one is needed",
+    "ARG014": "a value that is not among the choices of its option",
+    "ARG015": "a value for an option that takes none",
+    "ARG016": "a word that belongs to no option",
+    "ARG017": "an adapter that is neither a path, nor name=path, nor JSON with lora_name and lora_path",
+    "ARG018": "no --model-path, the one option that every server needs",
+    "ARG019": "a request for SGLang's own help",
+}
+
 _HELP = "--help"
 _NEGATIVE_NUMBER = re.compile(r"^-\d+$|^-\d*\.\d+$")
 
@@ -126,19 +140,19 @@ class _Reader:
             return
         nargs = field.arg.nargs
         texts = self._values(word, nargs)
-        if not texts and nargs in (None, "+"):
+        if not texts and nargs in (None, "+") and word.explicit is None:
             self._refuse("ARG012", f"{option} has no value", f"{option} {_example(field)}", field.name)
         elif not texts and nargs == "?":
             self._set(field, field.arg.const, place)
         else:
             values = [self._convert(field, option, text) for text in texts]
             if not any(value is _UNREADABLE for value in values):
-                self._set(field, values if nargs in ("*", "+") else values[0], place)
+                self._set(field, values[0] if values and nargs not in ("*", "+") else values, place)
 
     def _values(self, word: _Word, nargs: str | None) -> list[str]:
         """The texts that belong to an option: its own after ``=``, else as many plain words as it may take."""
         if word.explicit is not None:
-            # argparse drops the word -- wherever it stands, so here nothing is left of the value.
+            # argparse drops the word -- from every value: of --x=-- it leaves an empty list, whatever x takes.
             return [word.explicit] if word.explicit != "--" else []
         most = len(self.words) if nargs in ("*", "+") else 1
         start = self._at
@@ -268,7 +282,7 @@ def render_argv(values: Mapping[str, Any]) -> list[str]:
 
 
 def _render(field: Field, value: Any) -> list[str]:
-    if value is None and (field.default is None or field.required):
+    if (value == field.default and type(value) is type(field.default)) or (value is None and field.required):
         return []
     if _is_switch(field):
         return _render_switch(field, value)
@@ -277,16 +291,12 @@ def _render(field: Field, value: Any) -> list[str]:
     if field.arg.nargs in ("*", "+"):
         return _render_list(field, value)
     text = _text(field, value)
-    if not isinstance(value, bool) and value == field.default:
-        return []
-    return _pair(field, text)
+    return [] if value == field.default else _pair(field, text)
 
 
 def _render_switch(field: Field, value: Any) -> list[str]:
     if value is True:
         return [field.flag]
-    if value is False and field.default is False:
-        return []
     raise _unsayable(field, value, "the option can only turn it on")
 
 
@@ -318,8 +328,6 @@ def _text(field: Field, value: Any) -> str:
     """The word for one value. Raises ValueError where reading that word does not give the value back."""
     if field.arg.parser == "text" and value is True:
         return "true"
-    if field.arg.parser == "text" and value is False:
-        raise _unsayable(field, value, "every word means True")
     fits = {"int": int, "float": (int, float), "str": str, "bool": str, "Any": str}[field.kind]
     if not isinstance(value, fits) or isinstance(value, bool):  # type: ignore[arg-type]
         raise _unsayable(field, value, f"{_a(field.kind)} is wanted")

@@ -44,7 +44,8 @@ class Ledger(Sequence[Entry]):
         """
         values = dict(start)
         for entry in self._entries:
-            if values[entry.field] != entry.before:
-                raise ValueError(f"{entry.rule}: {entry.field} is {values[entry.field]!r}, not {entry.before!r}")
+            held = values[entry.field]
+            if held is not entry.before and held != entry.before:  # nan is not equal to itself
+                raise ValueError(f"{entry.rule}: {entry.field} is {held!r}, not {entry.before!r}")
             values[entry.field] = entry.after
         return values

@@ -23,7 +23,7 @@ _NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 # What Python raises for values of a wrong type or zero where SGLang computes with them: there, as here,
 # the configuration is refused at that place.
-_UNCOMPUTABLE = (TypeError, ZeroDivisionError, ValueError, AttributeError, IndexError, KeyError, OverflowError)
+_UNCOMPUTABLE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, MemoryError)
 
 
 @dataclass(frozen=True)

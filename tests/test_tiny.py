@@ -111,7 +111,7 @@ def test_the_config_is_the_declared_one(folder: Path) -> None:
 
 def test_making_it_imports_no_library(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from sglang_hydra.tiny import ensure_tiny; ensure_tiny(Path(sys.argv[1]));"
+        "import pathlib, sys; from sglang_hydra.tiny import ensure_tiny; ensure_tiny(pathlib.Path(sys.argv[1]));"
         "print({'torch', 'transformers', 'tokenizers', 'numpy', 'safetensors'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -1,13 +1,35 @@
-"""The data type of the Mamba state."""
+"""What memory is shared by: the vision tower and the Mamba state."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sglang_hydra.rules.memory import vision_tower
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 
 if TYPE_CHECKING:
     from sglang_hydra.fields import ServerArgs
+
+
+@rule("MEM005", (2513, 2537))
+def vision_tower_has_a_size(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: a multimodal model is refused whose vision_config gives num_hidden_layers or hidden_size as no number, if
+        mem_fraction_static is unset.
+    Why: memory is left for the tower by its size. A size that is not there counts as 24 x 1024; null is refused.
+    Upstream: server_args.py 0.5.2 lines 2513-2537.
+    Example: model=vision_without_layers -> refused
+    """
+    tower = vision_tower(args, facts)
+    if tower is None or all(isinstance(size, (int, float)) for size in tower):
+        return None
+    layers, hidden_size = tower
+    return Refusal(
+        f"the vision tower has {layers!r} layers of hidden size {hidden_size!r}: these must be numbers",
+        "json_model_override_args",
+        "mem_fraction_static",
+        hint="mem_fraction_static=0.8",
+    )
 
 
 @rule("MEM004", (843, 843))

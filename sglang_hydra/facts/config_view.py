@@ -87,7 +87,8 @@ class ConfigView(NamedTuple):
         """
         if "vision_config" in self.overrides:
             return None if self.overrides["vision_config"] is None else _NOTHING
-        if self.published.get("architectures") and self.published["architectures"][0] == "Phi4MMForCausalLM":
+        named = self.published.get("architectures")
+        if isinstance(named, list) and named[:1] == ["Phi4MMForCausalLM"]:
             return _PHI4MM_VISION
         nested = self.published.get("vision_config")
         return nested if nested is None or isinstance(nested, Mapping) else _NOTHING

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.facts.gpu import GpuFacts
@@ -38,10 +40,13 @@ def gpu_facts(node: Mapping[str, Any], hardware: Hardware) -> GpuFacts:
     )
 
 
-def model_facts(composition: Composition, env: Mapping[str, str]) -> tuple[ModelFacts, list[Finding]]:
+def model_facts(
+    composition: Composition, env: Mapping[str, str], preset_files: Sequence[str] = ()
+) -> tuple[ModelFacts, list[Finding]]:
     """The preset's facts where ``model_path`` is still the preset's; else what its own config.json says.
 
     A preset's facts never speak for another checkpoint: the change is a warning, and what cannot be read is unknown.
+    A hub id that was named without its preset finds it among ``preset_files``, so that nothing is downloaded for it.
     """
     node = composition.nodes["model"]
     path = composition.intent.get("model_path")
@@ -49,6 +54,10 @@ def model_facts(composition: Composition, env: Mapping[str, str]) -> tuple[Model
         return ModelFacts(None, source="no model was named"), []
     if node["config"] is not None and path == node["model_path"] and node["facts_from"] is None:
         return ModelFacts(node["config"], source=node["source"] or f"preset {node['name']}"), []
+    if node["facts_from"] is None and not os.path.exists(str(path)):
+        known = _facts_of_preset(str(path), preset_files)
+        if known is not None:
+            return known, []
     from sglang_hydra.facts.hub import read_model
 
     facts, findings = read_model(
@@ -69,6 +78,21 @@ def model_facts(composition: Composition, env: Mapping[str, str]) -> tuple[Model
         "model.facts_from=<its config.json> if it cannot be read from there",
     )
     return facts, [changed, *findings]
+
+
+def _facts_of_preset(path: str, files: Sequence[str]) -> ModelFacts | None:
+    """The facts of the preset whose ``model_path`` is ``path``. Only its own file is parsed."""
+    line = re.compile(rf"^model_path: [\"']?{re.escape(path)}[\"']?\s*$", re.MULTILINE)
+    for file in files:
+        with open(file, encoding="utf-8") as opened:
+            content = opened.read()
+        if line.search(content):
+            import yaml
+
+            declared = yaml.safe_load(content)
+            if declared.get("config"):
+                return ModelFacts(declared["config"], source=f"preset {declared['name']}, which has this model_path")
+    return None
 
 
 def _capability(written: str | None) -> tuple[int, int] | None:

@@ -228,10 +228,13 @@ def _unknown(tried: list[str]) -> ModelFacts:
 
 def _with_torch_dtype(config: dict[str, Any]) -> dict[str, Any]:
     """``config`` with ``torch_dtype`` wherever a newer transformers wrote ``dtype``: SGLang reads the first name."""
-    done = {key: _with_torch_dtype(value) if isinstance(value, dict) else value for key, value in config.items()}
-    if isinstance(done.get("dtype"), str) and "torch_dtype" not in done:
-        done["torch_dtype"] = done["dtype"]
-    return done
+    parts = {key: _renamed(value) for key, value in config.items() if isinstance(value, dict)}
+    return _renamed({**config, **parts})
+
+
+def _renamed(part: dict[str, Any]) -> dict[str, Any]:
+    named = isinstance(part.get("dtype"), str) and "torch_dtype" not in part
+    return {**part, "torch_dtype": part["dtype"]} if named else part
 
 
 def _looks_local(path: str) -> bool:

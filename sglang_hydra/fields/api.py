@@ -34,7 +34,7 @@ class Api:
     completion_template: str | None = arg(
         None,
         "Template of fill-in-the-middle code completion: a built-in name or a file.",
-        none="guessed from model_path",
+        none="completions take the prompt as it is",
     )
     file_storage_path: str = arg(
         "sglang_storage", "Folder for uploaded files. SGLang 0.5.2 accepts it and reads it nowhere."

@@ -23,7 +23,7 @@ class Debug:
     debug_tensor_dump_inject: bool = arg(
         False,
         "Feed every layer the recorded output of the layer before it (Grok, against JAX). The flag takes a word, and "
-        "any word means on, also false.",
+        "any word turns it on, even false.",
         parser="text",
     )
     debug_tensor_dump_prefill_only: bool = arg(False, "Dump prefill passes only.")

@@ -59,7 +59,8 @@ class Disaggregation:
         "decode servers with dp_size above 1.",
     )
     enable_pdmux: bool = arg(
-        False, "Run prefill and decoding side by side on one GPU, in streams that share its multiprocessors."
+        False,
+        "Prefill and decoding side by side on one GPU. SGLang 0.5.2 only makes a second tensor parallel group for it.",
     )
     sm_group_num: int = arg(
         3, "Ways to divide the multiprocessors for enable_pdmux. SGLang 0.5.2 accepts it and reads it nowhere."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sglang_hydra.fields.arg import arg
 
-_BUCKET_RULE = "default, tse <middle> <base> <count> (exponential both ways) or customer <value> <value> ..."
+_BUCKET_RULE = "default, tse <middle> <base> <count> (exponential both ways) or customer <list of values>"
 
 
 @dataclass(init=False, repr=False, eq=False)

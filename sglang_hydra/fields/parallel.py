@@ -80,7 +80,9 @@ class Parallel:
     enable_nccl_nvls: bool = arg(
         False, "Let NCCL reduce inside the NVLink switch; for prefill-heavy loads on NVSwitch machines."
     )
-    enable_symm_mem: bool = arg(False, "Register buffers as NCCL symmetric memory, for faster collectives.")
+    enable_symm_mem: bool = arg(
+        False, "Share communication buffers among GPUs as symmetric memory, so that NCCL needs fewer copies."
+    )
     enable_mscclpp: bool = arg(False, "Use MSCCL++ for the all-reduce of small messages, NCCL for the rest.")
     disable_custom_all_reduce: bool = arg(
         False, "Use NCCL for every all-reduce; the first thing to try when multi-GPU servers hang or give wrong text."

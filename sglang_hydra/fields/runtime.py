@@ -20,7 +20,7 @@ class Runtime:
     gpu_id_step: int = arg(1, "Distance between the GPUs used: 2 takes 0, 2, 4, ...")
     numa_node: list[int] | None = arg(
         None,
-        "NUMA node of each GPU process in order, one for each; bind where CPU and GPU are far apart.",
+        "NUMA node that each GPU's process is bound to, looked up by GPU id; for machines with several sockets.",
         none="no binding",
         nargs="+",
     )

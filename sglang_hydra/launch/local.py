@@ -84,7 +84,11 @@ class LocalServer:
         self._started_at = 0.0
 
     def __enter__(self) -> LocalServer:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
 
 from sglang_hydra.findings import Finding
 
 _LISTEN = "0A"
+_LAST_PORT = 65535
 
 
 def port_obstacle(host: str, port: int) -> Finding | None:
     """Why nobody can listen on ``host``:``port`` now; None if one can. Nothing stays open."""
     import socket
 
+    if not 0 <= port <= _LAST_PORT:
+        return _cannot(host, port, f"ports go from 0 to {_LAST_PORT}", "port", "port=30000")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -23,7 +28,7 @@ def port_obstacle(host: str, port: int) -> Finding | None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             probe.listen(1)
-    except (OSError, OverflowError) as failure:
+    except OSError as failure:
         return _finding(host, port, failure)
     return None
 
@@ -33,23 +38,22 @@ def client_host(host: str) -> str:
     return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
-def _finding(host: str, port: int, failure: OSError | OverflowError) -> Finding:
-    number = getattr(failure, "errno", None)
-    if number == errno.EADDRINUSE:
+def _finding(host: str, port: int, failure: OSError) -> Finding:
+    if failure.errno == errno.EADDRINUSE:
         owner = _listener(port)
         return Finding(
             level="error",
             id="ENG006",
             message=f"port {port} is in use" + (f" by {owner}" if owner else ""),
             fields=("port",),
-            hint=f"port={port + 1 if port < 65535 else 30000}, or stop the other server",
+            hint=f"port={port + 1 if port < _LAST_PORT else 30000}, or stop the other server",
         )
-    if number == errno.EACCES:
-        why, field, hint = "this user may not listen on it", "port", "port=30000, or any above 1023"
-    elif isinstance(failure, OverflowError):
-        why, field, hint = "ports end at 65535", "port", "port=30000"
-    else:
-        why, field, hint = getattr(failure, "strerror", None) or str(failure), "host", "host=127.0.0.1 or host=0.0.0.0"
+    if failure.errno == errno.EACCES:
+        return _cannot(host, port, "this user may not listen on it", "port", "port=30000, or any above 1023")
+    return _cannot(host, port, failure.strerror or str(failure), "host", "host=127.0.0.1 or host=0.0.0.0")
+
+
+def _cannot(host: str, port: int, why: str, field: str, hint: str) -> Finding:
     return Finding(
         level="error",
         id="ENG007",
@@ -69,13 +73,20 @@ def _listener(port: int) -> str | None:
         return None
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            names = {os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")}
-            if names & sockets:
+            if sockets.intersection(_open_files(pid)):
                 with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
                     return f"process {pid} ({file.read().strip()})"
         except OSError:
             continue
     return None
+
+
+def _open_files(pid: str) -> Iterator[str]:
+    folder = f"/proc/{pid}/fd"
+    for number in os.listdir(folder):
+        # A file may be closed meanwhile; with this process itself, the listing is one that is.
+        with contextlib.suppress(FileNotFoundError):
+            yield os.readlink(f"{folder}/{number}")
 
 
 def _listening_inodes(port: int) -> set[str]:

@@ -57,6 +57,7 @@ ORDER: tuple[Rule, ...] = (
     memory.choose_mem_fraction,
     memory.assume_mem_fraction,
     check_model.config_is_readable_for_memory,
+    check_memory.vision_tower_has_a_size,
     memory.make_room_for_vision,  # after the rounding of choose_mem_fraction
     scheduling.choose_chunked_prefill_size,
     graphs.limit_graphs_on_small_gpus,

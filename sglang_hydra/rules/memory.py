@@ -41,6 +41,19 @@ TRTLLM_MLA = PagedBackend("trtllm_mla", _MAIN_AND_DECODE, (32, 64), 64)
 TRTLLM_MHA = PagedBackend("trtllm_mha", _ALL, (16, 32, 64), 64)
 
 
+def vision_tower(args: ServerArgs, facts: Facts) -> tuple[Any, Any] | None:
+    """Layers and hidden size of the vision tower that memory is to be left for; None if there is nothing to do."""
+    if facts.was_given("mem_fraction_static"):
+        return None
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None or not view.is_multimodal(args.enable_multimodal):
+        return None
+    vision = view.vision
+    if vision is None:
+        return None
+    return vision.get("num_hidden_layers", BASE_LAYERS), vision.get("hidden_size", BASE_HIDDEN_SIZE)
+
+
 @rule("MEM001", (452, 496))
 def choose_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
     """
@@ -94,16 +107,10 @@ def make_room_for_vision(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: server_args.py 0.5.2 lines 2513-2549.
     Example: gpu=h100 model=qwen2_5_vl_7b -> mem_fraction_static=0.7835624999999999
     """
-    if facts.was_given("mem_fraction_static"):
+    tower = vision_tower(args, facts)
+    if tower is None:
         return None
-    view = view_of(facts.model, args.json_model_override_args)
-    if view is None or not view.is_multimodal(args.enable_multimodal):
-        return None
-    vision = view.vision
-    if vision is None:
-        return None
-    layers = vision.get("num_hidden_layers", BASE_LAYERS)
-    hidden_size = vision.get("hidden_size", BASE_HIDDEN_SIZE)
+    layers, hidden_size = tower
     # The order of operations decides the last bit.
     size = layers * (hidden_size**2) / (BASE_LAYERS * (BASE_HIDDEN_SIZE**2))
     factor = 0.95 * max(0.8, min(1.05, 1.0 - 0.1 * (size - 1.0)))

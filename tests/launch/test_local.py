@@ -142,9 +142,13 @@ def test_asking_twice_kills_a_stubborn_server_at_once(marker: str) -> None:
 
 
 def test_an_error_in_the_block_stops_the_server(marker: str) -> None:
-    with pytest.raises(KeyError), LocalServer(fake(marker, "children"), Silent()) as server:
-        assert server.wait_ready() is not None
-        raise KeyError
+    def block() -> None:
+        with LocalServer(fake(marker, "children"), Silent()) as server:
+            assert server.wait_ready() is not None
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        block()
     assert marked(marker) == []
 
 
@@ -189,7 +193,7 @@ def test_a_flood_of_output_neither_blocks_nor_outgrows_the_log(marker: str, tmp_
         assert server.wait_ready() is not None
         assert wait_until(lambda: log.stat().st_size > 1 << 20, 10)
         server.stop()
-    assert log.read_text().splitlines()[0] in ("x" * 1000, "Load weight begin")
+    assert log.read_text().count("x" * 1000) > 500
 
 
 def test_the_key_reaches_the_server_and_nothing_that_others_read(marker: str, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def main() -> int:
     sys.argv = ["sglang"]
     try:
         released = Released()
-    except LayoutError as error:
+    except (LayoutError, Unfaked) as error:
         print(json.dumps({"refused": str(error)}), file=answers)
         return 1
     print(json.dumps({"version": released.version, "python": platform.python_version()}), file=answers)

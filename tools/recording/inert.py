@@ -11,7 +11,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 REAL_PACKAGES = frozenset({"sglang", "recording"})
-# Kernels, layers and model loading: model_config.py only takes the names of quantization methods from there.
+# Kernels and process groups: what the modules that are recorded import from there they only mention.
 INERT_PARTS = ("sglang.srt.layers", "sglang.srt.distributed")
 
 

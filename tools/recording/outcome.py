@@ -59,6 +59,7 @@ def _run(released: Released, case: Mapping[str, Any]) -> dict[str, Any]:
         text = printed.getvalue().partition("error: ")[2].strip()
         return {"ok": False, "stage": stage, "error_type": "SystemExit", "exit_code": error.code, "error": text}
     except Exception as error:  # noqa: BLE001 - whatever the package raises is an outcome
+        # Parsing ends where from_cli_args hands the values to the constructor.
         called = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
         return _refusal(released, "post_init" if "from_cli_args" in called else stage, error)
     return {"ok": True, "resolved": _non_default(server_args)}

@@ -1,0 +1,102 @@
+"""Which class a GPU is: name and memory decide together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from sglang_hydra.facts.probe import GpuProbe
+from sglang_hydra.facts.recognise import candidates, recognise
+
+FOLDER = Path(__file__).parents[2] / "conf" / "gpu"
+FILES = sorted(str(path) for path in FOLDER.glob("*.yaml"))
+PRESETS: dict[str, dict[str, Any]] = {
+    Path(file).stem: yaml.safe_load(Path(file).read_text(encoding="utf-8")) for file in FILES
+}
+
+
+def seen(name: str | None, mib: float | None, vendor: str = "nvidia", **more: Any) -> GpuProbe:
+    names = (name,) if name else ()
+    return GpuProbe(vendor=vendor, device="cuda", names=names, memory_mib=mib, visible_memory_mib=mib, count=1, **more)
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [(option, name) for option, preset in PRESETS.items() for name in preset.get("device_names", ())],
+)
+def test_every_class_recognises_itself_by_each_of_its_names(option: str, name: str) -> None:
+    preset = PRESETS[option]
+    probe = seen(name, preset["memory_mib"], preset["vendor"])
+    assert recognise(probe, PRESETS) == option
+    assert recognise(probe, candidates(probe, FILES)) == option
+
+
+@pytest.mark.parametrize(
+    ("name", "mib", "option"),
+    [
+        ("NVIDIA H20", 97871, "h20"),
+        ("NVIDIA H20", 143771, None),
+        ("NVIDIA H20-3e", 143771, None),
+        ("NVIDIA H200", 97871, None),
+        ("NVIDIA H200 NVL", 143771, "h200"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 97887, "rtx_pro_6000"),
+        ("NVIDIA RTX 6000 Ada Generation", 49140, None),
+        ("NVIDIA A100 80GB PCIe", 81920, "a100_80gb"),
+        ("NVIDIA A100-PCIE-40GB", 40536, "a100_40gb"),
+        ("A100-SXM4-40GB", 40960, "a100_40gb"),
+        ("NVIDIA A800-SXM4-80GB", 81920, None),
+        ("NVIDIA H100 NVL", 95830, None),
+        ("NVIDIA H100 PCIe", 81559, "h100_pcie"),
+        ("NVIDIA H100 80GB HBM3", 81559, "h100"),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", 16376, None),
+        ("NVIDIA A10G", 22731, "a10"),
+        ("NVIDIA GH200 480GB", 97871, None),
+        ("NVIDIA GB200", 189471, "gb200"),
+        ("NVIDIA B200", 189471, "b200"),
+        ("NVIDIA Graphics Device", 81559, None),
+        ("NVIDIA H200", None, None),
+        (None, 143771, None),
+    ],
+)
+def test_a_gpu_is_this_class(name: str | None, mib: float | None, option: str | None) -> None:
+    probe = seen(name, mib)
+    assert recognise(probe, PRESETS) == option
+    assert recognise(probe, candidates(probe, FILES)) == option
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor", "mib", "option"),
+    [
+        ("AMD Instinct MI300X VF", "amd", 196288, "mi300x"),
+        ("AMD Instinct MI300X VF", "nvidia", 196288, None),
+        ("Ascend910B3", "huawei", 65536, "ascend_910b"),
+        ("HL-225", "habana", 98304, "gaudi2"),
+    ],
+)
+def test_the_vendor_must_agree(name: str, vendor: str, mib: float, option: str | None) -> None:
+    assert recognise(seen(name, mib, vendor), PRESETS) == option
+
+
+def test_the_compute_capability_must_agree_where_it_is_known() -> None:
+    assert recognise(seen("NVIDIA H200", 143771, compute_capability=(9, 0)), PRESETS) == "h200"
+    assert recognise(seen("NVIDIA H200", 143771, compute_capability=(8, 0)), PRESETS) is None
+
+
+def test_a_mig_slice_is_no_class() -> None:
+    assert recognise(seen("NVIDIA A100-SXM4-80GB", 81920, mig=True), PRESETS) is None
+
+
+def test_gpus_of_two_kinds_are_no_class() -> None:
+    probe = GpuProbe(vendor="nvidia", names=("NVIDIA H200", "NVIDIA L4"), visible_memory_mib=143771, count=2)
+    assert recognise(probe, PRESETS) is None
+
+
+def test_only_files_that_name_the_chip_are_parsed(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("device_names:\n  - NVIDIA X900\nmemory_mib: 1000\nvendor: nvidia\n")
+    (tmp_path / "broken.yaml").write_text("device_names: [NVIDIA Y100]\nmemory_mib: [\n")
+    probe = seen("NVIDIA X900", 1010)
+    found = candidates(probe, [str(path) for path in tmp_path.iterdir()])
+    assert list(found) == ["mine"]
+    assert recognise(probe, found) == "mine"

@@ -5,37 +5,75 @@ Every token is judged on its own, so that all mistakes of a command line are rep
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.config import NODES, Root
+from sglang_hydra.config import NODES
 from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.fields.check import check_json, check_value
 from sglang_hydra.findings import Finding
+from sglang_hydra.grammar import as_override, has_interpolation, literal, quoted, unquoted
+from sglang_hydra.nearest import nearest
+from sglang_hydra.nodes import problem_at
+from sglang_hydra.refusals import (
+    ADDED_GROUPS,
+    Known,
+    Refused,
+    no_override,
+    not_deletable,
+    several_values,
+    type_hint,
+    unknown_key,
+    unknown_option,
+    unreadable,
+)
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
+__all__ = ["API_KEY_REFERENCE", "Request", "Wanted", "as_override", "nearest", "parsed", "read_requests"]
+
 API_KEY_VARIABLE = "SGLANG_HYDRA_API_KEY"
 API_KEY_REFERENCE = "${oc.env:" + API_KEY_VARIABLE + "}"
 
-# Hydra groups that an app adds with `+`; typing `experiment=x` means the same here.
-_ADDED_GROUPS = ("experiment", "recipe")
+# What stands for no choice at all, so that gpu=null is no riddle.
+_NO_CHOICE = {"gpu": "none", "model": "unset", "engine": "auto", "launch": "local"}
 _PATH_FIELDS = ("model_path", "tokenizer_path", "download_dir", "chat_template", "speculative_draft_model_path")
 _KEY = re.compile(r"^(?P<prefix>\+{0,2}|~)(?P<key>[A-Za-z_][\w./-]*(?:@[\w.:-]*)?)(?:=(?P<value>.*))?$", re.DOTALL)
+_HYDRA = re.compile(r"^(\+{0,2}|~)hydra([./=@]|$)")
+_INTERPOLATION = re.compile(r"\$\{.*\}", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Request:
-    """One override as it was given: its text, where it stood, and the layer that it belongs to."""
+    """One override as it was given: its text, where it stood, and the layer that it belongs to.
+
+    Where the value came typed (from SGLang's flags, from a file), ``key`` and ``value`` hold it and ``text`` only
+    shows it; a ``${`` in it is then an interpolation only if ``interpolate``.
+    """
 
     text: str
     place: str
     layer: str = "cli"
+    key: str | None = None
+    value: Any = None
+    interpolate: bool = False
+
+    @classmethod
+    def typed(cls, key: str, value: Any, place: str, layer: str = "cli", *, interpolate: bool = False) -> Request:
+        """The request that sets ``key`` to ``value``, whatever is in it."""
+        try:
+            text = as_override(key, value)
+        except ValueError:
+            text = f"{key}={value}"
+        return cls(text, place, layer, key, value, interpolate)
+
+    @property
+    def is_flag(self) -> bool:
+        return self.key is None and self.text.startswith("--") and "=" not in self.text
 
 
 @dataclass(frozen=True)
@@ -47,200 +85,198 @@ class Wanted:
     secret: str | None = None
 
 
-class _Refused(Exception):
-    def __init__(self, id: str, message: str, *fields: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.finding = Finding(level="error", id=id, message=message, fields=fields, hint=hint, stage="plan")
-
-
 def read_requests(
     requests: Iterable[Request],
     *,
     group_options: Callable[[str], Sequence[str]],
+    is_own_key: Callable[[str], bool] = lambda key: False,
     sweep: bool = False,
 ) -> tuple[list[Wanted], list[Finding]]:
     """Turns what was typed into overrides that Hydra accepts, or into findings.
 
-    ``group_options`` gives the options of a config group, an empty sequence for what is no group. With ``sweep``
-    (``-m``) a comma separates the points of a sweep; without it that is reported as a forgotten ``-m``.
+    ``group_options`` gives the options of a config group, an empty sequence for what is no group; ``is_own_key``
+    says whether the app has a root key of that name beside ours. With ``sweep`` (``-m``) a comma separates the
+    points of a sweep; without it several values for one are reported.
     """
+    known = Known(group_options, is_own_key, sweep)
     wanted: list[Wanted] = []
     findings: list[Finding] = []
-    for request in requests:
+    for request in _with_values_of_flags(requests):
         try:
-            wanted.extend(_read(request, group_options, sweep))
-        except _Refused as refused:
-            findings.append(refused.finding)
+            wanted.extend(_read(request, known) if request.key is None else _read_typed(request, request.key, known))
+        except Refused as refused:
+            findings.append(_placed(refused.finding, request))
     return wanted, findings
 
 
-def quoted(text: str) -> str:
-    """``text`` as a quoted value of Hydra's override grammar, so that it comes out as the very same string."""
-    escaped = re.sub(r"(\\*)'", lambda run: run.group(1) * 2 + "\\'", text)
-    trailing = len(escaped) - len(escaped.rstrip("\\"))
-    return "'" + escaped + "\\" * trailing + "'"
-
-
-def as_override(key: str, value: Any) -> str:
-    """``key=value`` in Hydra's grammar for any value of plain types: the way from typed values back to text."""
-    return f"{key}={_literal(value)}"
-
-
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that was probably meant: ignoring case and separators first, then by similarity."""
-    candidates = list(names)
-    flat = {re.sub(r"[\W_]", "", candidate).lower(): candidate for candidate in candidates}
-    wanted = re.sub(r"[\W_]", "", name).lower()
-    if wanted in flat:
-        return flat[wanted]
-    close = difflib.get_close_matches(wanted, flat, n=1)
-    return flat[close[0]] if close else None
-
-
-def _literal(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, (list, tuple, set, frozenset)):
-        items = sorted(value) if isinstance(value, (set, frozenset)) else value
-        return "[" + ",".join(_literal(item) for item in items) + "]"
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{quoted(str(key))}:{_literal(item)}" for key, item in value.items()) + "}"
-    return quoted(str(value))
-
-
-def _read(request: Request, group_options: Callable[[str], Sequence[str]], sweep: bool) -> list[Wanted]:
-    match = _KEY.match(request.text)
-    if match is None or (match["value"] is None and match["prefix"] != "~"):
-        raise _not_an_override(request.text, group_options)
-    prefix, key, value = match["prefix"], match["key"], match["value"]
-    if key == "hydra" or key.startswith(("hydra.", "hydra/")):
-        return []
-    group, _, package = key.partition("@")
-    options = group_options(group)
-    if options and "." not in key and not (prefix == "" and value is not None and value.startswith("{")):
-        return _read_group(request, prefix, group, value, options, sweep)
-    if package:
-        raise _Refused("CLI006", f"{group!r} is not a config group", group, hint="python serve.py --help lists them")
-    if "/" in key:
-        raise _unknown_key(key, group_options)
-    if prefix == "~":
-        raise _Refused(
-            "CLI005", f"{request.text}: an argument cannot be deleted", key, hint=f"{key}=null leaves it unset"
-        )
-    assert value is not None
-    name, _, rest = key.partition(".")
-    if name in FIELDS and not rest:
-        return [_read_field(request, name, value, sweep)]
-    if name in NODES:
-        return [_read_node(request, prefix, key, value)]
-    if prefix:
-        return [Wanted(_parse(f"{prefix}{key}={value}", key), request)]
-    raise _unknown_key(key, group_options)
-
-
-def _read_group(
-    request: Request, prefix: str, group: str, value: str | None, options: Sequence[str], sweep: bool
-) -> list[Wanted]:
-    if prefix == "~":
-        return [Wanted(_parse(request.text, group), request)]
-    value = (value or "").strip("'\"") if "$" not in (value or "") else value or ""
-    if group == "model" and ("/" in value or os.path.exists(value)) and value not in options:
-        path = os.path.expanduser(value)
-        return [
-            Wanted(_parse("model=unset", group), request),
-            Wanted(_parse(f"model_path={quoted(path)}", group), request),
-        ]
-    if value in ("null", "None", "none", "") and "none" not in options:
-        value = {"model": "unset", "engine": "auto", "launch": "local"}.get(group, "null")
-    elif value in ("null", "None"):
-        value = "none"
-    parts = [part.strip() for part in value.split(",")] if sweep else [value]
-    for part in parts:
-        if part not in options and part != "null" and not re.search(r"[$(*\[]", part):
-            raise _unknown_option(group, part, options)
-    if group in _ADDED_GROUPS and not prefix:
-        prefix = "+"
-    return [Wanted(_parse(f"{prefix}{group}={value}", group), request)]
-
-
-def _read_field(request: Request, name: str, value: str, sweep: bool) -> Wanted:
+def value_problem(name: str, value: Any) -> tuple[str, str | None] | None:
+    """What is wrong with ``value`` for the argument ``name``, and what to type; None if it fits or is not known yet."""
+    if has_interpolation(value):
+        return None
     field = FIELDS[name]
-    if field.arg.secret and value and value != "null" and not value.startswith("${"):
-        return Wanted(_parse(f"{name}='***'", name), request, secret=_unquoted(value))
-    if not sweep and "," in value and _looks_like_a_sweep(name, value):
-        raise _Refused(
-            "CLI007",
-            f"{request.text}: {name} takes one value, and several were given",
-            name,
-            hint=f"to sweep over them add -m: bench -m {request.text}",
-        )
-    if _is_text(field) and not sweep and not _is_grammar(value):
-        if name in _PATH_FIELDS:
-            value = os.path.expanduser(value)
-        value = quoted(value)
-    override = _parse(f"{name}={value}", name)
-    if override.is_sweep_override():
-        if not sweep:
-            raise _Refused(
-                "CLI007",
-                f"{request.text}: this asks for several runs",
-                name,
-                hint=f"add -m to sweep: bench -m {request.text}",
-            )
-        return Wanted(override, request)
-    typed = override.value()
-    if not (isinstance(typed, str) and "${" in typed):
-        problem = check_value(name, typed)
-        if problem is None and field.arg.json and isinstance(typed, str) and typed[:1] not in ("", "/", "."):
-            problem = check_json(name, typed)
-        if problem:
-            raise _Refused("CLI002", problem, name, hint=_type_hint(name))
-    return Wanted(override, request)
+    if value is None and not field.optional:
+        return f"{name}=null: it cannot be null, it is {field.type}", type_hint(field, value)
+    problem = check_value(name, value)
+    if problem is None and field.arg.json and isinstance(value, str) and value[:1] not in ("", "/", "."):
+        problem = check_json(name, value)
+    return (problem, type_hint(field, value)) if problem else None
 
 
-def _read_node(request: Request, prefix: str, key: str, value: str) -> Wanted:
-    path = key.split(".")
-    schema: Any = Root
-    for depth, name in enumerate(path):
-        if not is_dataclass(schema):
-            break
-        known = {item.name: item.type for item in fields(schema)}
-        if name not in known:
-            where = ".".join(path[:depth])
-            near = nearest(name, known)
-            raise _Refused(
-                "CLI001",
-                f"{where} has no key {name!r}; it has {', '.join(known)}",
-                key,
-                hint=f"did you mean {where}.{near}?" if near else None,
-            )
-        schema = known[name]
-    else:
-        if schema in (str, str | None) and not _is_grammar(value):
-            value = quoted(value)
-    if len(path) > 2 and not prefix:
-        prefix = "++"  # below a node the keys are free (model.config.x, model.args.x)
-    return Wanted(_parse(f"{prefix}{key}={value}", key), request)
-
-
-def _parse(text: str, key: str) -> Override:
+def parsed(text: str, key: str) -> Override:
+    """``text`` read by Hydra's own grammar. Raises Refused, naming ``key``, for what it cannot read."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
     try:
         return OverridesParser.create().parse_override(text)
-    except HydraException as failure:
-        value = text.partition("=")[2]
-        raise _Refused(
-            "CLI003",
-            f"{text}: the value cannot be read ({str(failure).splitlines()[0]})",
-            key,
-            hint=f"quote it: \"{key}='{value}'\"; a list is {key}=[1,2]",
-        ) from None
+    except (HydraException, ValueError, RecursionError) as failure:
+        raise unreadable(text, key, failure) from None
+
+
+def _placed(finding: Finding, request: Request) -> Finding:
+    """A mistake in a file is reported with its line; what was just typed needs none."""
+    if request.layer == "cli":
+        return finding
+    return replace(finding, message=f"{request.place}: {finding.message}")
+
+
+def _with_values_of_flags(requests: Iterable[Request]) -> Iterator[Request]:
+    """Puts ``--tp-size`` and the bare ``8`` after it together: it is one mistake."""
+    flag: Request | None = None
+    for request in requests:
+        if flag is not None and "=" not in request.text and not request.text.startswith("-"):
+            yield replace(flag, text=f"{flag.text}={request.text}")
+            flag = None
+            continue
+        if flag is not None:
+            yield flag
+        flag = request if request.is_flag else None
+        if flag is None:
+            yield request
+    if flag is not None:
+        yield flag
+
+
+def _read(request: Request, known: Known) -> list[Wanted]:
+    text = request.text
+    if _HYDRA.match(text):
+        # Where configs are searched concerns every verb; the rest of the node is for @hydra.main.
+        return [Wanted(parsed(text, "hydra"), request)] if "hydra.searchpath=" in text else []
+    match = _KEY.match(text)
+    if match is None or (match["value"] is None and match["prefix"] != "~"):
+        raise no_override(text, known)
+    prefix, key, value = match["prefix"], match["key"], match["value"]
+    group, _, package = key.partition("@")
+    name, _, rest = key.partition(".")
+    options = known.options(group) if "." not in group else ()
+    if options and not (value or "").startswith("{"):
+        return _read_group(request, prefix, key, value, options, known)
+    if package:
+        raise Refused("CLI006", f"{group!r} is not a config group", group, hint="python serve.py --help lists them")
+    if value is None or prefix == "~":
+        raise not_deletable(key)
+    if name in FIELDS and not rest:
+        return [_read_field(request, name, value, known)]
+    if name in NODES:
+        return _read_node(request, key, value)
+    if known.is_own_key(name):
+        return [Wanted(parsed(text, key), request)]
+    raise unknown_key(prefix, key, known)
+
+
+def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
+    """A value that came typed; only the choice of a group is read like a typed word."""
+    name, _, rest = key.partition(".")
+    value = request.value if request.interpolate else literal(request.value)
+    if known.options(key) and not isinstance(value, dict):
+        return _read(replace(request, text=f"{key}={'null' if value is None else value}", key=None), known)
+    if name in FIELDS and not rest:
+        problem = value_problem(name, value)
+        if problem:
+            raise Refused("CLI002", problem[0], name, hint=problem[1])
+        if FIELDS[name].arg.secret and value is not None and not has_interpolation(value):
+            return [Wanted(_change(name, "***", f"{name}='***'"), request, secret=str(request.value))]
+        return [Wanted(_change(name, value, request.text), request)]
+    if name in NODES:
+        return [_node_change(request, key, value)]
+    raise unknown_key("", key, known)
+
+
+def _read_group(
+    request: Request, prefix: str, key: str, value: str | None, options: Sequence[str], known: Known
+) -> list[Wanted]:
+    group = key.partition("@")[0]
+    if prefix == "~":
+        return [Wanted(parsed(request.text, group), request)]
+    choice = unquoted(value or "")
+    path = os.path.expanduser(choice)
+    if group == "model" and choice not in options and "${" not in choice and ("/" in choice or os.path.exists(path)):
+        model_path = _change("model_path", literal(path), as_override("model_path", path))
+        return [Wanted(parsed("model=unset", group), request), Wanted(model_path, request)]
+    if choice in ("null", "None", "none", "") and choice not in options:
+        choice = _NO_CHOICE.get(group, "null")
+    for part in choice.split(",") if known.sweep else [choice]:
+        if part.strip() not in options and part != "null" and "${" not in part:
+            raise unknown_option(group, part, options)
+    if group in ADDED_GROUPS and not prefix:
+        prefix = "+"
+    return [Wanted(parsed(f"{prefix}{key}={choice}", group), request)]
+
+
+def _read_field(request: Request, name: str, value: str, known: Known) -> Wanted:
+    field = FIELDS[name]
+    if field.arg.secret and value not in ("", "null") and not _INTERPOLATION.fullmatch(value):
+        return Wanted(_change(name, "***", f"{name}='***'"), request, secret=unquoted(value))
+    if not known.sweep and "," in value and _looks_like_a_sweep(field, value):
+        raise several_values(field, request.text, value)
+    if _is_text(field) and not known.sweep and not _is_grammar(value):
+        path = os.path.expanduser(value) if name in _PATH_FIELDS else value
+        override = _change(name, path, as_override(name, path))
+    else:
+        override = parsed(f"{name}={value}", name)
+    if override.is_sweep_override():
+        if not known.sweep:
+            raise several_values(field, request.text, value)
+        return Wanted(override, request)
+    problem = value_problem(name, override.value())
+    if problem:
+        raise Refused("CLI002", problem[0], name, hint=problem[1])
+    return Wanted(override, request)
+
+
+def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
+    if key == "ignore" and value[:1] not in ("[", "$"):
+        value = f"[{value}]"
+    if _is_text_node(key) and not _is_grammar(value):
+        return [Wanted(_change(key, value, as_override(key, value)), request)]
+    override = parsed(f"{key}={value}", key)
+    if override.is_sweep_override():
+        raise several_values(None, request.text, value)
+    return [_node_change(request, key, override.value())]
+
+
+def _node_change(request: Request, key: str, value: Any) -> Wanted:
+    problem = problem_at(key.split("."), value)
+    if problem:
+        raise Refused("CLI002" if "=" in problem.message else "CLI001", problem.message, key, hint=problem.hint)
+    return Wanted(_change(key, value, request.text), request)
+
+
+def _change(key: str, value: Any, text: str) -> Override:
+    """An override made without the grammar. ``text`` is how Hydra's own record of a run spells it."""
+    from hydra.core.override_parser.types import Override, OverrideType, ValueType
+
+    # Below a node the keys are free (model.config.x, engine.env.X), so they may be new ones.
+    new = key.count(".") > 1 or (isinstance(value, dict) and "." in key)
+    kind = OverrideType.FORCE_ADD if new else OverrideType.CHANGE
+    text = f"++{text.lstrip('+')}" if new else text
+    return Override(type=kind, key_or_group=key, value_type=ValueType.ELEMENT, _value=value, input_line=text)
+
+
+def _is_text_node(key: str) -> bool:
+    """True for a key of ours that holds text and nothing else: its value is not read by any grammar."""
+    keys = key.split(".")
+    return problem_at(keys, "") is None and problem_at(keys, True) is not None
 
 
 def _is_text(field: Field) -> bool:
@@ -249,71 +285,13 @@ def _is_text(field: Field) -> bool:
 
 def _is_grammar(value: str) -> bool:
     """True for a value that means more than its own letters: quoted, an interpolation, null."""
-    return value == "null" or "${" in value or (len(value) > 1 and value[0] in "'\"" and value[-1] == value[0])
+    return value == "null" or "${" in value or unquoted(value) != value
 
 
-def _unquoted(value: str) -> str:
-    return value[1:-1] if len(value) > 1 and value[0] in "'\"" and value[-1] == value[0] else value
-
-
-def _looks_like_a_sweep(name: str, value: str) -> bool:
-    field = FIELDS[name]
-    if value[0] in "[{'\"":
+def _looks_like_a_sweep(field: Field, value: str) -> bool:
+    if value[0] in "[{'\"" or "${" in value:
         return False
     if not _is_text(field):
         return True
     choices = field.arg.choices
     return choices is not None and all(part.strip() in choices for part in value.split(","))
-
-
-def _type_hint(name: str) -> str:
-    choices = FIELDS[name].arg.choices
-    if choices:
-        return f"{name}=" + "|".join(str(choice) for choice in choices)
-    return f"python serve.py --help {name} says what it takes"
-
-
-def _not_an_override(text: str, group_options: Callable[[str], Sequence[str]]) -> _Refused:
-    flag = text.lstrip("-").partition("=")
-    name = flag[0].replace("-", "_")
-    if text.startswith("-"):
-        known = nearest(name, FIELDS)
-        spelled = f"{known}={flag[2] or '...'}" if known else "key=value"
-        return _Refused(
-            "CLI004",
-            f"{text}: arguments are typed as key=value here, without dashes",
-            *([known] if known else []),
-            hint=f"{spelled}; SGLang's own flags go after a bare --: python serve.py -- --model-path ...",
-        )
-    for group in ("model", "gpu", "engine"):
-        if text in group_options(group):
-            return _Refused("CLI004", f"{text!r} is no key=value", group, hint=f"did you mean {group}={text}?")
-    if text in FIELDS:
-        field = FIELDS[text]
-        return _Refused(
-            "CLI004",
-            f"{text!r} has no value",
-            text,
-            hint=f"{text}=true" if field.is_flag else f"{text}=VALUE",
-        )
-    return _Refused("CLI004", f"{text!r} is no key=value", hint="a verb comes first; python serve.py --help")
-
-
-def _unknown_key(key: str, group_options: Callable[[str], Sequence[str]]) -> _Refused:
-    known = [*FIELDS, *NODES, *_ADDED_GROUPS]
-    near = nearest(key, known)
-    return _Refused(
-        "CLI001",
-        f"{key!r} is neither an argument of SGLang 0.5.2 nor a config group",
-        key,
-        hint=f"did you mean {near}?" if near else "python serve.py --help WORD finds arguments",
-    )
-
-
-def _unknown_option(group: str, value: str, options: Sequence[str]) -> _Refused:
-    near = nearest(value, options)
-    listed = ", ".join(options)
-    hint = f"did you mean {group}={near}?" if near else None
-    if group == "model":
-        hint = (hint + " " if hint else "") + "Another model: model=org/name, model=./folder"
-    return _Refused("CLI006", f"{group}={value} does not exist; {group} can be: {listed}", group, hint=hint)

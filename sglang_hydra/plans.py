@@ -11,6 +11,7 @@ from typing import Any
 
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.places import Origin
 from sglang_hydra.resolution import Resolution
@@ -103,7 +104,7 @@ class Plan:
         ignored = NOT_IDENTITY | ({"random_seed"} if self.seed_drawn else frozenset())
         return _digest(
             {
-                "values": {name: value for name, value in self.values.items() if name not in ignored},
+                "values": {name: _exact(name, value) for name, value in self.values.items() if name not in ignored},
                 "gpu": _gpu_record(self.gpu),
                 "model": {"config": self.model.config, "revision": self.model.revision},
                 "engine": [self.engine.name, self.engine.version],
@@ -154,6 +155,12 @@ def plain(value: Any) -> Any:
     if hasattr(value, "__dataclass_fields__"):
         return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
     return value
+
+
+def _exact(name: str, value: Any) -> Any:
+    """A float argument that was given as an int (SGLang's default of watchdog_timeout is one) counts as that float."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if whole and FIELDS[name].kind == "float" else value
 
 
 def _digest(record: Mapping[str, Any]) -> str:

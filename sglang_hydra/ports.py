@@ -19,7 +19,7 @@ _HIGHEST_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class PortPlan:
-    """Who listens where: six ZeroMQ addresses (``ipc://`` on one node, ``tcp://`` with DP attention) and NCCL's port."""
+    """Who listens where: ZeroMQ addresses (``ipc://`` on one node, ``tcp://`` with DP attention) and NCCL's port."""
 
     tokenizer_ipc_name: str
     scheduler_input_ipc_name: str
@@ -82,7 +82,7 @@ def _search_nccl_port(port: Any, randint: Callable[[int, int], int], is_availabl
         candidate = _within_reach(candidate + 42 if candidate < _TURN else candidate - 43)
     raise _refusal(
         "PRT002",
-        f"no free port for NCCL: all {len(seen)} candidates from port {port} on are taken, and SGLang would search forever",
+        f"no port is free for NCCL: SGLang would try the same {len(seen)}, from port={port} on, forever",
         "nccl_port",
         "nccl_port=PORT, or port=PORT elsewhere",
         (2598, 2604),

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare checkout will do
 
-from sglang_hydra import (  # noqa: E402
+from sglang_hydra import (
     ConfigError,
     Finding,
     GpuFacts,
@@ -35,7 +35,7 @@ from sglang_hydra import (  # noqa: E402
     parse_argv,
     resolve,
 )
-from sglang_hydra.ports import plan_ports  # noqa: E402
+from sglang_hydra.ports import plan_ports
 
 KINDS = ("verdict", "stage", "field", "env", "line")
 DEFAULTS = {
@@ -163,7 +163,7 @@ def _is_gguf(model_path: Any, files: Mapping[str, str]) -> bool:
         for name, content in files.items():
             path = Path(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content)
+            path.write_text(content, encoding="utf-8")
         path = Path(folder, model_path)
         return path.is_file() and (path.suffix == ".gguf" or path.read_bytes()[:4] == b"GGUF")
 

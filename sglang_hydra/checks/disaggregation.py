@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 
@@ -78,9 +78,10 @@ def one_tp_divides_the_other(args: ServerArgs, facts: Facts) -> Outcome:
     """
     if args.disaggregation_mode != "prefill":
         return None
-    prefill, decode = args.tp_size, args.disaggregation_decode_tp
-    smaller, larger = min(decode, prefill), max(decode, prefill)  # type: ignore[type-var]
-    if smaller != 0 and larger % smaller == 0:  # type: ignore[operator]
+    prefill: Any = args.tp_size
+    decode: Any = args.disaggregation_decode_tp
+    smaller, larger = min(decode, prefill), max(decode, prefill)
+    if smaller != 0 and larger % smaller == 0:
         return None
     return Refusal(
         f"tp_size={prefill} and disaggregation_decode_tp={decode}: one must be a multiple of the other",

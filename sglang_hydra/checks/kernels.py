@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sglang_hydra.rules.memory import TRTLLM_MHA, TRTLLM_MLA
+from sglang_hydra.rules.memory import TRTLLM_MHA, TRTLLM_MLA, PagedBackend
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 
 if TYPE_CHECKING:
@@ -24,11 +24,7 @@ def trtllm_mla_runs_on_blackwell(args: ServerArgs, facts: Facts) -> Outcome:
     """
     if facts.gpu.is_sm100 or not TRTLLM_MLA.is_used(args):
         return None
-    return Refusal(
-        f"trtllm_mla needs an SM100 GPU (B200, GB200), and {facts.gpu.name} is {_capability(facts)}",
-        *_slots_with("trtllm_mla", TRTLLM_MLA.slots, args),
-        hint="attention_backend=null or gpu=b200",
-    )
+    return _needs_blackwell(TRTLLM_MLA, args, facts)
 
 
 @rule("KER009", (593, 596))
@@ -58,17 +54,16 @@ def trtllm_mha_runs_on_blackwell(args: ServerArgs, facts: Facts) -> Outcome:
     """
     if facts.gpu.is_sm100 or not TRTLLM_MHA.is_used(args):
         return None
+    return _needs_blackwell(TRTLLM_MHA, args, facts)
+
+
+def _needs_blackwell(backend: PagedBackend, args: ServerArgs, facts: Facts) -> Refusal:
+    gpu = facts.gpu
+    slots = [slot for slot in backend.slots if getattr(args, slot) == backend.name]
+    capability = gpu.compute_capability
+    kind = f"SM{capability[0]}{capability[1]}" if gpu.is_cuda and capability else f"no NVIDIA GPU ({gpu.vendor})"
     return Refusal(
-        f"trtllm_mha needs an SM100 GPU (B200, GB200), and {facts.gpu.name} is {_capability(facts)}",
-        *_slots_with("trtllm_mha", TRTLLM_MHA.slots, args),
-        hint="attention_backend=null or gpu=b200",
+        f"{backend.name} needs an SM100 GPU (B200, GB200), and {gpu.name} is {kind}",
+        *slots,
+        hint=f"{slots[0]}=null or gpu=b200",
     )
-
-
-def _capability(facts: Facts) -> str:
-    capability = facts.gpu.compute_capability
-    return f"SM{capability[0]}{capability[1]}" if facts.gpu.is_cuda and capability else f"{facts.gpu.vendor}"
-
-
-def _slots_with(backend: str, slots: tuple[str, ...], args: ServerArgs) -> list[str]:
-    return [slot for slot in slots if getattr(args, slot) == backend]

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     from sglang_hydra.fields import ServerArgs
 
 
-_HINT = '["default"], ["tse",MIDDLE,BASE,COUNT] or ["customer",VALUE,...]'
-
-
 @rule("BUC001", (2292, 2436), stage="check")
 def prompt_buckets_are_a_rule(args: ServerArgs, facts: Facts) -> Outcome:
     """
@@ -43,7 +40,7 @@ def _checked(field: str, buckets: Any) -> Outcome:
     problem = _problem(buckets)
     if problem is None:
         return None
-    return Refusal(f"{field}: {problem}", field, hint=f"{field}={_HINT}".replace(" or ", f" or {field}="))
+    return Refusal(f"{field}: {problem}", field, hint=f'{field}=["default"] or {field}=["customer",100,1000,10000]')
 
 
 def _problem(buckets: Any) -> str | None:

@@ -79,7 +79,9 @@ def all_modules_stands_alone(args: ServerArgs, facts: Facts) -> Outcome:
     if "all" not in modules or len(modules) == 1:
         return None
     return Refusal(
-        f"lora_target_modules names all and {len(modules) - 1} more", "lora_target_modules", hint='lora_target_modules=["all"]'
+        f"lora_target_modules names all and {len(modules) - 1} more",
+        "lora_target_modules",
+        hint='lora_target_modules=["all"]',
     )
 
 
@@ -118,7 +120,7 @@ def loaded_adapters_fill_a_batch(args: ServerArgs, facts: Facts) -> Outcome:
         f"max_loaded_loras={args.max_loaded_loras} is below max_loras_per_batch={args.max_loras_per_batch}",
         "max_loaded_loras",
         "max_loras_per_batch",
-        hint=f"max_loras_per_batch={args.max_loaded_loras}",
+        hint=f"max_loaded_loras={args.max_loras_per_batch}",
     )
 
 

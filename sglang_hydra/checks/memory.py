@@ -18,7 +18,7 @@ def vision_tower_has_a_size(args: ServerArgs, facts: Facts) -> Outcome:
         mem_fraction_static is unset.
     Why: memory is left for the tower by its size. A size that is not there counts as 24 x 1024; null is refused.
     Upstream: server_args.py 0.5.2 lines 2513-2537.
-    Example: model=vision_without_layers -> refused
+    Example: model=qwen2_5_vl_7b model.config.vision_config.hidden_size=null -> refused
     """
     tower = vision_tower(args, facts)
     if tower is None or all(isinstance(size, (int, float)) for size in tower):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sglang_hydra.fields import ServerArgs
 
 _OVERRIDES = "json_model_override_args"
+_NO_GAUDI = "another GPU: device=hpu forces torch_native"
 _HINT = """json_model_override_args='{"key": value}'"""
 
 
@@ -65,7 +66,7 @@ def overrides_are_an_object(args: ServerArgs, facts: Facts) -> Outcome:
     What: json_model_override_args that are not a JSON object are refused, also with mem_fraction_static given.
     Why: they replace keys of the model's config. null, 0, "" and [] replace nothing and pass.
     Upstream: server_args.py 0.5.2 lines 2238-2247.
-    Example: mem_fraction_static=0.8 json_model_override_args=[1] -> refused
+    Example: mem_fraction_static=0.8 json_model_override_args='[1]' -> refused
     """
     if not facts.was_given("mem_fraction_static"):
         return None  # MDL001 has said it
@@ -78,7 +79,7 @@ def config_names_an_architecture(args: ServerArgs, facts: Facts) -> Outcome:
     What: a config without architectures is refused, also with mem_fraction_static given.
     Why: the first architecture decides which model class is loaded and which rules below apply.
     Upstream: server_args.py 0.5.2 lines 2438-2440.
-    Example: mem_fraction_static=0.8 json_model_override_args={"architectures":[]} -> refused
+    Example: mem_fraction_static=0.8 json_model_override_args='{"architectures":[]}' -> refused
     """
     view = view_of(facts.model, args.json_model_override_args)
     said = not facts.was_given("mem_fraction_static") and (args.enable_multimodal is None or view is None)
@@ -98,7 +99,7 @@ def gpt_oss_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
     return Refusal(
         f"gpt-oss does not run on attention_backend={args.attention_backend}; it runs on {_either(GPT_OSS_BACKENDS)}",
         "attention_backend",
-        hint="attention_backend=null lets SGLang choose",
+        hint=_NO_GAUDI if args.device == "hpu" else "attention_backend=null lets SGLang choose",
     )
 
 
@@ -138,7 +139,7 @@ def llama_4_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
     return Refusal(
         f"Llama 4 does not run on attention_backend={args.attention_backend}; it runs on {_either(LLAMA_4_BACKENDS)}",
         "attention_backend",
-        hint=f"attention_backend={best}",
+        hint=_NO_GAUDI if args.device == "hpu" else f"attention_backend={best}",
     )
 
 

@@ -75,7 +75,7 @@ def nodes_divide_gpus(args: ServerArgs, facts: Facts) -> Outcome:
         "nnodes",
         "tp_size",
         "pp_size",
-        hint="tp_size=8 nnodes=2",
+        hint=f"tp_size={max(args.tp_size // args.nnodes, 1) * args.nnodes} or nnodes=1",
     )
 
 

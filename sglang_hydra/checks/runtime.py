@@ -39,7 +39,9 @@ def device_memory_is_readable(args: ServerArgs, facts: Facts) -> Outcome:
         if args.device != gpu.device:
             tool = "hl-smi" if args.device == "hpu" else "torch_npu"
             return Refusal(
-                f"device={args.device} needs {tool}, and {gpu.name} has device={gpu.device}", "device", hint="device=null"
+                f"device={args.device} needs {tool}, and {gpu.name} has device={gpu.device}",
+                "device",
+                hint="device=null",
             )
     if gpu.memory_mib is None:
         return Refusal(f"the memory of {gpu.name} is unknown", "gpu.memory_mib", hint="gpu.memory_mib=81559")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 
@@ -18,12 +18,13 @@ def chunks_are_whole_pages(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: server_args.py 0.5.2 lines 2283-2288.
     Example: page_size=64 chunked_prefill_size=1000 -> refused
     """
-    chunk, page = args.chunked_prefill_size, args.page_size
-    if not chunk > 0:  # type: ignore[operator]
+    chunk: Any = args.chunked_prefill_size
+    page: Any = args.page_size
+    if not chunk > 0:
         return None
     if page == 0:
         return Refusal("page_size=0: a page holds at least one token", "page_size", hint="page_size=1")
-    if chunk % page == 0:  # type: ignore[operator]
+    if chunk % page == 0:
         return None
     asked = facts.given.get("chunked_prefill_size")
     share = f" ({asked} // dp_size={args.dp_size})" if args.enable_dp_attention and asked is not None else ""
@@ -31,5 +32,13 @@ def chunks_are_whole_pages(args: ServerArgs, facts: Facts) -> Outcome:
         f"chunked_prefill_size={chunk}{share} is not a multiple of page_size={page}",
         "chunked_prefill_size",
         "page_size",
-        hint="chunked_prefill_size=-1 switches chunks off",
+        hint=f"chunked_prefill_size={_nearest(args)}, or -1 for no chunks",
     )
+
+
+def _nearest(args: ServerArgs) -> int:
+    """The largest chunk below the one asked for that gives whole pages, on every DP rank."""
+    chunk: Any = args.chunked_prefill_size
+    page: Any = args.page_size
+    ranks = args.dp_size if args.enable_dp_attention else 1
+    return int(max(chunk // page, 1) * page * ranks)

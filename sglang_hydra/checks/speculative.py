@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.memory import TRTLLM_MHA
@@ -121,8 +121,9 @@ def trees_need_pages_of_one(args: ServerArgs, facts: Facts) -> Outcome:
     """
     if args.speculative_algorithm not in DRAFTING or args.speculative_eagle_topk is None:
         return None
-    topk, page_size = args.speculative_eagle_topk, args.page_size
-    if not (topk > 1 and page_size > 1 and args.attention_backend != "flashinfer"):  # type: ignore[operator]
+    topk = args.speculative_eagle_topk
+    page_size: Any = args.page_size
+    if not (topk > 1 and page_size > 1 and args.attention_backend != "flashinfer"):
         return None
     return Refusal(
         f"speculative_eagle_topk={topk} with page_size={page_size} runs on attention_backend=flashinfer only",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +48,8 @@ class PlannedEngine:
         intent["random_seed"] = resolution.values["random_seed"]
         return Request(
             intent=intent,
-            python=self.python or "python",
+            # Ours by its path where it has the engine: the first `python` on PATH may be another one.
+            python=self.python or (sys.executable if self.installed else "python"),
             host=str(resolution.values["host"]),
             port=int(resolution.values["port"]),
             env=env,

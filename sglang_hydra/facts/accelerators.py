@@ -9,6 +9,7 @@ _VENDORS = {"cuda": "nvidia", "xpu": "intel", "npu": "huawei", "hpu": "habana"}
 
 
 def find_amd(search: Search) -> Found | None:
+    """The machine's AMD GPUs by rocminfo, which is where SGLang reads their memory; None if there are none."""
     from sglang_hydra.facts.tools import read_rocminfo
 
     text = search.run(["rocminfo"])  # which obeys ROCR_VISIBLE_DEVICES itself
@@ -24,6 +25,7 @@ def find_amd(search: Search) -> Found | None:
 
 
 def find_habana(search: Search) -> Found | None:
+    """The machine's Gaudi cards by hl-smi, which is where SGLang reads their memory; None if there are none."""
     from sglang_hydra.facts.tools import read_hl_smi
 
     text = search.run(["hl-smi", "--query"])

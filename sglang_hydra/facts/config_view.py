@@ -111,7 +111,7 @@ def read_overrides(text: Any) -> Mapping[str, Any]:
         overrides = json.loads(text)
     except json.JSONDecodeError as wrong:
         raise UnreadableOverrides(
-            f"json_model_override_args is not JSON: {wrong.msg} at line {wrong.lineno}, column {wrong.colno} of {text!r}"
+            f"json_model_override_args is not JSON: {wrong.msg}, line {wrong.lineno} column {wrong.colno} of {text!r}"
         ) from None
     except (TypeError, ValueError, RecursionError) as wrong:
         raise UnreadableOverrides(f"json_model_override_args is not JSON text: {wrong}") from None

@@ -9,6 +9,7 @@ from typing import Any
 from sglang_hydra.facts.model import ModelFacts
 
 _TEXT_FIELDS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
+_REASON_LENGTH = 120  # transformers lists every model type that it knows
 
 
 def left_out(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -33,7 +34,7 @@ def left_out(config: Mapping[str, Any]) -> tuple[str, ...]:
 def fill_defaults(facts: ModelFacts, folder: str, *, trust_remote_code: bool = False) -> ModelFacts:
     """``facts`` with what the installed transformers' config class adds to the config.json in ``folder``.
 
-    Imports transformers (seconds), so nothing calls it for a preset or while planning. What the file states stays.
+    Imports transformers (seconds), so nothing calls it for a preset. What the file states stays.
     Facts come back unchanged, with a note, where transformers is not installed or cannot read the config.
     """
     if facts.config is None:
@@ -45,7 +46,7 @@ def fill_defaults(facts: ModelFacts, folder: str, *, trust_remote_code: bool = F
             folder, trust_remote_code=trust_remote_code, local_files_only=True
         ).to_dict()
     except (ImportError, OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError) as failure:
-        reason = str(failure).strip().partition("\n")[0]
+        reason = str(failure).strip().partition("\n")[0][:_REASON_LENGTH]
         note = f"{facts.extra.get('note', '')}; transformers filled in nothing ({type(failure).__name__}: {reason})"
         return _noted(facts, note)
     note = f"fields that the file leaves out are the defaults of transformers {transformers.__version__}"

@@ -66,7 +66,7 @@ def _find(
     if os.path.isdir(model_path):
         path = os.path.join(model_path, "config.json")
         if os.path.isfile(path):
-            return _facts(read_config(path), path, trust_remote_code=trust_remote_code)
+            return _completed(_facts(read_config(path), path, trust_remote_code=trust_remote_code), path)
         given = _given(facts_from, [f"{path} is not there"])
         if given is None:
             raise _refusal("HUB002", f"{model_path} is a folder without config.json", "model_path")
@@ -153,7 +153,7 @@ def _from_hub(
             return _unknown(tried)
     commit = os.path.basename(os.path.dirname(path))
     source = f"{model_path} {where}, revision {commit[:12]}"
-    return _facts(read_config(path), source, trust_remote_code=trust_remote_code, revision=commit)
+    return _completed(_facts(read_config(path), source, trust_remote_code=trust_remote_code, revision=commit), path)
 
 
 def _download(model_path: str, revision: str | None, env: Mapping[str, str], tried: list[str]) -> str | None:
@@ -170,9 +170,8 @@ def _download(model_path: str, revision: str | None, env: Mapping[str, str], tri
         tried.append("the hub was not asked: huggingface_hub is not installed (sglang-hydra[hf] brings it)")
         return None
     try:
-        # The download retries when the hub cannot be reached; this request does not, so it goes first.
-        url = huggingface_hub.hf_hub_url(model_path, "config.json", revision=revision)
-        huggingface_hub.get_hf_file_metadata(url, timeout=_HUB_TIMEOUT_S)
+        # The download tries again and again when the hub cannot be reached, for half a minute: this does not.
+        _reach(huggingface_hub.hf_hub_url(model_path, "config.json", revision=revision))
         return str(
             huggingface_hub.hf_hub_download(model_path, "config.json", revision=revision, etag_timeout=_HUB_TIMEOUT_S)
         )
@@ -180,6 +179,20 @@ def _download(model_path: str, revision: str | None, env: Mapping[str, str], tri
         said = (str(failure).strip() or type(failure).__name__).splitlines()[0]
         tried.append(f"the hub gave no config.json of {model_path} ({type(failure).__name__}: {said})")
         return None
+
+
+def _reach(url: str) -> None:
+    """One request without a token. Raises OSError where no server answers, or one that is out of order."""
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    try:
+        with urlopen(Request(url, method="HEAD"), timeout=_HUB_TIMEOUT_S):
+            return
+    except HTTPError as answer:
+        # A repository that asks for a token, or has no such file, is the download's to explain.
+        if answer.code == 429 or answer.code >= 500:
+            raise
 
 
 def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
@@ -220,6 +233,20 @@ def _facts(config: dict[str, Any], source: str, *, trust_remote_code: bool, revi
         note += "; it names its own config code, which may change more"
         note += "" if trust_remote_code else " and runs only with trust_remote_code=true"
     return ModelFacts(config=config, source=source, revision=revision, unknown=left_out(config), extra={"note": note})
+
+
+def _completed(facts: ModelFacts, path: str) -> ModelFacts:
+    """With transformers installed (the ``hf`` extra), what the file leaves out is taken from its config class.
+
+    That import takes seconds, so it is for such files alone. Code that a checkpoint brings is never run for a plan.
+    """
+    import importlib.util
+
+    if not facts.unknown or importlib.util.find_spec("transformers") is None:
+        return facts
+    from sglang_hydra.facts.defaults import fill_defaults
+
+    return fill_defaults(facts, os.path.dirname(path))
 
 
 def _unknown(tried: list[str]) -> ModelFacts:

@@ -15,7 +15,8 @@ def interpreter_paths(python: str | None = None) -> tuple[str, ...]:
 
     A virtual environment is read from its layout, anything else is asked once. Empty when ``python`` cannot be run.
     """
-    if python is None or _same(python, sys.executable):
+    python = os.path.expanduser(python) if python else sys.executable
+    if os.path.abspath(python) == os.path.abspath(sys.executable):
         return tuple(path for path in sys.path if path)
     return _venv_paths(python) or _asked_paths(python)
 
@@ -25,22 +26,6 @@ def find_package(name: str, paths: Sequence[str]) -> bool:
     from importlib.machinery import PathFinder
 
     return PathFinder.find_spec(name, list(paths)) is not None
-
-
-def installed_version(distribution: str, paths: Sequence[str]) -> str | None:
-    """The version that a distribution's metadata folder on ``paths`` states; None if it is not installed there."""
-    wanted = _normal(distribution)
-    for folder in paths:
-        try:
-            names = os.listdir(folder)
-        except OSError:
-            continue
-        for name in names:
-            stem, dot, _ = name.rpartition(".dist-info")
-            project, dash, version = stem.rpartition("-")
-            if dot and dash and _normal(project) == wanted:
-                return version
-    return None
 
 
 def torch_build(paths: Sequence[str]) -> Mapping[str, str | None] | None:
@@ -94,20 +79,13 @@ def _pth_paths(folder: str) -> list[str]:
 
 
 def _asked_paths(python: str) -> tuple[str, ...]:
-    import json
     import subprocess
 
-    command = [python, "-c", "import json, sys; print(json.dumps([path for path in sys.path if path]))"]
+    command = [python, "-c", "import sys; print('\\n'.join(path for path in sys.path if path))"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
-        return tuple(str(path) for path in json.loads(answer.stdout))
-    except (OSError, subprocess.SubprocessError, ValueError):
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True, stdin=subprocess.DEVNULL
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
         return ()
-
-
-def _same(first: str, second: str) -> bool:
-    return os.path.abspath(first) == os.path.abspath(second)
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return tuple(line for line in answer.stdout.splitlines() if line)

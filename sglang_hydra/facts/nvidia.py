@@ -12,6 +12,7 @@ _MIB = 1 << 20
 
 
 def find_nvidia(search: Search) -> Found | None:
+    """The machine's NVIDIA GPUs and what CUDA_VISIBLE_DEVICES leaves of them; None if there are none."""
     devices = _nvml(search)
     if devices is None:
         devices = _nvidia_smi(search)
@@ -19,12 +20,13 @@ def find_nvidia(search: Search) -> Found | None:
         return None
     variable = search.first_set("CUDA_VISIBLE_DEVICES")
     seen = visible_devices(search.env[variable] if variable else None, devices)
-    if variable and len({device.name for device in devices}) > 1:
+    ordered = search.env.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    if variable and not ordered and len({device.name for device in devices}) > 1:
         search.tried.append("indices are taken in PCI bus order; CUDA counts so only with CUDA_DEVICE_ORDER=PCI_BUS_ID")
     memory = smallest(devices)
     if memory is None and seen.devices:
-        answer = ask_torch(search)
-        memory = answer.get("memory_mib") or (seen.slice.memory_mib if seen.slice else None)
+        told = ask_torch(search).get("memory_mib")
+        memory = float(told) if told else seen.slice.memory_mib if seen.slice else None
         shown = f"{memory:g} MiB from torch or the slice" if memory else "unknown"
         search.tried.append(f"no GPU told its memory, as is usual under MIG: {shown}")
     elif seen.slice and memory != seen.slice.memory_mib:

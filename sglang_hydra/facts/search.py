@@ -49,7 +49,7 @@ class Search:
 
     def __init__(self, env: Mapping[str, str], python: str | None, site_paths: Sequence[str] | None) -> None:
         self.env = env
-        self.python = python
+        self.python = os.path.expanduser(python) if python else None
         self.tried: list[str] = []
         self._paths = tuple(site_paths) if site_paths is not None else None
 

@@ -37,13 +37,17 @@ def serve_plan(composer: Composer, invocation: Invocation) -> int:
     plan = make_plan(composer, invocation.requests)
     if not _may_start(plan):
         write(plan_screen(plan))
+        if _only_lacks_accelerator(plan):
+            # Refused for want of a GPU where none was asked for: what is missing is an engine that needs none.
+            choose(plan.nodes["engine"]["name"], plan.engine.python, read_machine(), None)
         return 2
-    if plan.model.source == "made locally" or plan.intent.get("model_path") == str(tiny_path()):
-        ensure_tiny()
-    machine, remarks = _look_at_machine(plan)
-    plan, machine = _settle_engine(composer, invocation.requests, plan, machine)
-    write(plan_screen(plan))
-    write(finding_lines(remarks, plan))
+    try:
+        machine, remarks = _look_at_machine(plan)
+        plan = _settle_engine(composer, invocation.requests, plan, machine)
+    except MachineError:
+        write(plan_screen(plan))
+        raise
+    write([*plan_screen(plan), *finding_lines(remarks, plan)])
     if not _may_start(plan):
         return 2
     return _in_hydra(composer, invocation, lambda: _run(plan, machine))
@@ -70,6 +74,10 @@ def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Lau
 
 def _may_start(plan: Plan) -> bool:
     return plan.launchable or (plan.ok and bool(plan.nodes["launch"]["force"]))
+
+
+def _only_lacks_accelerator(plan: Plan) -> bool:
+    return plan.gpu.device is None and [finding.fields for finding in plan.errors] == [("device",)]
 
 
 def _with_secret(request: Any, plan: Plan) -> Any:
@@ -118,21 +126,21 @@ def _other_gpu(plan: Plan, asked: str, probe: Any) -> Finding:
     )
 
 
-def _settle_engine(
-    composer: Composer, requests: Sequence[Request], plan: Plan, machine: Machine
-) -> tuple[Plan, Machine]:
-    """Decides what ``engine=auto`` is here; plans again if that is another engine than the plan was made for."""
+def _settle_engine(composer: Composer, requests: Sequence[Request], plan: Plan, machine: Machine) -> Plan:
+    """Decides what ``engine=auto`` is here; plans again if that is another engine than the plan was made for.
+
+    The checkpoint of ``model=tiny`` is made first, so that its size is known. Raises MachineError where nothing here
+    can serve the plan.
+    """
+    if plan.values["model_path"] == str(tiny_path()):
+        ensure_tiny()
     node = plan.nodes["engine"]
-    try:
-        choice = choose(node["name"], node["python"], machine, weights_bytes(str(plan.values["model_path"])))
-    except MachineError:
-        write(plan_screen(plan))
-        raise
-    if choice.engine.name != plan.engine.name:
-        settled = Request(f"engine={choice.engine.name}", f"engine=auto: {choice.reason}", "engine")
-        rest = [request for request in requests if request.text.partition("=")[0] != "engine"]
-        plan = make_plan(composer, [*rest, settled])
-    return plan, machine
+    choice = choose(node["name"], node["python"], machine, weights_bytes(str(plan.values["model_path"])))
+    if choice.engine.name == plan.engine.name:
+        return plan
+    settled = Request(f"engine={choice.engine.name}", f"engine=auto: {choice.reason}", "engine")
+    rest = [request for request in requests if request.text.partition("=")[0] != "engine"]
+    return make_plan(composer, [*rest, settled])
 
 
 def _run(plan: Plan, machine: Machine) -> int:

@@ -1,4 +1,4 @@
-"""The environment variables that SGLang sets while it resolves its arguments, and the server's address."""
+"""The environment variables that SGLang sets while it resolves its arguments."""
 
 from __future__ import annotations
 

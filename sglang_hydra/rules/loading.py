@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 _REMOTE = re.compile(r".+://")
 
 
-def is_remote(model_path: object) -> bool:
+def is_remote(model_path: Any) -> bool:
     """Whether ``model_path`` is a URL such as s3://bucket/model. Raises TypeError if it is neither text nor a path."""
-    return not isinstance(model_path, os.PathLike) and _REMOTE.match(model_path) is not None  # type: ignore[call-overload]
+    return not isinstance(model_path, os.PathLike) and _REMOTE.match(model_path) is not None
 
 
 @rule("LOD002", (797, 801))

@@ -73,7 +73,7 @@ def choose_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
     reserved = row.reserved_mib(gpus)
     reason = f"{row.name}: {row.reserved_gib} GiB"
     if row.gpus_per_gib is not None:
-        reason += f" + {1 / row.gpus_per_gib} GiB for each of {gpus} GPUs"
+        reason += f" + {1 / row.gpus_per_gib} GiB for " + ("1 GPU" if gpus == 1 else f"each of {gpus} GPUs")
     if args.speculative_algorithm is not None:
         draft_gib = 6 if args.speculative_algorithm == "STANDALONE" else 2
         reserved += draft_gib * 1024
@@ -105,7 +105,7 @@ def make_room_for_vision(args: ServerArgs, facts: Facts) -> Outcome:
         and by 0.8 to 1.05 for the tower's size: layers x hidden size squared, against 24 x 1024 squared.
     Why: the image processor and the tower need memory outside the pool. The product is not rounded or checked.
     Upstream: server_args.py 0.5.2 lines 2513-2549.
-    Example: gpu=h100 model=qwen2_5_vl_7b -> mem_fraction_static=0.7835624999999999
+    Example: gpu=h100 model=qwen2_5_vl_7b -> mem_fraction_static=0.7835956249999999
     """
     tower = vision_tower(args, facts)
     if tower is None:
@@ -195,4 +195,4 @@ def page_size_of_one(args: ServerArgs, facts: Facts) -> Outcome:
     """
     if args.page_size is not None:
         return None
-    return Change("the default", page_size=1)
+    return Change("no backend asks for more", page_size=1)

@@ -105,7 +105,7 @@ def no_hybrid_swa_for_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     """
     if gpt_oss_view(args, facts) is None:
         return None
-    return Change("gpt-oss", disable_hybrid_swa_memory=True)
+    return Change("gpt-oss has no separate pool for its sliding windows", disable_hybrid_swa_memory=True)
 
 
 @rule("MDL011", (2489, 2491))
@@ -119,7 +119,7 @@ def dtype_of_mxfp4_gpt_oss(args: ServerArgs, facts: Facts) -> Outcome:
     view = gpt_oss_view(args, facts)
     if view is None or not is_mxfp4(view):
         return None
-    return Change("MXFP4 gpt-oss", dtype="bfloat16")
+    return Change("the MXFP4 kernels of gpt-oss take bfloat16", dtype="bfloat16")
 
 
 @rule("MDL013", (2499, 2511))
@@ -133,4 +133,4 @@ def no_hybrid_swa_for_gemma(args: ServerArgs, facts: Facts) -> Outcome:
     view = view_of(facts.model, args.json_model_override_args)
     if view is None or view.architecture not in GEMMA_WITH_WINDOWS:
         return None
-    return Change(f"{view.architecture}", disable_hybrid_swa_memory=True)
+    return Change(f"{view.architecture} has no separate pool for its sliding windows", disable_hybrid_swa_memory=True)

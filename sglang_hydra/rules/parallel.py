@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
@@ -52,8 +52,8 @@ def share_chunks_among_dp_ranks(args: ServerArgs, facts: Facts) -> Outcome:
     if not args.enable_dp_attention or args.dp_size == 0:
         return None
     # Neither DPA002 nor this rule may run twice over the same values: a launch passes what was asked for.
-    whole = args.chunked_prefill_size
-    return Change(f"DP attention: {whole} // {args.dp_size} ranks", chunked_prefill_size=whole // args.dp_size)  # type: ignore[operator]
+    whole: Any = args.chunked_prefill_size
+    return Change(f"DP attention: {whole} // {args.dp_size} ranks", chunked_prefill_size=whole // args.dp_size)
 
 
 @rule("PIP001", (705, 710))

@@ -33,7 +33,7 @@ def draw_random_seed(args: ServerArgs, facts: Facts) -> Outcome:
     What: random_seed, if unset, is drawn from 0 to 2**30; the plan keeps it and the launch passes it.
     Why: all ranks must sample alike, and a run can be repeated only if its seed is known.
     Upstream: server_args.py 0.5.2 lines 446-447.
-    Example: seed=42 -> random_seed=42
+    Example: gpu=h100 -> random_seed=<drawn>
     """
     if args.random_seed is not None:
         return None

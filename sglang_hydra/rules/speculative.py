@@ -95,7 +95,7 @@ def draft_with_own_layers(args: ServerArgs, facts: Facts) -> Outcome:
     What: DeepSeek V3 and R1, and GLM-4.5, get speculative_draft_model_path=model_path, if unset.
     Why: their checkpoints bring the layers that predict further tokens.
     Upstream: server_args.py 0.5.2 lines 743-747.
-    Example: gpu=h200 model=glm_4_5 speculative_algorithm=EAGLE -> speculative_draft_model_path=zai-org/GLM-4.5
+    Example: gpu=h200 model=glm_4_5 speculative_algorithm=EAGLE -> speculative_draft_model_path=<model_path>
     """
     if args.speculative_algorithm not in DRAFTING or args.speculative_draft_model_path is not None:
         return None

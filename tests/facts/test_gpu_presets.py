@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.facts.fakes import catalog
+from facts_fakes import catalog
 
 FOLDER = Path(__file__).parents[2] / "conf" / "gpu"
 CATALOG = catalog("gpus.json")["gpus"]
 CLASSES = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != "auto")
-ASKED_FOR = "t4 a10 l4 l40s rtx_4090 rtx_5090 a100_40gb a100_80gb h20 h100 h200 b200 gb200 mi300x cpu none".split()
+ASKED_FOR = (
+    *("t4", "a10", "l4", "l40s", "rtx_4090", "rtx_5090", "a100_40gb", "a100_80gb", "h20", "h100", "h200"),
+    *("b200", "gb200", "mi300x", "cpu", "none"),
+)
 TYPES: dict[str, Any] = {
     "name": str,
     "vendor": str,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.facts.fakes import catalog
+from facts_fakes import catalog
 
 FOLDER = Path(__file__).parents[2] / "conf" / "model"
 CATALOG = catalog("models.json")["models"]
@@ -16,9 +16,9 @@ ADDITIONS = catalog("model_additions.json")["models"]
 NOT_MODELS = ("gpt_oss", "unset")
 PRESETS = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem not in NOT_MODELS)
 ASKED_FOR = (
-    "deepseek_v3 deepseek_r1 gpt_oss_20b gpt_oss_120b llama_3_1_8b llama_3_1_70b llama_4_scout qwen3_8b "
-    "qwen3_235b_a22b qwen2_5_vl_7b gemma_3_27b mixtral_8x7b tiny"
-).split()
+    *("deepseek_v3", "deepseek_r1", "gpt_oss_20b", "gpt_oss_120b", "llama_3_1_8b", "llama_3_1_70b", "llama_4_scout"),
+    *("qwen3_8b", "qwen3_235b_a22b", "qwen2_5_vl_7b", "gemma_3_27b", "mixtral_8x7b", "tiny"),
+)
 TYPES: dict[str, Any] = {
     "name": str,
     "model_path": str,
@@ -81,7 +81,9 @@ def test_what_is_added_to_the_catalog_contradicts_nothing_in_it() -> None:
         return [
             key
             for key in shared
-            if not (isinstance(below[key], dict) and isinstance(above[key], dict) and not conflicts(below[key], above[key]))
+            if not (
+                isinstance(below[key], dict) and isinstance(above[key], dict) and not conflicts(below[key], above[key])
+            )
         ]
 
     for name, added in ADDITIONS.items():
@@ -91,7 +93,7 @@ def test_what_is_added_to_the_catalog_contradicts_nothing_in_it() -> None:
 
 def test_only_models_whose_every_server_needs_a_flag_bring_one() -> None:
     brought = {name: load(name)["args"] for name in PRESETS if load(name)["args"]}
-    assert brought == {"kimi_k2": {"trust_remote_code": True}}
+    assert brought == {"kimi_k2": {"trust_remote_code": True}, "tiny": {"served_model_name": "tiny"}}
     commands = CATALOG["kimi_k2"]["deployments"]
     assert commands
     assert all(command["flags"]["trust_remote_code"] for command in commands)

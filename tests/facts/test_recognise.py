@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.facts.recognise import candidates, recognise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from sglang_hydra.facts.visible import Device, Slice, visible_devices
 
 A = Device("A", "GPU-aaaa-1111", 100.0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from facts_fakes import recorded
+
 from sglang_hydra.facts.tools import (
     read_capability,
     read_gfx,
@@ -13,7 +15,6 @@ from sglang_hydra.facts.tools import (
     read_torch_answer,
 )
 from sglang_hydra.facts.visible import Device, Slice
-from tests.facts.fakes import recorded
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,14 @@ def test_hl_smi_totals_without_names_are_cards_too() -> None:
 
 @pytest.mark.parametrize(
     ("text", "capability"),
-    [("gfx942", (9, 4)), ("gfx90a", (9, 0)), ("gfx950", (9, 5)), ("gfx1100", (11, 0)), ("gfx1036", (10, 3)), ("x", None)],
+    [
+        ("gfx942", (9, 4)),
+        ("gfx90a", (9, 0)),
+        ("gfx950", (9, 5)),
+        ("gfx1100", (11, 0)),
+        ("gfx1036", (10, 3)),
+        ("x", None),
+    ],
 )
 def test_a_gfx_name_is_a_capability(text: str, capability: tuple[int, int] | None) -> None:
     assert read_gfx(text) == capability

@@ -1,0 +1,83 @@
+# make serve starts a server on this machine, make test runs every check. Both make what they need in .venv first.
+PYTHON ?= python3
+VENV ?= .venv
+SGLANG_VENV ?= .venv-sglang-0.5.2
+ARGS ?=
+
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check
+CPU_TORCH := https://download.pytorch.org/whl/cpu
+SOURCES := sglang_hydra hydra_plugins
+CASES := $(addprefix tests/data/conformance/,public.jsonl.gz targeted.jsonl.gz ports.jsonl)
+# Tests and benchmarks use what is here: no model is ever fetched.
+OFFLINE := HF_HUB_OFFLINE=1
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test test-real test-long bench compile clean python-version
+
+help:
+	@echo "make serve      install the embedded engine and serve model=tiny here; ARGS='port=8000' adds overrides"
+	@echo "make test       every check but those below: ruff, mypy, pytest, the recorded cases; under 10 minutes"
+	@echo "make test-real  start real servers: SGLang 0.5.2 on the CPU and the embedded engine"
+	@echo "make test-long  what takes minutes: fuzzing, killing servers"
+	@echo "make bench      planning and resolving, timed against an empty Hydra app"
+	@echo "make clean      remove the environments and everything built"
+	@echo "PYTHON=$(PYTHON) makes $(VENV); it must be Python 3.10 to 3.13"
+
+serve: $(VENV)/.has-local compile
+	@echo "Starting a server: python serve.py model=tiny $(ARGS)"
+	@trap : INT; $(PY) serve.py model=tiny $(ARGS) || [ $$? -eq 130 ]
+
+test: $(VENV)/.has-dev compile
+	@echo "== ruff" && $(PY) -m ruff check . && $(PY) -m ruff format --check .
+	@echo "== mypy --strict" && $(PY) -m mypy
+	@echo "== recorded cases of SGLang 0.5.2" && $(PY) tools/conformance.py $(CASES)
+	@echo "== pytest" && $(OFFLINE) $(PY) -m pytest -m "not real and not long" $(ARGS)
+
+test-real: $(VENV)/.has-dev $(VENV)/.has-local compile
+	@PYTHON=$(PYTHON) tests/real/install.sh 0.5.2 $(SGLANG_VENV)
+	@echo "== pytest, real servers"
+	@$(OFFLINE) SGLANG_PYTHON=$(abspath $(SGLANG_VENV))/bin/python $(PY) -m pytest -m real $(ARGS)
+
+test-long: $(VENV)/.has-dev compile
+	@$(OFFLINE) $(PY) -m pytest -m long --timeout 3600 $(ARGS)
+
+bench: $(VENV)/.has-dev compile
+	@for file in plan_vs_empty_app import_time resolve_rate; do \
+	  echo "== $$file" && $(OFFLINE) $(PY) benchmarks/$$file.py || exit 1; done
+
+# Byte code made once: where Python may not write it, every run would compile the package again.
+compile:
+	@$(PY) -m compileall -q $(SOURCES)
+
+clean:
+	rm -rf $(VENV) $(SGLANG_VENV) .venv-record-* dist build outputs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find multirun -mindepth 1 -maxdepth 1 -type d -exec rm -rf {} +
+	find $(SOURCES) tests tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+python-version:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || \
+	  { echo "$(PYTHON) is `$(PYTHON) --version 2>&1`; Python 3.10 to 3.13 is needed: make PYTHON=python3.12 ..."; exit 1; }
+
+$(PY): | python-version
+	@echo "Making a Python environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.has-dev: pyproject.toml constraints.txt | $(PY)
+	@echo "Installing the package and the tools of its tests into $(VENV)"
+	@$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# The announcement comes before anything is fetched, so the environment is made inside.
+$(VENV)/.has-local: pyproject.toml constraints.txt
+	@echo "The embedded engine (torch and transformers) goes into $(VENV): a download of about 1.2 GB, once."
+	@echo "Step 1 of 3: a Python environment"
+	@$(MAKE) --no-print-directory $(PY)
+	@echo "Step 2 of 3: torch, for the CPU unless this machine has an NVIDIA GPU"
+	@if command -v nvidia-smi >/dev/null || \
+	    ! $(PY) -c 'from urllib.request import urlopen; urlopen("$(CPU_TORCH)/torch/", timeout=5)' 2>/dev/null; \
+	  then $(PIP) install -c constraints.txt torch; \
+	  else $(PIP) install -c constraints.txt --extra-index-url $(CPU_TORCH) torch; fi
+	@echo "Step 3 of 3: this package and transformers"
+	@$(PIP) install -c constraints.txt -e '.[local]'
+	@touch $@

@@ -1,0 +1,185 @@
+"""Reading sizes from a model's config: what is there, what is missing, what cannot be a size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.findings import Finding
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_TEXT_PARTS = ("text_config", "language_config", "llm_config")
+
+# What a published config.json may leave to its class: transformers 4.56.1, models/*/configuration_*.py.
+_CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "gemma3_text": {
+        "hidden_size": 2304,
+        "intermediate_size": 9216,
+        "num_hidden_layers": 26,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "vocab_size": 262208,
+        "max_position_embeddings": 131072,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 6,
+    },
+    "llama": {
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "vocab_size": 32000,
+        "max_position_embeddings": 2048,
+    },
+    "mistral": {
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 32000,
+        "max_position_embeddings": 131072,
+    },
+    "siglip_vision_model": {
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "image_size": 224,
+        "patch_size": 16,
+    },
+    "clip_vision_model": {
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "image_size": 224,
+        "patch_size": 32,
+    },
+    "pixtral": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},
+}
+
+
+class Missing(Exception):
+    """A formula needs fields that nobody states. ``names`` are their paths in the config, the usual spelling."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(", ".join(names))
+        self.names = names
+
+
+class Fields:
+    """The fields of a config, or of a part of one, read as sizes.
+
+    Every reader takes the spellings that a field goes by in different families; the first is the one that is
+    reported when none is there. null counts as not there, as for SGLang's ``getattr(config, name, default)`` users.
+    """
+
+    __slots__ = ("prefix", "source", "values")
+
+    def __init__(self, values: Mapping[str, Any], source: str, prefix: str = "") -> None:
+        self.values = values
+        self.source = source
+        self.prefix = prefix
+
+    def __contains__(self, name: str) -> bool:
+        return self.values.get(name) is not None
+
+    def get(self, name: str) -> Any:
+        return self.values.get(name)
+
+    def size(self, *names: str, default: int | None = None) -> int:
+        """A whole number above 0. Raises Missing, or ConfigError (FIT010) for what is no such number."""
+        number = self._whole(names, default)
+        if number == 0:
+            raise self.wrong(names[0], 0, "a whole number above 0")
+        return number
+
+    def count(self, *names: str, default: int | None = None) -> int:
+        """A whole number, 0 included (no shared expert, no dense layer)."""
+        return self._whole(names, default)
+
+    def flag(self, *names: str, default: bool = False) -> bool:
+        for name in names:
+            value = self.values.get(name)
+            if value is not None:
+                return bool(value)
+        return default
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """A list of whole numbers; () where there is none."""
+        value = self.values.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, (list, tuple)) or not all(type(item) is int for item in value):
+            raise self.wrong(name, value, "a list of whole numbers")
+        return tuple(value)
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """A list of strings; () where there is none."""
+        value = self.values.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+            raise self.wrong(name, value, "a list of names")
+        return tuple(value)
+
+    def part(self, *names: str) -> Fields | None:
+        """A nested object; None where there is none."""
+        for name in names:
+            value = self.values.get(name)
+            if value is None:
+                continue
+            if not isinstance(value, Mapping):
+                raise self.wrong(name, value, "an object")
+            return Fields(value, self.source, f"{self.prefix}{name}.")
+        return None
+
+    def wrong(self, name: str, value: Any, wanted: str) -> ConfigError:
+        """The refusal of a value that cannot be meant: it names the file and the field."""
+        message = f"{self.source}: {self.prefix}{name} is {value!r}, {wanted} is needed"
+        return ConfigError(Finding("error", "FIT010", message, ("model_path",)))
+
+    def _whole(self, names: tuple[str, ...], default: int | None) -> int:
+        for name in names:
+            value = self.values.get(name)
+            if value is None:
+                continue
+            if type(value) is int and value >= 0:
+                return value
+            if isinstance(value, float) and value.is_integer() and value >= 0:
+                return int(value)
+            raise self.wrong(name, value, "a whole number")
+        if default is None:
+            raise Missing(f"{self.prefix}{names[0]}")
+        return default
+
+
+def whole_config(values: Mapping[str, Any], source: str) -> Fields:
+    """A config's fields; for a complete file (one that transformers wrote) with its class's defaults underneath.
+
+    An excerpt says nothing about what it leaves out, so nothing is filled in there.
+    """
+    return Fields(_complete(values) if "transformers_version" in values else values, source)
+
+
+def text_part(config: Fields) -> Fields:
+    """The language model's fields: nested in a multimodal model's config, else the whole. What the part does not
+    state is looked up outside, where some publish the dtype and the vocabulary."""
+    for name in _TEXT_PARTS:
+        part = config.part(name)
+        if part is not None:
+            return Fields({**config.values, **part.values}, config.source, part.prefix)
+    return config
+
+
+def _complete(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    filled = {**_CLASS_DEFAULTS.get(str(values.get("model_type")), _NOTHING), **values}
+    for name in (*_TEXT_PARTS, "vision_config"):
+        part = values.get(name)
+        if isinstance(part, Mapping):
+            filled[name] = {**_CLASS_DEFAULTS.get(str(part.get("model_type")), _NOTHING), **part}
+    return filled

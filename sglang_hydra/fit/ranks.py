@@ -1,0 +1,81 @@
+"""How many GPUs share each kind of tensor, and which layers each pipeline stage holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+_VOCABULARY_PADDING = 64  # rows; SGLang 0.5.2, layers/vocab_parallel_embedding.py
+
+
+class Ranks(NamedTuple):
+    """The sizes of the groups over which SGLang 0.5.2 shards: numbers of GPUs.
+
+    ``attention`` is tp_size, or tp_size / dp_size under DP attention (layers/dp_attention.py). Experts are
+    divided over ``experts`` GPUs, and each expert over ``expert_slices`` more (FusedMoE: moe_ep, moe_tp).
+    ``dense`` shards dense MLPs (moe_dense_tp_size=1 repeats them on every GPU), ``shared`` the shared experts (DeepEP
+    repeats them), ``embedding`` and ``head`` the vocabulary.
+    """
+
+    tp: int
+    stages: int
+    attention: int
+    replicas: int
+    experts: int
+    expert_slices: int
+    dense: int
+    shared: int
+    embedding: int
+    head: int
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs of one server: DP attention shares them, plain data parallelism multiplies them."""
+        return self.tp * self.stages
+
+
+def ranks_of(values: Mapping[str, Any], *, shares_attention: bool, stages: bool = True) -> Ranks:
+    """The groups under ``values``, for a model whose class knows DP attention (``shares_attention``) or not."""
+    tp = max(1, values.get("tp_size") or 1)
+    dp = max(1, values.get("dp_size") or 1)
+    dp_attention = bool(values.get("enable_dp_attention")) and dp > 1
+    shared_out = dp_attention and shares_attention
+    attention = max(1, tp // dp) if shared_out else tp
+    deepep = values.get("moe_a2a_backend") == "deepep"
+    experts = tp if deepep else min(tp, max(1, values.get("ep_size") or 1))
+    dense = values.get("moe_dense_tp_size") or tp
+    return Ranks(
+        tp=tp,
+        stages=max(1, values.get("pp_size") or 1) if stages else 1,
+        attention=attention,
+        replicas=dp,
+        experts=experts,
+        expert_slices=max(1, tp // experts),
+        dense=min(tp, dense),
+        shared=1 if deepep else tp,
+        embedding=1 if shared_out else tp,
+        head=attention if values.get("enable_dp_lm_head") else tp,
+    )
+
+
+def stage_layers(layers: int, stages: int) -> list[range]:
+    """The layers of each pipeline stage: equal shares, the last takes the rest (distributed/utils.get_pp_indices)."""
+    share = layers // stages
+    return [
+        range(stage * share, layers if stage == stages - 1 else (stage + 1) * share) for stage in range(stages)
+    ]
+
+
+def padded_vocabulary(rows: int) -> int:
+    """Rows of an embedding or of lm_head, all GPUs together."""
+    return -(-rows // _VOCABULARY_PADDING) * _VOCABULARY_PADDING
+
+
+def share(size: int, gpus: int) -> int:
+    """One GPU's part of ``size``, rounded up: an uneven split is refused elsewhere."""
+    return -(-size // gpus)
+
+
+def kv_share(heads: int, gpus: int) -> int:
+    """KV heads on each GPU: at least one, repeated where there are fewer heads than GPUs."""
+    return max(1, heads // gpus)

@@ -1,0 +1,71 @@
+"""Values as text of Hydra's override grammar, and literal text in a world where ``${...}`` means something."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+def quoted(text: str) -> str:
+    """``text`` as a quoted value of Hydra's override grammar, so that it comes out as the very same string."""
+    escaped = re.sub(r"(\\*)'", lambda run: run.group(1) * 2 + "\\'", text)
+    trailing = len(escaped) - len(escaped.rstrip("\\"))
+    return "'" + escaped + "\\" * trailing + "'"
+
+
+def literal(value: Any) -> Any:
+    """``value`` with every ``${`` in its texts escaped, so that OmegaConf resolves it to the very same value."""
+    if isinstance(value, str):
+        return re.sub(r"(\\*)\$\{", lambda run: run.group(1) * 2 + "\\${", value)
+    if isinstance(value, (list, tuple)):
+        return [literal(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return [literal(item) for item in sorted(value, key=str)]
+    if isinstance(value, dict):
+        return {key: literal(item) for key, item in value.items()}
+    return value
+
+
+def has_interpolation(value: Any) -> bool:
+    """Whether some text in ``value`` is only known once the whole configuration is (``${gpu.count}``)."""
+    if isinstance(value, str):
+        return "${" in value
+    if isinstance(value, dict):
+        return any(has_interpolation(item) for item in value.values())
+    return isinstance(value, (list, tuple)) and any(has_interpolation(item) for item in value)
+
+
+def as_override(key: str, value: Any) -> str:
+    """``key=value`` in Hydra's grammar for any value of plain types: the way from typed values back to text.
+
+    The value is meant literally: a ``${`` in it is no interpolation. Raises ValueError for a mapping with a key that
+    the grammar cannot spell (one with spaces or quotes).
+    """
+    return f"{key}={_spelled(literal(value))}"
+
+
+def _spelled(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, list):
+        return "[" + ",".join(_spelled(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_spelled_key(key)}:{_spelled(item)}" for key, item in value.items()) + "}"
+    return quoted(str(value))
+
+
+def _spelled_key(key: Any) -> str:
+    if not isinstance(key, str) or not _PLAIN_KEY.fullmatch(key) or key in ("null", "true", "false", "nan", "inf"):
+        raise ValueError(f"the key {key!r} cannot be written in an override")
+    return key
+
+
+def unquoted(text: str) -> str:
+    """``text`` without the quotes around it, if it has some; what stands inside stays as it is."""
+    return text[1:-1] if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0] else text

@@ -1,0 +1,196 @@
+"""What is said about an override that cannot be: the value got, what is allowed, the nearest name, what to type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sglang_hydra.config import NODES
+from sglang_hydra.fields import FIELDS, Field
+from sglang_hydra.findings import Finding
+from sglang_hydra.nearest import nearest
+
+ADDED_GROUPS = ("experiment", "recipe")
+"""Hydra groups that an app adds with ``+``; typing ``experiment=x`` means the same here."""
+
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the keys of a command line may be: the options of a group, and the keys of an app's own."""
+
+    options: Callable[[str], Sequence[str]]
+    is_own_key: Callable[[str], bool]
+    sweep: bool = False
+
+
+class Refused(Exception):
+    """One override is refused; the reader goes on with the next."""
+
+    def __init__(self, id: str, message: str, *fields: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.finding = Finding(level="error", id=id, message=message, fields=fields, hint=hint, stage="plan")
+
+
+def short(text: str) -> str:
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+
+
+def unreadable(text: str, key: str, failure: Exception) -> Refused:
+    """A value that Hydra's grammar cannot read; ``failure`` is what it said."""
+    if isinstance(failure, RecursionError):
+        why = "it is nested too deeply"
+    else:
+        why = short(str(failure).splitlines()[0])
+    field = FIELDS.get(key)
+    value = short(text.partition("=")[2])
+    if "${" in value:
+        hint = f"a literal ${{ is written \\${{, an interpolation ${{name}}: {key}='...\\${{...'"
+    elif field is not None and field.kind == "Any":
+        hint = f"quote the items: \"{key}=['sql=/adapters/sql']\""
+    elif field is not None and field.is_list:
+        hint = f"a list is {key}=[1,2]"
+    else:
+        hint = f"quote it: \"{key}='{value}'\""
+    return Refused("CLI003", f"{short(text)}: the value cannot be read ({why})", key, hint=hint)
+
+
+def several_values(field: Field | None, text: str, value: str) -> Refused:
+    """``tp_size=1,2,4`` where one plan is made."""
+    name = field.name if field else text.partition("=")[0]
+    if field is not None and (field.is_list or field.kind == "Any") and "(" not in value:
+        return Refused("CLI007", f"{short(text)}: a list needs brackets", name, hint=f"{name}=[{short(value)}]")
+    return Refused(
+        "CLI007",
+        f"{short(text)}: {name} takes one value, and several were given",
+        name,
+        hint="one plan for each value: for v in 1 2 4; do python serve.py plan ... " + f"{name}=$v; done",
+    )
+
+
+def not_deletable(key: str) -> Refused:
+    field = FIELDS.get(key)
+    if field is not None and not field.optional:
+        hint = f"leave {key} out" + ("" if field.required else f", or type SGLang's default, {key}={field.default}")
+    else:
+        hint = f"{key}=null leaves it unset"
+    return Refused("CLI005", f"~{key}: an argument cannot be deleted", key, hint=hint)
+
+
+def no_override(text: str, known: Known) -> Refused:
+    """A word that is no ``key=value``."""
+    if text.startswith("-"):
+        return _dashed(text)
+    from sglang_hydra.cli import VERBS
+
+    if text in VERBS:
+        return Refused(
+            "CLI004", f"{text!r} is a verb, and the verb comes first", hint=f"python serve.py {text} key=value ..."
+        )
+    for group in ("model", "gpu", "engine"):
+        if text in known.options(group):
+            return Refused("CLI004", f"{text!r} is no key=value", group, hint=f"did you mean {group}={text}?")
+    if text in FIELDS:
+        return Refused("CLI004", f"{text!r} has no value", text, hint=f"{text}={_example(FIELDS[text])}")
+    key, equals, _ = text.partition("=")
+    near = nearest(key, FIELDS) if equals else None
+    said = f"{short(key)!r} cannot be a key" if equals else f"{short(text)!r} is no key=value"
+    return Refused("CLI004", said, hint=f"did you mean {near}=...?" if near else "python serve.py --help")
+
+
+def _dashed(text: str) -> Refused:
+    from sglang_hydra.cli import FLAGS
+
+    flag, equals, value = text.partition("=")
+    name = flag.lstrip("-").replace("-", "_")
+    flagged = {spelling.lstrip("-").replace("-", "_"): field for field in FIELDS.values() for spelling in field.flags}
+    field = flagged.get(name) or FIELDS.get(nearest(name, FIELDS) or "")
+    near = nearest(flag, FLAGS)
+    if near is not None and (field is None or name not in flagged):
+        return Refused("CLI004", f"{short(flag)} is no flag of this program", hint=f"did you mean {near}?")
+    if field is None:
+        return Refused(
+            "CLI004",
+            f"{short(text)}: arguments are typed as key=value here, without dashes",
+            hint="SGLang's own flags go after a bare --: python serve.py plan -- --model-path org/name",
+        )
+    if field.arg.secret:
+        equals, value = "", ""
+    typed = f"{field.name}={short(value) if equals else _example(field)}"
+    return Refused(
+        "CLI004",
+        f"{short(flag)}: arguments are typed as key=value here, without dashes",
+        field.name,
+        hint=f"{typed}; SGLang's own flags go after a bare --: python serve.py plan -- --model-path org/name",
+    )
+
+
+def unknown_key(prefix: str, key: str, known: Known) -> Refused:
+    """A key that nothing reads. ``+key=1`` is refused too: Hydra would add it, and nobody would look at it."""
+    name = key.partition(".")[0]
+    if name in ADDED_GROUPS:
+        return Refused(
+            "CLI006",
+            f"there is no config group {name}",
+            name,
+            hint=f"put {name}/NAME.yaml into a folder of yours and type --config-dir FOLDER {name}=NAME",
+        )
+    near = nearest(name, [*FIELDS, *NODES])
+    if near is None:
+        near = next((field.name for field in FIELDS.values() if f"--{name}" in field.flags), None)
+    message = f"{short(key)!r} is neither an argument of SGLang 0.5.2 nor a config group"
+    if prefix:
+        message += "; + would add a key that nothing reads"
+    return Refused(
+        "CLI001", message, short(key), hint=f"did you mean {near}?" if near else "python serve.py --help WORD finds arguments"
+    )
+
+
+def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
+    """An option that a group does not have."""
+    parts = [part.strip() for part in value.split(",")]
+    if len(parts) > 1 and all(part in options for part in parts):
+        hint = f"one plan for each: for v in {' '.join(parts)}; do python serve.py plan ... {group}=$v; done"
+        return Refused("CLI007", f"{group}={short(value)}: {group} takes one option, and several were given", group, hint=hint)
+    containing = [option for option in options if value and value.lower() in option]
+    near = nearest(value, options)
+    meant = " or ".join(f"{group}={option}" for option in (containing[:3] or ([near] if near else [])))
+    hints = [f"did you mean {meant}?"] if meant else []
+    if group == "model":
+        hints.append("another model: model=org/name, model=./folder")
+    message = f"{group}={short(value)} does not exist; {group} can be: {', '.join(options)}"
+    return Refused("CLI006", message, group, hint=" ".join(hints) or None)
+
+
+def type_hint(field: Field, value: Any) -> str:
+    """What to type for an argument whose value does not fit."""
+    choices = field.arg.choices
+    if field.is_flag and isinstance(value, (str, int)):
+        word = str(value).lower()
+        if word in ("1", "on", "yes", "y", "0", "off", "no", "n"):
+            return f"{field.name}={'true' if word in ('1', 'on', 'yes', 'y') else 'false'}"
+    if choices and isinstance(value, str):
+        near = nearest(value, map(str, choices))
+        return f"did you mean {field.name}={near}?" if near else f"{field.name}={choices[0]}"
+    if isinstance(value, bool) and field.kind == "str":
+        return f'quote it if the word was meant: {field.name}="{"on" if value else "off"}" or "{str(value).lower()}"'
+    if value is None and not field.required:
+        return f"leave it out for SGLang's default, {_spelled(field.default)}"
+    return f"{field.name}={_example(field)}; python serve.py --help {field.name} says what it takes"
+
+
+def _example(field: Field) -> str:
+    if field.arg.choices:
+        return str(field.arg.choices[0])
+    if field.is_flag:
+        return "true"
+    one = {"int": "8", "float": "0.8"}.get(field.kind, "VALUE")
+    if field.default is not None and not field.required and not field.is_list and field.default != "":
+        one = _spelled(field.default)
+    return f"[{one}]" if field.is_list else one
+
+
+def _spelled(value: Any) -> str:
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

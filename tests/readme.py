@@ -1,0 +1,52 @@
+"""The blocks of README.md and how tests run them: a comment before each block says what it is.
+
+``run`` a script or program, ``file: PATH`` a file for later blocks, ``screen: COMMAND`` what a command prints; ``run:
+package`` needs the built package, ``run: make`` the Makefile, ``run: server`` and ``run: client`` a real server.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"(?:<!-- (?P<kind>[^\n]+?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```\n", re.DOTALL)
+
+
+class Block(NamedTuple):
+    """One fenced block. ``kind`` is the comment before it, empty where there is none."""
+
+    kind: str
+    language: str
+    text: str
+
+
+def blocks(*kinds: str) -> list[Block]:
+    """The README's blocks in order, all or those of some kinds."""
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    found = [Block(match["kind"] or "", match["language"], match["text"]) for match in BLOCK.finditer(text)]
+    return [block for block in found if not kinds or block.kind.partition(": ")[0] in kinds or block.kind in kinds]
+
+
+def as_script(text: str) -> str:
+    """The text of a block as a strict script; ``# exit 2`` at the end of a line is what that line must exit with."""
+    expected = re.sub(r"^(.+?) +# exit (\d+)$", r"{ if \1; then false; else [ $? -eq \2 ]; fi; }", text, flags=re.MULTILINE)
+    return f"set -euo pipefail\n{expected}"
+
+
+def environment(programs: Path) -> dict[str, str]:
+    """Variables under which ``sglang-hydra`` and ``python`` are this checkout and this interpreter."""
+    for name, arguments in {"sglang-hydra": f"'{REPOSITORY / 'serve.py'}' ", "python": ""}.items():
+        program = programs / name
+        program.write_text(f"#!/bin/sh\nexec '{sys.executable}' {arguments}\"$@\"\n", encoding="utf-8")
+        program.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SGLANG_", "CUDA_", "HYDRA_"))}
+    return {
+        **kept,
+        "HF_HUB_OFFLINE": "1",
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(REPOSITORY),
+    }

@@ -1,0 +1,40 @@
+"""The six flags of old."""
+
+from __future__ import annotations
+
+import pytest
+
+from sglang_hydra.rules import deprecated
+from tests.rules.cases import Row, changed, unchanged
+
+ROWS = (
+    unchanged(deprecated.translate_enable_ep_moe, tp_size=8, ep_size=2),
+    changed(deprecated.translate_enable_ep_moe, {"ep_size": 8}, tp_size=8, ep_size=2, enable_ep_moe=True),
+    unchanged(deprecated.translate_enable_deepep_moe, moe_a2a_backend="none"),
+    changed(deprecated.translate_enable_deepep_moe, {"moe_a2a_backend": "deepep"}, enable_deepep_moe=True),
+    unchanged(deprecated.translate_runner_flags, moe_runner_backend="triton"),
+    changed(deprecated.translate_runner_flags, {"moe_runner_backend": "triton_kernel"}, enable_triton_kernel_moe=True),
+    changed(
+        deprecated.translate_runner_flags,
+        {"moe_runner_backend": "flashinfer_cutlass"},
+        enable_flashinfer_cutlass_moe=True,
+        moe_runner_backend="triton",
+    ),
+    changed(
+        deprecated.translate_runner_flags,
+        {"moe_runner_backend": "flashinfer_trtllm"},
+        enable_flashinfer_trtllm_moe=True,
+    ),
+    changed(
+        deprecated.translate_runner_flags,
+        {"moe_runner_backend": "flashinfer_mxfp4"},
+        enable_flashinfer_mxfp4_moe=True,
+        enable_triton_kernel_moe=True,
+        enable_flashinfer_trtllm_moe=True,
+    ),
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_rule_answers_as_its_row_says(row: Row) -> None:
+    row.check()

@@ -1,0 +1,64 @@
+"""The plan path imports nothing heavy, and ``resolve`` not even Hydra: each checked in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+HEAVY = {"torch", "transformers", "pandas", "numpy", "huggingface_hub", "sglang", "httpx", "plotly"}
+COMPOSING = {"hydra", "omegaconf", "yaml", "rich", "pynvml"}
+SLOW_STDLIB = {"asyncio", "urllib.request", "http.client", "unittest", "multiprocessing"}
+
+RESOLVE = """
+from sglang_hydra import GpuFacts, ModelFacts, resolve
+gpu = GpuFacts("h100", vendor="nvidia", device="cuda", memory_mib=81559, compute_capability=(9, 0), count=8)
+model = ModelFacts({"architectures": ["DeepseekV3ForCausalLM"]})
+assert resolve({"model_path": "m", "tp_size": 8}, gpu=gpu, model=model).ok
+"""
+PLAN = """
+import sglang_hydra
+assert sglang_hydra.plan(["gpu=h200", "model=deepseek_v3", "tp_size=8"]).launchable
+"""
+COMMAND = """
+from sglang_hydra.cli import entry
+assert entry({words!r}) == 0
+"""
+
+
+def imported_by(program: str, folder: Path) -> set[str]:
+    """The names of the modules that a program has imported at its end, and of their top-level packages."""
+    ending = "\nimport sys\nprint('MODULES', *sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", program + ending],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    names = set(run.stdout.rpartition("MODULES ")[2].split())
+    return names | {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("program", "unwanted"),
+    [
+        ("import sglang_hydra", HEAVY | COMPOSING | SLOW_STDLIB | {"dataclasses", "sglang_hydra.fields"}),
+        ("from sglang_hydra import parse_argv; parse_argv(['--model-path', 'm'])", HEAVY | COMPOSING | SLOW_STDLIB),
+        (RESOLVE, HEAVY | COMPOSING | SLOW_STDLIB),
+        (PLAN, HEAVY | {"pynvml", "rich"}),
+        (COMMAND.format(words=["plan", "gpu=h200", "model=deepseek_v3", "tp_size=8"]), HEAVY | {"pynvml", "rich"}),
+        (COMMAND.format(words=["explain", "MEM003"]), HEAVY | {"pynvml", "rich"}),
+        (COMMAND.format(words=["--help"]), HEAVY | {"pynvml", "rich"}),
+    ],
+    ids=["import", "parse_argv", "resolve", "plan", "plan verb", "explain verb", "help"],
+)
+def test_only_what_is_needed_is_imported(program: str, unwanted: set[str], tmp_path: Path) -> None:
+    assert imported_by(program, tmp_path) & unwanted == set()

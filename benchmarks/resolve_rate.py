@@ -47,8 +47,8 @@ def main() -> None:
         rates.append(len(work) / (time.perf_counter() - begin))
     # The first round pays for what is built once.
     print(
-        f"  {options.file.name}: {len(work)} cases, {entries / len(work):.1f} ledger entries each, {len(rates)} rounds: "
-        f"median {median(rates[1:]):,.0f}, best {max(rates):,.0f} a second (target {TARGET:,})"
+        f"  {options.file.name}: {len(work)} cases, {entries / len(work):.1f} ledger entries each, "
+        f"{len(rates)} rounds: median {median(rates[1:]):,.0f}, best {max(rates):,.0f} a second (target {TARGET:,})"
     )
 
 

@@ -14,11 +14,13 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.explain import field_record, field_screen, finding_lines, plan_screen, rule_screen, summary
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
-from sglang_hydra.overrides import nearest
+from sglang_hydra.overrides import Request
 from sglang_hydra.screen import Line, text, write
+from sglang_hydra.words import nearest
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
+    from sglang_hydra.documents import Document
     from sglang_hydra.plans import Plan
 
 
@@ -45,17 +47,17 @@ def serve(invocation: Invocation) -> int:
 
 def check(invocation: Invocation) -> int:
     """Judges each thing named: overrides together, files and folders one by one. 2 if any is not ok."""
-    from sglang_hydra.documents import documents, is_document
+    from sglang_hydra.documents import Document, documents, is_document
 
     composer = composer_of(invocation)
     files = [request for request in invocation.requests if is_document(request.text)]
     overrides = [request for request in invocation.requests if not is_document(request.text)]
     verdicts: list[tuple[str, Plan | None, Sequence[Finding]]] = []
-    for name, requests in documents(files) if files else [("overrides", [])]:
+    for name, document in documents(files) if files else [("overrides", Document([]))]:
         try:
-            if isinstance(requests, ConfigError):
-                raise requests
-            made = make_plan(composer, [*requests, *overrides])
+            if isinstance(document, ConfigError):
+                raise document
+            made = _planned_again(composer, document, overrides)
         except ConfigError as failure:
             verdicts.append((name, None, failure.findings))
         else:
@@ -66,6 +68,15 @@ def check(invocation: Invocation) -> int:
     else:
         write(line for item in verdicts for line in _verdict_lines(*item))
     return 0 if good else 2
+
+
+def _planned_again(composer: Composer, document: Document, overrides: Sequence[Request]) -> Plan:
+    """The plan of a document with ``overrides`` on top. Facts that a plan recorded hold until one of them is typed."""
+    typed = [request.text.partition("=")[0].partition(".")[0] for request in overrides]
+    recorded = None if {"gpu", "model", "model_path"} & set(typed) else document.recorded
+    return make_plan(
+        composer, [*document.requests, *overrides], recorded=recorded, seed=recorded.seed if recorded else None
+    )
 
 
 def explain(invocation: Invocation) -> int:
@@ -107,8 +118,8 @@ def show_help(invocation: Invocation) -> int:
 
 
 def print_json(record: dict[str, Any]) -> None:
-    json.dump(record, sys.stdout, indent=2, ensure_ascii=True)
-    sys.stdout.write("\n")
+    sys.stdout.write(json.dumps(record, indent=2, ensure_ascii=True, allow_nan=False) + "\n")
+    sys.stdout.flush()  # a reader that has gone (head) is noticed here and not while the interpreter shuts down
 
 
 def _verdict(name: str, made: Plan | None, findings: Sequence[Finding]) -> dict[str, Any]:

@@ -19,11 +19,12 @@ from sglang_hydra.compose import Composer, Composition
 from sglang_hydra.config import PRIMARY_NAME
 from sglang_hydra.engines.base import Machine
 from sglang_hydra.engines.planned import plan_engine, told_to_engine
+from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.declared import gpu_facts, model_facts
 from sglang_hydra.facts.hardware import choose_gpu_class
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
-from sglang_hydra.plans import Engine, Plan
+from sglang_hydra.plans import Engine, Plan, Recorded, is_secret_name
 from sglang_hydra.resolution import Resolution, resolve, run_checks
 from sglang_hydra.rules.rule import Facts
 
@@ -45,25 +46,34 @@ def plan(
     no ``random_seed`` is set; ``env`` for the process's environment. Raises ConfigError, with every finding, when
     the overrides cannot be composed; what SGLang would refuse is in the plan's ``findings`` instead.
     """
+    if isinstance(overrides, str):
+        raise TypeError(f"overrides is a list of words, [{overrides!r}, ...], not one word")
     requests = [Request(text, f"override {number}") for number, text in enumerate(overrides, 1)]
     return make_plan(Composer(config_dirs, config_name), requests, seed=seed, env=env)
 
 
 def make_plan(
-    composer: Composer, requests: Sequence[Request], *, seed: int | None = None, env: Mapping[str, str] | None = None
+    composer: Composer,
+    requests: Sequence[Request],
+    *,
+    seed: int | None = None,
+    env: Mapping[str, str] | None = None,
+    recorded: Recorded | None = None,
 ) -> Plan:
-    """From what was typed to the finished plan, step by step."""
+    """From what was typed to the finished plan, step by step. ``recorded`` is what an earlier plan knew already."""
     env = os.environ if env is None else env
     composition = composer.compose(requests)
     composition, hardware = choose_gpu_class(composer, requests, composition, env)
     engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.without_accelerator)
-    gpu = gpu_facts(composition.nodes["gpu"], hardware)
-    model, model_findings = model_facts(composition, env, composer.preset_files("model"))
-    environment = _planned_environment(composition)
-    seed_drawn = composition.intent.get("random_seed") is None
-    facts = Facts(
-        gpu, model, {**_sglang_variables(env), **environment}, random.randint(0, 1 << 30) if seed is None else seed
+    gpu = recorded.gpu if recorded else gpu_facts(composition.nodes["gpu"], hardware)
+    model, model_findings = (
+        (recorded.model, []) if recorded else model_facts(composition, env, composer.preset_files("model"))
     )
+    environment = _planned_environment(composition)
+    inherited = _sglang_variables(recorded.inherited if recorded else env)
+    seed_drawn = composition.intent.get("random_seed") is None
+    seed = random.randint(0, 1 << 30) if seed is None else seed
+    facts = Facts(gpu, model, {**inherited, **environment}, seed, composition.intent)
     resolution = resolve(composition.intent, gpu=gpu, model=model, seed=facts.seed, env=facts.env)
     request = engine.request(resolution, environment, Machine(None))
     said = [
@@ -90,6 +100,7 @@ def make_plan(
         notes=(*hardware.notes, *composition.shadowed, *([engine.note] if engine.note else [])),
         choices=composition.choices,
         seed_drawn=seed_drawn,
+        inherited=inherited,
         secrets=composition.secrets,
     )
 
@@ -101,8 +112,9 @@ def main(task: Callable[[Plan], Any]) -> Callable[[DictConfig], Any]:
         @sglang_hydra.main
         def run(plan: sglang_hydra.Plan) -> None: ...
 
-    The app's primary config has ``sglang_hydra_schema`` first in its defaults list and then our groups. The task
-    gets the finished plan, made from the app's own search path and overrides, also in each job of a multirun.
+    The app's primary config has ``sglang_hydra_schema`` first in its defaults list and then our groups; an app with
+    keys of its own has all of ours under a node instead (``- sglang_hydra@server``). The task gets the finished plan,
+    made from the app's own search path and overrides, also in each job of a multirun.
     """
 
     @functools.wraps(task)
@@ -110,23 +122,39 @@ def main(task: Callable[[Plan], Any]) -> Callable[[DictConfig], Any]:
         from hydra.core.hydra_config import HydraConfig
 
         running = HydraConfig.get()
-        folders = [source.path for source in running.runtime.config_sources if source.schema == "file" and source.path]
-        requests = [Request(text, f"override {n}") for n, text in enumerate(running.overrides.task, 1)]
-        return task(make_plan(Composer(folders, str(running.job.config_name)), requests))
+        sources = [source for source in running.runtime.config_sources if source.provider not in ("hydra", "schema")]
+        folders = [f"{source.schema}://{source.path}" for source in sources if source.path]
+        requests = [Request(text, f"override {number}") for number, text in enumerate(running.overrides.task, 1)]
+        return task(make_plan(Composer(folders, str(running.job.config_name), hydra_syntax=True), requests))
 
     return finalized
 
 
 def _planned_environment(composition: Composition) -> dict[str, str]:
-    """The variables that the launch sets: those of the engine node, and the one that SGLang's CPU engine needs."""
+    """The variables that the launch sets: those of the engine node, and the one that SGLang's CPU engine needs.
+
+    Raises ConfigError for what no environment can hold.
+    """
     planned = {str(name): str(value) for name, value in composition.nodes["engine"]["env"].items()}
+    odd = [name for name, value in planned.items() if not (name.isascii() and name.isidentifier()) or "\0" in value]
+    if odd:
+        findings = [
+            Finding("error", "CLI020", f"engine.env.{name} cannot be set in an environment", ("engine.env",))
+            for name in odd
+        ]
+        raise ConfigError(*findings)
     if composition.nodes["gpu"]["device"] == "cpu":
         planned.setdefault("SGLANG_USE_CPU_ENGINE", "1")
     return planned
 
 
 def _sglang_variables(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith("SGLANG_")}
+    """What the server will find set already, without what is ours or a secret."""
+    return {
+        name: value
+        for name, value in env.items()
+        if name.startswith("SGLANG_") and not name.startswith("SGLANG_HYDRA_") and not is_secret_name(name)
+    }
 
 
 def _silence(found: Sequence[Finding], ignore: Sequence[str]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from sglang_hydra.errors import ConfigError, SglangHydraError
 from sglang_hydra.findings import Finding
-from sglang_hydra.overrides import Request, as_override, nearest
+from sglang_hydra.overrides import Request
+from sglang_hydra.words import nearest
 
 VERBS = {
     "serve": "plan, check and start a server (the default)",
@@ -18,7 +19,19 @@ VERBS = {
     "check": "judge overrides, YAML files, plans or folders of them; for CI",
     "explain": "explain FIELD: how one value came about; explain ID: a rule's page",
 }
+FLAGS = ("--help", "--json", "--strict", "--version", "--config-dir", "--config-name", "--multirun")
 HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help", "--shell-completion")
+_VALUED_FLAGS = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp")
+_VALUED_HYDRA_FLAGS = ("--cfg", "-c", "--package", "-p")
+_SWITCHES = {
+    "--json": "json",
+    "--strict": "strict",
+    "--version": "version",
+    "--help": "help",
+    "-h": "help",
+    "--multirun": "multirun",
+    "-m": "multirun",
+}
 
 
 @dataclass
@@ -62,41 +75,47 @@ def read_invocation(words: Sequence[str]) -> Invocation:
     if "--" in words:
         cut = words.index("--")
         words, invocation.argv = words[:cut], words[cut + 1 :]
-    for number, word in enumerate(words, 1):
-        if not word.startswith("-") and "=" not in word:
-            if number == 1 or all(earlier.startswith("-") for earlier in words[: number - 1]):
-                if word in VERBS:
-                    invocation.verb = word
-                    words[number - 1] = ""
-                elif not _is_help(words[: number - 1]) and not _takes_value(words[: number - 1]):
-                    raise _unknown_verb(word)
-            break
-    position = 0
-    while position < len(words):
-        word = words[position]
-        position += 1
+    verb: str | None = None
+    rest = list(enumerate(words, 1))
+    while rest:
+        position, word = rest.pop(0)
         name, has_value, value = word.partition("=")
-        if name in ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp"):
+        if name in _VALUED_FLAGS:
             if not has_value:
-                if position == len(words):
-                    raise ConfigError(Finding("error", "CLI012", f"{name} needs a value", hint=f"{name} conf"))
-                value = words[position]
-                position += 1
-            if name in ("--config-name", "-cn"):
-                invocation.config_name = value
-            else:
-                invocation.config_dirs.append(_existing_folder(name, value))
-        elif word in ("--json", "--strict", "--version", "--help", "--multirun"):
-            setattr(invocation, word[2:], True)
-        elif word in ("-h", "help"):
-            invocation.help = True
-        elif word == "-m":
-            invocation.multirun = True
+                value = rest.pop(0)[1] if rest else _lacks_value(name)
+            _take_value(invocation, name, value)
+        elif word in _SWITCHES:
+            setattr(invocation, _SWITCHES[word], True)
         elif name in HYDRA_FLAGS:
             invocation.hydra = True
+            if name in _VALUED_HYDRA_FLAGS and not has_value and rest:
+                rest.pop(0)
+        elif verb is None and not invocation.requests and not invocation.help and _is_bare(word):
+            verb = word
         elif word:
             invocation.requests.append(Request(word, f"argument {position}"))
+    if verb == "help":
+        invocation.help = True
+    elif verb is not None and verb not in VERBS:
+        raise _unknown_verb(verb)
+    elif verb is not None:
+        invocation.verb = verb
     return invocation
+
+
+def _take_value(invocation: Invocation, flag: str, value: str) -> None:
+    if flag in ("--config-name", "-cn"):
+        invocation.config_name = value.removesuffix(".yaml")
+    else:
+        invocation.config_dirs.append(_existing_folder(flag, value))
+
+
+def _is_bare(word: str) -> bool:
+    return bool(word) and not word.startswith("-") and "=" not in word
+
+
+def _lacks_value(flag: str) -> str:
+    raise ConfigError(Finding("error", "CLI012", f"{flag} needs a value", hint=f"{flag} conf"))
 
 
 def _run(invocation: Invocation) -> int:
@@ -118,6 +137,9 @@ def _run(invocation: Invocation) -> int:
                 hint="plan each alone, or write a loop: for tp in 1 2 4; do python serve.py plan tp_size=$tp; done",
             )
         )
+    if invocation.hydra and invocation.verb != "serve":
+        message = f"Hydra's own flags go with serve, and {invocation.verb} runs without Hydra's run folder"
+        raise ConfigError(Finding("error", "CLI019", message, hint="python serve.py --cfg job ..., or plan --json"))
     if invocation.argv is not None:
         invocation.requests += requests_from_argv(invocation.argv)
     action: Any = getattr(actions, invocation.verb)
@@ -129,10 +151,7 @@ def requests_from_argv(argv: Sequence[str]) -> list[Request]:
     from sglang_hydra.argv import parse_argv_with_places
 
     values, places = parse_argv_with_places(argv)
-    return [
-        Request(as_override(name, value), f"argument {places[name]} after --" if name in places else "after --")
-        for name, value in values.items()
-    ]
+    return [Request.typed(name, value, f"argument {places[name]} after --") for name, value in values.items()]
 
 
 def _report(failure: SglangHydraError, as_json: bool) -> None:
@@ -165,11 +184,3 @@ def _existing_folder(flag: str, path: str) -> str:
     if not os.path.isdir(path):
         raise ConfigError(Finding("error", "CLI012", f"{flag} {path}: there is no such folder"))
     return path
-
-
-def _is_help(words: Sequence[str]) -> bool:
-    return any(word in ("-h", "--help") for word in words)
-
-
-def _takes_value(words: Sequence[str]) -> bool:
-    return bool(words) and words[-1] in ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "-p")

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sglang_hydra.errors import ConfigError
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
-from sglang_hydra.overrides import Request, as_override
+from sglang_hydra.overrides import Request
 from sglang_hydra.places import key_lines, shown_path
+from sglang_hydra.plans import NOT_FINITE, Recorded
 from sglang_hydra.plans import SCHEMA as PLAN_SCHEMA
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
+@dataclass(frozen=True)
+class Document:
+    """What one file asks for. A plan also brings what it was made with, so that nothing is asked anew."""
+
+    requests: Sequence[Request]
+    recorded: Recorded | None = None
+
+
 def is_document(word: str) -> bool:
     """True for what names a file or folder to read rather than an override."""
-    return "=" not in word and (word.endswith(_SUFFIXES) or Path(word).is_dir())
+    return "=" not in word and (word.endswith(_SUFFIXES) or os.path.isdir(word))
 
 
-def documents(requests: Sequence[Request]) -> Iterator[tuple[str, list[Request] | ConfigError]]:
+def documents(requests: Sequence[Request]) -> Iterator[tuple[str, Document | ConfigError]]:
     """Each file's name and what it asks for, or why it cannot be read. A folder stands for all files below it."""
     for request in requests:
-        path = Path(request.text)
-        files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES) if path.is_dir() else [path]
+        files = _files_below(request.text) if os.path.isdir(request.text) else [Path(request.text)]
         if not files:
             yield request.text, _unreadable(request.text, "there is no .yaml or .json file in it")
         for file in files:
@@ -36,77 +49,117 @@ def documents(requests: Sequence[Request]) -> Iterator[tuple[str, list[Request] 
                 yield name, failure
 
 
-def read_document(file: Path) -> list[Request]:
-    """The overrides that one file stands for.
+def read_document(file: Path) -> Document:
+    """What one file stands for.
 
     YAML is a mapping of arguments and groups (``gpu: h100``, ``tp_size: 8``), or an experiment with a defaults list
     (``- override /gpu: h100``). JSON is a plan. Raises ConfigError naming the file, and the line where there is one.
     """
     try:
         content = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as failure:
+    except (OSError, ValueError) as failure:
         reason = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8 text"
-        raise _unreadable(str(file), str(reason)) from failure
-    return _from_plan(file, content) if file.suffix == ".json" else _from_yaml(file, content)
+        raise _unreadable(shown_path(str(file)), str(reason)) from failure
+    if file.suffix != ".json":
+        return Document(_from_yaml(file, content))
+    try:
+        return _from_plan(file, content)
+    except (KeyError, TypeError, ValueError, AttributeError) as failure:
+        raise _unreadable(shown_path(str(file)), f"it is no whole plan ({failure!r})") from failure
+
+
+def _files_below(folder: str) -> list[Path]:
+    return sorted(file for file in Path(folder).rglob("*") if file.suffix in _SUFFIXES and file.is_file())
 
 
 def _from_yaml(file: Path, content: str) -> list[Request]:
     import yaml
+    from omegaconf._utils import get_yaml_loader
 
+    name = shown_path(str(file))
     try:
-        loaded = yaml.safe_load(content)
+        loaded = yaml.load(content, Loader=get_yaml_loader())
     except yaml.MarkedYAMLError as failure:
         mark = failure.problem_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise _unreadable(f"{file}{place}", f"it is no YAML: {failure.problem}") from failure
+        raise _unreadable(f"{name}{place}", f"it is no YAML: {failure.problem}") from failure
+    except (yaml.YAMLError, ValueError, RecursionError) as failure:
+        raise _unreadable(name, f"it is no YAML: {failure}") from failure
     if not isinstance(loaded, Mapping):
-        raise _unreadable(str(file), f"it holds a {type(loaded).__name__}, not a mapping of arguments")
+        what = "nothing" if loaded is None else f"a {type(loaded).__name__}"
+        raise _unreadable(name, f"it holds {what}, not a mapping of arguments")
     lines = key_lines(str(file))
-    requests = list(_from_defaults(file, loaded.get("defaults") or [], lines.get(("defaults",), 1)))
+    requests = list(_from_defaults(name, loaded.get("defaults") or [], lines.get(("defaults",), 1)))
     for key, value in loaded.items():
-        if key != "defaults":
-            requests += _flattened(file, (str(key),), value, lines)
+        if key not in ("defaults", "hydra"):
+            requests += _flattened(name, (str(key),), value, lines)
     return requests
 
 
-def _from_defaults(file: Path, entries: Any, line: int) -> Iterator[Request]:
-    for entry in entries if isinstance(entries, list) else []:
-        if isinstance(entry, Mapping):
-            for group, option in entry.items():
-                name = str(group).removeprefix("optional ").removeprefix("override ").strip().lstrip("/")
-                yield _request(file, line, f"{name}={option}")
+def _from_defaults(name: str, entries: Any, line: int) -> Iterator[Request]:
+    """The choices of a defaults list. Raises ConfigError for an entry that only composing it in place can follow."""
+    for entry in entries if isinstance(entries, list) else [entries]:
+        if entry == "_self_" or entry == "sglang_hydra_schema":
+            continue
+        if not isinstance(entry, Mapping) or any(isinstance(option, (list, dict)) for option in entry.values()):
+            raise _unreadable(f"{name}:{line}", f"the entry {entry!r} of its defaults list includes another config")
+        for group, option in entry.items():
+            words = str(group).split()
+            yield Request(
+                f"{words[-1].lstrip('/')}={'null' if option is None else option}", f"{name}:{line}", "experiment"
+            )
 
 
-def _flattened(file: Path, keys: tuple[str, ...], value: Any, lines: Mapping[tuple[str, ...], int]) -> list[Request]:
+def _flattened(name: str, keys: tuple[str, ...], value: Any, lines: Mapping[tuple[str, ...], int]) -> list[Request]:
     """``gpu: {count: 4}`` is ``gpu.count=4``; a group's name with a word is the choice of its option."""
     from sglang_hydra.config import NODES
 
     if keys[0] in NODES and isinstance(value, Mapping) and len(keys) == 1:
-        return [item for key, inner in value.items() for item in _flattened(file, (*keys, str(key)), inner, lines)]
-    if len(keys) == 1 and keys[0] in NODES and isinstance(value, str):
-        return [_request(file, lines.get(keys, 1), f"{keys[0]}={value}")]
-    return [_request(file, lines.get(keys, 1), as_override(".".join(keys), value))]
+        return [item for key, inner in value.items() for item in _flattened(name, (*keys, str(key)), inner, lines)]
+    place = f"{name}:{lines.get(keys, 1)}"
+    return [Request.typed(".".join(keys), value, place, "experiment", interpolate=True)]
 
 
-def _from_plan(file: Path, content: str) -> list[Request]:
+def _from_plan(file: Path, content: str) -> Document:
+    """A plan as its intent, with the facts that it was made with. Raises KeyError, TypeError, ... where it is broken."""
+    name = shown_path(str(file))
     try:
         plan = json.loads(content)
     except json.JSONDecodeError as failure:
-        raise _unreadable(f"{file}:{failure.lineno}:{failure.colno}", f"it is no JSON: {failure.msg}") from failure
+        raise _unreadable(f"{name}:{failure.lineno}:{failure.colno}", f"it is no JSON: {failure.msg}") from failure
     schema = plan.get("schema") if isinstance(plan, dict) else None
     if schema != PLAN_SCHEMA:
-        raise _unreadable(str(file), f"its schema is {schema!r}, and only {PLAN_SCHEMA!r} can be read")
-    choices = [
-        Request(f"{group}={option}", str(file), "lock")
-        for group, option in plan["choices"].items()
-        if option is not None
-    ]
-    values = [Request(as_override(name, value), str(file), "lock") for name, value in plan["intent"].items()]
-    return [*choices, *values]
+        raise _unreadable(name, f"its schema is {schema!r}, and only {PLAN_SCHEMA!r} can be read")
+    typed: dict[str, Any] = {
+        "gpu": "none",
+        "model": "unset",
+        "engine": plan["engine"]["name"],
+        "engine.version": plan["engine"]["version"],
+        "ignore": sorted({finding["id"] for finding in plan["ignored"]}),
+    }
+    typed |= {f"engine.env.{variable}": value for variable, value in plan["environment"].items()}
+    typed |= {argument: _number_again(argument, value) for argument, value in plan["intent"].items()}
+    gpu, model = dict(plan["gpu"]), plan["model"]
+    capability = gpu.pop("compute_capability")
+    recorded = Recorded(
+        gpu=GpuFacts(**gpu, compute_capability=tuple(capability) if capability else None),
+        model=ModelFacts(
+            model["config"],
+            gguf=bool(model["gguf"]),
+            source=f"{model['source']} (as {name} has it)",
+            revision=model["revision"],
+            unknown=tuple(model["unknown"]),
+        ),
+        seed=plan["values"]["random_seed"] if plan["seed_drawn"] else None,
+        inherited=dict(plan["inherited"]),
+    )
+    return Document([Request.typed(key, value, name, "lock") for key, value in typed.items()], recorded)
 
 
-def _request(file: Path, line: int, override: str) -> Request:
-    return Request(override, f"{shown_path(str(file))}:{line}", "experiment")
+def _number_again(argument: str, value: Any) -> Any:
+    """JSON has no nan: a plan holds its name."""
+    is_float = argument in FIELDS and FIELDS[argument].kind == "float"
+    return float(value) if is_float and value in NOT_FINITE else value
 
 
 def _unreadable(place: str, why: str) -> ConfigError:

@@ -69,3 +69,15 @@ def _spelled_key(key: Any) -> str:
 def unquoted(text: str) -> str:
     """``text`` without the quotes around it, if it has some; what stands inside stays as it is."""
     return text[1:-1] if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0] else text
+
+
+def unescaped(value: Any) -> Any:
+    """The inverse of ``literal`` for a text that has no interpolation in it; anything else stays as it is."""
+    if isinstance(value, str) and "${" in value:
+        plain = re.sub(r"(\\*)\\\$\{", lambda run: run.group(1)[: len(run.group(1)) // 2] + "${", value)
+        return plain if literal(plain) == value else value
+    if isinstance(value, list):
+        return [unescaped(item) for item in value]
+    if isinstance(value, dict):
+        return {key: unescaped(item) for key, item in value.items()}
+    return value

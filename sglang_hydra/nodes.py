@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
 from sglang_hydra.config import Root
-from sglang_hydra.nearest import nearest
+from sglang_hydra.words import nearest
 
 _NAMES = {int: "an int", float: "a number", str: "text", bool: "true or false"}
 
@@ -61,7 +61,7 @@ def _misfit(key: str, schema: Any, value: Any) -> Problem | None:
     container = typing.get_origin(kind)
     if container is None:
         return None if _fits(kind, value) else Problem(f"{key}={value!r} is not {_said(kind)}")
-    if not isinstance(value, Mapping if container is dict else (list, tuple)):
+    if not (isinstance(value, Mapping) if container is dict else isinstance(value, (list, tuple))):
         example = f"{key}=[A,B]" if container is list else f"{key}.NAME=VALUE"
         return Problem(f"{key}={value!r} is not {_said(kind)}", example)
     inner = typing.get_args(kind)[-1]
@@ -77,7 +77,8 @@ def _fits(kind: Any, value: Any) -> bool:
     if isinstance(value, bool):
         return False
     # A number is text where text is wanted (compute_capability: 9.0), as for OmegaConf.
-    return isinstance(value, {str: (str, int, float), float: (int, float), int: int}[kind])
+    accepted: Any = {str: (str, int, float), float: (int, float), int: int}[kind]
+    return isinstance(value, accepted)
 
 
 def _kind(schema: Any) -> Any:

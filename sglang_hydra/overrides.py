@@ -15,8 +15,7 @@ from sglang_hydra.config import NODES
 from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.fields.check import check_json, check_value
 from sglang_hydra.findings import Finding
-from sglang_hydra.grammar import as_override, has_interpolation, literal, quoted, unquoted
-from sglang_hydra.nearest import nearest
+from sglang_hydra.grammar import as_override, has_interpolation, literal, unquoted
 from sglang_hydra.nodes import problem_at
 from sglang_hydra.refusals import (
     ADDED_GROUPS,
@@ -30,6 +29,7 @@ from sglang_hydra.refusals import (
     unknown_option,
     unreadable,
 )
+from sglang_hydra.words import nearest
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -106,6 +106,25 @@ def read_requests(
             wanted.extend(_read(request, known) if request.key is None else _read_typed(request, request.key, known))
         except Refused as refused:
             findings.append(_placed(refused.finding, request))
+    return wanted, findings
+
+
+def parse_requests(requests: Iterable[Request]) -> tuple[list[Wanted], list[Finding]]:
+    """The same for overrides that Hydra has already accepted, in its own syntax; only a secret is taken out."""
+    wanted: list[Wanted] = []
+    findings: list[Finding] = []
+    for request in requests:
+        try:
+            override = parsed(request.text, request.text.partition("=")[0])
+        except Refused as refused:
+            findings.append(refused.finding)
+            continue
+        field, value = FIELDS.get(override.key_or_group.rpartition(".")[2]), override.value()
+        if field is not None and field.arg.secret and value is not None and not has_interpolation(value):
+            hidden = _change(override.key_or_group, "***", f"{override.key_or_group}='***'")
+            wanted.append(Wanted(hidden, request, secret=str(value)))
+        elif not _HYDRA.match(request.text) or "hydra.searchpath=" in request.text:
+            wanted.append(Wanted(override, request))
     return wanted, findings
 
 
@@ -188,8 +207,6 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
     """A value that came typed; only the choice of a group is read like a typed word."""
     name, _, rest = key.partition(".")
     value = request.value if request.interpolate else literal(request.value)
-    if known.options(key) and not isinstance(value, dict):
-        return _read(replace(request, text=f"{key}={'null' if value is None else value}", key=None), known)
     if name in FIELDS and not rest:
         problem = value_problem(name, value)
         if problem:
@@ -197,6 +214,8 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
         if FIELDS[name].arg.secret and value is not None and not has_interpolation(value):
             return [Wanted(_change(name, "***", f"{name}='***'"), request, secret=str(request.value))]
         return [Wanted(_change(name, value, request.text), request)]
+    if known.options(key) and not isinstance(value, dict):
+        return _read(replace(request, text=f"{key}={'null' if value is None else value}", key=None), known)
     if name in NODES:
         return [_node_change(request, key, value)]
     raise unknown_key("", key, known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -19,6 +20,9 @@ from sglang_hydra.resolution import Resolution
 SCHEMA = "sglang_hydra.plan/1"
 SPECIFIED_VERSION = "0.5.2"
 """The SGLang release whose rules these are."""
+
+HIDDEN = "***"
+NOT_FINITE = ("nan", "inf", "-inf")
 
 NOT_IDENTITY = frozenset(
     (
@@ -54,26 +58,41 @@ class Engine:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """What a plan that was made earlier knew: it is planned again from these, and nothing is asked anew.
+
+    ``seed`` stands in for the one that was drawn, ``inherited`` for the environment of this process.
+    """
+
+    gpu: GpuFacts
+    model: ModelFacts
+    seed: int | None = None
+    inherited: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Plan:
     """What would be started, why, and whether it can be.
 
-    ``ok`` is SGLang's verdict on the arguments; ``launchable`` adds ours. ``ignored`` are findings of ours that
+    ``ok`` is SGLang's verdict on the arguments; ``launchable`` adds ours. ``environment`` is what the launch sets,
+    ``inherited`` the SGLANG_* variables that the server finds already set. ``ignored`` are findings of ours that
     ``ignore=[...]`` silenced. ``secrets`` is never written anywhere.
     """
 
     resolution: Resolution
     origins: Mapping[str, tuple[Origin, ...]]
-    nodes: Mapping[str, Any]
+    nodes: Mapping[str, Any] = field(repr=False)
     gpu: GpuFacts
     model: ModelFacts
     engine: Engine
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     command: Sequence[str]
     findings: tuple[Finding, ...]
     ignored: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     choices: Mapping[str, str | None] = field(default_factory=dict)
     seed_drawn: bool = False
+    inherited: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -98,6 +117,11 @@ class Plan:
     def launchable(self) -> bool:
         return self.ok and not self.errors
 
+    @property
+    def shown_environment(self) -> dict[str, str]:
+        """``environment`` with every value hidden whose name says that it is a secret (HF_TOKEN)."""
+        return {name: HIDDEN if is_secret_name(name) else value for name, value in self.environment.items()}
+
     @cached_property
     def server_id(self) -> str:
         """16 hex digits: equal for plans whose servers compute the same."""
@@ -108,7 +132,7 @@ class Plan:
                 "gpu": _gpu_record(self.gpu),
                 "model": {"config": self.model.config, "revision": self.model.revision},
                 "engine": [self.engine.name, self.engine.version],
-                "environment": {name: value for name, value in self.environment.items() if name.startswith("SGLANG_")},
+                "environment": {**self.inherited, **_sglang(self.shown_environment)},
             }
         )
 
@@ -140,12 +164,16 @@ class Plan:
             "ignored": [finding.to_json() for finding in self.ignored],
             "notes": list(self.notes),
             "command": list(self.command),
-            "environment": dict(self.environment),
+            "environment": self.shown_environment,
+            "inherited": dict(self.inherited),
         }
 
 
 def plain(value: Any) -> Any:
-    """``value`` in JSON's types: tuples and sets become lists (sets sorted), records become objects."""
+    """``value`` in JSON's types: tuples and sets become lists (sets sorted), records become objects.
+
+    JSON has no nan and no infinity: they become the texts ``nan``, ``inf`` and ``-inf``.
+    """
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (set, frozenset)):
@@ -154,7 +182,18 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):
         return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
-    return value
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return value if isinstance(value, float) and math.isfinite(value) else str(value)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of this name holds a secret (HF_TOKEN, AWS_SECRET_ACCESS_KEY)."""
+    return any(word in name.upper() for word in ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY", "ACCESS_KEY"))
+
+
+def _sglang(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith("SGLANG_")}
 
 
 def _exact(name: str, value: Any) -> Any:

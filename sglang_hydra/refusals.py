@@ -9,12 +9,10 @@ from typing import Any
 from sglang_hydra.config import NODES
 from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.findings import Finding
-from sglang_hydra.nearest import nearest
+from sglang_hydra.words import nearest, short
 
 ADDED_GROUPS = ("experiment", "recipe")
 """Hydra groups that an app adds with ``+``; typing ``experiment=x`` means the same here."""
-
-_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -32,10 +30,6 @@ class Refused(Exception):
     def __init__(self, id: str, message: str, *fields: str, hint: str | None = None) -> None:
         super().__init__(message)
         self.finding = Finding(level="error", id=id, message=message, fields=fields, hint=hint, stage="plan")
-
-
-def short(text: str) -> str:
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
 def unreadable(text: str, key: str, failure: Exception) -> Refused:
@@ -144,7 +138,10 @@ def unknown_key(prefix: str, key: str, known: Known) -> Refused:
     if prefix:
         message += "; + would add a key that nothing reads"
     return Refused(
-        "CLI001", message, short(key), hint=f"did you mean {near}?" if near else "python serve.py --help WORD finds arguments"
+        "CLI001",
+        message,
+        short(key),
+        hint=f"did you mean {near}?" if near else "python serve.py --help WORD finds arguments",
     )
 
 
@@ -153,7 +150,9 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     parts = [part.strip() for part in value.split(",")]
     if len(parts) > 1 and all(part in options for part in parts):
         hint = f"one plan for each: for v in {' '.join(parts)}; do python serve.py plan ... {group}=$v; done"
-        return Refused("CLI007", f"{group}={short(value)}: {group} takes one option, and several were given", group, hint=hint)
+        return Refused(
+            "CLI007", f"{group}={short(value)}: {group} takes one option, and several were given", group, hint=hint
+        )
     containing = [option for option in options if value and value.lower() in option]
     near = nearest(value, options)
     meant = " or ".join(f"{group}={option}" for option in (containing[:3] or ([near] if near else [])))

@@ -33,7 +33,9 @@ def blocks(*kinds: str) -> list[Block]:
 
 def as_script(text: str) -> str:
     """The text of a block as a strict script; ``# exit 2`` at the end of a line is what that line must exit with."""
-    expected = re.sub(r"^(.+?) +# exit (\d+)$", r"{ if \1; then false; else [ $? -eq \2 ]; fi; }", text, flags=re.MULTILINE)
+    expected = re.sub(
+        r"^(.+?) +# exit (\d+)$", r"{ if \1; then false; else [ $? -eq \2 ]; fi; }", text, flags=re.MULTILINE
+    )
     return f"set -euo pipefail\n{expected}"
 
 

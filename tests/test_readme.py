@@ -6,16 +6,14 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.launch.processes import free_port, wait_until
 from tests.readme import REPOSITORY, as_script, blocks, environment
 
 READY_WITHIN_S = 90
@@ -54,7 +52,9 @@ def test_its_scripts_and_programs_run_one_after_the_other(workplace: Path, env: 
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, encoding="utf-8")
         elif block.kind == "run":
-            program = ["bash", "-c", as_script(block.text)] if block.language == "bash" else ["python", "-c", block.text]
+            program = (
+                ["bash", "-c", as_script(block.text)] if block.language == "bash" else ["python", "-c", block.text]
+            )
             run = subprocess.run(
                 program, cwd=workplace, env=env, capture_output=True, encoding="utf-8", timeout=60, check=False
             )
@@ -72,86 +72,34 @@ def test_its_make_targets_exist() -> None:
         assert dry.returncode == 0, dry.stderr
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-class Running:
-    """A program in a process group of its own, and what it has printed so far."""
-
-    def __init__(self, command: list[str], folder: Path, env: dict[str, str]) -> None:
-        self.printed = ""
-        self._ended = False
-        self._news = threading.Condition()
-        self.process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-        )
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def wait_for(self, text: str, seconds: float) -> bool:
-        """True once ``text`` was printed; False if the program ends or the time is over without it."""
-        with self._news:
-            self._news.wait_for(lambda: text in self.printed or self._ended, seconds)
-            return text in self.printed
-
-    def descendants(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
-
-    def interrupt(self) -> int:
-        """Ctrl-C, as a terminal sends it: to the whole group. Returns the exit code."""
-        os.killpg(self.process.pid, signal.SIGINT)
-        return self.process.wait(STOPPED_WITHIN_S)
-
-    def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(STOPPED_WITHIN_S)
-        self._reader.join(STOPPED_WITHIN_S)
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as lines:
-            for line in lines:
-                with self._news:
-                    self.printed += line
-                    self._news.notify_all()
-        with self._news:
-            self._ended = True
-            self._news.notify_all()
-
-
-@contextlib.contextmanager
-def running(command: list[str], folder: Path, env: dict[str, str]) -> Iterator[Running]:
-    program = Running(command, folder, env)
-    try:
-        yield program
-    finally:
-        program.close()
-
-
 @pytest.mark.real
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("start", "stopped"), [("README", 130), ("make", 0)])
+@pytest.mark.parametrize(("start", "stopped"), [("README", 130), ("make", -signal.SIGINT)])
 def test_its_server_answers_its_client_and_leaves_no_process(
     start: str, stopped: int, workplace: Path, env: dict[str, str]
 ) -> None:
     (server,), (client,) = blocks("run: server"), blocks("run: client")
     port = str(free_port())
-    last = server.text.splitlines()[-1]
-    command = [*last.split(), f"port={port}"] if start == "README" else ["make", "serve", f"ARGS=port={port}"]
-    folder = workplace if start == "README" else REPOSITORY
-    with running(command, folder, env) as program:
-        assert program.wait_for("Ready after", READY_WITHIN_S), program.printed
+    command = {
+        "README": [*server.text.splitlines()[-1].split(), f"port={port}"],
+        "make": ["make", "serve", f"ARGS=port={port} hydra.run.dir={workplace}"],
+    }[start]
+    printed = workplace / "printed.txt"
+    with printed.open("wb") as out:
+        program = subprocess.Popen(
+            command,
+            cwd=REPOSITORY if start == "make" else workplace,
+            env=env,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    started = [psutil.Process(program.pid)]
+    try:
+        ready = wait_until(lambda: program.poll() is not None or b"Ready after" in printed.read_bytes(), READY_WITHIN_S)
+        assert ready, printed.read_text(encoding="utf-8")
+        assert program.poll() is None, printed.read_text(encoding="utf-8")
+        started += started[0].children(recursive=True)
         answer = subprocess.run(
             ["bash", "-c", as_script(client.text.replace("30000", port))],
             env=env,
@@ -161,10 +109,12 @@ def test_its_server_answers_its_client_and_leaves_no_process(
             check=False,
         )
         assert answer.returncode == 0, answer.stderr
-        assert '"content"' in answer.stdout, answer.stdout
         assert answer.stdout.count("data: ") > 1, answer.stdout
-        descendants = program.descendants()
-        assert descendants
-        assert program.interrupt() == stopped, program.printed
-        _, alive = psutil.wait_procs(descendants, timeout=STOPPED_WITHIN_S)
-        assert alive == []
+        assert '"content"' in answer.stdout
+        os.killpg(program.pid, signal.SIGINT)  # as Ctrl-C on a terminal: to the whole group
+        assert program.wait(STOPPED_WITHIN_S) == stopped, printed.read_text(encoding="utf-8")
+        assert psutil.wait_procs(started, timeout=STOPPED_WITHIN_S)[1] == []
+    finally:
+        for process in started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()

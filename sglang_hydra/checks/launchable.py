@@ -8,6 +8,7 @@ from sglang_hydra.rules.rule import Rule
 PLAN_CHECKS: tuple[Rule, ...] = (
     model_config.check_context_length,
     model_config.check_quantization,
+    model_config.check_quantization_runs_here,
     model_config.check_dtype,
     model_config.check_heads,
     model_config.check_mem_fraction,

@@ -30,13 +30,13 @@ def check_gpu_count(args: ServerArgs, facts: Facts) -> Outcome:
     if last < count:
         return None
     fields = [name for name in ("tp_size", "pp_size", "dp_size", "base_gpu_id", "gpu_id_step") if _set(args, name)]
-    more_nodes = -(-needed // count)
+    more_nodes = -(-needed // count) if count > 0 else nodes
     return Refusal(
-        f"{needed} ranks need {on_one_node} GPUs on each of {nodes} node{'s' if nodes > 1 else ''}"
-        f"{f' up to number {last}' if last >= on_one_node else ''}; {facts.gpu.name} has {count}",
-        *fields,
+        f"{needed} ranks need {on_one_node} GPUs on {'one node' if nodes == 1 else f'each of {nodes} nodes'}"
+        f"{f', up to number {last}' if last >= on_one_node else ''}; {facts.gpu.name} has {max(count, 0)}",
+        *(fields or ("gpu.count",)),
         "nnodes",
-        hint=f"nnodes={more_nodes}, or gpu.count={last + 1} if a node has as many" if more_nodes > nodes else None,
+        hint=f"{f'nnodes={more_nodes}, or ' if more_nodes > nodes else ''}gpu.count={last + 1} if a node has as many",
     )
 
 

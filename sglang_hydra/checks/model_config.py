@@ -25,6 +25,20 @@ _CONVERTIBLE: Mapping[str, tuple[str, ...]] = {
     "compressed-tensors": ("w8a8_int8", "w8a8_fp8"),
     "compressed_tensors": ("w8a8_int8", "w8a8_fp8"),
 }
+# What runs on ROCm (SGLang 0.5.2, ModelConfig._verify_quantization); the MX formats need gfx95 there.
+_ON_ROCM = (
+    "awq",
+    "gptq",
+    "fp8",
+    "compressed_tensors",
+    "compressed-tensors",
+    "fbgemm_fp8",
+    "w8a8_fp8",
+    "petit_nvfp4",
+    "quark",
+    "mxfp4",
+)
+_MX_FORMATS = ("mxfp4", "quark")
 _DTYPES = ("auto", "half", "float16", "bfloat16", "float", "float32")
 
 
@@ -43,8 +57,9 @@ def check_context_length(args: ServerArgs, facts: Facts) -> Outcome:
     if longest is None or args.context_length <= longest:
         return None
     message = f"context_length={args.context_length} is above the model's {longest} tokens"
-    if facts.env.get(LONGER_CONTEXT_VARIABLE, "").lower() in ("1", "true"):
-        return Notice(f"{message}; {LONGER_CONTEXT_VARIABLE} allows it, quality beyond is not known", "context_length")
+    for variable in (LONGER_CONTEXT_VARIABLE, "SGLANG_IS_IN_CI"):
+        if facts.env.get(variable, "").lower() in ("1", "true"):
+            return Notice(f"{message}; {variable} allows it, quality beyond is not known", "context_length")
     return Refusal(
         message,
         "context_length",
@@ -60,13 +75,10 @@ def check_quantization(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: configs/model_config.py 0.5.2, ModelConfig._verify_quantization.
     Example: model=deepseek_v3 quantization=awq -> refused, the checkpoint is fp8
     """
-    view = view_of(facts.model, args.json_model_override_args)
-    if view is None or args.quantization is None:
+    method = _stored_quantization(args, facts)
+    if method is None or args.quantization is None:
         return None
-    stored = view.get("quantization_config") or view.get("compression_config")
-    if not isinstance(stored, Mapping):
-        return None
-    asked, method = args.quantization.lower(), str(stored.get("quant_method", args.quantization)).lower()
+    asked = args.quantization.lower()
     if asked == method or asked in _CONVERTIBLE.get(method, ()):
         return None
     fitting = ", ".join((method, *_CONVERTIBLE.get(method, ())))
@@ -75,6 +87,32 @@ def check_quantization(args: ServerArgs, facts: Facts) -> Outcome:
         "quantization",
         hint="quantization=null takes the checkpoint's own",
     )
+
+
+@rule("CFG006", stage="plan")
+def check_quantization_runs_here(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: the quantization, asked for or the checkpoint's own, must be one that SGLang has on this kind of GPU:
+        ROCm has some of them, and the MX formats (mxfp4) exist on CUDA and on AMD's gfx95 only.
+    Why: SGLang compares it with its lists when it reads the config, and stops.
+    Upstream: configs/model_config.py 0.5.2, ModelConfig._verify_quantization; layers/quantization/__init__.py.
+    Example: gpu=mi300x model=gpt_oss -> refused, mxfp4 needs an MI350 or later
+    """
+    stored = _stored_quantization(args, facts)
+    method = args.quantization.lower() if args.quantization else stored
+    if facts.gpu.is_hip and stored == "modelopt":
+        method = "petit_nvfp4"
+    if method is None or facts.gpu.is_cuda:
+        return None
+    kind = f"{facts.gpu.name} ({'ROCm' if facts.gpu.is_hip else facts.gpu.device or 'no accelerator'})"
+    gfx95 = facts.gpu.is_hip and (facts.gpu.compute_capability or (9, 5)) >= (9, 5)
+    if method in _MX_FORMATS and not gfx95:
+        message = f"SGLang 0.5.2 has {method} on CUDA and on AMD's gfx95 (MI350) only, not on {kind}"
+    elif facts.gpu.is_hip and method not in _ON_ROCM:
+        message = f"SGLang 0.5.2 has no {method} on ROCm; it has {', '.join(_ON_ROCM)}"
+    else:
+        return None
+    return Refusal(message, "quantization", "model_path", hint="a checkpoint in another format, model_path=...")
 
 
 @rule("CFG003", stage="plan")
@@ -147,12 +185,33 @@ def derived_context_length(text_config: Mapping[str, Any]) -> int | None:
 
 
 def _text_config(view: ConfigView) -> Mapping[str, Any]:
-    """The language model's part of a config: nested in multimodal models, else the whole."""
-    for key in ("text_config", "language_config", "llm_config"):
-        nested = view.get(key)
+    """The language model's part of a config: nested in multimodal models, else the whole.
+
+    SGLang 0.5.2, hf_transformers_utils.get_hf_text_config; InternVL's nested fields are copied up where missing.
+    """
+    whole = {**view.published, **view.overrides}
+    names = whole.get("architectures")
+    first = str(names[0]) if isinstance(names, list) and names else ""
+    if first.startswith("Llava") and first.endswith("ForCausalLM"):
+        return whole
+    for keys in (("text_config",), ("language_config",), ("thinker_config", "text_config"), ("thinker_config",)):
+        nested: Any = whole
+        for key in keys:
+            nested = nested.get(key) if isinstance(nested, Mapping) else None
         if isinstance(nested, Mapping):
             return nested
-    return {**view.published, **view.overrides}
+    inner = whole.get("llm_config")
+    return {**inner, **whole} if isinstance(inner, Mapping) else whole
+
+
+def _stored_quantization(args: ServerArgs, facts: Facts) -> str | None:
+    """The checkpoint's own method in lower case; None where its config names none or is not known."""
+    view = view_of(facts.model, args.json_model_override_args)
+    stored = (view.get("quantization_config") or view.get("compression_config")) if view is not None else None
+    if not isinstance(stored, Mapping):
+        return None
+    method = stored.get("quant_method", args.quantization)
+    return str(method).lower() if method else None
 
 
 def _attention_ranks(args: ServerArgs) -> int | None:

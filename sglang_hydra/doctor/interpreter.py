@@ -59,8 +59,6 @@ def _asked(path: str) -> tuple[tuple[int, int, int], Sequence[str], str] | None:
             timeout=_TIMEOUT_S,
             check=True,
             stdin=subprocess.DEVNULL,
-            # What our own folder holds must not be taken for an installed package.
-            cwd=os.path.dirname(path),
         )
         version, folders, include = json.loads(done.stdout)
         return ((int(version[0]), int(version[1]), int(version[2])), [str(folder) for folder in folders], str(include))

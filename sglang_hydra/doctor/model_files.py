@@ -15,7 +15,14 @@ _WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
 # A pointer is three short lines; no file of weights is as small.
 _POINTER_BYTES = 1024
 _POINTER_MARK = b"version https://git-lfs"
-_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tiktoken.model", "tekken.json", "tokenizer_config.json")
+_TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab.json",
+    "tiktoken.model",
+    "tekken.json",
+    "tokenizer_config.json",
+)
 
 Ask = Callable[[str, Mapping[str, str]], HubAnswer]
 
@@ -43,14 +50,15 @@ def look_for_model(
     token = token_place(env)
     places = ([{**env, "HF_HUB_CACHE": os.path.expanduser(download_dir)}] if download_dir else []) + [dict(env)]
     found = [look_in_folder(folder, "cached") for place in places if (folder := cached_folder(path, env=place))]
-    best = next((files for files in found if files.complete and files.weight_bytes), None)
+    best = next((files for files in found if files.complete), None)
     if best is None:
         answer = (ask or ask_hub)(path, env)
         if not found:
             return ModelFiles("hub", weight_bytes=answer.weight_bytes, token=token, hub=answer)
-        best = found[0]._replace(hub=answer)
-        if not best.weight_bytes:
-            best = best._replace(weight_bytes=answer.weight_bytes, missing=best.missing or ("the weights",))
+        best = found[0]._replace(hub=answer, weight_bytes=found[0].weight_bytes or answer.weight_bytes)
+    # With a download_dir the weights go there, and the rest stays in the cache.
+    if any(files.config_problem is None for files in found):
+        best = best._replace(config_problem=None, tokenizer=any(files.tokenizer for files in found))
     return best._replace(token=token)
 
 
@@ -106,9 +114,9 @@ def ask_hub(model_path: str, env: Mapping[str, str]) -> HubAnswer:
     Not asked where HF_HUB_OFFLINE is set, ModelScope is used or huggingface_hub is not installed. What the hub says
     is told by the kind of its answer, never word for word: an answer may repeat the request.
     """
-    for name, says in (("HF_HUB_OFFLINE", "is set"), ("TRANSFORMERS_OFFLINE", "is set"), ("SGLANG_USE_MODELSCOPE", "names another hub")):
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "SGLANG_USE_MODELSCOPE"):
         if env.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
-            return HubAnswer("not asked", f"{name} {says}")
+            return HubAnswer("not asked", f"{name} is set")
     try:
         import huggingface_hub
         from huggingface_hub import errors
@@ -118,9 +126,7 @@ def ask_hub(model_path: str, env: Mapping[str, str]) -> HubAnswer:
     try:
         url = huggingface_hub.hf_hub_url(model_path, "config.json")
         huggingface_hub.get_hf_file_metadata(url, timeout=_HUB_TIMEOUT_S, token=token)
-        info = huggingface_hub.HfApi().model_info(
-            model_path, timeout=_HUB_TIMEOUT_S, files_metadata=True, token=token
-        )
+        info = huggingface_hub.HfApi().model_info(model_path, timeout=_HUB_TIMEOUT_S, files_metadata=True, token=token)
     except errors.GatedRepoError:
         return HubAnswer("gated", "its owner grants access, and this user has none")
     except (errors.RepositoryNotFoundError, errors.HFValidationError):
@@ -146,7 +152,7 @@ def _indexed(path: str) -> list[str]:
     """The weight files that an index lists; empty if it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
-            return sorted(set(json.load(file)["weight_map"].values()))
+            return sorted({str(name) for name in json.load(file)["weight_map"].values()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
 

@@ -89,8 +89,8 @@ def _survey(nvml: Any, on_bus: int) -> Nvidia:
             gpus.append(Gpu(index, problem=str(failure)))
         else:
             gpus.append(_gpu(nvml, index, handles[-1]))
-    driver = _ask(nvml, nvml.nvmlSystemGetDriverVersion)
-    cuda = _ask(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
+    driver = _ask(nvml, "nvmlSystemGetDriverVersion")
+    cuda = _ask(nvml, "nvmlSystemGetCudaDriverVersion_v2")
     return Nvidia(
         driver=_text(driver),
         cuda=(cuda // 1000, cuda % 1000 // 10) if cuda else None,
@@ -101,26 +101,26 @@ def _survey(nvml: Any, on_bus: int) -> Nvidia:
 
 
 def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:
-    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    mode = _ask(nvml, nvml.nvmlDeviceGetMigMode, handle)
-    remapped = _ask(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
-    persistence = _ask(nvml, nvml.nvmlDeviceGetPersistenceMode, handle)
+    memory = _ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    mode = _ask(nvml, "nvmlDeviceGetMigMode", handle)
+    remapped = _ask(nvml, "nvmlDeviceGetRemappedRows", handle)
+    persistence = _ask(nvml, "nvmlDeviceGetPersistenceMode", handle)
     split = bool(mode and mode[0])
     return Gpu(
-        index=index,
-        name=_text(_ask(nvml, nvml.nvmlDeviceGetName, handle)),
-        uuid=_text(_ask(nvml, nvml.nvmlDeviceGetUUID, handle)),
+        number=index,
+        name=_text(_ask(nvml, "nvmlDeviceGetName", handle)),
+        uuid=_text(_ask(nvml, "nvmlDeviceGetUUID", handle)),
         total_mib=memory.total / _MIB if memory else None,
         used_mib=memory.used / _MIB if memory else None,
         free_mib=memory.free / _MIB if memory else None,
-        capability=_ask(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle),
+        capability=_ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle),
         mig=split,
         slices=tuple(_slices(nvml, handle)) if split else (),
         holders=_holders(nvml, handle),
         persistence=None if persistence is None else bool(persistence),
-        compute_mode=_COMPUTE_MODES.get(_ask(nvml, nvml.nvmlDeviceGetComputeMode, handle)),
+        compute_mode=_COMPUTE_MODES.get(_ask(nvml, "nvmlDeviceGetComputeMode", handle)),
         # Uncorrected errors since the driver was loaded; the counts over a card's life say nothing about today.
-        ecc_errors=_ask(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, 1, 0),
+        ecc_errors=_ask(nvml, "nvmlDeviceGetTotalEccErrors", handle, 1, 0),
         remap_pending=bool(remapped[2]) if remapped else None,
         remap_failed=bool(remapped[3]) if remapped else None,
         fabric=_fabric(nvml, handle),
@@ -128,22 +128,22 @@ def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:
 
 
 def _slices(nvml: Any, handle: Any) -> Iterator[Slice]:
-    for place in range(_ask(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-        piece = _ask(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, place)
+    for place in range(_ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+        piece = _ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
         if piece is not None:  # places without a slice are the rule
-            memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, piece)
-            uuid = _text(_ask(nvml, nvml.nvmlDeviceGetUUID, piece))
+            memory = _ask(nvml, "nvmlDeviceGetMemoryInfo", piece)
+            uuid = _text(_ask(nvml, "nvmlDeviceGetUUID", piece))
             yield Slice(uuid or "", float(memory.total // _MIB) if memory else None)
 
 
 def _holders(nvml: Any, handle: Any) -> tuple[Holder, ...] | None:
     """The processes with a CUDA context there; None where the driver does not tell."""
-    running = _ask(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    running = _ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
     if running is None:
         return None
     holders = []
     for process in running:
-        name = _text(_ask(nvml, nvml.nvmlSystemGetProcessName, process.pid))
+        name = _text(_ask(nvml, "nvmlSystemGetProcessName", process.pid))
         used = process.usedGpuMemory
         holders.append(Holder(process.pid, _program(name), None if used is None else used / _MIB))
     return tuple(holders)
@@ -163,7 +163,7 @@ def _fabric(nvml: Any, handle: Any) -> str | None:
     if structure is None:
         return None
     info = structure()
-    asked = _ask(nvml, nvml.nvmlDeviceGetGpuFabricInfo, handle, ctypes.byref(info))
+    asked = _ask(nvml, "nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(info))
     return None if asked is None else _FABRIC_STATES.get(info.state)
 
 
@@ -172,9 +172,9 @@ def _pairs(nvml: Any, handles: list[Any]) -> Iterator[Pair]:
         for second, other in enumerate(handles[first + 1 :], first + 1):
             if one is None or other is None:
                 continue
-            peer = _ask(nvml, nvml.nvmlDeviceGetP2PStatus, one, other, _PEER_READ)
-            nvlink = _ask(nvml, nvml.nvmlDeviceGetP2PStatus, one, other, _PEER_NVLINK)
-            path = _ask(nvml, nvml.nvmlDeviceGetTopologyCommonAncestor, one, other)
+            peer = _ask(nvml, "nvmlDeviceGetP2PStatus", one, other, _PEER_READ)
+            nvlink = _ask(nvml, "nvmlDeviceGetP2PStatus", one, other, _PEER_NVLINK)
+            path = _ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", one, other)
             yield Pair(
                 first,
                 second,
@@ -184,9 +184,10 @@ def _pairs(nvml: Any, handles: list[Any]) -> Iterator[Pair]:
             )
 
 
-def _ask(nvml: Any, function: Any, *arguments: Any) -> Any:
+def _ask(nvml: Any, name: str, *arguments: Any) -> Any:
+    function = getattr(nvml, name, None)  # an older library lacks some
     try:
-        return function(*arguments)
+        return function(*arguments) if function else None
     except nvml.NVMLError:
         return None  # not supported by this GPU or driver, or not permitted in this container
 

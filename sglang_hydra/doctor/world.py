@@ -40,7 +40,7 @@ class Gpu(NamedTuple):
     are about rows of broken memory being replaced.
     """
 
-    index: int
+    number: int
     name: str | None = None
     uuid: str | None = None
     total_mib: float | None = None
@@ -174,17 +174,17 @@ class World:
     """Everything that the checks look at."""
 
     env: Mapping[str, str] = field(default_factory=dict)
-    request: Request = Request()
-    nvidia: Nvidia = Nvidia()
+    request: Request = field(default_factory=Request)
+    nvidia: Nvidia = field(default_factory=Nvidia)
     other: GpuProbe | None = None
     shm: Space | None = None
     memlock: Limit | None = None
     nofile: Limit | None = None
-    memory: Memory = Memory()
+    memory: Memory = field(default_factory=Memory)
     rdma: tuple[str, ...] = ()
     container: str | None = None
     job: str | None = None
-    interpreter: Interpreter = Interpreter()
+    interpreter: Interpreter = field(default_factory=Interpreter)
     tools: Mapping[str, str | None] = field(default_factory=dict)
     weights: Space | None = None
     caches: tuple[Space, ...] = ()

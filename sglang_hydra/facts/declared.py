@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.findings import Finding
+from sglang_hydra.words import nearest
 
 if TYPE_CHECKING:
     from sglang_hydra.compose import Composition
     from sglang_hydra.facts.hardware import Hardware
 
+VENDORS = ("nvidia", "amd", "intel", "habana", "huawei", "none")
+DEVICES = ("cuda", "cpu", "hpu", "npu", "xpu")
+_MOST_MIB = 2**30  # a PiB: what is above is a unit mistaken, not a GPU
+_MOST_GPUS = 2**20
+_CAPABILITY = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?")
+
 
 def gpu_facts(node: Mapping[str, Any], hardware: Hardware) -> GpuFacts:
     """The facts of the ``gpu`` node, under what was probed where ``gpu=auto`` asked the machine.
 
-    Raises ConfigError for a compute capability that is no "MAJOR.MINOR".
+    Raises ConfigError, with all findings, for facts that no GPU can have.
     """
     facts = dict(node)
     facts.update(hardware.facts)
+    findings = list(_impossible(facts))
+    if findings:
+        raise ConfigError(*findings)
     return GpuFacts(
         name=facts["name"],
         vendor=facts["vendor"],
@@ -84,31 +95,43 @@ def _facts_of_preset(path: str, files: Sequence[str]) -> ModelFacts | None:
     """The facts of the preset whose ``model_path`` is ``path``. Only its own file is parsed."""
     line = re.compile(rf"^model_path: [\"']?{re.escape(path)}[\"']?\s*$", re.MULTILINE)
     for file in files:
-        with open(file, encoding="utf-8") as opened:
-            content = opened.read()
+        try:
+            with open(file, encoding="utf-8") as opened:
+                content = opened.read()
+        except (OSError, UnicodeDecodeError):
+            continue  # it is not what was asked for; whoever chooses it is told
         if line.search(content):
             import yaml
 
-            declared = yaml.safe_load(content)
-            if declared.get("config"):
+            try:
+                declared = yaml.safe_load(content)
+            except yaml.YAMLError:
+                continue
+            if isinstance(declared, dict) and isinstance(declared.get("config"), dict):
                 return ModelFacts(declared["config"], source=f"preset {declared['name']}, which has this model_path")
     return None
+
+
+def _impossible(facts: Mapping[str, Any]) -> Iterator[Finding]:
+    """What is wrong with the facts of a GPU, whoever wrote them."""
+
+    def refused(key: str, why: str, hint: str) -> Finding:
+        return Finding("error", "FCT002", f"gpu.{key}={facts[key]!r} {why}", (f"gpu.{key}",), f"gpu.{key}={hint}")
+
+    for key, known in (("vendor", VENDORS), ("device", DEVICES)):
+        if facts[key] is not None and facts[key] not in known:
+            yield refused(key, f"is not one of {', '.join(known)}", nearest(facts[key], known) or known[0])
+    memory, count, capability = facts["memory_mib"], facts["count"], facts["compute_capability"]
+    if memory is not None and not 0 < memory < _MOST_MIB:
+        yield refused("memory_mib", "is no size of a GPU's memory in MiB", "81559")
+    if count is not None and not 0 <= count < _MOST_GPUS:
+        yield refused("count", "is no number of GPUs", "8")
+    if capability is not None and not _CAPABILITY.fullmatch(capability):
+        yield refused("compute_capability", "is not MAJOR.MINOR", "9.0")
 
 
 def _capability(written: str | None) -> tuple[int, int] | None:
     if written is None:
         return None
-    major, _, minor = str(written).partition(".")
-    if not (major.isdigit() and (minor.isdigit() or not minor)):
-        from sglang_hydra.errors import ConfigError
-
-        raise ConfigError(
-            Finding(
-                "error",
-                "FCT002",
-                f"gpu.compute_capability={written!r} is not MAJOR.MINOR",
-                ("gpu.compute_capability",),
-                "gpu.compute_capability='9.0'",
-            )
-        )
+    major, _, minor = written.partition(".")
     return int(major), int(minor or 0)

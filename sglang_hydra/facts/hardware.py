@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.findings import Finding
-from sglang_hydra.overrides import Request
+from sglang_hydra.words import number
 
 if TYPE_CHECKING:
     from sglang_hydra.compose import Composer, Composition
     from sglang_hydra.facts.gpu import GpuFacts
+    from sglang_hydra.overrides import Request
 
 
 @dataclass(frozen=True)
@@ -41,30 +42,36 @@ def choose_gpu_class(
     from sglang_hydra.facts.probe import probe_gpu
     from sglang_hydra.facts.recognise import candidates, recognise
 
-    rest = [request for request in requests if request.text.partition("=")[0] != "gpu"]
     probe = probe_gpu(env, python=composition.nodes["engine"]["python"])
     if not probe.found:
         embedded = plan_engine(composition.nodes["engine"], embedded_first=True).name == "transformers"
         choice, why = ("cpu", "the embedded engine runs on the CPU") if embedded else ("none", "no accelerator found")
-        chosen = composer.compose([*rest, Request(f"gpu={choice}", "probe", "gpu")])
+        chosen = composer.compose(composer.with_choice(requests, "gpu", choice, "probe"))
         note = f"gpu: auto -> {choice} ({why}; {'; '.join(probe.tried)})"
         return chosen, Hardware(notes=(note,), without_accelerator=True)
     name = recognise(probe, candidates(probe, composer.preset_files("gpu")))
-    seen = f"{probe.count} x {probe.name}, {probe.memory_mib:g} MiB" + (f", {probe.visible}" if probe.visible else "")
-    beaten = {request.text.lstrip("+").partition("=")[0].removeprefix("gpu.") for request in requests}
-    facts = {key: value for key, value in _probed(probe.facts()).items() if key not in beaten}
+    seen = f"{probe.count} x {probe.name}, {number(probe.memory_mib)} MiB" + (
+        f", {probe.visible}" if probe.visible else ""
+    )
+    by_hand = _set_by_hand(composition)
+    facts = {key: value for key, value in _probed(probe.facts()).items() if key not in by_hand}
     if name is None:
         note = f"gpu: auto -> no class of that name ({seen}): probed facts only, and no gpu_model file is applied"
         return composition, Hardware(facts=facts, notes=(note,))
-    chosen = composer.compose([*rest, Request(f"gpu={name}", "probe", "gpu")])
+    chosen = composer.compose(composer.with_choice(requests, "gpu", name, "probe"))
     facts = {key: value for key, value in facts.items() if key != "name"}
     return chosen, Hardware(
         facts, tuple(_differences(name, chosen.nodes["gpu"], facts)), (f"gpu: auto -> {name} ({seen})",)
     )
 
 
+def _set_by_hand(composition: Composition) -> set[str]:
+    """The facts that somebody wrote beside ``gpu=auto``, which itself declares none: they beat the probe."""
+    return {key.removeprefix("gpu.") for key in composition.named if key.startswith("gpu.") and key != "gpu.name"}
+
+
 def _probed(facts: GpuFacts) -> dict[str, Any]:
-    """What the machine itself says, under the keys of the ``gpu`` node. ``gpu.count=4`` by hand beats the probe too."""
+    """What the machine itself says, under the keys of the ``gpu`` node."""
     capability = facts.compute_capability
     return {
         "name": facts.name,
@@ -81,7 +88,6 @@ def _probed(facts: GpuFacts) -> dict[str, Any]:
 def _differences(name: str, declared: Mapping[str, Any], probed: Mapping[str, Any]) -> Iterator[Finding]:
     for key, value in probed.items():
         if key in ("memory_mib", "count", "compute_capability") and declared[key] != value:
-            message = (
-                f"gpu.{key}: this machine has {value!r}, the class {name} has {declared[key]!r}; the machine's is used"
-            )
+            ours, theirs = number(value), number(declared[key])
+            message = f"gpu.{key}: this machine has {ours}, the class {name} has {theirs}; the machine's is used"
             yield Finding("info", "FCT003", message, (f"gpu.{key}",))

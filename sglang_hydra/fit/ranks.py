@@ -34,7 +34,7 @@ class Ranks(NamedTuple):
         return self.tp * self.stages
 
 
-def ranks_of(values: Mapping[str, Any], *, shares_attention: bool, stages: bool = True) -> Ranks:
+def ranks_of(values: Mapping[str, Any], *, shares_attention: bool) -> Ranks:
     """The groups under ``values``, for a model whose class knows DP attention (``shares_attention``) or not."""
     tp = max(1, values.get("tp_size") or 1)
     dp = max(1, values.get("dp_size") or 1)
@@ -46,7 +46,7 @@ def ranks_of(values: Mapping[str, Any], *, shares_attention: bool, stages: bool 
     dense = values.get("moe_dense_tp_size") or tp
     return Ranks(
         tp=tp,
-        stages=max(1, values.get("pp_size") or 1) if stages else 1,
+        stages=max(1, values.get("pp_size") or 1),
         attention=attention,
         replicas=dp,
         experts=experts,

@@ -82,7 +82,7 @@ class Output:
             *lines, pending = (pending + chunk).split(b"\n")
             for line in lines:
                 self._line(name, self._blot(line))
-            if len(pending) > _LINE_LIMIT:
+            if len(pending) > _LINE_LIMIT + self._hold_back:
                 pending = self._blot(pending)
                 cut = len(pending) - self._hold_back
                 self._line(name, pending[:cut])

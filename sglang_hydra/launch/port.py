@@ -30,6 +30,8 @@ def port_obstacle(host: str, port: int) -> Finding | None:
             probe.listen(1)
     except OSError as failure:
         return _finding(host, port, failure)
+    except UnicodeError:
+        return _cannot(host, port, "that is no host name", "host", "host=127.0.0.1 or host=0.0.0.0")
     return None
 
 

@@ -58,6 +58,8 @@ def main(marker: str, port: str, *faults: str) -> None:
         elif fault == "stubborn":
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, lambda number, frame: print("I do not stop", file=sys.stderr, flush=True))
+        elif fault == "child":
+            subprocess.Popen([sys.executable, "-c", NAP, marker])
         elif fault == "children":
             # Neither ends by itself or at a SIGTERM, and one has left the process group.
             subprocess.Popen([sys.executable, "-c", NAP, marker])

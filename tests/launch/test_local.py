@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import signal
@@ -158,8 +159,8 @@ def test_stopping_while_it_starts_is_no_failure(marker: str) -> None:
         assert server.wait_ready() is None
 
 
-def test_a_guard_that_is_killed_takes_the_server_with_it(marker: str) -> None:
-    with LocalServer(fake(marker), Silent()) as server:
+def test_a_guard_that_is_killed_takes_the_server_and_its_children_with_it(marker: str) -> None:
+    with LocalServer(fake(marker, "child"), Silent()) as server:
         assert server.wait_ready() is not None
         assert server.pid is not None
         os.kill(server.pid, signal.SIGKILL)
@@ -236,6 +237,16 @@ def test_killing_us_leaves_nothing(marker: str, faults: list[str]) -> None:
         assert wait_until(lambda: marked(marker) == [], 10)
 
 
+def test_killing_us_and_the_guard_leaves_no_server(marker: str) -> None:
+    with _program(marker, "600", "stubborn") as program:
+        parents = {process.ppid(): process for process in marked(marker)}
+        guard = parents[program.pid]
+        server = parents[guard.pid]
+        program.kill()
+        guard.kill()
+        assert wait_until(lambda: not server.is_running(), 5)
+
+
 def test_an_ignored_hangup_stays_ignored(marker: str) -> None:
     def ignore() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -274,13 +285,18 @@ def test_a_failure_carries_exit_code_4() -> None:
     assert ServerError.exit_code == 4
 
 
-def _program(marker: str, stop_s: str, *faults: str, **settings: object) -> subprocess.Popen[bytes]:
-    """``serve`` in a process of its own, when its server is ready."""
+@contextlib.contextmanager
+def _program(marker: str, stop_s: str, *faults: str, **settings: object) -> Iterator[subprocess.Popen[bytes]]:
+    """``serve`` in a process of its own, its server ready when the block begins."""
     argv = [sys.executable, str(HERE / "run_serve.py"), stop_s, marker, str(free_port()), *faults]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
     started = subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, **settings)  # type: ignore[call-overload]
-    _read_until(started, b"READY")
-    return started
+    with started:
+        try:
+            _read_until(started, b"READY")
+            yield started
+        finally:
+            started.kill()
 
 
 def _read_until(program: subprocess.Popen[bytes], word: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Installing beside SGLang changes nothing that SGLang installed: a resolver's dry run, which downloads metadata only."""
+"""Installing beside SGLang changes nothing that it has installed: a resolver's dry run, which needs only metadata."""
 
 from __future__ import annotations
 

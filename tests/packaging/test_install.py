@@ -17,7 +17,7 @@ MOST_BYTES = 1_500_000
 PLAN = ("plan", "gpu=h200", "model=gpt_oss", "random_seed=42")
 HEAD = "SGLang 0.5.2 on 8 x h200, 143771 MiB each"
 # Where a preset's value came from is shown the same way, wherever the presets lie.
-PLACE = "conf/model/gpt_oss.yaml"
+PLACE = "  conf/model/gpt_oss"
 
 
 def test_the_wheel_holds_the_package_its_presets_and_its_plugin_and_nothing_else(built: Built) -> None:
@@ -35,7 +35,15 @@ def test_the_wheel_holds_the_package_its_presets_and_its_plugin_and_nothing_else
 def test_the_sdist_can_be_tested(built: Built) -> None:
     with tarfile.open(built.sdist) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
-    wanted = {"Makefile", "constraints.txt", "serve.py", "README.md", "LICENSE", "tests/test_readme.py", "multirun/README.md"}
+    wanted = {
+        "Makefile",
+        "constraints.txt",
+        "serve.py",
+        "README.md",
+        "LICENSE",
+        "tests/test_readme.py",
+        "multirun/README.md",
+    }
     assert wanted <= names
     assert [name for name in names if name.endswith(".pyc") or name.startswith((".venv", ".git/"))] == []
 
@@ -62,7 +70,7 @@ def test_uvx_runs_the_wheel(built: Built, tmp_path: Path) -> None:
 
 
 def test_the_first_commands_of_the_readme_work_once_it_is_released(built: Built, tmp_path: Path) -> None:
-    """As typed, in order: the folder of the wheel stands in for the package index, and pip is that of an environment."""
+    """As typed, in order; the folder of the wheel stands in for the package index, and pip is an environment's."""
     venv.create(tmp_path / "venv", with_pip=True)
     folders = [tmp_path / "venv" / "bin", Path(uv.find_uv_bin()).parent, "/usr/bin", "/bin"]
     links = str(built.wheel.parent)

@@ -3,7 +3,7 @@
 #
 #   tests/real/install.sh 0.5.2 .venv-sglang-0.5.2
 #
-# About 70 seconds and 1.3 GB. Does nothing where the environment is complete. The compiled kernels, which need CUDA
+# About 70 seconds and 2.5 GB. Does nothing where the environment is complete. The compiled kernels, which need CUDA
 # libraries, are not installed: standin.py takes their names. torch is pinned in each step: any step may pull in
 # another one, which brings gigabytes of CUDA.
 set -euo pipefail
@@ -25,7 +25,7 @@ if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; then
     exit 0
 fi
 
-echo "Installing SGLang $version for the CPU into $venv: about 70 seconds, 1.3 GB"
+echo "Installing SGLang $version for the CPU into $venv: about 70 seconds, 2.5 GB"
 rm -rf "$venv"
 "$python" -m venv "$venv"
 install() {

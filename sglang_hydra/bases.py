@@ -1,0 +1,161 @@
+"""From a choice of group options to one merged config, and the record of what each file in it said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sglang_hydra.config import SCHEMA_NAME
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.fields import FIELDS, ServerArgs
+from sglang_hydra.findings import Finding
+from sglang_hydra.layers import Layers
+from sglang_hydra.overrides import Wanted, value_problem
+from sglang_hydra.repository import Repository, file_of, told_by_hydra
+
+if TYPE_CHECKING:
+    from hydra.core.default_element import ResultDefault
+    from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
+
+
+class Base(NamedTuple):
+    """Everything but the overrides of values. ``mount`` is the node that our tree stands under, empty for the root."""
+
+    config: DictConfig
+    layers: Layers
+    choices: dict[str, str | None]
+    mount: tuple[str, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """The boundary: our tree as plain containers, every interpolation in it resolved."""
+        from omegaconf import OmegaConf
+
+        with told_by_hydra(self.layers.place_of):
+            tree = OmegaConf.select(self.config, ".".join(self.mount)) if self.mount else self.config
+            return _plain(tree)
+
+
+def make_base(repository: Repository, chosen: Sequence[Override]) -> Base:
+    """Raises ConfigError with every mistake that is in the files themselves."""
+    layers = Layers()
+    with told_by_hydra():
+        listed = repository.defaults(chosen)
+        mount = _mount_of(repository, listed.defaults)
+        _record_files(repository, listed.defaults, mount, layers)
+        if layers.findings:
+            raise ConfigError(*layers.findings)
+        config = repository.merged(listed.defaults)
+    return Base(config, layers, dict(listed.overrides.known_choices), mount)
+
+
+def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
+    """Applies the overrides that set values, one by one, so that a failure names the one that was typed."""
+    findings: list[Finding] = []
+    for item in wanted:
+        keys = tuple(item.override.key_or_group.split("."))
+        ours = keys[len(base.mount) :] if keys[: len(base.mount)] == base.mount else ()
+        try:
+            _apply(base.config, item)
+        except ConfigError as failure:
+            said = failure.findings[0]
+            findings.append(Finding("error", "CLI002", f"{item.request.place}: {said.message}", (".".join(keys),)))
+            continue
+        if not ours:
+            continue
+        value = item.override.value()
+        problem = value_problem(ours[0], value) if len(ours) == 1 and ours[0] in FIELDS else None
+        if problem:
+            findings.append(Finding("error", "CLI002", f"{item.request.place}: {problem[0]}", ours, problem[1]))
+        base.layers.typed(".".join(ours), value, item.request)
+    if findings:
+        raise ConfigError(*findings)
+
+
+def pair_of(repository: Repository, base: Base, gpu: str, model: str) -> tuple[dict[str, Any], str]:
+    """What ``gpu_model/<gpu>-<model>.yaml`` says, interpolations resolved in the whole, and the file."""
+    from omegaconf import OmegaConf
+
+    name = f"gpu_model/{gpu}-{model}"
+    with told_by_hydra():
+        loaded = repository.load_config(name) if repository.config_exists(name) else None
+        if loaded is None:
+            return {}, ""
+        own = OmegaConf.create(OmegaConf.to_container(loaded.config))
+        own._set_parent(base.config)
+        return _plain(own), file_of(loaded, name)
+
+
+def _apply(config: DictConfig, item: Wanted) -> None:
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from omegaconf import OmegaConf
+
+    with told_by_hydra():
+        parent = item.override.key_or_group.rpartition(".")[0]
+        if parent and not item.override.is_delete() and OmegaConf.select(config, parent) is None:
+            OmegaConf.update(config, parent, {}, merge=False)  # model.config.x=3 where no config is declared
+        ConfigLoaderImpl._apply_overrides_to_config([item.override], config)
+
+
+def _record_files(
+    repository: Repository, defaults: Sequence[ResultDefault], mount: tuple[str, ...], layers: Layers
+) -> None:
+    """Tells ``layers`` what every file says of our tree, in the order in which they are merged."""
+    for default, loaded in _loaded(repository, defaults):
+        if _is_schema(loaded.config):
+            continue
+        package = tuple(filter(None, str(default.package or "").split(".")))
+        file, content = file_of(loaded, str(default.config_path)), _raw(loaded.config)
+        if package[:-1] == mount and package[-1:] in (("gpu",), ("model",)):
+            layers.add_preset(package[-1], content, file)
+        elif package == mount[: len(package)]:
+            below = mount[len(package) :]
+            for name in below:
+                inner = content.get(name)
+                content = inner if isinstance(inner, dict) else {}
+            layers.add_file(_layer_of(default), content, file, below)
+
+
+def _mount_of(repository: Repository, defaults: Sequence[ResultDefault]) -> tuple[str, ...]:
+    """Where our schema, or an app's own extension of it, stands. Raises ConfigError if it stands nowhere."""
+    for default, loaded in _loaded(repository, defaults):
+        if _is_schema(loaded.config):
+            return tuple(filter(None, str(default.package or "").split(".")))
+    message = "the primary config does not hold SGLang's arguments"
+    hint = f"put {SCHEMA_NAME} first in its defaults list, or sglang_hydra@NODE to have everything under a node"
+    raise ConfigError(Finding("error", "CLI018", message, (), hint))
+
+
+def _loaded(repository: Repository, defaults: Sequence[ResultDefault]) -> Iterator[tuple[ResultDefault, Any]]:
+    for default in defaults:
+        loaded = repository.load_config(default.config_path) if default.config_path is not None else None
+        if loaded is not None:
+            yield default, loaded
+
+
+def _is_schema(config: Any) -> bool:
+    from omegaconf import OmegaConf
+
+    kind = OmegaConf.get_type(config)
+    return isinstance(kind, type) and issubclass(kind, ServerArgs)
+
+
+def _layer_of(default: ResultDefault) -> str:
+    if default.primary or default.is_self:
+        return "primary"
+    return str(default.config_path).split("/")[0]
+
+
+def _raw(config: Any) -> Mapping[str, Any]:
+    from omegaconf import OmegaConf
+
+    content = OmegaConf.to_container(config, resolve=False)
+    return {str(key): value for key, value in content.items()} if isinstance(content, dict) else {}
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+
+    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}

@@ -1,0 +1,293 @@
+"""From config.json to a decoder: the spellings of the families that SGLang 0.5.2 serves (srt/models/*.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sglang_hydra.fit.architectures import ALWAYS, EMBEDDING_MODELS, NEVER, Traits, traits_of
+from sglang_hydra.fit.decoder import (
+    CROSS,
+    FULL,
+    LINEAR,
+    NO_MIXER,
+    SLIDING,
+    Decoder,
+    Experts,
+    Indexer,
+    Latent,
+    Layer,
+    Linear,
+)
+from sglang_hydra.fit.known import Fields, Missing, text_part
+
+_LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+_HIDDEN = ("hidden_size", "n_embd", "d_model")
+_HEADS = ("num_attention_heads", "n_head", "n_heads")
+_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "num_attention_groups")
+_WIDTH = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
+_EXPERT_COUNT = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+_EXPERT_WIDTH = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size", "ffn_hidden_size")
+_CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_k", "moe_top_k")
+
+_LEARNED_POSITIONS = ("GPT2LMHeadModel", "GPTBigCodeForCausalLM", "OPTForCausalLM")
+
+# Fields of layers that nothing here knows the tensors of: other state spaces, side networks, compressed caches.
+_NOT_MODELLED = (
+    "hybrid_override_pattern",
+    "mamba_d_state",
+    "mamba_num_heads",
+    "ssm_state_size",
+    "linear_attn_config",
+    "attn_type_list",
+    "altup_num_inputs",
+    "compress_ratios",
+)
+
+
+def architecture_of(config: Fields) -> str:
+    """The first architecture, the one that SGLang goes by. Raises Missing where none is stated."""
+    names = config.words("architectures")
+    if not names:
+        if config.get("model_type") == "multi_modality":
+            return "MultiModalityCausalLM"
+        raise Missing("architectures")
+    return names[0]
+
+
+def read_decoder(config: Fields, architecture: str) -> Decoder:
+    """The language model that ``config`` describes. Raises Missing with the first field that is needed and not there.
+
+    A class that SGLang 0.5.2 does not have is read by its fields alone and marked ``assumed``.
+    """
+    traits, assumed = traits_of(architecture)
+    text = text_part(config)
+    if architecture in EMBEDDING_MODELS or any(name in text for name in _NOT_MODELLED):
+        raise Missing(f"architectures ({architecture}: its tensors are not modelled)")
+    hidden = text.size(*_HIDDEN)
+    heads = text.size(*_HEADS)
+    nested = _grouped_attention(text)
+    layers = _layers(text, architecture, hidden)
+    vocabulary = text.size("vocab_size", "padded_vocab_size")
+    head_dim = text.size("head_dim", "attention_head_dim", "kv_channels", default=max(1, hidden // heads))
+    latent = _latent(text)
+    tied = _is_tied(text, traits)
+    rotary, positions = _rotary(text, latent.rope if latent else head_dim)
+    context = text.count("max_position_embeddings", "seq_length", "n_positions", default=0)
+    return Decoder(
+        architecture=architecture,
+        hidden=hidden,
+        vocabulary=vocabulary,
+        heads=heads,
+        kv_heads=nested.size("kv_n_heads") if nested else _kv_heads(text, heads),
+        head_dim=head_dim,
+        layers=layers,
+        latent=latent,
+        linear=_linear(text) if any(layer.mixer == LINEAR for layer in layers) else None,
+        experts=_experts(text, architecture, traits) if any(layer.experts for layer in layers) else None,
+        indexer=_indexer(text, latent),
+        gated=traits.gated,
+        query_gate=architecture.startswith("Qwen3Next") or text.flag("attn_output_gate"),
+        shared_query=text.count("share_q_dim", default=0),
+        blocks=2 if architecture.startswith("LongcatFlash") else 1,
+        head_rows=0 if tied or not traits.head else text.size("draft_vocab_size", default=vocabulary),
+        tied=tied,
+        embedding_rows=vocabulary + (8 if architecture == "MllamaForConditionalGeneration" else 0),
+        embedding_repeated=traits.embedding_repeated,
+        norms=traits.norms,
+        shares_attention=traits.shares_attention,
+        context=context,
+        rotary=rotary,
+        positions=positions,
+        learned_positions=context if architecture in _LEARNED_POSITIONS else 0,
+        assumed=assumed,
+    )
+
+
+def _grouped_attention(text: Fields) -> Fields | None:
+    """The nested object in which DBRX states its KV heads."""
+    nested = text.part("attn_config")
+    return nested if nested is not None and "kv_n_heads" in nested else None
+
+
+def _layers(text: Fields, architecture: str, hidden: int) -> tuple[Layer, ...]:
+    blocks = text.get("block_configs")
+    if isinstance(blocks, (list, tuple)):
+        return tuple(_searched_layer(text, block, hidden) for block in blocks)
+    number = text.size(*_LAYERS)
+    mixers = _mixers(text, architecture, number)
+    has_experts = _expert_pattern(text, architecture, number)
+    if all(map(has_experts, range(number))) and not text.flag("residual_moe"):
+        return tuple(Layer(mixers[i], 0, True) for i in range(number))
+    width = _dense_width(text, architecture, hidden)
+    beside = text.flag("residual_moe") or architecture.startswith("LongcatFlash")
+    return tuple(Layer(mixers[i], 0 if has_experts(i) and not beside else width, has_experts(i)) for i in range(number))
+
+
+def _dense_width(text: Fields, architecture: str, hidden: int) -> int:
+    if architecture == "QWenLMHeadModel":
+        return text.size("intermediate_size") // 2  # the first Qwen counts gate and up together
+    nested = text.part("ffn_config")
+    if nested is not None:
+        return nested.size("ffn_hidden_size")
+    if architecture in ("GPT2LMHeadModel", "GPTBigCodeForCausalLM"):
+        return text.size("n_inner", default=4 * hidden)
+    return text.size("intermediate_size_mlp", *_WIDTH)
+
+
+def _searched_layer(text: Fields, block: Any, hidden: int) -> Layer:
+    """A layer of a searched architecture (DeciLM): each block states its own attention and MLP width."""
+    try:
+        attends = not block["attention"]["no_op"]
+        ffn = block["ffn"]
+        width = 0 if ffn["no_op"] else int(2 * ffn["ffn_mult"] * hidden / 3)
+    except (KeyError, TypeError, ValueError):
+        raise text.wrong("block_configs", block, "attention.no_op, ffn.no_op and ffn.ffn_mult") from None
+    return Layer(FULL if attends else NO_MIXER, -(-width // 256) * 256, False)
+
+
+def _mixers(text: Fields, architecture: str, number: int) -> list[str]:
+    named = text.words("layer_types")
+    if len(named) >= number:
+        return [_mixer(name) for name in named[:number]]
+    crossing = text.numbers("cross_attention_layers")
+    if crossing:
+        return [CROSS if i in crossing else FULL for i in range(number)]
+    every = 0
+    if "full_attention_interval" in text or "linear_num_value_heads" in text:
+        every = text.size("full_attention_interval")
+        return [FULL if (i + 1) % every == 0 else LINEAR for i in range(number)]
+    if architecture.startswith("Gemma3") or architecture == "Cohere2ForCausalLM":
+        every = text.size("sliding_window_pattern", default=6 if architecture.startswith("Gemma3") else 4)
+    elif architecture.startswith("Llama4"):
+        every = 4
+    elif architecture.startswith(("Gemma2", "GptOss")):
+        every = 2
+    return [SLIDING if every and (i + 1) % every else FULL for i in range(number)]
+
+
+def _mixer(name: str) -> str:
+    if name.startswith(("sliding", "chunked")):
+        return SLIDING
+    return LINEAR if name.startswith("linear") else FULL
+
+
+def _expert_pattern(text: Fields, architecture: str, number: int) -> Callable[[int], bool]:
+    """Which layers have experts."""
+    if _expert_count(text) <= 1:
+        return lambda i: False
+    listed = text.get("moe_layers_enum")
+    if isinstance(listed, str):
+        chosen = {int(item) for item in listed.split(",") if item.strip().isdigit()}
+        return lambda i: i in chosen
+    step = text.get("moe_layer_freq")
+    if isinstance(step, (list, tuple)):
+        return lambda i: i < len(step) and bool(step[i])
+    if "interleave_moe_layer_step" in text:
+        every = text.count("interleave_moe_layer_step")
+        return lambda i: every == 0 or (i + 1) % every == 0
+    if "moe_layer_start_index" in text:
+        first, last = text.count("moe_layer_start_index"), text.count("moe_layer_end_index", default=number - 1)
+        last, every = last or number - 1, text.size("moe_layer_interval", default=1)
+        return lambda i: first <= i <= last and (i - first) % every == 0
+    if architecture.startswith("LongcatFlash"):
+        return lambda i: True
+    if "n_routed_experts" in text or "first_k_dense_replace" in text:
+        first, every = text.count("first_k_dense_replace"), text.size("moe_layer_freq", default=1)
+        return lambda i: i >= first and i % every == 0
+    dense, every = text.numbers("mlp_only_layers"), text.size("decoder_sparse_step", default=1)
+    return lambda i: i not in dense and (i + 1) % every == 0
+
+
+def _expert_count(text: Fields) -> int:
+    nested = text.part("ffn_config")
+    if nested is not None:
+        return nested.size("moe_num_experts")
+    count = next((text.get(name) for name in _EXPERT_COUNT if name in text), 0)
+    return int(max(count)) if isinstance(count, (list, tuple)) and count else text.count(*_EXPERT_COUNT, default=0)
+
+
+def _experts(text: Fields, architecture: str, traits: Traits) -> Experts:
+    nested = text.part("ffn_config")
+    if nested is not None:
+        return Experts(_expert_count(text), nested.size("ffn_hidden_size"), 0, nested.count("moe_top_k", default=0))
+    listed = text.get("moe_intermediate_size")
+    width = int(listed[0]) if isinstance(listed, (list, tuple)) and listed else text.size(*_EXPERT_WIDTH)
+    chosen = next((text.get(name) for name in _CHOSEN if name in text), 0)
+    return Experts(
+        count=_expert_count(text),
+        width=width,
+        shared=_shared_width(text, architecture, width),
+        chosen=chosen if isinstance(chosen, int) else 0,
+        biased=traits.biased_experts,
+    )
+
+
+def _shared_width(text: Fields, architecture: str, width: int) -> int:
+    """The width of all shared experts of a layer together; 0 where the family has none."""
+    if "shared_expert_intermediate_size" in text:
+        return text.count("shared_expert_intermediate_size")
+    if architecture.startswith("Llama4"):
+        return width
+    if "share_expert_dim" in text or "share_expert_dims" in text:
+        return text.count("share_expert_dim", "share_expert_dims")
+    if text.flag("use_mixed_mlp_moe"):
+        return text.size("intermediate_size") * text.count("num_shared_expert", default=1)
+    return width * text.count("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", default=0)
+
+
+def _latent(text: Fields) -> Latent | None:
+    if "kv_lora_rank" not in text or not text.flag("use_mla", default=True):
+        return None
+    if "q_lora_rank" not in text.values:
+        raise Missing(f"{text.prefix}q_lora_rank")
+    return Latent(
+        query_rank=text.count("q_lora_rank", default=0),
+        kv_rank=text.size("kv_lora_rank"),
+        nope=text.size("qk_nope_head_dim"),
+        rope=text.size("qk_rope_head_dim"),
+        value=text.size("v_head_dim"),
+    )
+
+
+def _linear(text: Fields) -> Linear:
+    return Linear(
+        key_heads=text.size("linear_num_key_heads"),
+        value_heads=text.size("linear_num_value_heads"),
+        key_dim=text.size("linear_key_head_dim"),
+        value_dim=text.size("linear_value_head_dim"),
+        kernel=text.size("linear_conv_kernel_dim"),
+    )
+
+
+def _indexer(text: Fields, latent: Latent | None) -> Indexer | None:
+    if latent is None or "index_n_heads" not in text:
+        return None
+    return Indexer(text.size("index_n_heads"), text.size("index_head_dim"), latent.query_rank)
+
+
+def _kv_heads(text: Fields, heads: int) -> int:
+    if text.flag("multi_query"):
+        return 1
+    if "multi_query_attention" in text and not text.flag("multi_query_attention"):
+        return heads
+    return text.size(*_KV_HEADS, default=heads)
+
+
+def _is_tied(text: Fields, traits: Traits) -> bool:
+    """Whether lm_head is the embedding."""
+    if traits.tied in (ALWAYS, NEVER):
+        return traits.tied == ALWAYS
+    return text.flag("tie_word_embeddings", default=traits.tied_default)
+
+
+def _rotary(text: Fields, head_dim: int) -> tuple[int, int]:
+    """Dimensions and rows of the table of rotary angles (layers/rotary_embedding.get_rope)."""
+    factor = text.get("partial_rotary_factor") or text.get("rotary_pct") or 1.0
+    rows = text.count("max_position_embeddings", "seq_length", default=0)
+    scaling = text.part("rope_scaling")
+    kind = (scaling.get("rope_type") or scaling.get("type")) if scaling else None
+    stretch = scaling.get("factor") if scaling else None
+    if scaling and isinstance(stretch, (int, float)) and kind in ("linear", "dynamic", "yarn", "deepseek_yarn"):
+        rows = int(scaling.count("original_max_position_embeddings", default=rows) * stretch)
+    return int(head_dim * factor) if isinstance(factor, (int, float)) else head_dim, rows

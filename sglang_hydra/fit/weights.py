@@ -1,0 +1,133 @@
+"""The weights on each GPU, by part, for the pipeline stage that holds most."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sglang_hydra.fit.allocator import Allocations
+from sglang_hydra.fit.decoder import LINEAR, NO_MIXER, Decoder
+from sglang_hydra.fit.formats import Stored
+from sglang_hydra.fit.quantization import Scheme
+from sglang_hydra.fit.ranks import Ranks, padded_vocabulary, share, stage_layers
+from sglang_hydra.fit.tensors import (
+    ATTENTION,
+    EMBEDDING,
+    EXPERTS_FORMAT,
+    HEAD,
+    LINEAR_FORMAT,
+    NORMS,
+    OTHER,
+    PARTS,
+    VISION,
+    Matrix,
+    latent_copies,
+    layer_matrices,
+)
+from sglang_hydra.fit.vision import Tower
+
+_ANGLE_BYTES = 4  # CUDA keeps the table of rotary angles in float32 (layers/rotary_embedding.py)
+_NO_TABLE = ("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration")  # compute their angles as they go
+
+
+class StageWeights(NamedTuple):
+    """Bytes by part on each GPU of one pipeline stage; ``loading`` is what they take before an online quantization."""
+
+    parts: dict[str, float]
+    loading: float
+
+    @property
+    def total(self) -> float:
+        return sum(self.parts.values())
+
+
+def decoder_weights(
+    decoder: Decoder, scheme: Scheme, ranks: Ranks, tower: Tower | None, values: Mapping[str, Any]
+) -> list[StageWeights]:
+    """The weights of each stage, first to last."""
+    stages = stage_layers(len(decoder.layers), ranks.stages)
+    return [
+        _stage(decoder, scheme, ranks, layers, tower, values, first=number == 0, last=number == len(stages) - 1)
+        for number, layers in enumerate(stages)
+    ]
+
+
+def lora_bytes(decoder: Decoder, scheme: Scheme, ranks: Ranks, rank: int, slots: int, targets: Sequence[str]) -> float:
+    """The adapters' buffers: an A and a B for each target matrix of each layer and slot (lora/mem_pool.py)."""
+    per_rank = 0
+    for layer, number in Counter(decoder.layers).items():
+        for matrix in layer_matrices(decoder, layer, ranks, scheme.experts):
+            if matrix.format != LINEAR_FORMAT or not (_is_target(matrix, targets)):
+                continue
+            stacked = 3 if matrix.module.endswith("q_proj") else 1
+            per_rank += number * matrix.copies * (matrix.rows + stacked * matrix.columns)
+    return float(per_rank * rank * slots * 2)
+
+
+def _is_target(matrix: Matrix, targets: Sequence[str]) -> bool:
+    name = matrix.module.rpartition(".")[2]
+    fused = {"q_proj": ("q_proj", "k_proj", "v_proj", "qkv_proj"), "gate_proj": ("gate_proj", "up_proj", "gate_up_proj")}
+    return not targets or "all" in targets or any(target in targets for target in fused.get(name, (name,)))
+
+
+def _stage(
+    decoder: Decoder,
+    scheme: Scheme,
+    ranks: Ranks,
+    layers: range,
+    tower: Tower | None,
+    values: Mapping[str, Any],
+    *,
+    first: bool,
+    last: bool,
+) -> StageWeights:
+    parts = dict.fromkeys(PARTS, 0.0)
+    loading = _add_layers(parts, decoder, scheme, ranks, layers)
+    plain = scheme.plain
+    if first:
+        rows = share(padded_vocabulary(decoder.embedding_rows), 1 if decoder.embedding_repeated else ranks.embedding)
+        rows += decoder.learned_positions
+        parts[EMBEDDING] += rows * decoder.hidden * scheme.element
+        if tower is not None:
+            linear, whole = tower.on_gpu(ranks.attention, ranks.tp)
+            parts[VISION] += linear * scheme.vision.bits / 8 + whole * scheme.element
+            loading += linear * (plain.bits - scheme.vision.bits) / 8
+    if last:
+        head_rows = decoder.head_rows or (decoder.embedding_rows if decoder.tied and not first else 0)
+        parts[HEAD] += scheme.head.size(share(padded_vocabulary(head_rows), ranks.head), decoder.hidden) if head_rows else 0
+        parts[NORMS] += decoder.hidden * scheme.element
+    if decoder.architecture not in _NO_TABLE and not decoder.learned_positions:
+        parts[OTHER] += decoder.rotary * decoder.positions * _ANGLE_BYTES
+    total = sum(parts.values())
+    return StageWeights(parts, total + loading if scheme.online else total)
+
+
+def _add_layers(parts: dict[str, float], decoder: Decoder, scheme: Scheme, ranks: Ranks, layers: range) -> float:
+    """Adds the layers of a stage to ``parts``; returns how much more they take before they are quantized."""
+    formats: Mapping[str, Stored] = {LINEAR_FORMAT: scheme.linear, EXPERTS_FORMAT: scheme.experts}
+    plain = scheme.plain
+    more = 0.0
+    tensors = Allocations()
+    members: dict[Any, list[int]] = {}
+    for number in layers:
+        members.setdefault(decoder.layers[number], []).append(number)
+    for layer, numbers in members.items():
+        for matrix in layer_matrices(decoder, layer, ranks, scheme.experts):
+            stored = formats.get(matrix.format, plain)
+            unquantized = plain.weights(matrix.rows, matrix.columns) * matrix.copies
+            weights = stored.weights(matrix.rows, matrix.columns) * matrix.copies
+            scales = stored.scales(matrix.rows, matrix.columns) * matrix.copies
+            size = weights + scales
+            left = scheme.skips.skipped(matrix.module, numbers) if stored is not plain else 0
+            parts[matrix.part] += size * (len(numbers) - left) + unquantized * left
+            more += (unquantized - size) * (len(numbers) - left)
+            tensors.add(weights, len(numbers) - left)
+            tensors.add(scales, len(numbers) - left)
+            tensors.add(unquantized, left)
+        if layer.mixer not in (LINEAR, NO_MIXER):
+            copies = latent_copies(decoder, ranks) * scheme.element
+            parts[ATTENTION] += copies * len(numbers)
+            tensors.add(copies / 2, 2 * len(numbers))
+    parts[OTHER] += tensors.overhead()
+    return more

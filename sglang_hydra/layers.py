@@ -1,0 +1,162 @@
+"""Who named what: for each argument every layer that set it, weakest first, with its place.
+
+The arguments that presets bring (``args`` of the ``gpu`` and ``model`` nodes, the pair file) are weaker than every
+layer that writes to the root; among those Hydra's own order of merging decides.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sglang_hydra.config import NODES, conf_dir
+from sglang_hydra.fields import FIELDS
+from sglang_hydra.findings import Finding
+from sglang_hydra.grammar import has_interpolation, unescaped
+from sglang_hydra.nodes import problem_at
+from sglang_hydra.overrides import API_KEY_REFERENCE, Request, value_problem
+from sglang_hydra.places import Origin, shown_path
+from sglang_hydra.words import nearest
+
+SECRET_FIELDS = tuple(name for name, field in FIELDS.items() if field.arg.secret)
+_PRESETS = ("gpu", "model", "gpu_model")
+
+
+class Layers:
+    """Collects while composing. ``findings`` are the mistakes in files, ``shadowed`` the presets that hide ours."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.shadowed: list[str] = []
+        self._origins: dict[str, list[Origin]] = {}
+        self._inside: dict[tuple[str, ...], Origin] = {}
+
+    def copy(self) -> Layers:
+        twin = copy.copy(self)
+        twin.findings, twin.shadowed = list(self.findings), list(self.shadowed)
+        twin._origins = {name: list(chain) for name, chain in self._origins.items()}
+        twin._inside = dict(self._inside)
+        return twin
+
+    def add_file(self, layer: str, content: Mapping[str, Any], file: str, at: tuple[str, ...]) -> None:
+        """What one file says below our root. ``at`` leads to that root inside the file."""
+        for name, value in content.items():
+            origin = Origin(layer, value, file=file or None, keys=(*at, name), where="" if file else layer)
+            if name in FIELDS:
+                self._named(name, origin)
+            elif name in NODES:
+                self._add_node((name,), value, layer, file, at)
+            else:
+                self._unknown(name, origin)
+
+    def add_preset(self, group: str, content: Mapping[str, Any], file: str) -> None:
+        """The file of a ``gpu`` or ``model`` option, whose content is that node."""
+        self._add_node((group,), content, group, file, (), inside=True)
+        ours = conf_dir() / group / f"{file.rpartition('/')[2]}"
+        if file and ours.exists() and str(ours) != file:
+            self.shadowed.append(f"{shown_path(file)} hides {shown_path(str(ours))}")
+
+    def typed(self, key: str, value: Any, request: Request) -> None:
+        """What an override set. Its value has been checked where it was read."""
+        origin = Origin(request.layer, unescaped(value), where=request.place)
+        if key in FIELDS:
+            self._origins.setdefault(key, []).append(origin)
+            return
+        for path in _leaves(tuple(key.split(".")), value):
+            self._inside[path] = origin
+
+    def lift(self, layer: str, name: str, value: Any, path: tuple[str, ...]) -> None:
+        """An argument that a preset brings, or an override below it (``model.args.tp_size=8``)."""
+        inside = self._inside.get(path)
+        self._named(
+            name,
+            Origin(
+                layer,
+                value,
+                file=inside.file if inside else None,
+                keys=inside.keys if inside else (),
+                where=(inside.where if inside else "") or layer,
+            ),
+        )
+
+    def _named(self, name: str, origin: Origin) -> None:
+        if name not in FIELDS:
+            self._unknown(name, origin)
+            return
+        problem = value_problem(name, origin.value)
+        if problem:
+            hint = problem[1]
+            if isinstance(origin.value, bool):
+                hint = f'quote it if a word was meant: {name}: "{"on" if origin.value else "off"}"'
+            self.findings.append(Finding("error", "CLI002", f"{origin.place}: {problem[0]}", (name,), hint, "plan"))
+        self._origins.setdefault(name, []).append(origin)
+
+    def _add_node(
+        self,
+        keys: tuple[str, ...],
+        value: Any,
+        layer: str,
+        file: str,
+        at: tuple[str, ...],
+        inside: bool = False,
+    ) -> None:
+        problem = problem_at(keys, value)
+        written = keys[1:] if inside else keys
+        if problem:
+            place = Origin(layer, value, file=file or None, keys=(*at, *written)).place
+            self.findings.append(
+                Finding("error", "CLI002", f"{place}: {problem.message}", (".".join(keys),), problem.hint)
+            )
+        for path in _leaves(keys, value):
+            origin = Origin(layer, None, file=file or None, keys=(*at, *(path[1:] if inside else path)), where=layer)
+            self._inside[path] = origin
+
+    def _unknown(self, name: str, origin: Origin) -> None:
+        near = nearest(name, [*FIELDS, *NODES])
+        message = f"{origin.place}: {name!r} is neither an argument of SGLang 0.5.2 nor a key of ours"
+        hint = f"did you mean {near}?" if near else "python serve.py --help WORD finds arguments"
+        self.findings.append(Finding("error", "CLI001", message, (name,), hint))
+
+    def winners(self, root: Mapping[str, Any]) -> dict[str, Any]:
+        """The value of every named argument: the root's where a root layer named it, else the strongest preset's."""
+        intent: dict[str, Any] = {}
+        for name, chain in self._origins.items():
+            chain.sort(key=lambda origin: _PRESETS.index(origin.layer) if origin.layer in _PRESETS else len(_PRESETS))
+            last = chain[-1]
+            intent[name] = last.value if last.layer in _PRESETS else root[name]
+            if has_interpolation(last.value) and (problem := value_problem(name, intent[name])):
+                message = f"{last.place}: {name}={last.value}: {problem[0]}"
+                self.findings.append(Finding("error", "CLI002", message, (name,), problem[1]))
+        return {name: intent[name] for name in FIELDS if name in intent}
+
+    def place_of(self, key: str) -> str | None:
+        """Where the last word on an argument or a key of a node was said; None if nobody named it."""
+        chain = self._origins.get(key)
+        origin = chain[-1] if chain else self._inside.get(tuple(key.split(".")))
+        return origin.place if origin else None
+
+    def named(self) -> frozenset[str]:
+        """Every argument and every key of a node that some file or override names, as ``gpu.count``."""
+        return frozenset((*self._origins, *(".".join(path) for path in self._inside)))
+
+    def chains(self) -> dict[str, tuple[Origin, ...]]:
+        """The origins, a secret as the reference that stands for it."""
+        return {
+            name: tuple(_hidden(origin) if name in SECRET_FIELDS else origin for origin in chain)
+            for name, chain in self._origins.items()
+        }
+
+
+def _hidden(origin: Origin) -> Origin:
+    value = None if origin.value is None else API_KEY_REFERENCE
+    return Origin(origin.layer, value, origin.where, origin.file, origin.keys)
+
+
+def _leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, ...]]:
+    """Every path below ``path`` where a value stands, down to the arguments of a preset and no deeper."""
+    if isinstance(value, Mapping) and len(path) < 3 and value:
+        for name, item in value.items():
+            yield from _leaves((*path, str(name)), item)
+    else:
+        yield path

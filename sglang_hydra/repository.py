@@ -1,0 +1,171 @@
+"""The parts of Hydra that composing needs and that Hydra does not publish: its loader, its sources, its messages."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import CachingConfigRepository
+from hydra._internal.utils import create_config_search_path
+from hydra.core.object_type import ObjectType
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from sglang_hydra.config import conf_dir
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.findings import Finding
+from sglang_hydra.places import shown_path
+
+if TYPE_CHECKING:
+    from hydra._internal.defaults_list import DefaultsList
+    from hydra.core.default_element import InputDefault, ResultDefault
+    from hydra.core.override_parser.types import Override
+    from hydra.plugins.config_source import ConfigResult
+
+
+def loader_of(config_dirs: Sequence[str | Path]) -> ConfigLoaderImpl:
+    """Hydra's loader over the given folders (or ``scheme://`` paths), then what plugins name, then ours."""
+    if isinstance(version.getbase(), type(version._UNSPECIFIED_)):
+        version.setbase("1.3")
+    ours = f"file://{conf_dir()}"
+    named = [str(folder) if "://" in str(folder) else f"file://{Path(folder).absolute()}" for folder in config_dirs]
+    search_path = create_config_search_path(None)
+    plugged = [element.path for element in search_path.get_path() if element.provider not in ("hydra", "schema")]
+    search_path.get_path().clear()
+    for path in dict.fromkeys((*named, *plugged)):
+        if path != ours:
+            search_path.append("main" if path in named else "plugin", str(path))
+    search_path.append("sglang_hydra", ours)
+    search_path.append("schema", "structured://")
+    return ConfigLoaderImpl(search_path)
+
+
+class Repository(CachingConfigRepository):
+    """Every config that can be composed, without what they say of Hydra's own node.
+
+    Raises ConfigError for a primary config that is not there or cannot be read.
+    """
+
+    def __init__(self, loader: ConfigLoaderImpl, config_name: str, searchpath: Override | None = None) -> None:
+        super().__init__(loader.repository)
+        self._loader = loader
+        self._config_name = config_name
+        self._hydra_is_kept = True
+        if not self.config_exists(config_name):
+            where = ", ".join(shown_path(source.path) for source in self.get_sources() if source.scheme() == "file")
+            raise ConfigError(Finding("error", "CLI018", f"there is no config {config_name!r} in {where}"))
+        loader._process_config_searchpath(config_name, [searchpath] if searchpath else [], self)
+        self._hydra_is_kept = False
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        known = f"config_path={config_path}" in self.cache
+        result = super().load_config(config_path)
+        if result is None or known or self._hydra_is_kept:
+            return result
+        if isinstance(result.config, DictConfig) and "hydra" in result.config:
+            with open_dict(result.config):
+                result.config.pop("hydra")
+        if result.defaults_list:
+            result.defaults_list = [default for default in result.defaults_list if not _is_hydras(default)]
+        return result
+
+    def options(self, group: str) -> list[str]:
+        """The options of a group, sorted; empty for what is no group."""
+        return self.get_group_options(group, ObjectType.CONFIG) if group and self.group_exists(group) else []
+
+    def groups(self) -> list[str]:
+        return self.get_group_options("", ObjectType.GROUP)
+
+    def files(self, group: str) -> list[str]:
+        """The YAML files of a group's options; where two sources have the same name, the one that counts."""
+        found: dict[str, str] = {}
+        for source in self.get_sources():
+            folder = Path(source.path) / group
+            if source.scheme() == "file" and folder.is_dir():
+                for file in sorted(folder.glob("*.yaml")):
+                    found.setdefault(file.stem, str(file))
+        return list(found.values())
+
+    def chooses(self, override: Override) -> bool:
+        """Whether an override chooses an option of a group, and does not set a value."""
+        return not isinstance(override.value(), dict) and self.group_exists(override.key_or_group)
+
+    def defaults(self, choices: Sequence[Override]) -> DefaultsList:
+        """The expanded defaults list of the primary config under these choices."""
+        from hydra._internal.defaults_list import create_defaults_list
+
+        self.cache.clear()  # Hydra writes into what it has read: the choices into the lists, other files into a config
+        return create_defaults_list(
+            repo=self,
+            config_name=self._config_name,
+            overrides_list=list(choices),
+            prepend_hydra=False,
+            skip_missing=False,
+        )
+
+    def merged(self, defaults: list[ResultDefault]) -> DictConfig:
+        config = self._loader._compose_config_from_defaults_list(defaults=defaults, repo=self)
+        OmegaConf.set_struct(config, True)
+        return config
+
+
+@contextlib.contextmanager
+def told_by_hydra(place_of: Callable[[str], str | None] = lambda key: None) -> Iterator[None]:
+    """What Hydra, OmegaConf and the YAML parser refuse inside becomes a ConfigError that says it shortly.
+
+    ``place_of`` tells where a key was set.
+    """
+    import yaml
+
+    try:
+        yield
+    except yaml.YAMLError as failure:
+        raise ConfigError(_broken_yaml(failure)) from failure
+    except (HydraException, OmegaConfBaseException) as failure:
+        raise ConfigError(_said_by_hydra(failure, place_of)) from failure
+    except RecursionError as failure:
+        raise ConfigError(Finding("error", "CLI008", "the configuration refers to itself without end")) from failure
+    except (OSError, UnicodeDecodeError, ValueError) as failure:
+        # A file that is not UTF-8, cannot be opened or has no mapping in it: Hydra lets these through.
+        raise ConfigError(Finding("error", "CLI008", f"a config file cannot be read: {failure}")) from failure
+
+
+def file_of(loaded: ConfigResult | None, config_path: str) -> str:
+    """The file that a config was read from; '' for what lies in no file (the ConfigStore, a package)."""
+    if loaded is None or not str(loaded.path).startswith("file://"):
+        return ""
+    return str(Path(str(loaded.path).removeprefix("file://")) / f"{config_path.removesuffix('.yaml')}.yaml")
+
+
+def _said_by_hydra(failure: Exception, place_of: Callable[[str], str | None]) -> Finding:
+    """Hydra's and OmegaConf's own message, the key that it is about and its place in front."""
+    cause = failure.__cause__
+    lines = [line.strip() for error in (failure, cause) if error for line in str(error).splitlines() if line.strip()]
+    kept = [
+        line for line in lines if not line.startswith(("full_key:", "object_type=", "reference_type=", "See https"))
+    ]
+    message = " ".join(dict.fromkeys(kept)) or type(failure).__name__
+    key = next((str(key) for error in (failure, cause) if (key := getattr(error, "full_key", None))), None)
+    if key is None:
+        return Finding("error", "CLI008", message)
+    place = place_of(key)
+    return Finding("error", "CLI008", f"{place + ': ' if place else ''}{key}: {message}", (key,))
+
+
+def _is_hydras(default: InputDefault) -> bool:
+    name = getattr(default, "group", None) or getattr(default, "path", None) or ""
+    return str(name).lstrip("/").startswith("hydra/")
+
+
+def _broken_yaml(failure: Exception) -> Finding:
+    mark = getattr(failure, "problem_mark", None)
+    problem = getattr(failure, "problem", None) or str(failure).splitlines()[0]
+    if mark is None:
+        return Finding("error", "CLI009", f"a config file is no YAML: {problem}")
+    place = f"{shown_path(str(mark.name).removeprefix('file://'))}:{mark.line + 1}:{mark.column + 1}"
+    return Finding("error", "CLI009", f"{place}: this is no YAML: {problem}")

@@ -1,0 +1,36 @@
+"""Small words for messages: the nearest name, a number as people write it, a long text cut short."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+_WIDTH = 100
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name that was probably meant: ignoring case and separators first, then by similarity."""
+    import difflib
+
+    flat = {_flat(candidate): candidate for candidate in names}
+    wanted = _flat(name)[:_WIDTH]
+    if wanted in flat:
+        return flat[wanted]
+    close = difflib.get_close_matches(wanted, flat, n=1)
+    return flat[close[0]] if close else None
+
+
+def number(value: Any) -> str:
+    """``143771`` for 143771.0: a float that is whole loses its point; anything else is written as Python does."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)
+
+
+def short(text: str, width: int = _WIDTH) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def _flat(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()

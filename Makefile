@@ -6,12 +6,12 @@ ARGS ?=
 
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
-CPU_TORCH := https://download.pytorch.org/whl/cpu
 SOURCES := sglang_hydra hydra_plugins
 # Tests and benchmarks use what is here: no model is ever fetched.
 OFFLINE := HF_HUB_OFFLINE=1
 
 .DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
 .PHONY: help serve test test-real test-long bench compile clean python-version
 
 help:
@@ -68,15 +68,12 @@ $(VENV)/.has-dev: pyproject.toml constraints.txt | $(PY)
 	@touch $@
 
 # The announcement comes before anything is fetched, so the environment is made inside.
-$(VENV)/.has-local: pyproject.toml constraints.txt
+$(VENV)/.has-local: pyproject.toml constraints.txt | python-version
 	@echo "The embedded engine (torch and transformers) goes into $(VENV): a download of about 1.2 GB, once."
 	@echo "Step 1 of 3: a Python environment"
 	@$(MAKE) --no-print-directory $(PY)
-	@echo "Step 2 of 3: torch, for the CPU unless this machine has an NVIDIA GPU"
-	@if command -v nvidia-smi >/dev/null || \
-	    ! $(PY) -c 'from urllib.request import urlopen; urlopen("$(CPU_TORCH)/torch/", timeout=5)' 2>/dev/null; \
-	  then $(PIP) install -c constraints.txt torch; \
-	  else $(PIP) install -c constraints.txt --extra-index-url $(CPU_TORCH) torch; fi
+	@echo "Step 2 of 3: torch"
+	@$(PIP) install -c constraints.txt torch
 	@echo "Step 3 of 3: this package and transformers"
 	@$(PIP) install -c constraints.txt -e '.[local]'
 	@touch $@

@@ -11,12 +11,12 @@ from sglang_hydra.app import make_plan
 from sglang_hydra.compose import Composer
 from sglang_hydra.config import PRIMARY_NAME
 from sglang_hydra.errors import ConfigError
-from sglang_hydra.explain import field_record, field_screen, finding_lines, plan_screen, rule_screen, summary
+from sglang_hydra.explain import field_record, field_screen, finding_lines, id_record, id_screen, plan_screen, summary
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.screen import Line, text, write
-from sglang_hydra.words import nearest
+from sglang_hydra.words import nearest, program
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
@@ -86,9 +86,12 @@ def explain(invocation: Invocation) -> int:
             Finding("error", "CLI015", "explain what?", hint="explain mem_fraction_static gpu=h100, or explain MEM001")
         )
     subject, *rest = invocation.requests
-    page = rule_screen(subject.text.upper())
+    page = id_screen(subject.text.upper())
     if page is not None:
-        write(page)
+        if invocation.json:
+            print_json(id_record(subject.text.upper()) or {})
+        else:
+            write(page)
         return 0
     if subject.text not in FIELDS:
         near = nearest(subject.text, FIELDS)
@@ -97,7 +100,7 @@ def explain(invocation: Invocation) -> int:
                 "error",
                 "CLI015",
                 f"{subject.text!r} is neither an argument nor the id of a rule",
-                hint=f"explain {near}" if near else "python serve.py --help WORD finds arguments",
+                hint=f"explain {near}" if near else f"{program()} --help WORD finds arguments",
             )
         )
     made = make_plan(composer_of(invocation), rest) if rest else None
@@ -110,10 +113,11 @@ def explain(invocation: Invocation) -> int:
 
 def show_help(invocation: Invocation) -> int:
     """The one screen, or with a word every argument that has it in its name or its help."""
-    from sglang_hydra.help import matching_fields, overview
+    from sglang_hydra.help import found_by, overview
 
     words = [request.text for request in invocation.requests]
-    write(matching_fields(words) if words else overview(composer_of(invocation)))
+    composer = composer_of(invocation)
+    write(found_by(words, composer) if words else overview(composer))
     return 0
 
 

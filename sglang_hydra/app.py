@@ -24,9 +24,10 @@ from sglang_hydra.facts.declared import gpu_facts, model_facts
 from sglang_hydra.facts.hardware import choose_gpu_class
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
-from sglang_hydra.plans import Engine, Plan, Recorded, is_secret_name
+from sglang_hydra.plans import Engine, Plan, Recorded
 from sglang_hydra.resolution import Resolution, resolve, run_checks
 from sglang_hydra.rules.rule import Facts
+from sglang_hydra.secret import is_secret_name
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -83,7 +84,7 @@ def make_plan(
         *resolution.findings,
         *run_checks(PLAN_CHECKS, resolution, facts),
     ]
-    shown, engine_said = told_to_engine(engine, request)
+    shown, engine_said = told_to_engine(engine, request) if "model_path" in request.intent else ([], [])
     said += engine_said
     findings, ignored = _silence(said, composition.nodes["ignore"])
     return Plan(

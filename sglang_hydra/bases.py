@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,6 +78,8 @@ def pair_of(repository: Repository, base: Base, gpu: str, model: str) -> tuple[d
     from omegaconf import OmegaConf
 
     name = f"gpu_model/{gpu}-{model}"
+    if not re.fullmatch(r"[\w./-]+", name) or ".." in name:
+        return {}, ""
     with told_by_hydra():
         loaded = repository.load_config(name) if repository.config_exists(name) else None
         if loaded is None:
@@ -93,7 +96,8 @@ def _apply(config: DictConfig, item: Wanted) -> None:
     with told_by_hydra():
         parent = item.override.key_or_group.rpartition(".")[0]
         if parent and not item.override.is_delete() and OmegaConf.select(config, parent) is None:
-            OmegaConf.update(config, parent, {}, merge=False)  # model.config.x=3 where no config is declared
+            # model.config.x=3 where no config is declared
+            OmegaConf.update(config, parent, {}, merge=False, force_add=True)
         ConfigLoaderImpl._apply_overrides_to_config([item.override], config)
 
 

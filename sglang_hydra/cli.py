@@ -11,7 +11,7 @@ from typing import Any
 from sglang_hydra.errors import ConfigError, SglangHydraError
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
-from sglang_hydra.words import nearest
+from sglang_hydra.words import nearest, program
 
 VERBS = {
     "serve": "plan, check and start a server (the default)",
@@ -134,12 +134,12 @@ def _run(invocation: Invocation) -> int:
                 "error",
                 "CLI013",
                 f"-m asks for several runs, and {invocation.verb} makes one plan",
-                hint="plan each alone, or write a loop: for tp in 1 2 4; do python serve.py plan tp_size=$tp; done",
+                hint=f"plan each alone, or write a loop: for tp in 1 2 4; do {program()} plan tp_size=$tp; done",
             )
         )
     if invocation.hydra and invocation.verb != "serve":
         message = f"Hydra's own flags go with serve, and {invocation.verb} runs without Hydra's run folder"
-        raise ConfigError(Finding("error", "CLI019", message, hint="python serve.py --cfg job ..., or plan --json"))
+        raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} --cfg job ..., or plan --json"))
     if invocation.argv is not None:
         invocation.requests += requests_from_argv(invocation.argv)
     action: Any = getattr(actions, invocation.verb)

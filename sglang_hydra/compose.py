@@ -17,9 +17,9 @@ from sglang_hydra.config import PRIMARY_NAME, register
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
-from sglang_hydra.layers import SECRET_FIELDS
-from sglang_hydra.overrides import API_KEY_REFERENCE, Request, Wanted, parse_requests, read_requests
+from sglang_hydra.overrides import Request, Wanted, parse_requests, read_requests
 from sglang_hydra.places import Origin
+from sglang_hydra.secret import API_KEY_REFERENCE, HIDDEN, SECRET_FIELDS, secret_keys
 
 if TYPE_CHECKING:
     from sglang_hydra.bases import Base
@@ -33,14 +33,16 @@ class Composition:
     ``origins`` has for each of them every layer that named it, weakest first; the last one won. ``nodes`` are the
     root keys that are not arguments, as plain values; ``choices`` the option taken of each group; ``named`` every
     key that was set, also inside the nodes (``gpu.count``). ``secrets`` are the real values of what stands as a
-    reference in ``intent``, in memory only. ``shadowed`` names presets that hide one of ours.
+    reference in ``intent``, in memory only; ``secret_keys`` all keys with a secret. ``shadowed`` names presets that
+    hide one of ours.
     """
 
     intent: Mapping[str, Any]
     origins: Mapping[str, tuple[Origin, ...]]
-    nodes: Mapping[str, Any]
+    nodes: Mapping[str, Any] = field(repr=False)
     choices: Mapping[str, str | None]
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret_keys: tuple[str, ...] = ()
     named: frozenset[str] = frozenset()
     shadowed: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -70,15 +72,12 @@ class Composer:
         self.hydra_syntax = hydra_syntax
         self._loader = loader_of(config_dirs)
         self._repositories: dict[str, Repository] = {}
-        self._options: dict[str, list[str]] = {}
         self._bases: dict[tuple[str, ...], Base | None] = {}
         self._group_keys: dict[str, str] = {}
 
     def options(self, group: str) -> list[str]:
         """The options of a config group, sorted; empty for what is no group."""
-        if group not in self._options:
-            self._options[group] = self._repository().options(group)
-        return self._options[group]
+        return self._repository().options(group)
 
     def groups(self) -> list[str]:
         """The names of the top-level config groups, without Hydra's own."""
@@ -93,11 +92,13 @@ class Composer:
 
         Raises ConfigError as ``compose`` does.
         """
-        return [
-            f"{item.override.key_or_group}={API_KEY_REFERENCE}" if item.secret else str(item.override.input_line)
-            for item in self._read(requests)
-            if not item.override.is_hydra_override()
-        ]
+        overrides = [item.override for item in self._read(requests, self._repository())]
+        words = [str(override.input_line) for override in overrides if not override.is_hydra_override()]
+        # What a file holds would be recorded too: the last word on every secret is what stands for it.
+        for key in self.compose(requests).secret_keys:
+            name = key.rpartition(".")[2]
+            words.append(f"++{key}={API_KEY_REFERENCE if name in SECRET_FIELDS else HIDDEN!r}")
+        return words
 
     def with_choice(self, requests: Sequence[Request], group: str, choice: str, why: str) -> list[Request]:
         """``requests`` with another option of ``group``, which was chosen here and not by the user: ``why``.
@@ -115,8 +116,8 @@ class Composer:
         """
         from sglang_hydra.bases import apply_overrides
 
-        wanted = self._read(requests)
-        repository = self._repository([item for item in wanted if item.override.is_hydra_override()])
+        repository = self._repository([request.text for request in requests])
+        wanted = self._read(requests, repository)
         own = [item for item in wanted if not item.override.is_hydra_override()]
         base = self._base(repository, [item for item in own if repository.chooses(item.override)])
         leaves = [item for item in own if not repository.chooses(item.override)]
@@ -124,11 +125,11 @@ class Composer:
         self._group_keys = {key.partition("@")[0]: key for key in base.choices}
         return _finalized(repository, base, leaves)
 
-    def _read(self, requests: Sequence[Request]) -> list[Wanted]:
+    def _read(self, requests: Sequence[Request], repository: Repository) -> list[Wanted]:
         if self.hydra_syntax:
             wanted, findings = parse_requests(requests)
         else:
-            wanted, findings = read_requests(requests, group_options=self.options, is_own_key=self._is_own_key)
+            wanted, findings = read_requests(requests, group_options=repository.options, is_own_key=self._is_own_key)
         if findings:
             raise ConfigError(*findings)
         return wanted
@@ -140,14 +141,21 @@ class Composer:
         base = self._base(self._repository(), [])
         return bool(base.mount) and key in base.config
 
-    def _repository(self, searchpath: Sequence[Wanted] = ()) -> Repository:
+    def _repository(self, words: Sequence[str] = ()) -> Repository:
+        """What can be composed, with the folders that a ``hydra.searchpath=...`` among ``words`` adds."""
+        from sglang_hydra.overrides import parsed
+        from sglang_hydra.refusals import Refused
         from sglang_hydra.repository import Repository, told_by_hydra
 
-        override = searchpath[-1].override if searchpath else None
-        key = str(override.input_line) if override else ""
+        added = [word.lstrip("+") for word in words if word.lstrip("+").startswith("hydra.searchpath=")][-1:]
+        key = "".join(added)
         if key not in self._repositories:
+            try:
+                overrides = [parsed(word, "hydra.searchpath") for word in added]
+            except Refused as refused:
+                raise ConfigError(refused.finding) from None
             with told_by_hydra():
-                self._repositories[key] = Repository(self._loader, self.config_name, override)
+                self._repositories[key] = Repository(self._loader, self.config_name, overrides)
         return self._repositories[key]
 
     def _base(self, repository: Repository, chosen: Sequence[Wanted]) -> Base:
@@ -182,6 +190,7 @@ def _finalized(repository: Repository, base: Base, leaves: Sequence[Wanted]) -> 
     from sglang_hydra.bases import pair_of
 
     root, layers = base.plain(), base.layers
+    layers.check_nodes(root)
     gpu, model = root["gpu"], root["model"]
     if model["model_path"] is not None:
         layers.lift("model", "model_path", model["model_path"], ("model", "model_path"))
@@ -193,7 +202,8 @@ def _finalized(repository: Repository, base: Base, leaves: Sequence[Wanted]) -> 
     intent = layers.winners(root)
     if layers.findings:
         raise ConfigError(*layers.findings)
-    secrets = {item.override.key_or_group.rpartition(".")[2]: item.secret for item in leaves if item.secret}
+    taken_out = [item for item in leaves if item.secret and item.override.value() == HIDDEN]
+    secrets = {item.override.key_or_group.rpartition(".")[2]: str(item.secret) for item in taken_out}
     for name in SECRET_FIELDS:
         if intent.get(name) is not None:
             secrets.setdefault(name, str(intent[name]))
@@ -206,6 +216,7 @@ def _finalized(repository: Repository, base: Base, leaves: Sequence[Wanted]) -> 
         nodes={name: root[name] for name in root if name not in FIELDS},
         choices={key.partition("@")[0]: option for key, option in base.choices.items()},
         secrets=secrets,
+        secret_keys=tuple(secret_keys(root)),
         named=layers.named(),
         shadowed=tuple(layers.shadowed),
         findings=tuple(_typed_secrets(leaves)),

@@ -121,7 +121,7 @@ def _flattened(name: str, keys: tuple[str, ...], value: Any, lines: Mapping[tupl
 
 
 def _from_plan(file: Path, content: str) -> Document:
-    """A plan as its intent, with the facts that it was made with. Raises KeyError, TypeError, ... where it is broken."""
+    """A plan as its intent and the facts that it was made with. Raises KeyError, TypeError and the like if broken."""
     name = shown_path(str(file))
     try:
         plan = json.loads(content)

@@ -11,8 +11,11 @@ from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.places import Origin
 from sglang_hydra.plans import Plan, plain
-from sglang_hydra.screen import Line, columns, printable, shown, text
+from sglang_hydra.screen import VERBATIM, Line, columns, folded, shown, text
+from sglang_hydra.secret import HIDDEN
+from sglang_hydra.words import number, plural
 
+_WIDTH = 100
 _LEVEL_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _LEVEL_ORDER = {"error": 0, "warning": 1, "info": 2}
 
@@ -24,22 +27,27 @@ def plan_screen(plan: Plan) -> list[Line]:
     lines += _section("Resolved by SGLang's rules", _changed_rows(plan))
     lines += finding_lines(plan.findings, plan)
     if plan.launchable:
-        lines += [[text("Command", "bold")], [text("  " + command_line(plan))], []]
+        lines += [[text("Command", "bold")], [text("  "), text(command_line(plan), VERBATIM)]]
+        if plan.secrets:
+            lines.append([text(f"  without {', '.join(plan.secrets)}, which is handed to the server unseen", "dim")])
+        lines.append([])
     lines.append(summary(plan))
     return lines
 
 
 def command_line(plan: Plan) -> str:
-    """The launch command, shell-quoted, the environment that the plan sets in front. It holds no secret."""
-    assignments = [f"{name}={shlex.quote(value)}" for name, value in plan.environment.items()]
-    return printable(" ".join([*assignments, shlex.join(plan.command)]))
+    """The launch command for a shell, the environment that the plan sets in front. It holds no secret."""
+    assignments = [f"{name}={_shell_word(value)}" for name, value in plan.shown_environment.items()]
+    return " ".join([*assignments, *map(_shell_word, plan.command)])
 
 
 def summary(plan: Plan) -> Line:
     changed = {entry.field for entry in plan.resolution.ledger}
     asked = set(plan.intent)
     levels = [finding.level for finding in plan.findings]
-    counts = f"{_plural(levels.count('error'), 'error')}, {_plural(levels.count('warning'), 'warning')}"
+    counts = f"{plural(levels.count('error'), 'error')}, {plural(levels.count('warning'), 'warning')}"
+    if plan.ignored:
+        counts += f", {len(plan.ignored)} ignored"
     if plan.launchable:
         verdict = text("can be launched", "bold green")
     elif plan.ok:
@@ -59,20 +67,14 @@ def finding_lines(findings: Sequence[Finding], plan: Plan | None = None) -> list
         return []
     lines: list[Line] = [[text("Findings", "bold")]]
     for finding in sorted(findings, key=lambda item: _LEVEL_ORDER[item.level]):
-        lines.append(
-            [
-                text("  "),
-                text(finding.level, _LEVEL_STYLE[finding.level]),
-                text(f" {finding.id}", "bold"),
-                text(f"  {printable(finding.message)}"),
-            ]
-        )
+        head = [text("  "), text(finding.level, _LEVEL_STYLE[finding.level]), text(f" {finding.id}  ", "bold")]
+        lines += folded([*head, text(finding.message)], _WIDTH)
         for name in finding.fields if plan else ():
-            chain = plan.origins.get(name, ()) if plan else ()
-            if chain:
-                lines.append([text(f"      {name}={shown(chain[-1].value)} was set by {_who(chain[-1])}", "dim")])
+            who = _who_set(name, plan) if plan else None
+            if who:
+                lines.append([text(f"      {who}", "dim")])
         if finding.hint:
-            lines.append([text("      type: ", "dim"), text(printable(finding.hint), "green")])
+            lines.append([text("      hint: ", "dim"), text(finding.hint, "green")])
     lines.append([])
     return lines
 
@@ -81,14 +83,15 @@ def field_screen(name: str, plan: Plan | None) -> list[Line]:
     """Everything about one argument: what it does and, with a plan, each step to its value."""
     field = FIELDS[name]
     arg = field.arg
-    value = f" = {shown(plan.values[name], width=200)}" if plan else ""
+    value = f" = {_shown_of(name, plan.values[name], 200)}" if plan else ""
     lines: list[Line] = [[text(f"{name}{value}", "bold")]]
-    lines += [[text(f"  {part}")] for part in textwrap.wrap(arg.help, 100)]
+    lines += [[text(f"  {part}")] for part in textwrap.wrap(arg.help, _WIDTH)]
     facts = [("type", field.type), ("unit", arg.unit), ("null means", arg.none), ("flag", ", ".join(field.flags))]
     if field.arg.choices:
         facts.append(("choices", ", ".join(str(choice) for choice in field.arg.choices)))
-    facts.append(("default", shown(field.default)))
-    lines += columns([[text(label, "dim"), text(str(said))] for label, said in facts if said])
+    facts.append(("default", "none: it must be set" if field.required else shown(field.default)))
+    for line in columns([[text(label, "dim"), text(str(said))] for label, said in facts if said]):
+        lines += folded(line, _WIDTH)
     if plan:
         lines += [[], [text("How it got there", "bold")], *columns(list(_steps(name, plan)))]
         lines += [[], *finding_lines([item for item in plan.findings if name in item.fields], plan)]
@@ -96,7 +99,7 @@ def field_screen(name: str, plan: Plan | None) -> list[Line]:
 
 
 def field_record(name: str, plan: Plan | None) -> dict[str, Any]:
-    """``explain FIELD --json``."""
+    """``explain FIELD --json``; the schema is committed as schemas/explain.schema.json."""
     field = FIELDS[name]
     return {
         "schema": "sglang_hydra.explain/1",
@@ -107,7 +110,8 @@ def field_record(name: str, plan: Plan | None) -> dict[str, Any]:
         "type": field.type,
         "flags": list(field.flags),
         "choices": list(field.arg.choices) if field.arg.choices else None,
-        "default": plain(field.default),
+        "default": None if field.required else plain(field.default),
+        "required": field.required,
         "value": plain(plan.values[name]) if plan else None,
         "origins": [plain(origin.to_json()) for origin in plan.origins.get(name, ())] if plan else [],
         "ledger": [plain(entry._asdict()) for entry in plan.resolution.ledger.of(name)] if plan else [],
@@ -115,37 +119,64 @@ def field_record(name: str, plan: Plan | None) -> dict[str, Any]:
     }
 
 
-def rule_screen(id: str) -> list[Line] | None:
-    """A rule's page; None for an id that no rule has."""
+def id_record(id: str) -> dict[str, Any] | None:
+    """``explain ID --json``; None for an id that nothing has."""
+    from sglang_hydra.meanings import meaning_of
+
+    rule = _rule_of(id)
+    page = textwrap.dedent(rule.page).strip() if rule else meaning_of(id)
+    if page is None:
+        return None
+    return {
+        "schema": "sglang_hydra.explain/1",
+        "id": id,
+        "name": rule.name.replace("_", " ") if rule else None,
+        "upstream": list(rule.lines) if rule and rule.lines else None,
+        "page": page,
+    }
+
+
+def id_screen(id: str) -> list[Line] | None:
+    """The page of a rule, or what else the id of a finding means; None for an id that nothing has."""
+    record = id_record(id)
+    if record is None:
+        return None
+    lines: list[Line] = [[text(f"{id}  {record['name'] or ''}".rstrip(), "bold")]]
+    if record["name"]:
+        span = record["upstream"]
+        where = f"SGLang 0.5.2, server_args.py:{span[0]}-{span[1]}" if span else "a check of ours"
+        lines.append([text(f"  {where}", "dim")])
+    lines.append([])
+    for part in record["page"].splitlines():
+        lines += [[text(f"  {piece}")] for piece in (textwrap.wrap(part, 116) if not record["name"] else [part])]
+    return lines
+
+
+def _rule_of(id: str) -> Any:
     from sglang_hydra.checks.launchable import PLAN_CHECKS
     from sglang_hydra.rules import ORDER
 
-    for rule in (*ORDER, *PLAN_CHECKS):
-        if rule.id == id:
-            where = f"SGLang 0.5.2, server_args.py:{rule.lines[0]}-{rule.lines[1]}" if rule.lines else "a check of ours"
-            head: list[Line] = [
-                [text(f"{rule.id}  {rule.name.replace('_', ' ')}", "bold")],
-                [text(f"  {where}", "dim")],
-            ]
-            return [*head, [], *([text(f"  {line}")] for line in textwrap.dedent(rule.page).strip().splitlines())]
-    return None
+    return next((rule for rule in (*ORDER, *PLAN_CHECKS) if rule.id == id), None)
 
 
 def _heading(plan: Plan) -> Iterator[Line]:
     gpu = plan.gpu
-    memory = f", {gpu.memory_mib:g} MiB each" if gpu.memory_mib else ""
+    memory = f", {number(gpu.memory_mib)} MiB each" if gpu.memory_mib else ""
     count = f"{gpu.count} x " if gpu.count else ""
     version = f"SGLang {plan.engine.version}" if plan.engine.name != "transformers" else "transformers serve"
-    yield [text(version, "bold"), text(" on "), text(f"{count}{gpu.name}", "bold"), text(memory)]
+    model = plan.intent.get("model_path")
+    serving = [text(" serving "), text(shown(model), "bold")] if model else []
+    yield [text(version, "bold"), *serving, text(" on "), text(f"{count}{gpu.name}", "bold"), text(memory)]
     if plan.model.known:
-        known = f"facts: {plan.model.source}"
+        known = f"model facts: {plan.model.source}"
         if plan.model.unknown:
             known += f"; unknown: {', '.join(plan.model.unknown)}"
     else:
-        known = f"facts unknown ({plan.model.source})"
-    yield [text(f"  {printable(known)}", "dim")]
-    for note in plan.notes:
-        yield [text(f"  {printable(note)}", "dim")]
+        known = f"model facts: unknown ({plan.model.source})"
+    inherited = [f"{name}={shown(value)}" for name, value in plan.inherited.items()]
+    notes = [known, *plan.notes, *([f"environment: {' '.join(inherited)} (set already)"] if inherited else [])]
+    for note in notes:
+        yield from folded([text("  "), text(note, "dim")], _WIDTH)
 
 
 def _section(title: str, rows: list[list[tuple[str, str]]]) -> list[Line]:
@@ -158,7 +189,7 @@ def _set_rows(plan: Plan) -> list[list[tuple[str, str]]]:
         chain = plan.origins.get(name, ())
         beaten = f" (over {_who(chain[-2])})" if len(chain) > 1 else ""
         who = f"{_who(chain[-1])}{beaten}" if chain else ""
-        rows.append([text("+", "green"), text(name), text(shown(value)), text(who, "dim")])
+        rows.append([text("+", "green"), text(name), text(_shown_of(name, value)), text(who, "dim")])
     return rows
 
 
@@ -168,29 +199,54 @@ def _changed_rows(plan: Plan) -> list[list[tuple[str, str]]]:
         asked = plan.intent.get(entry.field) is not None
         mark = text("!", "bold yellow") if asked else text("~", "yellow")
         change = f"{shown(entry.before, width=24)} -> {shown(entry.after)}"
-        rows.append(
-            [mark, text(entry.field), text(change), text(entry.rule, "cyan"), text(printable(entry.reason), "dim")]
-        )
+        rows.append([mark, text(entry.field), text(change), text(entry.rule, "cyan"), text(entry.reason, "dim")])
     return rows
 
 
 def _steps(name: str, plan: Plan) -> Iterator[list[tuple[str, str]]]:
-    yield [text("schema", "dim"), text(shown(FIELDS[name].default)), text("SGLang 0.5.2's default", "dim")]
+    default = "none" if FIELDS[name].required else shown(FIELDS[name].default)
+    yield [text("schema", "dim"), text(default), text("SGLang 0.5.2's default", "dim")]
     for origin in plan.origins.get(name, ()):
-        yield [text(origin.layer), text(shown(origin.value)), text(origin.place, "dim")]
-    from sglang_hydra.rules import ORDER
-
-    lines = {rule.id: rule.lines for rule in ORDER}
+        yield [text(origin.layer), text(_shown_of(name, origin.value)), text(origin.place, "dim")]
     for entry in plan.resolution.ledger.of(name):
-        span = lines.get(entry.rule)
-        where = f"server_args.py:{span[0]}-{span[1]}  " if span else ""
+        rule = _rule_of(entry.rule)
+        where = f"server_args.py:{rule.lines[0]}-{rule.lines[1]}  " if rule and rule.lines else ""
         change = f"{shown(entry.before, width=24)} -> {shown(entry.after)}"
-        yield [text(entry.rule, "cyan"), text(change), text(f"{where}{printable(entry.reason)}", "dim")]
+        yield [text(entry.rule, "cyan"), text(change), text(f"{where}{entry.reason}", "dim")]
+
+
+def _who_set(name: str, plan: Plan) -> str | None:
+    """Who gave an argument the value that a finding is about; None for one that is at its default."""
+    written = plan.resolution.ledger.of(name)
+    if written and (plan.intent.get(name) is None or written[-1].after != plan.intent[name]):
+        return f"{name}={_shown_of(name, written[-1].after)} comes from {written[-1].rule} ({written[-1].reason})"
+    chain = plan.origins.get(name, ())
+    return f"{name}={_shown_of(name, chain[-1].value)} was set by {_who(chain[-1])}" if chain else None
+
+
+def _shown_of(name: str, value: Any, width: int = 60) -> str:
+    secret = FIELDS[name].arg.secret and value is not None
+    return HIDDEN if secret else shown(value, width=width)
 
 
 def _who(origin: Origin) -> str:
     return origin.place or origin.layer
 
 
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+def _shell_word(word: str) -> str:
+    """One word for a shell. What would steer the terminal is spelled out in the quotes that bash, zsh and ksh have."""
+    if word.isprintable():
+        return shlex.quote(word)
+    spelled = "".join(_ansi_c(char) for char in word)
+    return f"$'{spelled}'"
+
+
+def _ansi_c(char: str) -> str:
+    if char in "'\\":
+        return "\\" + char
+    if char.isprintable():
+        return char
+    return "".join(
+        f"\\x{byte:02x}"
+        for byte in char.encode("utf-8", "surrogateescape" if "\udc80" <= char <= "\udcff" else "surrogatepass")
+    )

@@ -1,37 +1,44 @@
-"""The help screens: one short overview, and a search over the arguments."""
+"""The help screens: one short overview, and a search over the groups and the arguments."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
 
 from sglang_hydra.compose import Composer
+from sglang_hydra.config import Root
 from sglang_hydra.errors import ConfigError
-from sglang_hydra.fields import FIELDS
+from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.findings import Finding
-from sglang_hydra.overrides import nearest
 from sglang_hydra.screen import Line, columns, shown, text
+from sglang_hydra.words import nearest, program
 
 _WIDTH = 100
-_FLAGS = (
-    ("--help WORD", "arguments that have WORD in their name or their help"),
-    ("--json", "plan, check, explain: the same for machines"),
-    ("--strict", "check: fail also on what only we refuse"),
-    ("--config-dir DIR", "search DIR for config groups before ours"),
-    ("-- FLAGS", "SGLang's own flags: python serve.py plan -- --model-path org/name --tp 8"),
-)
 
 
 def overview(composer: Composer) -> list[Line]:
     """Verbs, groups with their options, flags, and how to find an argument."""
     from sglang_hydra.cli import VERBS
 
+    called = program()
+    examples = (
+        ("plan gpu=h200 model=gpt_oss", "what would be started, and why"),
+        ("explain page_size gpu=h200 model=gpt_oss", "why this value"),
+        ("model=tiny", "a server on any machine"),
+    )
+    flags = (
+        ("--help WORD", "arguments that have WORD in their name or their help, or a group: --help gpu"),
+        ("--json", "plan, check, explain: the same for machines"),
+        ("--strict", "check: fail also on what only we refuse"),
+        ("--config-dir DIR", "search DIR for config groups before ours"),
+        ("-- FLAGS", f"SGLang's own flags: {called} plan -- --model-path org/name --tp 8"),
+    )
     lines: list[Line] = [
-        [text("python serve.py [VERB] [key=value ...]", "bold")],
+        [text(f"{called} [VERB] [key=value ...]", "bold")],
         [text("Name the GPU and the model; get a configuration that is exact, explained and checked, then serve it.")],
         [],
-        [text("  python serve.py plan gpu=h200 model=gpt_oss"), text("   what would be started, and why", "dim")],
-        [text("  python serve.py model=tiny"), text("                    a server on any machine", "dim")],
+        *columns([[text(f"{called} {typed}"), text(said, "dim")] for typed, said in examples]),
         [],
         [text("Verbs", "bold")],
         *columns([[text(verb, "cyan"), text(said)] for verb, said in VERBS.items()]),
@@ -39,42 +46,65 @@ def overview(composer: Composer) -> list[Line]:
         [text("Groups", "bold")],
     ]
     for group in composer.groups():
-        options = ", ".join(composer.options(group))
-        wrapped = textwrap.wrap(options, _WIDTH - 12)
-        lines += [[text(f"  {group if not row else '':10}", "cyan"), text(part)] for row, part in enumerate(wrapped)]
-    lines += [
-        [text("  any other model: model=org/name, model=./folder; all facts of a group: gpu.count=4", "dim")],
+        lines += _group_lines(group, composer.options(group))
+    return [
+        *lines,
+        [text("  any other model: model=org/name, model=./folder; what a group declares: gpu.count=4", "dim")],
         [],
         [text("Flags", "bold")],
-        *columns([[text(flag, "cyan"), text(said)] for flag, said in _FLAGS]),
+        *columns([[text(flag, "cyan"), text(said)] for flag, said in flags]),
         [],
         [text(f"The {len(FIELDS)} arguments of SGLang 0.5.2 are keys under their own names (tp_size=8).")],
     ]
-    return lines
 
 
-def matching_fields(words: Sequence[str]) -> list[Line]:
-    """The arguments that match every word. Raises ConfigError, with the nearest name, when none does."""
-    found = [
-        field
-        for field in FIELDS.values()
-        if all(word.lower() in f"{field.name} {' '.join(field.flags)} {field.arg.help}".lower() for word in words)
-    ]
-    if not found:
-        near = nearest("_".join(words), FIELDS)
-        raise ConfigError(
-            Finding(
-                "error", "CLI016", f"no argument matches {' '.join(words)!r}", hint=f"--help {near}" if near else None
-            )
-        )
+def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
+    """The group of that name and the arguments that match every word, those that have it in their name first.
+
+    Raises ConfigError, with the nearest name, when there is none.
+    """
     lines: list[Line] = []
+    if len(words) == 1 and words[0] in composer.groups():
+        lines += [*_group_lines(words[0], composer.options(words[0])), *_node_lines(words[0])]
+    found = sorted(
+        (field for field in FIELDS.values() if all(word.lower() in _searched(field) for word in words)),
+        key=lambda field: (field.name not in words, not any(word.lower() in field.name for word in words)),
+    )
+    if not found and not lines:
+        near = nearest("_".join(words), FIELDS)
+        hint = f"{program()} --help {near}" if near else f"{program()} --help shows the groups"
+        raise ConfigError(Finding("error", "CLI016", f"no argument matches {' '.join(words)!r}", hint=hint))
     for field in found:
-        kind = field.type if not field.arg.choices else "|".join(map(str, field.arg.choices))
-        unit = f", {field.arg.unit}" if field.arg.unit else ""
-        lines.append(
-            [text(field.name, "bold cyan"), text(f" = {shown(field.default)}"), text(f"  ({kind}{unit})", "dim")]
-        )
-        said = field.arg.help + (f" null: {field.arg.none}." if field.arg.none else "")
-        lines += [[text(f"    {part}")] for part in textwrap.wrap(said, _WIDTH)]
-    lines += [[], [text("Where a value comes from: python serve.py explain FIELD gpu=... model=...", "dim")]]
-    return lines
+        lines += _field_lines(field)
+    where = f"Where a value comes from: {program()} explain FIELD gpu=... model=..."
+    return [*lines, [], [text(where, "dim")]]
+
+
+def _searched(field: Field) -> str:
+    return f"{field.name} {' '.join(field.flags)} {field.arg.help}".lower()
+
+
+def _group_lines(group: str, options: Sequence[str]) -> Iterator[Line]:
+    for row, part in enumerate(textwrap.wrap(", ".join(options), _WIDTH - 12) or [""]):
+        yield [text(f"  {group if not row else '':10}", "cyan"), text(part)]
+
+
+def _node_lines(group: str) -> Iterator[Line]:
+    """The keys that a node declares, with their types."""
+    node = next((item.type for item in fields(Root) if item.name == group), None)
+    if not is_dataclass(node):
+        return
+    keys = [f"{group}.{item.name}" for item in fields(node) if item.name not in ("name", "args")]
+    for row, part in enumerate(textwrap.wrap(", ".join(keys), _WIDTH - 12)):
+        yield [text(f"  {'keys' if not row else '':10}", "dim"), text(part)]
+    yield []
+
+
+def _field_lines(field: Field) -> Iterator[Line]:
+    kind = field.type if not field.arg.choices else "|".join(map(str, field.arg.choices))
+    unit = f", {field.arg.unit}" if field.arg.unit else ""
+    default = "" if field.required else f" = {shown(field.default)}"
+    yield [text(field.name, "bold cyan"), text(default), text(f"  ({kind}{unit})", "dim")]
+    said = field.arg.help + (f" null: {field.arg.none}." if field.arg.none else "")
+    for part in textwrap.wrap(said, _WIDTH):
+        yield [text(f"    {part}")]

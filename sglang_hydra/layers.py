@@ -11,15 +11,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sglang_hydra.config import NODES, conf_dir
+from sglang_hydra.errors import ConfigError
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.grammar import has_interpolation, unescaped
-from sglang_hydra.nodes import problem_at
-from sglang_hydra.overrides import API_KEY_REFERENCE, Request, value_problem
+from sglang_hydra.nodes import problems_at
+from sglang_hydra.overrides import Request, value_problem
 from sglang_hydra.places import Origin, shown_path
-from sglang_hydra.words import nearest
+from sglang_hydra.secret import API_KEY_REFERENCE, SECRET_FIELDS
+from sglang_hydra.words import nearest, program
 
-SECRET_FIELDS = tuple(name for name, field in FIELDS.items() if field.arg.secret)
 _PRESETS = ("gpu", "model", "gpu_model")
 
 
@@ -101,12 +102,11 @@ class Layers:
         at: tuple[str, ...],
         inside: bool = False,
     ) -> None:
-        problem = problem_at(keys, value)
-        written = keys[1:] if inside else keys
-        if problem:
-            place = Origin(layer, value, file=file or None, keys=(*at, *written)).place
+        for problem in problems_at(keys, value):
+            path = tuple(problem.key.split("."))[1 if inside else 0 :]
+            place = Origin(layer, value, file=file or None, keys=(*at, *path), where=layer).place
             self.findings.append(
-                Finding("error", "CLI002", f"{place}: {problem.message}", (".".join(keys),), problem.hint)
+                Finding("error", "CLI002", f"{place}: {problem.message}", (problem.key,), problem.hint)
             )
         for path in _leaves(keys, value):
             origin = Origin(layer, None, file=file or None, keys=(*at, *(path[1:] if inside else path)), where=layer)
@@ -115,8 +115,18 @@ class Layers:
     def _unknown(self, name: str, origin: Origin) -> None:
         near = nearest(name, [*FIELDS, *NODES])
         message = f"{origin.place}: {name!r} is neither an argument of SGLang 0.5.2 nor a key of ours"
-        hint = f"did you mean {near}?" if near else "python serve.py --help WORD finds arguments"
+        hint = f"did you mean {near}?" if near else f"{program()} --help WORD finds arguments"
         self.findings.append(Finding("error", "CLI001", message, (name,), hint))
+
+    def check_nodes(self, root: Mapping[str, Any]) -> None:
+        """Looks once more at the nodes, now that interpolations are resolved. Raises ConfigError if one came out odd."""
+        findings = [
+            Finding("error", "CLI002", f"{self.place_of(problem.key) or problem.key}: {problem.message}", (problem.key,))
+            for node in NODES
+            for problem in problems_at((node,), root[node])
+        ]
+        if findings:
+            raise ConfigError(*findings)
 
     def winners(self, root: Mapping[str, Any]) -> dict[str, Any]:
         """The value of every named argument: the root's where a root layer named it, else the strongest preset's."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
@@ -18,14 +18,15 @@ _NAMES = {int: "an int", float: "a number", str: "text", bool: "true or false"}
 
 
 class Problem(NamedTuple):
-    """What is wrong at one key, and what to type instead."""
+    """What is wrong at ``key``, and what to type instead."""
 
+    key: str
     message: str
     hint: str | None = None
 
 
-def problem_at(keys: Sequence[str], value: Any) -> Problem | None:
-    """What is wrong with ``value`` at the place that ``keys`` lead to, from the root on; None if it fits.
+def problems_at(keys: Sequence[str], value: Any) -> Iterator[Problem]:
+    """Everything that is wrong with ``value`` at the place that ``keys`` lead to, from the root on.
 
     Below a mapping (``model.config``, ``engine.env``) every key is free. An interpolation fits everywhere.
     """
@@ -34,39 +35,56 @@ def problem_at(keys: Sequence[str], value: Any) -> Problem | None:
         if is_dataclass(schema):
             known = {item.name: item.type for item in fields(schema)}
             if name not in known:
-                return _unknown(".".join(keys[:depth]), name, known)
+                yield _unknown(".".join(keys[:depth]), name, known)
+                return
             schema = known[name]
             continue
         kind = _kind(schema)
         if kind is Any:
-            return None
+            return
         if typing.get_origin(kind) is not dict:
             where = ".".join(keys[:depth])
-            return Problem(f"{where} is {_said(kind)} and has no key {name!r}", f"{where}=...")
+            message = f"{where} is {_said(kind)} and has no key {name!r}"
+            yield Problem(".".join(keys), message, f"{where}=...")
+            return
         schema = typing.get_args(kind)[1]
-    return _misfit(".".join(keys), schema, value)
+    yield from _misfits(".".join(keys), schema, value)
 
 
-def _misfit(key: str, schema: Any, value: Any) -> Problem | None:
+def is_text(keys: Sequence[str]) -> bool:
+    """Whether the place that ``keys`` lead to holds text and nothing else."""
+    return not any(problems_at(keys, "")) and any(problems_at(keys, True))
+
+
+def _misfits(key: str, schema: Any, value: Any) -> Iterator[Problem]:
     if isinstance(value, str) and "${" in value:
-        return None
+        return
     if is_dataclass(schema):
-        if not isinstance(value, Mapping):
-            return Problem(f"{key}={value!r} is not a mapping of its keys", f"{key}.{fields(schema)[0].name}=...")
-        found = (problem_at((key, str(name)), item) for name, item in value.items())
-        return next((problem for problem in found if problem), None)
-    if value is None:
-        return None if _optional(schema) else Problem(f"{key}=null: it must be {_said(schema)}")
+        if isinstance(value, Mapping):
+            for name, item in value.items():
+                yield from problems_at((key, str(name)), item)
+        else:
+            message = f"{key}={value!r} is not a mapping of its keys"
+            yield Problem(key, message, f"{key}.{fields(schema)[0].name}=...")
+        return
     kind = _kind(schema)
     container = typing.get_origin(kind)
-    if container is None:
-        return None if _fits(kind, value) else Problem(f"{key}={value!r} is not {_said(kind)}")
-    if not (isinstance(value, Mapping) if container is dict else isinstance(value, (list, tuple))):
+    if value is None:
+        if not _optional(schema):
+            yield Problem(key, f"{key}=null: it must be {_said(schema)}")
+    elif container is None:
+        if not _fits(kind, value):
+            yield Problem(key, f"{key}={value!r} is not {_said(kind)}")
+    elif not (isinstance(value, Mapping) if container is dict else isinstance(value, (list, tuple))):
         example = f"{key}=[A,B]" if container is list else f"{key}.NAME=VALUE"
-        return Problem(f"{key}={value!r} is not {_said(kind)}", example)
-    inner = typing.get_args(kind)[-1]
-    items = [(f"{key}.{name}", value[name]) for name in value] if container is dict else [(key, item) for item in value]
-    return next((problem for where, item in items if (problem := _misfit(where, inner, item))), None)
+        yield Problem(key, f"{key}={value!r} is not {_said(kind)}", example)
+    else:
+        inner = typing.get_args(kind)[-1]
+        for name in value:
+            if container is dict:
+                yield from _misfits(f"{key}.{name}", inner, value[name])
+            else:
+                yield from _misfits(key, inner, name)
 
 
 def _fits(kind: Any, value: Any) -> bool:
@@ -105,6 +123,7 @@ def _unknown(where: str, name: str, known: Mapping[str, Any]) -> Problem:
     near = nearest(name, known)
     path = f"{where}." if where else ""
     return Problem(
+        f"{path}{name}",
         f"{where or 'the configuration'} has no key {name!r}; it has {', '.join(known)}",
         f"did you mean {path}{near}?" if near else None,
     )

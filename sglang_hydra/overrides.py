@@ -16,7 +16,7 @@ from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.fields.check import check_json, check_value
 from sglang_hydra.findings import Finding
 from sglang_hydra.grammar import as_override, has_interpolation, literal, unquoted
-from sglang_hydra.nodes import problem_at
+from sglang_hydra.nodes import is_text, problems_at
 from sglang_hydra.refusals import (
     ADDED_GROUPS,
     Known,
@@ -29,15 +29,13 @@ from sglang_hydra.refusals import (
     unknown_option,
     unreadable,
 )
-from sglang_hydra.words import nearest
+from sglang_hydra.secret import masked
+from sglang_hydra.words import nearest, program
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
-__all__ = ["API_KEY_REFERENCE", "Request", "Wanted", "as_override", "nearest", "parsed", "read_requests"]
-
-API_KEY_VARIABLE = "SGLANG_HYDRA_API_KEY"
-API_KEY_REFERENCE = "${oc.env:" + API_KEY_VARIABLE + "}"
+__all__ = ["Request", "Wanted", "as_override", "nearest", "parsed", "read_requests"]
 
 # What stands for no choice at all, so that gpu=null is no riddle.
 _NO_CHOICE = {"gpu": "none", "model": "unset", "engine": "auto", "launch": "local"}
@@ -191,7 +189,7 @@ def _read(request: Request, known: Known) -> list[Wanted]:
     if options and not (value or "").startswith("{"):
         return _read_group(request, prefix, key, value, options, known)
     if package:
-        raise Refused("CLI006", f"{group!r} is not a config group", group, hint="python serve.py --help lists them")
+        raise Refused("CLI006", f"{group!r} is not a config group", group, hint=f"{program()} --help lists them")
     if value is None or prefix == "~":
         raise not_deletable(key)
     if name in FIELDS and not rest:
@@ -266,8 +264,8 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> Wanted
 def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
     if key == "ignore" and value[:1] not in ("[", "$"):
         value = f"[{value}]"
-    if _is_text_node(key) and not _is_grammar(value):
-        return [Wanted(_change(key, value, as_override(key, value)), request)]
+    if is_text(key.split(".")) and not _is_grammar(value):
+        return [_node_change(replace(request, text=as_override(key, value)), key, value)]
     override = parsed(f"{key}={value}", key)
     if override.is_sweep_override():
         raise several_values(None, request.text, value)
@@ -275,9 +273,13 @@ def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
 
 
 def _node_change(request: Request, key: str, value: Any) -> Wanted:
-    problem = problem_at(key.split("."), value)
+    problem = next(problems_at(key.split("."), value), None)
     if problem:
-        raise Refused("CLI002" if "=" in problem.message else "CLI001", problem.message, key, hint=problem.hint)
+        id = "CLI001" if "has no key" in problem.message else "CLI002"
+        raise Refused(id, problem.message, key, hint=problem.hint)
+    hidden = masked(key.rpartition(".")[2], value)
+    if hidden != value:
+        return Wanted(_change(key, value, as_override(key, hidden)), request, secret=str(value))
     return Wanted(_change(key, value, request.text), request)
 
 
@@ -290,12 +292,6 @@ def _change(key: str, value: Any, text: str) -> Override:
     kind = OverrideType.FORCE_ADD if new else OverrideType.CHANGE
     text = f"++{text.lstrip('+')}" if new else text
     return Override(type=kind, key_or_group=key, value_type=ValueType.ELEMENT, _value=value, input_line=text)
-
-
-def _is_text_node(key: str) -> bool:
-    """True for a key of ours that holds text and nothing else: its value is not read by any grammar."""
-    keys = key.split(".")
-    return problem_at(keys, "") is None and problem_at(keys, True) is not None
 
 
 def _is_text(field: Field) -> bool:

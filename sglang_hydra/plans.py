@@ -16,12 +16,12 @@ from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.places import Origin
 from sglang_hydra.resolution import Resolution
+from sglang_hydra.secret import masked
 
 SCHEMA = "sglang_hydra.plan/1"
 SPECIFIED_VERSION = "0.5.2"
 """The SGLang release whose rules these are."""
 
-HIDDEN = "***"
 NOT_FINITE = ("nan", "inf", "-inf")
 
 NOT_IDENTITY = frozenset(
@@ -120,7 +120,7 @@ class Plan:
     @property
     def shown_environment(self) -> dict[str, str]:
         """``environment`` with every value hidden whose name says that it is a secret (HF_TOKEN)."""
-        return {name: HIDDEN if is_secret_name(name) else value for name, value in self.environment.items()}
+        return {name: str(masked(name, value)) for name, value in self.environment.items()}
 
     @cached_property
     def server_id(self) -> str:
@@ -185,11 +185,6 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     return value if isinstance(value, float) and math.isfinite(value) else str(value)
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name holds a secret (HF_TOKEN, AWS_SECRET_ACCESS_KEY)."""
-    return any(word in name.upper() for word in ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY", "ACCESS_KEY"))
 
 
 def _sglang(environment: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 from sglang_hydra.config import NODES
 from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.findings import Finding
-from sglang_hydra.words import nearest, short
+from sglang_hydra.words import nearest, program, short
 
 ADDED_GROUPS = ("experiment", "recipe")
 """Hydra groups that an app adds with ``+``; typing ``experiment=x`` means the same here."""
@@ -60,7 +60,7 @@ def several_values(field: Field | None, text: str, value: str) -> Refused:
         "CLI007",
         f"{short(text)}: {name} takes one value, and several were given",
         name,
-        hint="one plan for each value: for v in 1 2 4; do python serve.py plan ... " + f"{name}=$v; done",
+        hint=f"one plan for each value: for v in 1 2 4; do {program()} plan ... " + f"{name}=$v; done",
     )
 
 
@@ -81,7 +81,7 @@ def no_override(text: str, known: Known) -> Refused:
 
     if text in VERBS:
         return Refused(
-            "CLI004", f"{text!r} is a verb, and the verb comes first", hint=f"python serve.py {text} key=value ..."
+            "CLI004", f"{text!r} is a verb, and the verb comes first", hint=f"{program()} {text} key=value ..."
         )
     for group in ("model", "gpu", "engine"):
         if text in known.options(group):
@@ -91,34 +91,37 @@ def no_override(text: str, known: Known) -> Refused:
     key, equals, _ = text.partition("=")
     near = nearest(key, FIELDS) if equals else None
     said = f"{short(key)!r} cannot be a key" if equals else f"{short(text)!r} is no key=value"
-    return Refused("CLI004", said, hint=f"did you mean {near}=...?" if near else "python serve.py --help")
+    return Refused("CLI004", said, hint=f"did you mean {near}=...?" if near else f"{program()} --help")
 
 
 def _dashed(text: str) -> Refused:
     from sglang_hydra.cli import FLAGS
 
     flag, equals, value = text.partition("=")
-    name = flag.lstrip("-").replace("-", "_")
-    flagged = {spelling.lstrip("-").replace("-", "_"): field for field in FIELDS.values() for spelling in field.flags}
-    field = flagged.get(name) or FIELDS.get(nearest(name, FIELDS) or "")
+    field = _flagged(flag)
     near = nearest(flag, FLAGS)
-    if near is not None and (field is None or name not in flagged):
+    if field is None and near is not None:
         return Refused("CLI004", f"{short(flag)} is no flag of this program", hint=f"did you mean {near}?")
+    field = field or FIELDS.get(nearest(flag, FIELDS) or "")
+    theirs = f"SGLang's own flags go after a bare --: {program()} plan -- --model-path org/name"
+    message = f"{short(flag)}: arguments are typed as key=value here, without dashes"
     if field is None:
-        return Refused(
-            "CLI004",
-            f"{short(text)}: arguments are typed as key=value here, without dashes",
-            hint="SGLang's own flags go after a bare --: python serve.py plan -- --model-path org/name",
-        )
-    if field.arg.secret:
-        equals, value = "", ""
-    typed = f"{field.name}={short(value) if equals else _example(field)}"
-    return Refused(
-        "CLI004",
-        f"{short(flag)}: arguments are typed as key=value here, without dashes",
-        field.name,
-        hint=f"{typed}; SGLang's own flags go after a bare --: python serve.py plan -- --model-path org/name",
-    )
+        return Refused("CLI004", message, hint=theirs)
+    typed = short(value) if equals and not field.arg.secret else _example(field)
+    return Refused("CLI004", message, field.name, hint=f"{field.name}={typed}; {theirs}")
+
+
+def _flagged(flag: str) -> Field | None:
+    """The argument that SGLang itself would take this flag for: spelled out, or the only one that begins so."""
+    spelled = flag.replace("_", "-")
+    meant = {field.name: field for field in FIELDS.values() if spelled in field.flags}
+    meant = meant or {
+        field.name: field
+        for field in FIELDS.values()
+        for own in field.flags
+        if own.startswith(spelled) and spelled > "--"
+    }
+    return next(iter(meant.values())) if len(meant) == 1 else None
 
 
 def unknown_key(prefix: str, key: str, known: Known) -> Refused:
@@ -131,9 +134,8 @@ def unknown_key(prefix: str, key: str, known: Known) -> Refused:
             name,
             hint=f"put {name}/NAME.yaml into a folder of yours and type --config-dir FOLDER {name}=NAME",
         )
-    near = nearest(name, [*FIELDS, *NODES])
-    if near is None:
-        near = next((field.name for field in FIELDS.values() if f"--{name}" in field.flags), None)
+    flagged = _flagged(f"--{name}")
+    near = flagged.name if flagged else nearest(name, [*FIELDS, *NODES])
     message = f"{short(key)!r} is neither an argument of SGLang 0.5.2 nor a config group"
     if prefix:
         message += "; + would add a key that nothing reads"
@@ -141,7 +143,7 @@ def unknown_key(prefix: str, key: str, known: Known) -> Refused:
         "CLI001",
         message,
         short(key),
-        hint=f"did you mean {near}?" if near else "python serve.py --help WORD finds arguments",
+        hint=f"did you mean {near}?" if near else f"{program()} --help WORD finds arguments",
     )
 
 
@@ -149,13 +151,14 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     """An option that a group does not have."""
     parts = [part.strip() for part in value.split(",")]
     if len(parts) > 1 and all(part in options for part in parts):
-        hint = f"one plan for each: for v in {' '.join(parts)}; do python serve.py plan ... {group}=$v; done"
+        hint = f"one plan for each: for v in {' '.join(parts)}; do {program()} plan ... {group}=$v; done"
         return Refused(
             "CLI007", f"{group}={short(value)}: {group} takes one option, and several were given", group, hint=hint
         )
-    containing = [option for option in options if value and value.lower() in option]
     near = nearest(value, options)
-    meant = " or ".join(f"{group}={option}" for option in (containing[:3] or ([near] if near else [])))
+    containing = [option for option in options if value and value.lower() in option]
+    named = [near] if near is not None and (near == value.lower() or not containing) else containing[:3]
+    meant = " or ".join(f"{group}={option}" for option in named)
     hints = [f"did you mean {meant}?"] if meant else []
     if group == "model":
         hints.append("another model: model=org/name, model=./folder")
@@ -177,12 +180,14 @@ def type_hint(field: Field, value: Any) -> str:
         return f'quote it if the word was meant: {field.name}="{"on" if value else "off"}" or "{str(value).lower()}"'
     if value is None and not field.required:
         return f"leave it out for SGLang's default, {_spelled(field.default)}"
-    return f"{field.name}={_example(field)}; python serve.py --help {field.name} says what it takes"
+    return f"{field.name}={_example(field)}; {program()} --help {field.name} says what it takes"
 
 
 def _example(field: Field) -> str:
+    if field.arg.parser == "lora":
+        return "['sql=/adapters/sql']"
     if field.arg.choices:
-        return str(field.arg.choices[0])
+        return f"[{field.arg.choices[0]}]" if field.kind == "Any" else str(field.arg.choices[0])
     if field.is_flag:
         return "true"
     one = {"int": "8", "float": "0.8"}.get(field.kind, "VALUE")

@@ -20,6 +20,7 @@ from sglang_hydra.config import conf_dir
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 from sglang_hydra.places import shown_path
+from sglang_hydra.words import short
 
 if TYPE_CHECKING:
     from hydra._internal.defaults_list import DefaultsList
@@ -51,15 +52,16 @@ class Repository(CachingConfigRepository):
     Raises ConfigError for a primary config that is not there or cannot be read.
     """
 
-    def __init__(self, loader: ConfigLoaderImpl, config_name: str, searchpath: Override | None = None) -> None:
+    def __init__(self, loader: ConfigLoaderImpl, config_name: str, searchpath: Sequence[Override] = ()) -> None:
         super().__init__(loader.repository)
         self._loader = loader
         self._config_name = config_name
         self._hydra_is_kept = True
+        self._options: dict[str, list[str]] = {}
         if not self.config_exists(config_name):
             where = ", ".join(shown_path(source.path) for source in self.get_sources() if source.scheme() == "file")
             raise ConfigError(Finding("error", "CLI018", f"there is no config {config_name!r} in {where}"))
-        loader._process_config_searchpath(config_name, [searchpath] if searchpath else [], self)
+        loader._process_config_searchpath(config_name, list(searchpath), self)
         self._hydra_is_kept = False
 
     def load_config(self, config_path: str) -> ConfigResult | None:
@@ -76,7 +78,10 @@ class Repository(CachingConfigRepository):
 
     def options(self, group: str) -> list[str]:
         """The options of a group, sorted; empty for what is no group."""
-        return self.get_group_options(group, ObjectType.CONFIG) if group and self.group_exists(group) else []
+        if group not in self._options:
+            exists = bool(group) and self.group_exists(group)
+            self._options[group] = self.get_group_options(group, ObjectType.CONFIG) if exists else []
+        return self._options[group]
 
     def groups(self) -> list[str]:
         return self.get_group_options("", ObjectType.GROUP)
@@ -130,9 +135,12 @@ def told_by_hydra(place_of: Callable[[str], str | None] = lambda key: None) -> I
         raise ConfigError(_said_by_hydra(failure, place_of)) from failure
     except RecursionError as failure:
         raise ConfigError(Finding("error", "CLI008", "the configuration refers to itself without end")) from failure
-    except (OSError, UnicodeDecodeError, ValueError) as failure:
-        # A file that is not UTF-8, cannot be opened or has no mapping in it: Hydra lets these through.
+    except (OSError, UnicodeError) as failure:
         raise ConfigError(Finding("error", "CLI008", f"a config file cannot be read: {failure}")) from failure
+    except (ValueError, TypeError, AttributeError, LookupError, AssertionError) as failure:
+        # Hydra has no words of its own for a file or a value of an unexpected shape.
+        said = short(f"{type(failure).__name__}: {failure}", 300)
+        raise ConfigError(Finding("error", "CLI008", f"this cannot be composed ({said})")) from failure
 
 
 def file_of(loaded: ConfigResult | None, config_path: str) -> str:
@@ -149,7 +157,7 @@ def _said_by_hydra(failure: Exception, place_of: Callable[[str], str | None]) ->
     kept = [
         line for line in lines if not line.startswith(("full_key:", "object_type=", "reference_type=", "See https"))
     ]
-    message = " ".join(dict.fromkeys(kept)) or type(failure).__name__
+    message = short(" ".join(dict.fromkeys(kept)) or type(failure).__name__, 400)
     key = next((str(key) for error in (failure, cause) if (key := getattr(error, "full_key", None))), None)
     if key is None:
         return Finding("error", "CLI008", message)
@@ -166,6 +174,7 @@ def _broken_yaml(failure: Exception) -> Finding:
     mark = getattr(failure, "problem_mark", None)
     problem = getattr(failure, "problem", None) or str(failure).splitlines()[0]
     if mark is None:
-        return Finding("error", "CLI009", f"a config file is no YAML: {problem}")
+        name = shown_path(str(getattr(failure, "name", "a config file")).removeprefix("file://"))
+        return Finding("error", "CLI009", f"{name}: this is no YAML: {problem}")
     place = f"{shown_path(str(mark.name).removeprefix('file://'))}:{mark.line + 1}:{mark.column + 1}"
     return Finding("error", "CLI009", f"{place}: this is no YAML: {problem}")

@@ -6,20 +6,26 @@ hold anything.
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 Span = tuple[str, str]
 Line = Sequence[Span]
 
+VERBATIM = "verbatim"
+"""The style of what will be copied: it is never broken into lines."""
+
 _WIDEST_VALUE = 60
+# Text that reads like another type: shown in quotes, as it has to be typed.
+_LIKE_ANOTHER = re.compile(r"null|true|false|none|nan|[+-]?inf|[+-]?[\d_.]+(e[+-]?\d+)?", re.IGNORECASE)
 
 
 def text(content: str, style: str = "") -> Span:
-    return (content, style)
+    """A piece of a line; control characters in it are spelled out."""
+    return (printable(content), style)
 
 
 def printable(content: str) -> str:
@@ -31,21 +37,28 @@ def printable(content: str) -> str:
 
 def shown(value: Any, *, width: int = _WIDEST_VALUE) -> str:
     """A value as one types it here: ``null``, ``true``, bare words; cut in the middle when it is long."""
-    if value is None:
-        written = "null"
-    elif isinstance(value, bool):
-        written = str(value).lower()
-    elif isinstance(value, str):
-        written = value if value and value == value.strip() else json.dumps(value, ensure_ascii=False)
-    elif isinstance(value, (set, frozenset)):
-        written = "[" + ", ".join(sorted(map(str, value))) + "]"
-    else:
-        written = repr(value)
-    written = printable(written)
+    written = printable(_written(value))
     if len(written) > width:
         head = width * 2 // 3
         written = f"{written[:head]}...{written[head + 3 - width :]}"
     return written
+
+
+def _written(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        bare = value and value == value.strip() and not _LIKE_ANOTHER.fullmatch(value)
+        return value if bare else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, (set, frozenset)):
+        return "[" + ", ".join(sorted(map(_written, value))) + "]"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_written(item)}" for key, item in value.items()) + "}"
+    return repr(value)
 
 
 def columns(rows: Sequence[Sequence[Span]], *, indent: str = "  ", gap: str = "  ") -> list[Line]:
@@ -68,15 +81,42 @@ def columns(rows: Sequence[Sequence[Span]], *, indent: str = "  ", gap: str = " 
     return lines
 
 
+def folded(line: Line, width: int) -> list[Line]:
+    """A line that is too long for ``width`` columns as several, its last piece set under where it began."""
+    if sum(len(content) for content, _ in line) <= width or line[-1][1] == VERBATIM:
+        return [line]
+    import textwrap
+
+    *head, (content, style) = line
+    margin = sum(len(piece) for piece, _ in head) + len(content) - len(content.lstrip())
+    if margin > width * 2 // 3:
+        return [line]
+    parts = textwrap.wrap(content.strip(), width - margin, break_long_words=False, break_on_hyphens=False)
+    indent = content[: len(content) - len(content.lstrip())]
+    first: Line = [*head, (indent + "".join(parts[:1]), style)]
+    return [first, *([(" " * margin, ""), (part, style)] for part in parts[1:])]
+
+
 def write(lines: Iterable[Line], stream: TextIO | None = None) -> None:
     """Writes the lines: through rich on a terminal, as plain text when piped or when NO_COLOR is set."""
     out = stream or sys.stdout
-    if out.isatty() and not os.environ.get("NO_COLOR"):
+    terminal = out.isatty()
+    if terminal:
+        import shutil
+
+        width = max(shutil.get_terminal_size().columns, 40)
+        lines = [part for line in lines for part in folded(line, width)]
+    if terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         _write_styled(lines, out)
         return
-    body = "".join("".join(content for content, _ in line).rstrip() + "\n" for line in lines)
-    out.write(body.encode(out.encoding or "utf-8", "backslashreplace").decode(out.encoding or "utf-8"))
+    out.write("".join("".join(_sendable(content, out) for content, _ in line).rstrip() + "\n" for line in lines))
     out.flush()
+
+
+def _sendable(content: str, out: TextIO) -> str:
+    """``content`` with what the stream's encoding lacks spelled out."""
+    encoding = out.encoding or "utf-8"
+    return content.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _write_styled(lines: Iterable[Line], out: TextIO) -> None:
@@ -85,4 +125,5 @@ def _write_styled(lines: Iterable[Line], out: TextIO) -> None:
 
     console = Console(file=out, highlight=False, emoji=False, markup=False)
     for line in lines:
-        console.print(Text.assemble(*(span for span in line)), soft_wrap=True)
+        pieces = [(_sendable(content, out), "" if style == VERBATIM else style) for content, style in line]
+        console.print(Text.assemble(*pieces), soft_wrap=True)

@@ -1,8 +1,10 @@
-"""Small words for messages: the nearest name, a number as people write it, a long text cut short."""
+"""Small words for messages: the nearest name, a number or a plural as people write it, a long text cut short."""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,6 +32,15 @@ def number(value: Any) -> str:
 
 def short(text: str, width: int = _WIDTH) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def program() -> str:
+    """How this program was started, for commands that a message suggests."""
+    return "python serve.py" if os.path.basename(sys.argv[0]) == "serve.py" else "sglang-hydra"
 
 
 def _flat(name: str) -> str:

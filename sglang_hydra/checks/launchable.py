@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sglang_hydra.checks import machine, model_config
+from sglang_hydra.checks import api, kernels_at_load, machine, model_config, ranges
 from sglang_hydra.rules.rule import Rule
 
 PLAN_CHECKS: tuple[Rule, ...] = (
@@ -12,5 +12,13 @@ PLAN_CHECKS: tuple[Rule, ...] = (
     model_config.check_dtype,
     model_config.check_heads,
     model_config.check_mem_fraction,
+    ranges.check_sizes,
+    ranges.check_ports,
     machine.check_gpu_count,
+    kernels_at_load.check_quantization_kernels,
+    kernels_at_load.check_latent_attention,
+    kernels_at_load.check_flash_attention_3,
+    kernels_at_load.check_draft_model,
+    kernels_at_load.check_lowest_gpu,
+    api.check_key_with_tokenizer_workers,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.words import plural
 
 if TYPE_CHECKING:
     from sglang_hydra.fields import ServerArgs
@@ -31,9 +32,11 @@ def check_gpu_count(args: ServerArgs, facts: Facts) -> Outcome:
         return None
     fields = [name for name in ("tp_size", "pp_size", "dp_size", "base_gpu_id", "gpu_id_step") if _set(args, name)]
     more_nodes = -(-needed // count) if count > 0 else nodes
+    ranks = f"{plural(needed, 'rank')} need{'s' if needed == 1 else ''} {plural(on_one_node, 'GPU')}"
+    where = "one node" if nodes == 1 else f"each of {nodes} nodes"
+    reach = f", up to number {last}" if last >= on_one_node else ""
     return Refusal(
-        f"{needed} ranks need {on_one_node} GPUs on {'one node' if nodes == 1 else f'each of {nodes} nodes'}"
-        f"{f', up to number {last}' if last >= on_one_node else ''}; {facts.gpu.name} has {max(count, 0)}",
+        f"{ranks} on {where}{reach}; {facts.gpu.name} has {max(count, 0)}",
         *(fields or ("gpu.count",)),
         "nnodes",
         hint=f"{f'nnodes={more_nodes}, or ' if more_nodes > nodes else ''}gpu.count={last + 1} if a node has as many",

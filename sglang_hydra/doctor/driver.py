@@ -162,7 +162,7 @@ def _install_torch(world: World) -> str:
     version = world.interpreter.versions.get("torch", "").partition("+")[0]
     pin = f"torch=={version}" if version else "torch"
     channel = {"amd": "rocm6.3", "intel": "xpu"}.get(world.other.vendor if world.other else "", "cu128")
-    return f'{python} -m pip install --force-reinstall "{pin}" --index-url https://download.pytorch.org/whl/{channel}'
+    return f'{python} -m pip install --force-reinstall "{pin}" from PyTorch\'s own wheel index for {channel}'
 
 
 def _runs(driver_cuda: tuple[int, int] | None, wanted: Version) -> bool:

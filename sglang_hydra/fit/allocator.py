@@ -1,8 +1,8 @@
 """What tensors occupy once PyTorch has allocated them on a GPU.
 
 PyTorch's CUDA caching allocator (c10/cuda/CUDACachingAllocator.cpp) asks the driver for 2 MiB at a time for tensors of
-up to 1 MiB, for 20 MiB at a time for tensors below 10 MiB, and rounds larger ones up to 2 MiB. SGLang logs the memory that
-was asked for: a tensor of 12.5 MiB in each of 64 layers shows as 96 MiB more than the weights.
+up to 1 MiB, for 20 MiB at a time for tensors below 10 MiB, and rounds larger ones up to 2 MiB. SGLang logs the memory
+that was asked for: a tensor of 12.5 MiB in each of 64 layers shows as 96 MiB more than the weights.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Layer(NamedTuple):
 
 
 class Latent(NamedTuple):
-    """Multi-head latent attention: ranks of the compressed query (0: not compressed) and KV, sizes of a head's parts."""
+    """Multi-head latent attention: ranks of the compressed query (0: none) and KV, sizes of a head's parts."""
 
     query_rank: int
     kv_rank: int
@@ -47,7 +47,7 @@ class Linear(NamedTuple):
 class Experts(NamedTuple):
     """A mixture of experts: how many, their width, the width of all shared experts together, experts per token."""
 
-    count: int
+    number: int
     width: int
     shared: int
     chosen: int
@@ -68,7 +68,8 @@ class Decoder(NamedTuple):
     ``query_gate``: queries come with a gate of their size. ``shared_query``: all heads read one query of this size.
     ``blocks``: attention and dense MLP come so often in each layer. ``head_rows`` is 0 where lm_head is the embedding
     (``tied``) or there is none. ``context`` is the longest context in tokens, 0 if not stated; ``rotary`` the rotated
-    dimensions of a head and ``positions`` the rows of the table of their angles.
+    dimensions of a head and ``positions`` the rows of the table of their angles. ``copied``: on a GPU, with what a
+    server makes of the weights there; else as a checkpoint stores them.
     """
 
     architecture: str
@@ -97,3 +98,4 @@ class Decoder(NamedTuple):
     positions: int
     learned_positions: int
     assumed: bool
+    copied: bool = True

@@ -11,7 +11,7 @@ class Stored(NamedTuple):
     """A format: ``bits`` for each weight and what goes with it.
 
     ``group`` weights along a row share a scale of ``scale_bytes`` (WHOLE_ROW: one scale a row, 0: none that counts),
-    and so do ``scale_rows`` rows; ``zero_bits`` is the zero point of a group in each row. ``scale_copies`` counts how often
+    and so do ``scale_rows`` rows; ``zero_bits`` is the zero point of a group in each row. ``scale_copies``: how often
     the scales are held. ``pad``: experts are stored with their width and the hidden size rounded up to these multiples.
     """
 

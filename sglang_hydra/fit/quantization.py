@@ -22,6 +22,7 @@ from sglang_hydra.fit.formats import (
 from sglang_hydra.fit.known import Fields, Missing, text_part
 from sglang_hydra.fit.skips import Skips, read_skips
 
+_UNPACKED = "mxfp4 unpacked to 16 bit"
 _SKIP_LISTS = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "exclude")
 _NONE = read_skips(())
 
@@ -38,6 +39,11 @@ class Scheme(NamedTuple):
     vision: Stored
     online: bool
     skips: Skips
+
+    @property
+    def as_stored(self) -> bool:
+        """Whether the GPU holds the formats of the checkpoint."""
+        return not self.online and self.experts.name != _UNPACKED
 
     @property
     def plain(self) -> Stored:
@@ -125,7 +131,7 @@ def _mxfp4(stored: Fields, about: _Context) -> Pair:
     if about.gpu.is_sm100 and runner == "flashinfer_mxfp4":
         return about.full, mxfp4(pad=(256, 256))
     if about.gpu.is_cuda and runner not in ("triton_kernel", "flashinfer_mxfp4"):
-        return about.full, about.full._replace(name="mxfp4 unpacked to 16 bit")
+        return about.full, about.full._replace(name=_UNPACKED)
     return about.full, mxfp4(pad=(32, 1))
 
 

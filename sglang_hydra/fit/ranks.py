@@ -9,7 +9,7 @@ _VOCABULARY_PADDING = 64  # rows; SGLang 0.5.2, layers/vocab_parallel_embedding.
 
 
 class Ranks(NamedTuple):
-    """The sizes of the groups over which SGLang 0.5.2 shards: numbers of GPUs.
+    """The sizes of the groups over which SGLang 0.5.2 shards: numbers of GPUs, and of data-parallel replicas.
 
     ``attention`` is tp_size, or tp_size / dp_size under DP attention (layers/dp_attention.py). Experts are
     divided over ``experts`` GPUs, and each expert over ``expert_slices`` more (FusedMoE: moe_ep, moe_tp).
@@ -21,6 +21,7 @@ class Ranks(NamedTuple):
     stages: int
     attention: int
     replicas: int
+    copies: int
     experts: int
     expert_slices: int
     dense: int
@@ -30,8 +31,13 @@ class Ranks(NamedTuple):
 
     @property
     def gpus(self) -> int:
-        """All GPUs of one server: DP attention shares them, plain data parallelism multiplies them."""
+        """GPUs that hold one copy of the model."""
         return self.tp * self.stages
+
+    @property
+    def all_gpus(self) -> int:
+        """GPUs of the whole server: plain data parallelism multiplies them, DP attention shares them."""
+        return self.gpus * self.copies
 
 
 def ranks_of(values: Mapping[str, Any], *, shares_attention: bool) -> Ranks:
@@ -49,6 +55,7 @@ def ranks_of(values: Mapping[str, Any], *, shares_attention: bool) -> Ranks:
         stages=max(1, values.get("pp_size") or 1),
         attention=attention,
         replicas=dp,
+        copies=1 if dp_attention else dp,
         experts=experts,
         expert_slices=max(1, tp // experts),
         dense=min(tp, dense),
@@ -61,9 +68,7 @@ def ranks_of(values: Mapping[str, Any], *, shares_attention: bool) -> Ranks:
 def stage_layers(layers: int, stages: int) -> list[range]:
     """The layers of each pipeline stage: equal shares, the last takes the rest (distributed/utils.get_pp_indices)."""
     share = layers // stages
-    return [
-        range(stage * share, layers if stage == stages - 1 else (stage + 1) * share) for stage in range(stages)
-    ]
+    return [range(stage * share, layers if stage == stages - 1 else (stage + 1) * share) for stage in range(stages)]
 
 
 def padded_vocabulary(rows: int) -> int:

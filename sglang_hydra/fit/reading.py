@@ -187,9 +187,9 @@ def _expert_pattern(text: Fields, architecture: str, number: int) -> Callable[[i
         every = text.count("interleave_moe_layer_step")
         return lambda i: every == 0 or (i + 1) % every == 0
     if "moe_layer_start_index" in text:
-        first, last = text.count("moe_layer_start_index"), text.count("moe_layer_end_index", default=number - 1)
-        last, every = last or number - 1, text.size("moe_layer_interval", default=1)
-        return lambda i: first <= i <= last and (i - first) % every == 0
+        first, every = text.count("moe_layer_start_index"), text.size("moe_layer_interval", default=1)
+        last = -1 if text.get("moe_layer_end_index") == -1 else text.count("moe_layer_end_index", default=number - 1)
+        return lambda i: first <= i <= (last % number) and (i - first) % every == 0
     if architecture.startswith("LongcatFlash"):
         return lambda i: True
     if "n_routed_experts" in text or "first_k_dense_replace" in text:
@@ -203,22 +203,28 @@ def _expert_count(text: Fields) -> int:
     nested = text.part("ffn_config")
     if nested is not None:
         return nested.size("moe_num_experts")
-    count = next((text.get(name) for name in _EXPERT_COUNT if name in text), 0)
-    return int(max(count)) if isinstance(count, (list, tuple)) and count else text.count(*_EXPERT_COUNT, default=0)
+    return next((_first(text, name) for name in _EXPERT_COUNT if name in text), 0)
+
+
+def _first(text: Fields, name: str) -> int:
+    """A number that some families state once for each layer: the first."""
+    value = text.get(name)
+    if isinstance(value, (list, tuple)):
+        return next(iter(text.numbers(name)), 0)
+    return text.count(name)
 
 
 def _experts(text: Fields, architecture: str, traits: Traits) -> Experts:
     nested = text.part("ffn_config")
     if nested is not None:
         return Experts(_expert_count(text), nested.size("ffn_hidden_size"), 0, nested.count("moe_top_k", default=0))
-    listed = text.get("moe_intermediate_size")
-    width = int(listed[0]) if isinstance(listed, (list, tuple)) and listed else text.size(*_EXPERT_WIDTH)
-    chosen = next((text.get(name) for name in _CHOSEN if name in text), 0)
+    width = next((_first(text, name) for name in _EXPERT_WIDTH if name in text), 0) or text.size(*_EXPERT_WIDTH)
+    chosen = next((_first(text, name) for name in _CHOSEN if name in text), 0)
     return Experts(
-        count=_expert_count(text),
+        number=_expert_count(text),
         width=width,
         shared=_shared_width(text, architecture, width),
-        chosen=chosen if isinstance(chosen, int) else 0,
+        chosen=chosen,
         biased=traits.biased_experts,
     )
 
@@ -232,7 +238,7 @@ def _shared_width(text: Fields, architecture: str, width: int) -> int:
     if "share_expert_dim" in text or "share_expert_dims" in text:
         return text.count("share_expert_dim", "share_expert_dims")
     if text.flag("use_mixed_mlp_moe"):
-        return text.size("intermediate_size") * text.count("num_shared_expert", default=1)
+        return text.size("intermediate_size") * _first(text, "num_shared_expert")
     return width * text.count("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", default=0)
 
 

@@ -66,13 +66,13 @@ def expert_matrices(decoder: Decoder, ranks: Ranks, stored: Stored) -> list[Matr
     experts = decoder.experts
     if experts is None:
         return []
-    mine = share(experts.count, ranks.experts)
+    mine = share(experts.number, ranks.experts)
     width = _padded(share(experts.width, ranks.expert_slices), stored.pad[0])
     hidden = _padded(decoder.hidden, stored.pad[1])
     matrices = [
         Matrix(ROUTED, "mlp.experts", width, hidden, 2 * mine, EXPERTS_FORMAT),
         Matrix(ROUTED, "mlp.experts", hidden, width, mine, EXPERTS_FORMAT),
-        Matrix(OTHER, "mlp.gate", experts.count, decoder.hidden, format=PLAIN_FORMAT),
+        Matrix(OTHER, "mlp.gate", experts.number, decoder.hidden, format=PLAIN_FORMAT),
     ]
     if experts.biased:  # float32: two 16 bit weights each
         matrices.append(Matrix(ROUTED, "mlp.experts", 2 * (2 * width + hidden), mine, format=PLAIN_FORMAT))

@@ -54,7 +54,7 @@ def _blocks(vision: Fields, *, gated: bool, width: int | None = None) -> tuple[i
 
 
 def _patches(vision: Fields, hidden: int, *, frames: int = 1, default: int = 14) -> int:
-    patch = vision.size("patch_size", "spatial_patch_size", default=default)
+    patch = _side(vision, "patch_size", default)
     return 3 * frames * patch * patch * hidden
 
 
@@ -126,21 +126,19 @@ def _moon(vision: Fields, decoder: Decoder) -> Tower:
     _, hidden, attention, mlp = _blocks(vision, gated=False)
     joined = 4 * hidden
     projector = joined * joined + joined * decoder.hidden
-    positions = vision.count("init_pos_emb_height", default=64) * vision.count("init_pos_emb_width", default=64) * hidden
-    return Tower(0, 0, attention + mlp + projector + positions + _patches(vision, hidden))
+    rows, columns = (vision.count(f"init_pos_emb_{side}", default=64) for side in ("height", "width"))
+    return Tower(0, 0, attention + mlp + projector + rows * columns * hidden + _patches(vision, hidden))
 
 
 def _mllama(vision: Fields, decoder: Decoder) -> Tower:
     layers, hidden, attention, mlp = _blocks(vision, gated=False)
     both = layers + vision.size("num_global_layers")
     tiles = vision.size("max_num_tiles")
-    patches = (vision.size("image_size") // vision.size("patch_size")) ** 2 + 1
+    patches = (_side(vision, "image_size", 448) // _side(vision, "patch_size", 14)) ** 2 + 1
     ratios = vision.size("max_aspect_ratio_id", default=_ASPECT_RATIOS) + 1
     embeddings = ratios * tiles * hidden * (patches + 2) + patches * hidden
     projector = vision.size("vision_output_dim") * decoder.hidden
-    return Tower(
-        attention // layers * both, mlp // layers * both, embeddings + projector + _patches(vision, hidden)
-    )
+    return Tower(attention // layers * both, mlp // layers * both, embeddings + projector + _patches(vision, hidden))
 
 
 def _llama4(vision: Fields, decoder: Decoder) -> Tower:
@@ -177,8 +175,14 @@ def _unlike_others(vision: Fields, decoder: Decoder) -> Tower:
 
 
 def _positions(vision: Fields, hidden: int, default: int = 224) -> int:
-    size = vision.size("image_size", default=default)
-    return ((size // vision.size("patch_size", default=14)) ** 2 + 1) * hidden
+    return ((_side(vision, "image_size", default) // _side(vision, "patch_size", 14)) ** 2 + 1) * hidden
+
+
+def _side(vision: Fields, name: str, default: int) -> int:
+    """The side of a square in pixels; some state it twice."""
+    if isinstance(vision.get(name), (list, tuple)):
+        return max(vision.numbers(name), default=default)
+    return vision.size(name, default=default)
 
 
 _TOWERS: Mapping[str, Callable[[Fields, Decoder], Tower]] = {
@@ -188,6 +192,7 @@ _TOWERS: Mapping[str, Callable[[Fields, Decoder], Tower]] = {
     "Glm4vMoeForConditionalGeneration": _glm4,
     "InternS1ForConditionalGeneration": _intern,
     "InternVLChatModel": _intern,
+    "InternVLForConditionalGeneration": _intern,
     "KimiK25ForConditionalGeneration": _moon,
     "KimiVLForConditionalGeneration": _moon,
     "Llama4ForConditionalGeneration": _llama4,

@@ -10,7 +10,7 @@ from sglang_hydra.fit.allocator import Allocations
 from sglang_hydra.fit.decoder import LINEAR, NO_MIXER, Decoder
 from sglang_hydra.fit.formats import Stored
 from sglang_hydra.fit.quantization import Scheme
-from sglang_hydra.fit.ranks import Ranks, padded_vocabulary, share, stage_layers
+from sglang_hydra.fit.ranks import Ranks, padded_vocabulary, ranks_of, share, stage_layers
 from sglang_hydra.fit.tensors import (
     ATTENTION,
     EMBEDDING,
@@ -27,6 +27,7 @@ from sglang_hydra.fit.tensors import (
 )
 from sglang_hydra.fit.vision import Tower
 
+_MERGED = {"q_proj": ("q_proj", "k_proj", "v_proj", "qkv_proj"), "gate_proj": ("gate_proj", "up_proj", "gate_up_proj")}
 _ANGLE_BYTES = 4  # CUDA keeps the table of rotary angles in float32 (layers/rotary_embedding.py)
 _NO_TABLE = ("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration")  # compute their angles as they go
 
@@ -42,15 +43,25 @@ class StageWeights(NamedTuple):
         return sum(self.parts.values())
 
 
-def decoder_weights(
-    decoder: Decoder, scheme: Scheme, ranks: Ranks, tower: Tower | None, values: Mapping[str, Any]
-) -> list[StageWeights]:
+def decoder_weights(decoder: Decoder, scheme: Scheme, ranks: Ranks, tower: Tower | None) -> list[StageWeights]:
     """The weights of each stage, first to last."""
     stages = stage_layers(len(decoder.layers), ranks.stages)
     return [
-        _stage(decoder, scheme, ranks, layers, tower, values, first=number == 0, last=number == len(stages) - 1)
+        _stage(decoder, scheme, ranks, layers, tower, first=number == 0, last=number == len(stages) - 1)
         for number, layers in enumerate(stages)
     ]
+
+
+def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, element: int) -> float:
+    """Bytes of the tensors in the checkpoint's files, ``element`` bytes for a weight that is not quantized there."""
+    once = ranks_of({}, shares_attention=False)
+    as_stored = scheme._replace(
+        element=element,
+        linear=scheme.linear._replace(scale_copies=1),
+        experts=scheme.experts._replace(scale_copies=1, pad=(1, 1)),
+    )
+    bare = decoder._replace(positions=0, embedding_repeated=False, copied=False)
+    return decoder_weights(bare, as_stored, once, tower)[0].total
 
 
 def lora_bytes(decoder: Decoder, scheme: Scheme, ranks: Ranks, rank: int, slots: int, targets: Sequence[str]) -> float:
@@ -67,8 +78,7 @@ def lora_bytes(decoder: Decoder, scheme: Scheme, ranks: Ranks, rank: int, slots:
 
 def _is_target(matrix: Matrix, targets: Sequence[str]) -> bool:
     name = matrix.module.rpartition(".")[2]
-    fused = {"q_proj": ("q_proj", "k_proj", "v_proj", "qkv_proj"), "gate_proj": ("gate_proj", "up_proj", "gate_up_proj")}
-    return not targets or "all" in targets or any(target in targets for target in fused.get(name, (name,)))
+    return not targets or "all" in targets or any(target in targets for target in _MERGED.get(name, (name,)))
 
 
 def _stage(
@@ -77,7 +87,6 @@ def _stage(
     ranks: Ranks,
     layers: range,
     tower: Tower | None,
-    values: Mapping[str, Any],
     *,
     first: bool,
     last: bool,
@@ -94,8 +103,8 @@ def _stage(
             parts[VISION] += linear * scheme.vision.bits / 8 + whole * scheme.element
             loading += linear * (plain.bits - scheme.vision.bits) / 8
     if last:
-        head_rows = decoder.head_rows or (decoder.embedding_rows if decoder.tied and not first else 0)
-        parts[HEAD] += scheme.head.size(share(padded_vocabulary(head_rows), ranks.head), decoder.hidden) if head_rows else 0
+        rows = decoder.head_rows or (decoder.embedding_rows if decoder.tied and not first else 0)
+        parts[HEAD] += scheme.head.size(share(padded_vocabulary(rows), ranks.head), decoder.hidden) if rows else 0.0
         parts[NORMS] += decoder.hidden * scheme.element
     if decoder.architecture not in _NO_TABLE and not decoder.learned_positions:
         parts[OTHER] += decoder.rotary * decoder.positions * _ANGLE_BYTES
@@ -125,9 +134,9 @@ def _add_layers(parts: dict[str, float], decoder: Decoder, scheme: Scheme, ranks
             tensors.add(weights, len(numbers) - left)
             tensors.add(scales, len(numbers) - left)
             tensors.add(unquantized, left)
-        if layer.mixer not in (LINEAR, NO_MIXER):
+        if decoder.copied and layer.mixer not in (LINEAR, NO_MIXER):
             copies = latent_copies(decoder, ranks) * scheme.element
             parts[ATTENTION] += copies * len(numbers)
             tensors.add(copies / 2, 2 * len(numbers))
-    parts[OTHER] += tensors.overhead()
+    parts[OTHER] += tensors.overhead() if decoder.copied else 0.0
     return more

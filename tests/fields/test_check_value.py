@@ -111,7 +111,7 @@ def test_an_unknown_name_is_the_callers_mistake() -> None:
         ('{"a": 1}', None),
         ("{}", None),
         ("{oops", "json_model_override_args is not JSON: Expecting property name enclosed in double quotes at line 1"),
-        ('{"a":\n  1,\n}', "at line 3, column 1, near '}'"),
+        ('{"a":\n  1,\n x}', "at line 3, column 2, near 'x}'"),
         ("", "at line 1, column 1, near ''"),
         ("[1]", "must be a JSON object like {...}, not '[1]'"),
         ("[" * 200_000, "json_model_override_args is not JSON"),

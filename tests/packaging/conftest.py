@@ -62,7 +62,7 @@ def run(*command: object, cwd: Path, exits: int = 0, **env: str) -> str:
 
 
 def run_uv(*arguments: object, cwd: Path, **env: str) -> str:
-    return run(uv.find_uv_bin(), *arguments, cwd=cwd, **env)
+    return run(uv.find_uv_bin(), *arguments, cwd=cwd, exits=0, **env)
 
 
 def make_environment(folder: Path, *packages: object) -> Environment:

@@ -1,0 +1,174 @@
+"""What the server meets only when it loads weights or builds its attention: kernels that this GPU or model has not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sglang_hydra.facts.config_view import ConfigView, view_of
+from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+
+if TYPE_CHECKING:
+    from sglang_hydra.fields import ServerArgs
+
+# The lowest compute capability, times ten, that each method asks for (SGLang 0.5.2, layers/quantization/*,
+# get_min_capability).
+_MIN_CAPABILITY: Mapping[str, int] = {
+    "awq": 75,
+    "awq_marlin": 80,
+    "blockwise_int8": 80,
+    "fbgemm_fp8": 80,
+    "fp8": 80,
+    "gptq": 60,
+    "gptq_marlin": 80,
+    "marlin": 80,
+    "modelopt": 89,
+    "modelopt_fp4": 100,
+    "moe_wna16": 70,
+    "mxfp4": 80,
+    "petit_nvfp4": 90,
+    "qoq": 80,
+    "w4afp8": 90,
+    "w8a8_fp8": 89,
+    "w8a8_int8": 75,
+    "compressed-tensors": 70,
+}
+
+# Architectures with multi-head latent attention (SGLang 0.5.2, configs/model_config.py).
+_MLA = (
+    "DeepseekV2ForCausalLM",
+    "DeepseekV3ForCausalLM",
+    "DeepseekV3ForCausalLMNextN",
+    "LongcatFlashForCausalLM",
+    "LongcatFlashForCausalLMNextN",
+    "MiniCPM3ForCausalLM",
+    "DeepseekVL2ForCausalLM",
+    "KimiVLForConditionalGeneration",
+)
+_MLA_BACKENDS = ("flashmla", "cutlass_mla", "trtllm_mla")
+_LOWEST_CAPABILITY = 75
+# Drafts that come from the model itself, so that no draft model has to be named.
+_OWN_DRAFT = ("DeepseekV3ForCausalLM", "Glm4MoeForCausalLM")
+
+
+@rule("RUN001", stage="plan")
+def check_quantization_kernels(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: the GPU must have the compute capability that the quantization's kernels ask for.
+    Why: SGLang looks when it loads the weights, minutes after the start; NVFP4 needs 10.0, FP8 8.0.
+    Upstream: model_loader/loader.py 0.5.2; get_min_capability in layers/quantization/.
+    Example: gpu=h200 quantization=modelopt_fp4 -> refused, Hopper has 9.0
+    """
+    capability = facts.gpu.compute_capability
+    method = _quantization(args, facts)
+    if not facts.gpu.is_cuda or capability is None or method is None:
+        return None
+    lowest = _MIN_CAPABILITY.get(method)
+    if lowest is None or capability[0] * 10 + capability[1] >= lowest:
+        return None
+    return Refusal(
+        f"{method} needs compute capability {lowest // 10}.{lowest % 10}, and {facts.gpu.name} has "
+        f"{capability[0]}.{capability[1]}",
+        "quantization",
+        "model_path",
+        hint="a checkpoint in another format, or a newer GPU: gpu=...",
+    )
+
+
+@rule("RUN002", stage="plan")
+def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: the MLA backends (flashmla, cutlass_mla, trtllm_mla) serve latent-attention models only, and trtllm_mha none
+        of these.
+    Why: their kernels read another KV cache; the server fails when it builds its attention, after the weights.
+    Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str.
+    Example: model=llama_3_1_8b attention_backend=flashmla -> refused
+    """
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None:
+        return None
+    latent = any(name in _MLA for name in view.architectures or ())
+    for field in ("attention_backend", "prefill_attention_backend", "decode_attention_backend"):
+        backend = getattr(args, field)
+        if backend in _MLA_BACKENDS and not latent:
+            return Refusal(f"{backend} is for latent attention (DeepSeek and kin)", field, hint=f"{field}=null")
+        if backend == "trtllm_mha" and latent:
+            return Refusal("trtllm_mha cannot read a latent KV cache", field, hint=f"{field}=trtllm_mla")
+    return None
+
+
+@rule("RUN003", stage="plan")
+def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: attention_backend=fa3 needs Hopper, or Ampere and Ada where the model has no latent attention.
+    Why: FlashAttention 3 has no kernels elsewhere; the assertion comes after the weights are loaded.
+    Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str.
+    Example: gpu=b200 attention_backend=fa3 -> refused
+    """
+    capability = facts.gpu.compute_capability
+    if not facts.gpu.is_cuda or capability is None:
+        return None
+    view = view_of(facts.model, args.json_model_override_args)
+    latent = view is not None and any(name in _MLA for name in view.architectures or ())
+    if capability[0] == 9 or (capability[0] == 8 and not latent):
+        return None
+    for field in ("attention_backend", "prefill_attention_backend", "decode_attention_backend"):
+        if getattr(args, field) == "fa3":
+            return Refusal(
+                f"fa3 has no kernels for compute capability {capability[0]}.{capability[1]}",
+                field,
+                hint=f"{field}=null",
+            )
+    return None
+
+
+@rule("RUN004", stage="plan")
+def check_draft_model(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: a speculative algorithm needs speculative_draft_model_path, unless the model brings its own draft layers.
+    Why: without it the draft worker loads the target's own folder as a draft and fails after the weights.
+    Upstream: managers/tp_worker.py 0.5.2.
+    Example: model=llama_3_1_8b speculative_algorithm=EAGLE -> refused
+    """
+    if args.speculative_algorithm is None or args.speculative_draft_model_path is not None:
+        return None
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None or view.architecture in _OWN_DRAFT or (view.get("num_nextn_predict_layers") or 0) > 0:
+        return None
+    return Refusal(
+        f"speculative_algorithm={args.speculative_algorithm} has no draft model",
+        "speculative_draft_model_path",
+        "speculative_algorithm",
+        hint="speculative_draft_model_path=<a draft trained for this model>",
+    )
+
+
+@rule("RUN005", stage="plan")
+def check_lowest_gpu(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: NVIDIA GPUs older than Turing (7.5) are refused.
+    Why: SGLang's kernels start there; it stops while it loads the model.
+    Upstream: model_executor/model_runner.py 0.5.2, load_model.
+    Example: gpu.compute_capability='7.0' -> refused
+    """
+    capability = facts.gpu.compute_capability
+    if not facts.gpu.is_cuda or capability is None or capability[0] * 10 + capability[1] >= _LOWEST_CAPABILITY:
+        return None
+    return Refusal(f"{facts.gpu.name} has compute capability {capability[0]}.{capability[1]}, 7.5 is the lowest", "gpu")
+
+
+def _quantization(args: ServerArgs, facts: Facts) -> str | None:
+    """The method that will run: the one asked for, else the checkpoint's."""
+    if args.quantization is not None:
+        return args.quantization.lower()
+    view = view_of(facts.model, args.json_model_override_args)
+    stored = _stored(view) if view else None
+    if stored is None:
+        return None
+    method = str(stored.get("quant_method", "")).lower()
+    return "modelopt_fp4" if method == "modelopt" and "FP4" in str(stored.get("quant_algo")) else method
+
+
+def _stored(view: ConfigView) -> Mapping[str, object] | None:
+    stored = view.get("quantization_config") or view.get("compression_config")
+    return stored if isinstance(stored, Mapping) else None

@@ -1,0 +1,51 @@
+"""Does a server fit into its GPUs' memory, what is it spent on, and what would make it fit.
+
+What goes here: the memory model of SGLang 0.5.2, as pure functions of resolved arguments, GPU facts and model facts.
+What does not: rendering, reading files other than a checkpoint's, anything that starts or imports an engine.
+
+    fit(values, gpu, model)                     -> Fit: parts per GPU, KV tokens, the fractions that work, the verdict
+    remedies(values, gpu, model, verify=...)    -> the smallest changes that make it fit
+    read_checkpoint(folder)                     -> CheckpointSize: what the files say of their size
+    logged_pool(values, gpu, model, ...)        -> KV tokens from a server's logged free memory
+
+known, reading, architectures, decoder    config.json -> Decoder: layers and sizes
+quantization, formats, skips              config.json and arguments -> the format of each matrix
+ranks, tensors, vision, weights           Decoder -> bytes on each GPU, allocator: what PyTorch makes of them
+kv, overheads, draft                      the KV cache and everything else on the GPU
+understanding, weighing, sizing, verdict  all of it together
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "CheckpointSize": "sglang_hydra.fit.checkpoint",
+    "Fit": "sglang_hydra.fit.result",
+    "Remedy": "sglang_hydra.fit.remedies",
+    "fit": "sglang_hydra.fit.sizing",
+    "logged_pool": "sglang_hydra.fit.sizing",
+    "read_checkpoint": "sglang_hydra.fit.checkpoint",
+    "remedies_for": "sglang_hydra.fit.remedies",
+}
+
+__all__ = ["CheckpointSize", "Fit", "Remedy", "fit", "logged_pool", "read_checkpoint", "remedies_for"]
+
+if TYPE_CHECKING:
+    from sglang_hydra.fit.checkpoint import CheckpointSize, read_checkpoint
+    from sglang_hydra.fit.remedies import Remedy, remedies_for
+    from sglang_hydra.fit.result import Fit
+    from sglang_hydra.fit.sizing import fit, logged_pool
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,71 @@
+"""Draft models for speculative decoding: what they add to the target (SGLang 0.5.2, models/*_eagle*.py, *_nextn.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.fit.decoder import FULL, Decoder, Layer
+from sglang_hydra.fit.known import Fields, Missing
+from sglang_hydra.fit.quantization import scheme_of
+from sglang_hydra.fit.ranks import kv_share, padded_vocabulary, ranks_of, share
+from sglang_hydra.fit.reading import architecture_of, read_decoder
+from sglang_hydra.fit.weights import decoder_weights
+
+WITHOUT_MODEL = ("NGRAM", "LOOKAHEAD")
+_EAGLE = "Eagle"
+_EAGLE3 = "Eagle3"
+
+
+class Draft(NamedTuple):
+    """Bytes of the draft's weights on one GPU, and its decoder for the KV cache."""
+
+    weights: float
+    decoder: Decoder
+
+
+def draft_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts, target: Decoder, own: bool) -> Draft:
+    """The draft model that ``config`` describes. ``own``: it is the target's config, so its next-token layers draft.
+
+    Embedding and lm_head are the target's (eagle_worker.py), but for an EAGLE-3 draft's own lm_head and for a model
+    that drafts on its own (STANDALONE). Raises Missing.
+    """
+    architecture = architecture_of(config)
+    decoder = read_decoder(config, architecture)
+    if own:
+        return _next_token_layers(config, decoder, values, gpu)
+    standalone = str(values.get("speculative_algorithm")) == "STANDALONE"
+    ranks = ranks_of({**values, "pp_size": 1}, shares_attention=target.shares_attention)
+    scheme = scheme_of(config, {**values, "quantization": None}, gpu)
+    if standalone or _EAGLE not in architecture:
+        return Draft(decoder_weights(decoder, scheme, ranks, None)[0].total, decoder)
+    eagle3 = _EAGLE3 in architecture
+    bare = decoder._replace(embedding_rows=0, head_rows=0, positions=0)
+    weights = decoder_weights(bare, scheme, ranks, None)[0].total
+    inputs = 3 * config.size("target_hidden_size", default=target.hidden) if eagle3 else 2 * decoder.hidden
+    weights += inputs * decoder.hidden * scheme.element
+    if eagle3:
+        heads = share(decoder.heads, ranks.attention) + 2 * kv_share(decoder.kv_heads, ranks.attention)
+        weights += heads * decoder.head_dim * decoder.hidden * scheme.element
+        weights += share(padded_vocabulary(decoder.head_rows), ranks.head) * decoder.hidden * scheme.element
+    return Draft(weights, decoder)
+
+
+def _next_token_layers(config: Fields, decoder: Decoder, values: Mapping[str, Any], gpu: GpuFacts) -> Draft:
+    """The layers that a model brings for predicting further tokens: its last kind of layer with full attention, and a
+    projection of two hidden states into one. NVFP4 checkpoints of DeepSeek have them in 16 bits (deepseek_nextn.py)."""
+    default = 1 if decoder.architecture.startswith(("Qwen3Next", "MiMo", "Ernie4_5")) else None
+    number = config.count("num_nextn_predict_layers", default=default)
+    if number == 0:
+        raise Missing("num_nextn_predict_layers (0: this checkpoint has no layer that drafts)")
+    last = decoder.layers[-1]
+    bare = decoder._replace(
+        layers=(Layer(FULL, last.dense, last.experts),) * number, embedding_rows=0, head_rows=0, tied=False, positions=0
+    )
+    scheme = scheme_of(config, values, gpu)
+    if scheme.linear.name == "nvfp4" and decoder.latent is not None:
+        scheme = scheme._replace(linear=scheme.plain, experts=scheme.plain)
+    ranks = ranks_of({**values, "pp_size": 1}, shares_attention=decoder.shares_attention)
+    weights = decoder_weights(bare, scheme, ranks, None)[0].total
+    return Draft(weights + 2 * decoder.hidden * decoder.hidden * scheme.element * number, bare)

@@ -1,0 +1,154 @@
+"""The KV cache of each GPU: bytes for each token, and how many tokens the pool holds.
+
+Sources, all SGLang 0.5.2: model_executor/model_runner.py (profile_max_num_token, set_num_token_hybrid,
+init_memory_pool), mem_cache/memory_pool.py (the tensors of the pools), configs/qwen3_next.py (mamba_cache_per_req).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sglang_hydra.fit.decoder import LINEAR, SLIDING, Decoder
+from sglang_hydra.fit.ranks import Ranks, kv_share, share, stage_layers
+
+DEFAULT_STATES = 512  # requests with linear attention, where neither argument that limits them is set
+# Sparse attention of DeepSeek-V3.2 (SGLang 0.5.4 and later): its FP8 cache keeps a float32 scale for 128 numbers and
+# the rotated part in 16 bits, 656 bytes a layer (sgl-project/sglang#11309).
+_INDEX_BYTES = 132  # a key of the lightning indexer: 128 in fp8 and a float32 scale
+_FP8 = ("fp8_e5m2", "fp8_e4m3")
+
+
+class KvKind(NamedTuple):
+    """Layers that cache alike: ``layers`` of them on one GPU, with ``bytes_per_token`` in all of them together."""
+
+    kind: str
+    layers: int
+    bytes_per_token: int
+
+
+class Cells(NamedTuple):
+    """What one token takes on each GPU of the stage with most layers: ``counted`` is what SGLang's own profile
+    divides by, ``kinds`` are the caches it makes."""
+
+    counted: int
+    kinds: tuple[KvKind, ...]
+
+    @property
+    def bytes_per_token(self) -> int:
+        return sum(kind.bytes_per_token for kind in self.kinds)
+
+
+class Pool(NamedTuple):
+    """The pool of one GPU. ``profiled`` is what the memory allows, ``tokens`` what the server reports as
+    max_total_num_tokens, ``sliding`` the smaller pool of sliding-window layers (None: they share the other).
+    ``size`` is in bytes."""
+
+    profiled: int
+    tokens: int
+    sliding: int | None
+    size: float
+
+
+def cache_bytes(values: Mapping[str, Any], element: int) -> int:
+    """Bytes of one cached number: 1 in FP8, else those of the model's dtype."""
+    return 1 if str(values.get("kv_cache_dtype")) in _FP8 else element
+
+
+def cells_of(decoder: Decoder, ranks: Ranks, element: int) -> Cells:
+    """What one token takes. Latent attention caches one vector for all heads, on every GPU; other attention caches
+    the KV heads of the GPU."""
+    stages = stage_layers(len(decoder.layers), ranks.stages)
+    return max((_stage_cells(decoder, ranks, element, layers) for layers in stages), key=lambda cells: cells.counted)
+
+
+def _stage_cells(decoder: Decoder, ranks: Ranks, element: int, layers: range) -> Cells:
+    if decoder.latent is not None:
+        number = len(layers) * decoder.blocks
+        each = (decoder.latent.kv_rank + decoder.latent.rope) * element
+        if decoder.indexer is not None and element == 1:
+            each = decoder.latent.kv_rank // 32 + decoder.latent.kv_rank + 2 * decoder.latent.rope
+        latent = number * each
+        kinds = [KvKind("latent", number, latent)]
+        if decoder.indexer is not None:
+            kinds.append(KvKind("index keys", number, number * _INDEX_BYTES))
+        return Cells(latent, tuple(kinds))
+    each = 2 * kv_share(decoder.kv_heads, ranks.attention) * decoder.head_dim * element
+    sliding = sum(decoder.layers[number].mixer == SLIDING for number in layers)
+    linear = sum(decoder.layers[number].mixer == LINEAR for number in layers)
+    full = len(layers) - sliding - linear
+    kinds = [KvKind("full attention", full, full * each)]
+    if sliding:
+        kinds.append(KvKind("sliding window", sliding, sliding * each))
+    return Cells((full + sliding) * each, tuple(kinds))
+
+
+def state_bytes(decoder: Decoder, ranks: Ranks, values: Mapping[str, Any]) -> int:
+    """Bytes of one request's state in the linear-attention layers: the last inputs of the convolution in 16 bits and
+    the matrix of each value head in mamba_ssm_dtype."""
+    linear = decoder.linear
+    if linear is None:
+        return 0
+    wide = 2 if values.get("mamba_ssm_dtype") == "bfloat16" else 4
+    convolution = share(linear.channels, ranks.attention) * (linear.kernel - 1) * 2
+    matrices = share(linear.value_heads, ranks.attention) * linear.key_dim * linear.value_dim * wide
+    return (convolution + matrices) * sum(layer.mixer == LINEAR for layer in decoder.layers)
+
+
+def state_slots(values: Mapping[str, Any]) -> int:
+    """Requests that linear attention keeps states for: max_mamba_cache_size, shared by DP attention's replicas."""
+    slots = values.get("max_mamba_cache_size") or values.get("max_running_requests") or DEFAULT_STATES
+    return int(slots) // (values.get("dp_size") or 1) if values.get("enable_dp_attention") else int(slots)
+
+
+def pool_of(room: float, decoder: Decoder, cells: Cells, values: Mapping[str, Any], context: int) -> Pool:
+    """The pool that fits into ``room`` bytes. Its tokens are 0 or less where the server would refuse to start."""
+    profiled = int(room // cells.counted) if cells.counted else 0
+    tokens = profiled + _speculative_headroom(values, profiled, context)
+    limit = values.get("max_total_tokens")
+    tokens = min(tokens, int(limit)) if limit else tokens
+    page = values.get("page_size") or 1
+    tokens = tokens // page * page
+    full, sliding = _split(decoder, values, tokens, context)
+    size = float(tokens * cells.bytes_per_token)
+    return Pool(profiled, full, sliding, size)
+
+
+def request_slots(values: Mapping[str, Any], tokens: int, context: int, decoder: Decoder) -> int:
+    """Requests that the table of token locations has rows for (init_memory_pool)."""
+    asked = values.get("max_running_requests")
+    slots = int(asked) if asked else min(max(tokens * 512 // max(1, context), 2048), 4096)
+    return min(slots, state_slots(values)) if decoder.linear is not None else slots
+
+
+def _speculative_headroom(values: Mapping[str, Any], tokens: int, context: int) -> int:
+    """Tokens that the target's pool gets on top, for draft and verified tokens of every request."""
+    if values.get("speculative_algorithm") is None:
+        return 0
+    slots = values.get("max_running_requests") or min(max(tokens * 512 // max(1, context), 2048), 4096)
+    steps, width = values.get("speculative_num_steps") or 0, values.get("speculative_eagle_topk") or 1
+    return int(slots * (steps * width + (values.get("speculative_num_draft_tokens") or 0)) + 100)
+
+
+def _split(decoder: Decoder, values: Mapping[str, Any], tokens: int, context: int) -> tuple[int, int | None]:
+    """Tokens of the pool for full attention and of the one for sliding windows, where there are two."""
+    sliding = sum(layer.mixer == SLIDING for layer in decoder.layers)
+    if not sliding or tokens <= 0:
+        return tokens, None
+    if decoder.architecture == "Llama4ForConditionalGeneration":
+        return _split_llama4(values, tokens, context)
+    if values.get("disable_hybrid_swa_memory", True):
+        return tokens, None
+    ratio = float(values.get("swa_full_tokens_ratio") or 0.8)
+    full = int(tokens * len(decoder.layers) / (ratio * sliding + len(decoder.layers) - sliding))
+    return full, int(full * ratio)
+
+
+def _split_llama4(values: Mapping[str, Any], tokens: int, context: int) -> tuple[int, int | None]:
+    chunk = values.get("attention_chunk_size")
+    hybrid = values.get("hybrid_kvcache_ratio")
+    if not hybrid or not chunk or context <= chunk:
+        return tokens, None
+    share_of_window = (1 - hybrid) + hybrid * chunk / context
+    sliding = 4 * tokens * share_of_window // (3 * share_of_window + 1)
+    return int(4 * tokens - 3 * sliding), int(sliding)

@@ -1,0 +1,194 @@
+"""What the server allocates beside weights and KV cache: before they are loaded, and after.
+
+Sources, all SGLang 0.5.2: mem_cache/memory_pool.py (ReqToTokenPool), layers/attention/*_backend.py (workspaces and the
+buffers of init_cuda_graph_state), model_executor/cuda_graph_runner.py. Where nothing but a measurement can say it, the
+range is that of published server logs (tests/data/memory), which is why these are ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.fit.decoder import LINEAR, Decoder
+from sglang_hydra.fit.ranks import Ranks, kv_share, share
+
+GIB = 1 << 30
+MIB = 1 << 20
+_WIDE_WORKSPACE = ("Qwen2ForCausalLM", "Qwen3ForCausalLM", "MiMoForCausalLM")
+_NVSWITCH_MIB = 60 * 1024  # GPUs with more memory come in boards with NVSwitch
+_LONGEST_FOR_AITER = 8192
+_AITER_SHARE = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """An estimate in bytes between the least and the most that was seen."""
+
+    low: float
+    mid: float
+    high: float
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.low + other.low, self.mid + other.mid, self.high + other.high)
+
+    def times(self, factor: float) -> Range:
+        return Range(self.low * factor, self.mid * factor, self.high * factor)
+
+
+NOTHING = Range(0.0, 0.0, 0.0)
+
+
+def exactly(size: float) -> Range:
+    return Range(size, size, size)
+
+
+def about(size: float, low: float, high: float) -> Range:
+    """``size`` bytes, between the factors ``low`` and ``high``."""
+    return Range(size * low, size, size * high)
+
+
+def before_loading(gpu: GpuFacts, ranks: Ranks, nodes: int) -> Range:
+    """The CUDA context and the buffers of the communication library: total memory less "avail mem" at "Load weight
+    begin" in the logs. One GPU 0.8 to 1.1 GiB; four GPUs on PCIe 0.9; with NVSwitch four 2.4 to 3.7, eight 3.1, two
+    nodes of eight 3.7."""
+    if gpu.is_hip:
+        return Range(0.8 * GIB, 2.0 * GIB, 5.0 * GIB)
+    if ranks.gpus == 1:
+        return Range(0.7 * GIB, 0.9 * GIB, 1.3 * GIB)
+    if nodes <= 1 and (gpu.memory_mib or 0) < _NVSWITCH_MIB:
+        return Range(0.7 * GIB, 1.0 * GIB, 2.0 * GIB)
+    return Range(1.2 * GIB, 2.7 * GIB if nodes <= 1 else 3.4 * GIB, 4.5 * GIB)
+
+
+def attention_backend(values: Mapping[str, Any], decoder: Decoder, gpu: GpuFacts, ranks: Ranks) -> str:
+    """The backend that the server takes where none was chosen (model_runner.model_specific_adjustment)."""
+    chosen = values.get("attention_backend") or values.get("decode_attention_backend")
+    if chosen:
+        return str(chosen)
+    topk_one = values.get("speculative_algorithm") is None or values.get("speculative_eagle_topk") == 1
+    if gpu.is_hip:
+        heads = share(decoder.heads, ranks.attention)
+        aiter = decoder.latent is None or (heads in (16, 128) and values.get("speculative_algorithm") is None)
+        return "aiter" if aiter else "triton"
+    if decoder.latent is not None:
+        return "fa3" if gpu.is_sm90 else "flashinfer" if gpu.is_sm100 else "triton"
+    if gpu.is_sm90 and topk_one:
+        return "fa3"
+    return "flashinfer" if gpu.flashinfer else "triton"
+
+
+def kept_fraction(fraction: float, backend: str, context: int) -> float:
+    """The fraction that the server works with: the aiter backend takes 15 % off where contexts are long."""
+    return fraction * _AITER_SHARE if backend == "aiter" and context > _LONGEST_FOR_AITER else fraction
+
+
+def request_table(values: Mapping[str, Any], slots: int, context: int) -> float:
+    """Where each token of each request lies: four bytes for every position of the longest context."""
+    return slots * (context + 4 + (values.get("speculative_num_draft_tokens") or 0)) * 4.0
+
+
+def workspace(backend: str, decoder: Decoder) -> float:
+    """Buffers that a backend allocates when it starts."""
+    if backend in ("flashinfer", "trtllm_mla", "cutlass_mla"):
+        wide = decoder.architecture in _WIDE_WORKSPACE
+        return 128.0 * MIB if backend == "trtllm_mla" else (512.0 if wide else 384.0) * MIB
+    return 512.0 * MIB if backend == "trtllm_mha" else 0.0
+
+
+def captured_sizes(values: Mapping[str, Any], gpu: GpuFacts, slots: int) -> tuple[int, ...]:
+    """The batch sizes for which CUDA graphs are made (cuda_graph_runner.get_batch_sizes_to_capture)."""
+    if values.get("disable_cuda_graph") or not (gpu.is_cuda or gpu.is_hip):
+        return ()
+    given = values.get("cuda_graph_bs")
+    sizes: list[int] = list(given) if given else _usual_sizes(values, gpu)
+    limit = values.get("cuda_graph_max_bs")
+    if limit:
+        sizes = [size for size in sizes if size <= limit] or [1]
+        sizes += range(max(sizes), limit + 1, 16) if max(sizes) < limit else ()
+    return tuple(sorted({size for size in sizes if size <= slots}))
+
+
+def graphs(
+    values: Mapping[str, Any], decoder: Decoder, ranks: Ranks, backend: str, sizes: tuple[int, ...], context: int
+) -> Range:
+    """CUDA graphs: the nodes of each graph, the activations of the largest batch, and the buffers that the attention
+    backend sizes for it. A kernel in a graph keeps 15 to 70 KiB on the GPU in the logs."""
+    if not sizes:
+        return NOTHING
+    speculative = values.get("speculative_algorithm") is not None
+    tokens = max(sizes) * ((values.get("speculative_num_draft_tokens") or 1) if speculative else 1)
+    kernels = sum(_kernels(decoder, layer.experts, layer.mixer == LINEAR) for layer in decoder.layers) / ranks.stages
+    nodes = about(len(sizes) * kernels * 36 * 1024, 0.4, 2.0).times(1.4 if speculative else 1.0)
+    return (
+        nodes
+        + exactly(_graph_buffers(values, decoder, ranks, backend, tokens, context))
+        + activations(decoder, ranks, tokens, tokens)
+    )
+
+
+def activations(decoder: Decoder, ranks: Ranks, tokens: int, sampled: int) -> Range:
+    """The largest tensors that live at once while ``tokens`` pass through a layer, and the logits of ``sampled``
+    positions: hidden states, residual and norm; queries, keys, values; the MLP's inputs and products; for each
+    chosen expert of a token its products and its output (16 bit). Logits are made in 16 bits and copied to float32."""
+    gathered = tokens * (ranks.tp // ranks.attention)
+    base = 3 * gathered * decoder.hidden * 2
+    heads = share(decoder.heads, ranks.attention)
+    if decoder.latent is not None:
+        width = heads * (2 * (decoder.latent.nope + decoder.latent.rope) + 2 * decoder.latent.value)
+    else:
+        width = (2 * heads + 2 * kv_share(decoder.kv_heads, ranks.attention)) * decoder.head_dim
+    mixing = tokens * width * 2
+    dense = max((layer.dense for layer in decoder.layers), default=0)
+    mlp = gathered * 3 * share(dense, ranks.dense) * 2
+    experts = decoder.experts
+    if experts is not None:
+        chosen = experts.chosen or 8
+        each = 3 * share(experts.width, ranks.expert_slices) + decoder.hidden
+        mlp = max(mlp, gathered * -(-chosen // ranks.experts) * each * 2 + gathered * decoder.hidden * 2)
+    logits = sampled * decoder.vocabulary
+    return about(base + max(mixing, mlp), 0.35, 1.6) + Range(4.0 * logits, 6.0 * logits, 6.0 * logits)
+
+
+def prefill_tokens(values: Mapping[str, Any], context: int) -> int:
+    """Tokens of the largest prefill batch on one GPU."""
+    chunk = values.get("chunked_prefill_size") or 0
+    most = values.get("max_prefill_tokens") or 16384
+    return int(chunk) if chunk and chunk > 0 else min(int(most), max(context, 1))
+
+
+def _usual_sizes(values: Mapping[str, Any], gpu: GpuFacts) -> list[int]:
+    if values.get("speculative_algorithm") is not None:
+        sizes = [*range(1, 9), *range(10, 33, 2), *range(40, 64, 8), *range(80, 161, 16)]
+    elif values.get("disable_cuda_graph_padding"):
+        sizes = [*range(1, 33), *range(48, 161, 16)]
+    else:
+        sizes = [1, 2, 4, 8, *range(16, 161, 8)]
+    memory = gpu.memory_mib or 0
+    if memory > 90 * 1024:
+        sizes += range(160, 257, 8)
+    if memory > 160 * 1000:
+        sizes += range(256, 513, 16)
+    return sizes
+
+
+def _kernels(decoder: Decoder, experts: bool, linear: bool) -> int:
+    """Kernels of one layer in a decode step."""
+    return (16 if decoder.latent is not None or linear else 9) + (14 if experts else 5)
+
+
+def _graph_buffers(
+    values: Mapping[str, Any], decoder: Decoder, ranks: Ranks, backend: str, tokens: int, context: int
+) -> float:
+    if backend == "flashinfer":
+        return tokens * context * (4.0 if decoder.latent is not None else 5.0)
+    if backend == "fa3":
+        return tokens * context * 4.0 / (values.get("page_size") or 1)
+    if backend == "triton":
+        splits = values.get("triton_attention_num_kv_splits") or 8
+        wide = decoder.latent.kv_rank if decoder.latent is not None else decoder.head_dim
+        logits = tokens * share(decoder.heads, ranks.attention) * splits * (wide + 1) * 4.0
+        return logits + tokens * context * 9.0
+    return 0.0

@@ -1,0 +1,7 @@
+"""x"""
+
+
+class Remedy: ...
+
+
+def remedies_for(): ...

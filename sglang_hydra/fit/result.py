@@ -1,0 +1,200 @@
+"""What a fit says: numbers only, for one GPU (the fullest one). Bytes unless a name says otherwise; None is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglang_hydra.fit.kv import KvKind
+from sglang_hydra.fit.overheads import GIB, Range
+
+
+def gib(size: float | None) -> float | None:
+    """Bytes as GiB."""
+    return None if size is None else size / GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights on one GPU of the fullest pipeline stage.
+
+    ``parts`` by name (``tensors.PARTS``), None where a fact is missing. ``total`` is what the server logs as
+    "mem usage" of loading; it may be up to ``error`` more, and ``slack`` less. ``loading`` is the peak while
+    loading, more than ``total`` where weights are quantized on the GPU.
+    """
+
+    parts: Mapping[str, float | None]
+    total: float | None
+    error: float
+    slack: float
+    loading: float | None
+    format: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class KvCache:
+    """The KV cache of one GPU.
+
+    ``kinds`` are the caches by kind of layer, ``bytes_per_token`` their sum, ``element`` the bytes of one number.
+    ``profiled`` is the capacity that the memory allows, ``tokens`` what the server reports as
+    max_total_num_tokens (0 or less: it refuses to start), ``sliding_tokens`` the capacity of a separate pool for
+    sliding windows. ``size`` is the pool's, ``state`` that of linear attention's states, ``slots`` the requests
+    that the server has rows for.
+    """
+
+    kinds: tuple[KvKind, ...]
+    bytes_per_token: int
+    element: int
+    context: int
+    profiled: int | None = None
+    tokens: int | None = None
+    sliding_tokens: int | None = None
+    size: float | None = None
+    state: float = 0.0
+    slots: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The values of mem_fraction_static that work. Empty where ``low`` is above ``high``; each end has its reason."""
+
+    low: float
+    high: float
+    low_reason: str
+    high_reason: str
+
+    @property
+    def empty(self) -> bool:
+        return self.low > self.high
+
+    def __contains__(self, fraction: float) -> bool:
+        return self.low <= fraction <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether a server fits into the memory of its GPUs, and how the memory is spent on each.
+
+    ``fits`` is False only where the least that the server can need is more than there is (``reasons``), None where a
+    needed fact is unknown (``unknown`` names it); ``tight`` says that it fits, but not with the likeliest numbers.
+    ``memory`` is the GPU's, ``free`` what is left of it before loading, after the CUDA context and ``reserved``.
+    ``fraction`` is the mem_fraction_static that the server works with. ``left`` is what nobody uses (negative: what
+    is missing), within ``error``. ``sources`` says where the formula of each number comes from.
+    """
+
+    fits: bool | None
+    tight: bool
+    reasons: tuple[str, ...]
+    unknown: tuple[str, ...]
+    notes: tuple[str, ...]
+    gpus: int
+    replicas: int
+    memory: float | None
+    before_loading: Range | None
+    free: Range | None
+    reserved: float
+    fraction: float | None
+    weights: Weights
+    lora: float | None
+    kv: KvCache | None
+    draft: Range | None
+    request_table: float | None
+    workspace: float | None
+    graphs: Range | None
+    activations: Range | None
+    left: float | None
+    error: float | None
+    interval: Interval | None
+    running: int | None
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def error_gib(self) -> float | None:
+        """How far ``left`` may be off, in GiB."""
+        return gib(self.error)
+
+    @property
+    def kv_tokens(self) -> int | None:
+        """Tokens that the KV cache of one replica holds; None where it is unknown, 0 where there is no room."""
+        return None if self.kv is None or self.kv.tokens is None else max(0, self.kv.tokens)
+
+    def concurrent_requests(self, context: int) -> int | None:
+        """Requests of ``context`` tokens that run at a time on the whole server; None where the KV cache is unknown."""
+        tokens = self.kv_tokens
+        if tokens is None or self.kv is None or context < 1:
+            return None
+        most = tokens // context
+        limits = [limit for limit in (self.running, self.kv.slots) if limit is not None]
+        return min([most, *limits]) * self.replicas
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: sizes in GiB to four digits, null for what is unknown."""
+        return {
+            "fits": self.fits,
+            "tight": self.tight,
+            "reasons": list(self.reasons),
+            "unknown": list(self.unknown),
+            "notes": list(self.notes),
+            "gpus": self.gpus,
+            "replicas": self.replicas,
+            "mem_fraction_static": self.fraction,
+            "memory_gib": _round(self.memory),
+            "free_gib": _range(self.free),
+            "before_loading_gib": _range(self.before_loading),
+            "reserved_gib": _round(self.reserved),
+            "weights": {
+                "parts_gib": {name: _round(size) for name, size in self.weights.parts.items()},
+                "total_gib": _round(self.weights.total),
+                "error_gib": _round(self.weights.error),
+                "slack_gib": _round(self.weights.slack),
+                "loading_gib": _round(self.weights.loading),
+                "format": self.weights.format,
+                "source": self.weights.source,
+            },
+            "lora_gib": _round(self.lora),
+            "draft_gib": _range(self.draft),
+            "kv_cache": None if self.kv is None else _kv(self.kv),
+            "request_table_gib": _round(self.request_table),
+            "workspace_gib": _round(self.workspace),
+            "cuda_graphs_gib": _range(self.graphs),
+            "activations_gib": _range(self.activations),
+            "left_gib": _round(self.left),
+            "error_gib": _round(self.error),
+            "interval": None if self.interval is None else _interval(self.interval),
+            "kv_tokens": self.kv_tokens,
+            "sources": dict(self.sources),
+        }
+
+
+def _kv(kv: KvCache) -> dict[str, Any]:
+    return {
+        "bytes_per_token": kv.bytes_per_token,
+        "kinds": [kind._asdict() for kind in kv.kinds],
+        "element_bytes": kv.element,
+        "tokens": kv.tokens,
+        "sliding_tokens": kv.sliding_tokens,
+        "size_gib": _round(kv.size),
+        "state_gib": _round(kv.state),
+        "context_length": kv.context,
+        "request_slots": kv.slots,
+    }
+
+
+def _interval(interval: Interval) -> dict[str, Any]:
+    return {
+        "low": interval.low,
+        "high": interval.high,
+        "empty": interval.empty,
+        "low_reason": interval.low_reason,
+        "high_reason": interval.high_reason,
+    }
+
+
+def _round(size: float | None) -> float | None:
+    return None if size is None else round(size / GIB, 4)
+
+
+def _range(sizes: Range | None) -> dict[str, float] | None:
+    return None if sizes is None else {name: round(getattr(sizes, name) / GIB, 4) for name in ("low", "mid", "high")}

@@ -1,0 +1,146 @@
+"""Does it fit: the memory of one GPU, added up as SGLang 0.5.2 spends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.fit import overheads
+from sglang_hydra.fit.decoder import Decoder
+from sglang_hydra.fit.draft import WITHOUT_MODEL, Draft, draft_of
+from sglang_hydra.fit.kv import Cells, Pool, cache_bytes, cells_of, pool_of, request_slots, state_bytes, state_slots
+from sglang_hydra.fit.overheads import GIB, Range, exactly
+from sglang_hydra.fit.ranks import ranks_of
+from sglang_hydra.fit.result import Fit, KvCache
+from sglang_hydra.fit.understanding import Understanding, config_fields, understand
+from sglang_hydra.fit.verdict import Memory, Need, judge
+from sglang_hydra.fit.weighing import lora_of, weigh
+
+if TYPE_CHECKING:
+    from sglang_hydra.fit.checkpoint import CheckpointSize
+
+
+def fit(
+    values: Mapping[str, Any],
+    gpu: GpuFacts,
+    model: ModelFacts,
+    *,
+    reserved_gib: float = 0.0,
+    draft: ModelFacts | None = None,
+    weights: CheckpointSize | None = None,
+    free_gib: float | None = None,
+) -> Fit:
+    """What the server with ``values`` (resolved arguments by name) needs on each GPU, and whether that is there.
+
+    ``reserved_gib`` is for others on the same GPU; ``draft`` are the facts of a separate draft model; ``weights`` is
+    what the checkpoint's files say of their size; ``free_gib`` is the memory free before loading where it was measured.
+    Unknown facts end in ``Fit.unknown``. Raises ConfigError (FIT010) for a config field that cannot be a size.
+    """
+    known = understand(values, gpu, model)
+    weighed = weigh(known, values, weights)
+    lora = lora_of(known, values)
+    drafted = _draft(known, values, gpu, draft)
+    memory = _memory(known, values, gpu, reserved_gib * GIB, free_gib)
+    if values.get("mem_fraction_static") is None:
+        known.unknown.append("mem_fraction_static")
+    need = Need(known, values, weighed, lora, drafted.weights if isinstance(drafted, Draft) else drafted)
+    if known.decoder is not None:
+        _size_cache(need, gpu, drafted if isinstance(drafted, Draft) else None, memory.free, known.decoder)
+    return judge(need, memory)
+
+
+def logged_pool(
+    values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts, *, before_gib: float, after_gib: float
+) -> int | None:
+    """KV tokens of a server that logged ``before_gib`` free before loading and ``after_gib`` after it; None where the
+    model's cache is unknown. Without the headroom for speculative decoding, which later versions add."""
+    known = understand(values, gpu, model)
+    decoder, fraction = known.decoder, values.get("mem_fraction_static")
+    if decoder is None or fraction is None:
+        return None
+    cells = cells_of(decoder, known.ranks, cache_bytes(values, known.element))
+    states = state_bytes(decoder, known.ranks, values) * state_slots(values)
+    room = (after_gib - before_gib * (1 - float(fraction))) * GIB - states
+    plain = {**values, "speculative_algorithm": None, "max_total_tokens": None}
+    return pool_of(room, decoder, cells, plain, known.context).tokens
+
+
+def _memory(
+    known: Understanding, values: Mapping[str, Any], gpu: GpuFacts, reserved: float, measured_gib: float | None
+) -> Memory:
+    """The GPU's memory. What others take is taken from a measured value too."""
+    total = None if gpu.memory_mib is None else gpu.memory_mib * overheads.MIB
+    before = overheads.before_loading(gpu, known.ranks, int(values.get("nnodes") or 1)) if total else None
+    free = None
+    if measured_gib is not None:
+        free = exactly(measured_gib * GIB - reserved)
+    elif total is not None and before is not None:
+        free = Range(*(max(0.0, total - size - reserved) for size in (before.high, before.mid, before.low)))
+    else:
+        known.unknown.append("gpu.memory_mib")
+    return Memory(total, before, free, reserved)
+
+
+def _draft(
+    known: Understanding, values: Mapping[str, Any], gpu: GpuFacts, draft: ModelFacts | None
+) -> Draft | float | None:
+    """The draft model, 0 where none is used, None where it is unknown."""
+    algorithm = values.get("speculative_algorithm")
+    if algorithm is None or str(algorithm) in WITHOUT_MODEL:
+        return 0.0
+    decoder = known.decoder
+    if decoder is None:
+        return None
+    path = values.get("speculative_draft_model_path")
+    own = draft is None and (path is None or path == values.get("model_path"))
+    config = known.config if own else config_fields(draft, "{}") if draft is not None else None
+    if config is None:
+        known.unknown.append(f"config.json of the draft model {path}")
+        return None
+    return known.attempt(lambda: draft_of(config, values, gpu, decoder, own))
+
+
+def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | None, decoder: Decoder) -> None:
+    """Fills in the KV cache and everything that is allocated after it."""
+    values, ranks, context = need.values, need.known.ranks, need.known.context
+    backend = overheads.attention_backend(values, decoder, gpu, ranks)
+    fraction = values.get("mem_fraction_static")
+    need.fraction = None if fraction is None else overheads.kept_fraction(float(fraction), backend, context)
+    element = cache_bytes(values, need.known.element)
+    need.cells = cells = cells_of(decoder, ranks, element)
+    need.state = float(state_bytes(decoder, ranks, values) * state_slots(values)) if decoder.linear else 0.0
+    kv = KvCache(cells.kinds, cells.bytes_per_token, element, context, state=need.state)
+    pool = _pool(need, free, decoder, cells)
+    tokens = max(0, pool.tokens) if pool is not None else 0
+    slots = request_slots(values, tokens, context, decoder)
+    if pool is not None:
+        size, sliding = max(0.0, pool.size), pool.sliding
+        kv = replace(kv, profiled=pool.profiled, tokens=pool.tokens, sliding_tokens=sliding, size=size, slots=slots)
+        need.headroom = float(max(0, pool.tokens - pool.profiled) * cells.bytes_per_token)
+    need.kv = kv
+    if draft is not None:
+        own = ranks_of({**values, "pp_size": 1}, shares_attention=decoder.shares_attention)
+        need.draft_cache = float(tokens * cells_of(draft.decoder, own, element).bytes_per_token)
+    need.request_table = overheads.request_table(values, slots, context)
+    need.workspace = overheads.workspace(backend, decoder)
+    sizes = overheads.captured_sizes(values, gpu, slots)
+    need.graphs = overheads.graphs(values, decoder, ranks, backend, sizes, context)
+    prefill = overheads.prefill_tokens(values, context)
+    need.activations = overheads.activations(decoder, ranks, prefill, _last_positions(slots, prefill))
+
+
+def _last_positions(slots: int, prefill: int) -> int:
+    """Positions of a prefill batch that get logits: the last of each request, of which few share a batch."""
+    return min(slots, prefill, 64)
+
+
+def _pool(need: Need, free: Range | None, decoder: Decoder, cells: Cells) -> Pool | None:
+    """The pool with the likeliest numbers; None where the weights, the memory or the fraction is unknown."""
+    held = need.before_cache
+    if held is None or free is None or need.fraction is None:
+        return None
+    room = free.mid * need.fraction - held - need.state
+    return pool_of(room, decoder, cells, need.values, need.known.context)

@@ -1,0 +1,192 @@
+"""From sizes to a verdict: what is left, the fractions that work, and whether it surely fails."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sglang_hydra.fit.kv import Cells
+from sglang_hydra.fit.overheads import GIB, Range, about, exactly
+from sglang_hydra.fit.result import Fit, Interval, KvCache, Weights
+from sglang_hydra.fit.sources import SOURCES
+from sglang_hydra.fit.understanding import Understanding
+
+_HIGHEST = 0.999
+"""A fraction is below 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A GPU's memory in bytes, as far as it is known: all of it, what goes before loading, what is then free."""
+
+    total: float | None
+    before_loading: Range | None
+    free: Range | None
+    reserved: float
+
+
+@dataclass(slots=True)
+class Need:
+    """Everything that one GPU has to hold, in bytes; None is unknown.
+
+    ``fraction`` is the one that the server works with. ``headroom`` is what speculative decoding adds to the pool
+    beyond the static part of the memory.
+    """
+
+    known: Understanding
+    values: Mapping[str, Any]
+    weights: Weights
+    lora: float | None
+    draft: float | None
+    fraction: float | None = None
+    cells: Cells | None = None
+    kv: KvCache | None = None
+    state: float = 0.0
+    headroom: float = 0.0
+    draft_cache: float = 0.0
+    request_table: float = 0.0
+    workspace: float = 0.0
+    graphs: Range | None = None
+    activations: Range | None = None
+
+    @property
+    def before_cache(self) -> float | None:
+        """What is there before the KV cache is made."""
+        return None if self.weights.total is None or self.lora is None else self.weights.total + self.lora
+
+    @property
+    def at_least(self) -> float:
+        """The weights and adapters as far as they are known: a lower bound where a part is not."""
+        if self.weights.total is not None:
+            return self.weights.total + (self.lora or 0.0)
+        return sum(size for size in self.weights.parts.values() if size is not None)
+
+    @property
+    def after_cache(self) -> Range | None:
+        """What is allocated after it; a draft of unknown size counts as nothing here."""
+        if self.graphs is None or self.activations is None:
+            return None
+        return exactly(self.request_table + self.workspace) + self.drafting + self.graphs + self.activations
+
+    @property
+    def drafting(self) -> Range:
+        """The draft model with its own KV cache."""
+        return about(self.draft or 0.0, 0.98, 1.02) + exactly(self.draft_cache)
+
+    @property
+    def page(self) -> float:
+        """The smallest pool."""
+        return float((self.values.get("page_size") or 1) * self.cells.bytes_per_token) if self.cells else 0.0
+
+
+def judge(need: Need, memory: Memory) -> Fit:
+    """The verdict, and every number that led to it."""
+    known, values = need.known, need.values
+    interval = _interval(need, memory.free)
+    reasons = _surely_fails(need, memory.free)
+    fits = False if reasons else None if known.unknown else True
+    fraction = values.get("mem_fraction_static")
+    left, error = _left(need, memory.free)
+    running = values.get("max_running_requests")
+    return Fit(
+        fits=fits,
+        tight=fits is True and interval is not None and fraction is not None and fraction not in interval,
+        reasons=tuple(reasons),
+        unknown=tuple(dict.fromkeys(known.unknown)),
+        notes=tuple(known.notes),
+        gpus=known.ranks.all_gpus,
+        replicas=known.ranks.replicas,
+        memory=memory.total,
+        before_loading=memory.before_loading,
+        free=memory.free,
+        reserved=memory.reserved,
+        fraction=need.fraction,
+        weights=need.weights,
+        lora=need.lora,
+        kv=need.kv,
+        draft=None if need.draft is None else need.drafting,
+        request_table=need.request_table if need.kv is not None else None,
+        workspace=need.workspace if need.kv is not None else None,
+        graphs=need.graphs,
+        activations=need.activations,
+        left=left,
+        error=error,
+        interval=interval,
+        running=int(running) // (known.ranks.replicas if values.get("enable_dp_attention") else 1) if running else None,
+        sources=SOURCES,
+    )
+
+
+def _surely_fails(need: Need, free: Range | None) -> list[str]:
+    """Why the server cannot work even with the least it may need and the most that may be free; [] where it can."""
+    if free is None:
+        return []
+    held = need.at_least
+    least = max(0.0, held - need.weights.slack)
+    if least > free.high:
+        return [f"the weights need {_gib(held)} on each GPU, and {_gib(free.mid)} are free there"]
+    loading = need.weights.loading or 0.0
+    if loading - need.weights.slack > free.high:
+        return [
+            f"while loading, before they are quantized, the weights need {_gib(loading)} on each GPU, and "
+            f"{_gib(free.mid)} are free there"
+        ]
+    if need.fraction is None:
+        return []
+    reasons = []
+    if free.high * need.fraction - least - need.state <= need.page:
+        states = f" and {_gib(need.state)} of states" if need.state else ""
+        reasons.append(
+            f"mem_fraction_static={need.fraction:.3g} of {_gib(free.mid)} is {_gib(free.mid * need.fraction)}: "
+            f"{_gib(held)} of weights{states} leave nothing for the KV cache"
+        )
+    after = need.after_cache
+    if after is not None and after.low > _outside(need, need.fraction, free.high, least):
+        reasons.append(
+            f"mem_fraction_static={need.fraction:.3g} leaves {_gib(_outside(need, need.fraction, free.mid, held))} "
+            f"outside weights and KV cache, and CUDA graphs, activations and tables need {_gib(after.mid)}"
+        )
+    return reasons
+
+
+def _outside(need: Need, fraction: float, free: float, held: float) -> float:
+    """Memory outside the static part: less what speculative decoding adds to the pool, more where max_total_tokens
+    keeps the pool small."""
+    outside = free * (1 - fraction) - need.headroom
+    limit = need.values.get("max_total_tokens")
+    if limit and need.cells is not None:
+        outside += max(0.0, free * fraction - held - need.state - limit * need.cells.bytes_per_token)
+    return outside
+
+
+def _interval(need: Need, free: Range | None) -> Interval | None:
+    """The fractions that work with the likeliest numbers."""
+    held, after = need.before_cache, need.after_cache
+    if held is None or free is None or after is None or free.mid <= 0:
+        return None
+    asked = need.values.get("mem_fraction_static")
+    kept = need.fraction / float(asked) if need.fraction and asked else 1.0
+    low = (held + need.state + need.page) / free.mid / kept
+    high = (1 - (after.mid + need.headroom) / free.mid) / kept
+    return Interval(
+        low=math.ceil(low * 1000) / 1000,
+        high=math.floor(min(high, _HIGHEST) * 1000) / 1000,
+        low_reason=f"below, {_gib(held + need.state)} of weights leave nothing of {_gib(free.mid)} for the KV cache",
+        high_reason=f"above, less than {_gib(after.mid + need.headroom)} remain for graphs, activations and tables",
+    )
+
+
+def _left(need: Need, free: Range | None) -> tuple[float | None, float | None]:
+    """What nobody uses, and how far that may be off: weights, memory, graphs and activations together."""
+    held, after = need.before_cache, need.after_cache
+    if held is None or free is None or after is None or need.fraction is None or need.draft is None:
+        return None, None
+    size = need.kv.size if need.kv is not None and need.kv.size is not None else 0.0
+    error = need.weights.error + (free.high - free.low) / 2 + (after.high - after.low) / 2
+    return free.mid - held - need.state - size - after.mid, error
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.1f} GiB"

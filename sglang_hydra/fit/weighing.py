@@ -1,0 +1,105 @@
+"""The weights of a model as a result: by part, with the error bar and the source that they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.fit.decoder import Decoder
+from sglang_hydra.fit.known import text_part
+from sglang_hydra.fit.quantization import Scheme
+from sglang_hydra.fit.result import Weights
+from sglang_hydra.fit.tensors import OTHER, PARTS, VISION
+from sglang_hydra.fit.understanding import Understanding
+from sglang_hydra.fit.weights import StageWeights, decoder_weights, lora_bytes, stored_weights
+
+if TYPE_CHECKING:
+    from sglang_hydra.fit.checkpoint import CheckpointSize
+
+GIB = 1 << 30
+
+# Of the logged "mem usage" 0 to 0.27 GiB are not weights (kernels that were loaded, other processes); it was never less
+# than the weights by more than the logs' rounding (tests/data/memory).
+_UNEXPLAINED = 0.15 * GIB
+_RELATIVE, _RELATIVE_ASSUMED, _RELATIVE_FILES = 0.007, 0.05, 0.1
+_AGREEMENT = 0.02
+_ROUNDING, _ROUNDING_RELATIVE = 0.02 * GIB, 0.003
+
+
+def weigh(known: Understanding, values: Mapping[str, Any], checkpoint: CheckpointSize | None) -> Weights:
+    """The weights on the fullest GPU; total None where a part is unknown and no checkpoint says how large all are."""
+    decoder, scheme = known.decoder, known.scheme
+    if decoder is None or scheme is None:
+        return _from_checkpoint(known, checkpoint)
+    stages = decoder_weights(decoder, scheme, known.ranks, known.tower)
+    stage = max(stages, key=lambda stage: stage.total)
+    parts: dict[str, float | None] = dict(stage.parts)
+    relative = _RELATIVE_ASSUMED if decoder.assumed else _RELATIVE
+    if known.tower_missing:
+        parts[VISION] = None
+        return Weights(parts, None, relative * stage.total, _slack(relative, stage.total), None, scheme.name, "config")
+    total, source = stage.total, "config"
+    if checkpoint is not None and scheme.as_stored:
+        factor = _correction(decoder, scheme, known, checkpoint)
+        total *= factor
+        parts = {name: None if size is None else size * factor for name, size in parts.items()}
+        source = f"config, checked against {checkpoint.source}" if factor == 1.0 else checkpoint.source
+    total, loading = _offloaded(total, stage, values, known)
+    error, slack = relative * total + _UNEXPLAINED, _slack(relative, total)
+    return Weights(parts, total, error, slack, max(loading, total), scheme.name, source)
+
+
+def lora_of(known: Understanding, values: Mapping[str, Any]) -> float | None:
+    """Bytes of the LoRA adapters' buffers on one GPU; None where their rank is unknown."""
+    if not values.get("enable_lora") and not values.get("lora_paths"):
+        return 0.0
+    rank, decoder, scheme = values.get("max_lora_rank"), known.decoder, known.scheme
+    if not rank:
+        known.unknown.append("max_lora_rank")
+        return None
+    if decoder is None or scheme is None:
+        return None
+    targets = tuple(values.get("lora_target_modules") or ())
+    return lora_bytes(decoder, scheme, known.ranks, int(rank), int(values.get("max_loras_per_batch") or 8), targets)
+
+
+def _slack(relative: float, total: float) -> float:
+    """How much less than ``total`` the weights may take: a model's own uncertainty only where shapes are assumed."""
+    return _ROUNDING + (_ROUNDING_RELATIVE if relative == _RELATIVE else relative) * total
+
+
+def _correction(decoder: Decoder, scheme: Scheme, known: Understanding, checkpoint: CheckpointSize) -> float:
+    """What the files hold, as a multiple of what the config says; 1 where both agree, or cannot be compared."""
+    loaded = checkpoint.loaded(len(decoder.layers))
+    if loaded is None:
+        return 1.0
+    config = known.config
+    stored_element = 4 if config is not None and text_part(config).get("torch_dtype") == "float32" else 2
+    factor = loaded / stored_weights(decoder, scheme, known.tower, stored_element)
+    if abs(factor - 1) <= _AGREEMENT:
+        return 1.0
+    known.notes.append(f"{checkpoint.source}: {factor:.3f} times what the config says; the files count")
+    return factor
+
+
+def _from_checkpoint(known: Understanding, checkpoint: CheckpointSize | None) -> Weights:
+    """Without shapes or a format, the files' size is divided by the GPUs; what each GPU repeats makes the bar wide."""
+    parts: dict[str, float | None] = dict.fromkeys(PARTS, None)
+    if checkpoint is None:
+        return Weights(parts, None, 0.0, 0.0, None, None, "unknown")
+    total = checkpoint.total / known.ranks.gpus
+    known.notes.append(f"weights are {checkpoint.source} divided by {known.ranks.gpus} GPUs, to 10 %")
+    parts[OTHER] = total
+    known.unknown[:] = [name for name in known.unknown if "quantization_config" not in name and "GGUF" not in name]
+    error = _RELATIVE_FILES * total
+    return Weights(parts, total, error + _UNEXPLAINED, error, total, "as stored", checkpoint.source)
+
+
+def _offloaded(
+    total: float, stage: StageWeights, values: Mapping[str, Any], known: Understanding
+) -> tuple[float, float]:
+    """cpu_offload_gb keeps so many GiB of each GPU's weights in host memory."""
+    offload = min(float(values.get("cpu_offload_gb") or 0) * GIB, total)
+    if offload:
+        known.notes.append(f"{offload / GIB:.1f} GiB of the weights are offloaded to host memory")
+    return total - offload, stage.loading - offload

@@ -1,0 +1,76 @@
+"""What the ids mean that no rule and no check has: the pages of ``explain CLI006`` and its like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def meaning_of(id: str) -> str | None:
+    """One or two sentences about a finding's id; None for an id that is not used."""
+    from sglang_hydra.argv import MEANINGS as ARGUMENTS
+
+    if id in ARGUMENTS:
+        return f"SGLang's own command line: {ARGUMENTS[id]}."
+    return MEANINGS.get(id)
+
+
+MEANINGS: Mapping[str, str] = {
+    "ARG001": "An argument that SGLang 0.5.2 does not have was given to resolve().",
+    "ARG002": "No model was named. It is the one argument that has no default: model=PRESET, model=org/name, "
+    "model=./folder or model_path=...",
+    "CLI001": "A key that is neither an argument of SGLang nor one of ours, on the command line or in a YAML file. "
+    "Nothing would read it, so it is refused rather than ignored.",
+    "CLI002": "A value of the wrong type, or one that is not among the choices. Numbers are written bare, text needs "
+    "quotes only where YAML or Hydra would read it as something else (off, null, a comma).",
+    "CLI003": "A value that Hydra's override grammar cannot read. Quoted text is taken letter by letter: key='...'.",
+    "CLI004": "A word that is no key=value: a verb that does not come first, a flag with dashes, a preset without its "
+    "group.",
+    "CLI005": "~key deletes a key in Hydra. Arguments always exist; they can only be left at their default.",
+    "CLI006": "A config group or an option of it that does not exist. Options are YAML files in conf/GROUP/ or in "
+    "GROUP/ of a folder that --config-dir names.",
+    "CLI007": "Several values where one plan takes one: a comma outside of brackets, choice(...), range(...).",
+    "CLI008": "What Hydra or OmegaConf refused while composing: an interpolation that leads nowhere, a defaults list "
+    "that cannot be followed, a file that cannot be read.",
+    "CLI009": "A config file is no YAML; file, line and column say where.",
+    "CLI010": "A secret was typed on the command line, where the shell's history and the process list show it. "
+    "Put it into a variable and type ${oc.env:NAME}.",
+    "CLI011": "ignore=[ID] names a finding that cannot be silenced because SGLang itself refuses, or an id that "
+    "does not exist.",
+    "CLI012": "A flag without its value, or one that names a folder that does not exist.",
+    "CLI013": "-m (several runs) with a verb that makes one plan.",
+    "CLI014": "The first word is no verb.",
+    "CLI015": "explain takes the name of an argument or the id of a finding.",
+    "CLI016": "No argument has these words in its name or its help.",
+    "CLI017": "A file that check cannot read: not there, no YAML, no plan.",
+    "CLI018": "The primary config is not there, or does not hold SGLang's arguments.",
+    "CLI019": "A flag of Hydra's own with a verb that runs without Hydra's run folder.",
+    "CLI020": "A variable of engine.env that no environment can hold: a name that is no identifier, a zero byte.",
+    "ENG001": "engine= names something that is no engine.",
+    "ENG002": "No engine on this machine can serve the plan: not installed, or not enough memory. Exit code 3.",
+    "ENG003": "The embedded engine has no way to check an API key, so it does not start with one.",
+    "ENG004": "Arguments that the embedded engine does not use. The plan shows what SGLang would do with them.",
+    "ENG005": "A value that the engine's command line cannot say.",
+    "ENG006": "The port is in use.",
+    "ENG007": "Nothing can listen on this host and port.",
+    "ENG008": "The server ended before it was ready. Its last lines are shown; the rest is in server.log.",
+    "ENG009": "The server was not ready in launch.ready_timeout seconds.",
+    "ENG010": "The server ended by itself after it had been ready.",
+    "ENG011": "Servers are started on Linux and macOS only.",
+    "FCT001": "model_path is not the checkpoint of the preset that was chosen: the preset's facts do not speak for it, "
+    "and its own config.json is read instead, or nothing is known.",
+    "FCT002": "Facts that no GPU can have: an unknown vendor or device, a memory or a count out of range.",
+    "FCT003": "gpu=auto recognised the class of this machine's GPUs, and one fact of theirs differs from the class. "
+    "What the machine says is used.",
+    "GPU002": "The plan is for a kind of GPU that this machine does not have. Exit code 3.",
+    "GPU003": "The plan is for another GPU of the same vendor than this machine's. The server asks its own GPU and "
+    "resolves other values than the plan shows.",
+    "HUB001": "A config.json that cannot be used; file, line and column say where.",
+    "HUB002": "A local model_path without a config.json.",
+    "HUB003": "model.facts_from names a file that is not there.",
+    "HUB004": "Nothing is known of the model: its config.json is neither here nor could it be fetched. The rules that "
+    "read it are not applied.",
+    "HUB005": "The model's config.json leaves fields out whose defaults only transformers knows.",
+    "PRT001": "The port is no number.",
+    "PRT002": "No free port for NCCL: SGLang would search for one without end.",
+    "PRT003": "dist_init_addr is no HOST:PORT.",
+}

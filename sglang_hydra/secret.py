@@ -1,0 +1,41 @@
+"""What must never be shown or written down: the API key, and variables whose name says that they hold a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sglang_hydra.fields import FIELDS
+
+SECRET_FIELDS = tuple(name for name, field in FIELDS.items() if field.arg.secret)
+API_KEY_REFERENCE = "${oc.env:SGLANG_HYDRA_API_KEY}"
+"""Stands for the key wherever a configuration is shown or recorded."""
+HIDDEN = "***"
+
+_TELLING = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY", "ACCESS_KEY")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether an argument or a variable of this name holds a secret (api_key, HF_TOKEN, AWS_SECRET_ACCESS_KEY)."""
+    return name in SECRET_FIELDS or (name.isupper() and any(word in name for word in _TELLING))
+
+
+def masked(name: str, value: Any) -> Any:
+    """``value`` of the key ``name`` with every secret in it replaced by what stands for it."""
+    if isinstance(value, Mapping):
+        return {key: masked(str(key), item) for key, item in value.items()}
+    if value is None or not is_secret_name(name):
+        return value
+    return API_KEY_REFERENCE if name in SECRET_FIELDS else HIDDEN
+
+
+def secret_keys(node: Mapping[str, Any], path: str = "") -> list[str]:
+    """The keys at or below ``path`` where a secret stands, as ``engine.env.HF_TOKEN``."""
+    found: list[str] = []
+    for name, value in node.items():
+        key = f"{path}.{name}" if path else str(name)
+        if isinstance(value, Mapping):
+            found += secret_keys(value, key)
+        elif value is not None and is_secret_name(str(name)):
+            found.append(key)
+    return found

@@ -1,0 +1,223 @@
+"""Predicts what real servers logged of their memory, and compares row by row.
+
+    python tools/fit_logs.py FILE.jsonl [--json]
+
+Each line is one server: its arguments, its model's config fields and what it logged (tests/data/memory/public.jsonl
+shows the form). ``scored`` in a row says what of it can fairly be predicted; the rest is printed as unscored. The
+bounds: weights per GPU within 1 % in the median and 4 % or 0.2 GiB in each row; bytes per token and KV tokens within
+0.5 % (KV tokens from the logged free memory before and after loading and the fraction); every verdict right. Exits 1
+outside them, 2 where the file cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare checkout will do
+
+from sglang_hydra import ConfigError, GpuFacts, ModelFacts, resolve
+from sglang_hydra.fit import Fit, fit, logged_pool
+
+GIB = 1 << 30
+WEIGHTS, BYTES, TOKENS, VERDICT = "weights", "bytes_per_token", "kv_tokens", "verdict"
+WEIGHTS_MEDIAN, WEIGHTS_WORST, WEIGHTS_WORST_GIB = 0.01, 0.04, 0.2
+BYTES_WORST, TOKENS_WORST = 0.005, 0.005
+FAILED = ("oom_load", "oom_kv", "oom_graph", "oom_other")
+
+# Compute capabilities by part of a GPU's name, the first that is found: they decide formats and graphs.
+CAPABILITIES: Sequence[tuple[tuple[int, int], tuple[str, ...]]] = (
+    ((10, 3), ("GB300", "B300")),
+    ((10, 0), ("GB200", "B200")),
+    ((9, 0), ("H200", "H100", "H800", "H20")),
+    ((12, 0), ("RTX PRO 6000", "RTX 50")),
+    ((8, 9), ("RTX 40", "L40", "L20", "L4")),
+    ((8, 0), ("A100", "A800")),
+    ((8, 6), ("A10", "A40", "A6000", "RTX 30")),
+    ((7, 5), ("T4",)),
+)
+
+
+class Comparison(NamedTuple):
+    """One number of one row. ``right`` is None where it is not judged."""
+
+    row: str
+    quantity: str
+    predicted: float | str | None
+    logged: float | str | None
+    scored: bool
+    right: bool | None
+    note: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """(predicted - logged) / logged."""
+        if isinstance(self.predicted, (int, float)) and isinstance(self.logged, (int, float)) and self.logged:
+            return self.predicted / self.logged - 1
+        return None
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file; raises ValueError with the line that is no JSON object."""
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.strip():
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                raise ValueError(f"line {number} is no JSON object")
+            rows.append(row)
+    return rows
+
+
+def compare(row: Mapping[str, Any]) -> list[Comparison]:
+    """Everything that can be set against each other in a row."""
+    scored = row.get("scored") or ()
+    try:
+        found = _predict(row)
+    except ConfigError as refused:
+        return [Comparison(row["id"], name, None, None, True, False, str(refused)) for name in scored]
+    return [*_weights(row, found, WEIGHTS in scored), *_bytes(row, found, BYTES in scored),
+            *_tokens(row, TOKENS in scored), *_verdict(row, found, VERDICT in scored)]  # fmt: skip
+
+
+def summary(comparisons: Sequence[Comparison]) -> tuple[list[str], bool]:
+    """The medians, the worst and the verdict on the whole file."""
+    lines, good = [], True
+    for quantity in (WEIGHTS, BYTES, TOKENS):
+        judged = [item for item in comparisons if item.quantity == quantity and item.scored]
+        errors = [abs(item.error) for item in judged if item.error is not None]
+        wrong = [item.row for item in judged if not item.right]
+        if judged:
+            median = statistics.median(errors) if errors else float("nan")
+            worst = max(errors, default=float("nan"))
+            far = quantity == WEIGHTS and not median <= WEIGHTS_MEDIAN
+            good = good and not wrong and not far
+            lines.append(f"{quantity}: {len(judged)} scored, median {median:.2%}, worst {worst:.2%}"
+                         + (f", out of bounds: {', '.join(wrong)}" if wrong else "")
+                         + (f", the median is above {WEIGHTS_MEDIAN:.0%}" if far else ""))  # fmt: skip
+    verdicts = [item for item in comparisons if item.quantity == VERDICT and item.scored]
+    wrong = [item.row for item in verdicts if not item.right]
+    lines.append(f"verdict: {len(verdicts)} scored, {len(wrong)} wrong" + (f": {', '.join(wrong)}" if wrong else ""))
+    return lines, good and not wrong
+
+
+def _predict(row: Mapping[str, Any]) -> Fit:
+    """The fit of a row's server, with what it logged as free before loading where it did."""
+    model = _model(row)
+    gpu = _gpu(row)
+    values = dict(resolve(_intent(row), gpu=gpu, model=model, seed=0).values)
+    if row.get("mem_fraction_static") is not None:
+        values["mem_fraction_static"] = row["mem_fraction_static"]  # as the server itself printed it
+    return fit(values, gpu, model, free_gib=row.get("avail_before_load_gb"))
+
+
+def _intent(row: Mapping[str, Any]) -> dict[str, Any]:
+    intent = {"model_path": row.get("model_id") or "unknown", **(row.get("args") or {})}
+    if not row.get("args") and (row.get("num_gpus") or 1) > 1:
+        intent["tp_size"] = row["num_gpus"]  # nothing is known of the command: the usual way to use several GPUs
+    return intent
+
+
+def _model(row: Mapping[str, Any]) -> ModelFacts:
+    return ModelFacts(row.get("hf_config"), source=f"hf_config of {row['id']}")
+
+
+def _gpu(row: Mapping[str, Any]) -> GpuFacts:
+    name = str(row.get("gpu") or "unknown")
+    amd = name.upper().startswith("MI")
+    capability = next((found for found, parts in CAPABILITIES if any(part in name.upper() for part in parts)), None)
+    memory = row.get("gpu_memory_mib")
+    if memory is None and row.get("avail_before_load_gb") is not None:
+        memory = (row["avail_before_load_gb"] + 1) * 1024  # the class that SGLang sees is all that depends on it
+    return GpuFacts(
+        name, "amd" if amd else "nvidia", "cuda", memory, (9, 4) if amd else capability,
+        row.get("num_gpus"), flashinfer=True, triton_kernels=True,
+    )  # fmt: skip
+
+
+def _weights(row: Mapping[str, Any], found: Fit, scored: bool) -> Iterator[Comparison]:
+    logged, predicted = row.get("weights_gb_per_gpu"), found.weights.total
+    if logged is None and not scored:
+        return
+    if predicted is None or logged is None:
+        yield Comparison(row["id"], WEIGHTS, None, logged, scored, False if scored else None, ", ".join(found.unknown))
+        return
+    size = predicted / GIB
+    right = abs(size / logged - 1) <= WEIGHTS_WORST or abs(size - logged) <= WEIGHTS_WORST_GIB
+    yield Comparison(row["id"], WEIGHTS, round(size, 2), logged, scored, right if scored else None)
+
+
+def _bytes(row: Mapping[str, Any], found: Fit, scored: bool) -> Iterator[Comparison]:
+    """One token in the whole pool or, where sliding windows have a pool of their own, in the one that was logged."""
+    logged = row.get("derived_bytes_per_token")
+    if logged is None and not scored:
+        return
+    if found.kv is None or logged is None:
+        yield Comparison(row["id"], BYTES, None, logged, scored, False if scored else None, ", ".join(found.unknown))
+        return
+    sizes = [found.kv.bytes_per_token, *(kind.bytes_per_token for kind in found.kv.kinds)]
+    predicted = min(sizes, key=lambda size: abs(size - logged)) if found.kv.sliding_tokens is not None else sizes[0]
+    right = abs(predicted / logged - 1) <= BYTES_WORST
+    yield Comparison(row["id"], BYTES, predicted, logged, scored, right if scored else None)
+
+
+def _tokens(row: Mapping[str, Any], scored: bool) -> Iterator[Comparison]:
+    before, after = row.get("avail_before_load_gb"), row.get("avail_after_load_gb")
+    fraction, logged = row.get("mem_fraction_static"), row.get("kv_tokens")
+    if not scored and None in (before, after, fraction, logged):
+        return
+    predicted = None
+    if before is not None and after is not None and fraction is not None:
+        gpu, model = _gpu(row), _model(row)
+        values = dict(resolve(_intent(row), gpu=gpu, model=model, seed=0).values)
+        values["mem_fraction_static"] = fraction
+        predicted = logged_pool(values, gpu, model, before_gib=before, after_gib=after)
+    right = predicted is not None and bool(logged) and abs(predicted / logged - 1) <= TOKENS_WORST
+    yield Comparison(row["id"], TOKENS, predicted, logged, scored, right if scored else None)
+
+
+def _verdict(row: Mapping[str, Any], found: Fit, scored: bool) -> Iterator[Comparison]:
+    outcome = row.get("outcome")
+    if outcome is None and not scored:
+        return
+    predicted = "does not fit" if found.fits is False else "fits"
+    right = (outcome in FAILED) == (found.fits is False)
+    note = "; ".join(found.reasons) or (f"unknown: {', '.join(found.unknown)}" if found.unknown else "")
+    yield Comparison(row["id"], VERDICT, predicted, outcome, scored, right if scored else None, note)
+
+
+def _line(item: Comparison) -> str:
+    error = "" if item.error is None else f"{item.error:+.2%}"
+    mark = "unscored" if not item.scored else "ok" if item.right else "WRONG"
+    return (
+        f"{item.row:44} {item.quantity:16} {item.predicted!s:>14} {item.logged!s:>14} {error:>9}  {mark:9}{item.note}"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--json", action="store_true", help="one object with every comparison")
+    options = parser.parse_args(argv)
+    try:
+        rows = read_rows(options.file)
+    except (OSError, ValueError) as failure:
+        print(f"{options.file}: {failure}", file=sys.stderr)
+        return 2
+    comparisons = [item for row in rows for item in compare(row)]
+    lines, good = summary(comparisons)
+    if options.json:
+        print(json.dumps({"good": good, "summary": lines, "rows": [item._asdict() for item in comparisons]}, indent=1))
+    else:
+        print(f"{'row':44} {'quantity':16} {'predicted':>14} {'logged':>14} {'error':>9}")
+        print("\n".join([*map(_line, comparisons), "", *lines, "within the bounds" if good else "OUT OF BOUNDS"]))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

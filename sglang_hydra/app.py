@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,8 +114,8 @@ def main(task: Callable[[Plan], Any]) -> Callable[[DictConfig], Any]:
         def run(plan: sglang_hydra.Plan) -> None: ...
 
     The app's primary config has ``sglang_hydra_schema`` first in its defaults list and then our groups; an app with
-    keys of its own has all of ours under a node instead (``- sglang_hydra@server``). The task gets the finished plan,
-    made from the app's own search path and overrides, also in each job of a multirun.
+    keys of its own has all of these under a node (``sglang_hydra_schema@server``, ``gpu@server.gpu: auto``, ...). The
+    task gets the finished plan, made from the app's own search path and overrides, also in each job of a multirun.
     """
 
     @functools.wraps(task)
@@ -168,7 +168,20 @@ def _silence(found: Sequence[Finding], ignore: Sequence[str]) -> tuple[tuple[Fin
         for id in ignore
         if id in loud
     ]
-    return tuple(kept), silent
+    return (*kept, *_unknown_ids(ignore)), silent
+
+
+def _unknown_ids(ignore: Sequence[str]) -> Iterator[Finding]:
+    """A mistyped id would silence nothing, and nobody would notice."""
+    if not ignore:
+        return
+    from sglang_hydra.meanings import known_ids
+    from sglang_hydra.words import nearest
+
+    for id in sorted(set(ignore) - (known := known_ids())):
+        near = nearest(id, known)
+        hint = f"did you mean {near}?" if near else None
+        yield Finding("warning", "CLI011", f"ignore={id}: no finding has this id", ("ignore",), hint)
 
 
 __all__ = ["Resolution", "main", "make_plan", "plan"]

@@ -94,10 +94,12 @@ def _apply(config: DictConfig, item: Wanted) -> None:
     from omegaconf import OmegaConf
 
     with told_by_hydra():
-        parent = item.override.key_or_group.rpartition(".")[0]
-        if parent and not item.override.is_delete() and OmegaConf.select(config, parent) is None:
-            # model.config.x=3 where no config is declared
-            OmegaConf.update(config, parent, {}, merge=False, force_add=True)
+        key, value = item.override.key_or_group, item.override.value()
+        parent = key.rpartition(".")[0]
+        # model.config.x=3 and model.config={x: 3} where no config is declared
+        for container in (parent, key if isinstance(value, dict) and parent else ""):
+            if container and not item.override.is_delete() and OmegaConf.select(config, container) is None:
+                OmegaConf.update(config, container, {}, merge=False, force_add=True)
         ConfigLoaderImpl._apply_overrides_to_config([item.override], config)
 
 

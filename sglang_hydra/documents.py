@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sglang_hydra.config import NODES
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
@@ -30,30 +31,39 @@ class Document:
     recorded: Recorded | None = None
 
 
+class _NoPlan(ConfigError):
+    """A JSON file that holds something else."""
+
+
 def is_document(word: str) -> bool:
     """True for what names a file or folder to read rather than an override."""
     return "=" not in word and (word.endswith(_SUFFIXES) or os.path.isdir(word))
 
 
 def documents(requests: Sequence[Request]) -> Iterator[tuple[str, Document | ConfigError]]:
-    """Each file's name and what it asks for, or why it cannot be read. A folder stands for all files below it."""
+    """Each file's name and what it asks for, or why it cannot be read. A folder stands for all files below it; JSON
+    that says itself that it is something else than a plan is passed over there."""
     for request in requests:
-        files = _files_below(request.text) if os.path.isdir(request.text) else [Path(request.text)]
+        is_folder = os.path.isdir(request.text)
+        files = _files_below(request.text) if is_folder else [Path(request.text)]
         if not files:
             yield request.text, _unreadable(request.text, "there is no .yaml or .json file in it")
         for file in files:
-            name = shown_path(str(file))
             try:
-                yield name, read_document(file)
+                yield shown_path(str(file)), read_document(file)
+            except _NoPlan as failure:
+                if not is_folder:
+                    yield shown_path(str(file)), failure
             except ConfigError as failure:
-                yield name, failure
+                yield shown_path(str(file)), failure
 
 
 def read_document(file: Path) -> Document:
     """What one file stands for.
 
     YAML is a mapping of arguments and groups (``gpu: h100``, ``tp_size: 8``), or an experiment with a defaults list
-    (``- override /gpu: h100``). JSON is a plan. Raises ConfigError naming the file, and the line where there is one.
+    (``- override /gpu: h100``); in a folder named like a group it is an option of it. JSON is a plan.
+    Raises ConfigError naming the file, and the line where there is one.
     """
     try:
         content = file.read_text(encoding="utf-8")
@@ -89,18 +99,28 @@ def _from_yaml(file: Path, content: str) -> list[Request]:
         what = "nothing" if loaded is None else f"a {type(loaded).__name__}"
         raise _unreadable(name, f"it holds {what}, not a mapping of arguments")
     lines = key_lines(str(file))
-    requests = list(_from_defaults(name, loaded.get("defaults") or [], lines.get(("defaults",), 1)))
+    group = file.absolute().parent.name
+    group = group if group in NODES else ""
+    requests = list(_from_defaults(name, loaded.get("defaults") or [], lines.get(("defaults",), 1), group))
     for key, value in loaded.items():
-        if key not in ("defaults", "hydra"):
+        if group and key != "defaults":
+            place = f"{name}:{lines.get((str(key),), 1)}"
+            requests.append(Request.typed(f"{group}.{key}", value, place, group, interpolate=True))
+        elif key not in ("defaults", "hydra"):
             requests += _flattened(name, (str(key),), value, lines)
     return requests
 
 
-def _from_defaults(name: str, entries: Any, line: int) -> Iterator[Request]:
-    """The choices of a defaults list. Raises ConfigError for an entry that only composing it in place can follow."""
+def _from_defaults(name: str, entries: Any, line: int, group: str) -> Iterator[Request]:
+    """The choices of a defaults list; in an option of ``group`` a bare name is another option of it.
+
+    Raises ConfigError for an entry that only composing it in place can follow.
+    """
     for entry in entries if isinstance(entries, list) else [entries]:
         if entry == "_self_" or entry == "sglang_hydra_schema":
             continue
+        if group and isinstance(entry, str):
+            entry = {group: entry}
         if not isinstance(entry, Mapping) or any(isinstance(option, (list, dict)) for option in entry.values()):
             raise _unreadable(f"{name}:{line}", f"the entry {entry!r} of its defaults list includes another config")
         for group, option in entry.items():
@@ -112,8 +132,6 @@ def _from_defaults(name: str, entries: Any, line: int) -> Iterator[Request]:
 
 def _flattened(name: str, keys: tuple[str, ...], value: Any, lines: Mapping[tuple[str, ...], int]) -> list[Request]:
     """``gpu: {count: 4}`` is ``gpu.count=4``; a group's name with a word is the choice of its option."""
-    from sglang_hydra.config import NODES
-
     if keys[0] in NODES and isinstance(value, Mapping) and len(keys) == 1:
         return [item for key, inner in value.items() for item in _flattened(name, (*keys, str(key)), inner, lines)]
     place = f"{name}:{lines.get(keys, 1)}"
@@ -129,7 +147,8 @@ def _from_plan(file: Path, content: str) -> Document:
         raise _unreadable(f"{name}:{failure.lineno}:{failure.colno}", f"it is no JSON: {failure.msg}") from failure
     schema = plan.get("schema") if isinstance(plan, dict) else None
     if schema != PLAN_SCHEMA:
-        raise _unreadable(name, f"its schema is {schema!r}, and only {PLAN_SCHEMA!r} can be read")
+        message = f"{name} cannot be read: its schema is {schema!r}, and only {PLAN_SCHEMA!r} can be"
+        raise _NoPlan(Finding("error", "CLI017", message))
     typed: dict[str, Any] = {
         "gpu": "none",
         "model": "unset",

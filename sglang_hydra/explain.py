@@ -11,11 +11,10 @@ from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.places import Origin
 from sglang_hydra.plans import Plan, plain
-from sglang_hydra.screen import VERBATIM, Line, columns, folded, shown, text
+from sglang_hydra.screen import VERBATIM, Line, columns, folded, room, shown, text
 from sglang_hydra.secret import HIDDEN
 from sglang_hydra.words import number, plural
 
-_WIDTH = 100
 _LEVEL_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _LEVEL_ORDER = {"error": 0, "warning": 1, "info": 2}
 
@@ -68,9 +67,9 @@ def finding_lines(findings: Sequence[Finding], plan: Plan | None = None) -> list
     lines: list[Line] = [[text("Findings", "bold")]]
     for finding in sorted(findings, key=lambda item: _LEVEL_ORDER[item.level]):
         head = [text("  "), text(finding.level, _LEVEL_STYLE[finding.level]), text(f" {finding.id}  ", "bold")]
-        lines += folded([*head, text(finding.message)], _WIDTH)
+        lines += folded([*head, text(finding.message)], room())
         for name in finding.fields if plan else ():
-            who = _who_set(name, plan) if plan else None
+            who = _who_set(name, finding, plan) if plan else None
             if who:
                 lines.append([text(f"      {who}", "dim")])
         if finding.hint:
@@ -85,13 +84,13 @@ def field_screen(name: str, plan: Plan | None) -> list[Line]:
     arg = field.arg
     value = f" = {_shown_of(name, plan.values[name], 200)}" if plan else ""
     lines: list[Line] = [[text(f"{name}{value}", "bold")]]
-    lines += [[text(f"  {part}")] for part in textwrap.wrap(arg.help, _WIDTH)]
+    lines += [[text(f"  {part}")] for part in textwrap.wrap(arg.help, room())]
     facts = [("type", field.type), ("unit", arg.unit), ("null means", arg.none), ("flag", ", ".join(field.flags))]
     if field.arg.choices:
         facts.append(("choices", ", ".join(str(choice) for choice in field.arg.choices)))
     facts.append(("default", "none: it must be set" if field.required else shown(field.default)))
     for line in columns([[text(label, "dim"), text(str(said))] for label, said in facts if said]):
-        lines += folded(line, _WIDTH)
+        lines += folded(line, room())
     if plan:
         lines += [[], [text("How it got there", "bold")], *columns(list(_steps(name, plan)))]
         lines += [[], *finding_lines([item for item in plan.findings if name in item.fields], plan)]
@@ -148,7 +147,7 @@ def id_screen(id: str) -> list[Line] | None:
         lines.append([text(f"  {where}", "dim")])
     lines.append([])
     for part in record["page"].splitlines():
-        lines += [[text(f"  {piece}")] for piece in (textwrap.wrap(part, 116) if not record["name"] else [part])]
+        lines += [[text(f"  {piece}")] for piece in (textwrap.wrap(part, room() - 4) if not record["name"] else [part])]
     return lines
 
 
@@ -176,7 +175,7 @@ def _heading(plan: Plan) -> Iterator[Line]:
     inherited = [f"{name}={shown(value)}" for name, value in plan.inherited.items()]
     notes = [known, *plan.notes, *([f"environment: {' '.join(inherited)} (set already)"] if inherited else [])]
     for note in notes:
-        yield from folded([text("  "), text(note, "dim")], _WIDTH)
+        yield from folded([text("  "), text(note, "dim")], room())
 
 
 def _section(title: str, rows: list[list[tuple[str, str]]]) -> list[Line]:
@@ -215,13 +214,17 @@ def _steps(name: str, plan: Plan) -> Iterator[list[tuple[str, str]]]:
         yield [text(entry.rule, "cyan"), text(change), text(f"{where}{entry.reason}", "dim")]
 
 
-def _who_set(name: str, plan: Plan) -> str | None:
+def _who_set(name: str, finding: Finding, plan: Plan) -> str | None:
     """Who gave an argument the value that a finding is about; None for one that is at its default."""
-    written = plan.resolution.ledger.of(name)
-    if written and (plan.intent.get(name) is None or written[-1].after != plan.intent[name]):
-        return f"{name}={_shown_of(name, written[-1].after)} comes from {written[-1].rule} ({written[-1].reason})"
-    chain = plan.origins.get(name, ())
-    return f"{name}={_shown_of(name, chain[-1].value)} was set by {_who(chain[-1])}" if chain else None
+    chain, written = plan.origins.get(name, ()), plan.resolution.ledger.of(name)
+    by_rule = ""
+    if written and written[-1].rule != finding.id:
+        by_rule = f"{name}={_shown_of(name, written[-1].after)} comes from {written[-1].rule} ({written[-1].reason})"
+    if not chain or plan.intent.get(name) is None:
+        return by_rule or None
+    return f"{name}={_shown_of(name, plan.intent[name])} was set by {_who(chain[-1])}" + (
+        f"; {by_rule}" if by_rule else ""
+    )
 
 
 def _shown_of(name: str, value: Any, width: int = 60) -> str:

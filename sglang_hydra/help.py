@@ -11,10 +11,8 @@ from sglang_hydra.config import Root
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.findings import Finding
-from sglang_hydra.screen import Line, columns, shown, text
+from sglang_hydra.screen import Line, columns, room, shown, text
 from sglang_hydra.words import nearest, program
-
-_WIDTH = 100
 
 
 def overview(composer: Composer) -> list[Line]:
@@ -85,7 +83,7 @@ def _searched(field: Field) -> str:
 
 
 def _group_lines(group: str, options: Sequence[str]) -> Iterator[Line]:
-    for row, part in enumerate(textwrap.wrap(", ".join(options), _WIDTH - 12) or [""]):
+    for row, part in enumerate(textwrap.wrap(", ".join(options), room() - 12) or [""]):
         yield [text(f"  {group if not row else '':10}", "cyan"), text(part)]
 
 
@@ -95,7 +93,7 @@ def _node_lines(group: str) -> Iterator[Line]:
     if not is_dataclass(node):
         return
     keys = [f"{group}.{item.name}" for item in fields(node) if item.name not in ("name", "args")]
-    for row, part in enumerate(textwrap.wrap(", ".join(keys), _WIDTH - 12)):
+    for row, part in enumerate(textwrap.wrap(", ".join(keys), room() - 12)):
         yield [text(f"  {'keys' if not row else '':10}", "dim"), text(part)]
     yield []
 
@@ -106,5 +104,5 @@ def _field_lines(field: Field) -> Iterator[Line]:
     default = "" if field.required else f" = {shown(field.default)}"
     yield [text(field.name, "bold cyan"), text(default), text(f"  ({kind}{unit})", "dim")]
     said = field.arg.help + (f" null: {field.arg.none}." if field.arg.none else "")
-    for part in textwrap.wrap(said, _WIDTH):
+    for part in textwrap.wrap(said, room() - 4):
         yield [text(f"    {part}")]

@@ -119,12 +119,11 @@ class Layers:
         self.findings.append(Finding("error", "CLI001", message, (name,), hint))
 
     def check_nodes(self, root: Mapping[str, Any]) -> None:
-        """Looks once more at the nodes, now that interpolations are resolved. Raises ConfigError if one came out odd."""
-        findings = [
-            Finding("error", "CLI002", f"{self.place_of(problem.key) or problem.key}: {problem.message}", (problem.key,))
-            for node in NODES
-            for problem in problems_at((node,), root[node])
-        ]
+        """Looks at the nodes once more, now that interpolations are resolved. Raises ConfigError if one is odd."""
+        findings = []
+        for problem in (problem for node in NODES for problem in problems_at((node,), root[node])):
+            place = self.place_of(problem.key) or problem.key
+            findings.append(Finding("error", "CLI002", f"{place}: {problem.message}", (problem.key,), problem.hint))
         if findings:
             raise ConfigError(*findings)
 

@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
+def known_ids() -> frozenset[str]:
+    """Every id that a finding or a ledger entry can have."""
+    from sglang_hydra.argv import MEANINGS as ARGUMENTS
+    from sglang_hydra.checks.launchable import PLAN_CHECKS
+    from sglang_hydra.rules import ORDER
+
+    return frozenset((*(rule.id for rule in (*ORDER, *PLAN_CHECKS)), *ARGUMENTS, *MEANINGS))
+
+
 def meaning_of(id: str) -> str | None:
     """One or two sentences about a finding's id; None for an id that is not used."""
     from sglang_hydra.argv import MEANINGS as ARGUMENTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,12 +59,14 @@ def key_lines(file: str) -> dict[tuple[str, ...], int]:
 
 def shown_path(file: str) -> str:
     """A path as one would type it here: relative when it lies below the working directory or our conf/."""
-    path = Path(file)
     from sglang_hydra.config import conf_dir
 
-    for base in (Path.cwd(), conf_dir().parent):
+    bases = [conf_dir().parent]
+    with contextlib.suppress(OSError):  # the working directory may be gone
+        bases.insert(0, Path.cwd())
+    for base in bases:
         try:
-            return str(path.relative_to(base))
+            return str(Path(file).relative_to(base))
         except ValueError:
             continue
     return file

@@ -83,6 +83,10 @@ def no_override(text: str, known: Known) -> Refused:
         return Refused(
             "CLI004", f"{text!r} is a verb, and the verb comes first", hint=f"{program()} {text} key=value ..."
         )
+    if text.endswith((".yaml", ".yml", ".json")):
+        return Refused(
+            "CLI004", f"{short(text)!r} is no key=value", hint=f"{program()} check {short(text)} judges a file"
+        )
     for group in ("model", "gpu", "engine"):
         if text in known.options(group):
             return Refused("CLI004", f"{text!r} is no key=value", group, hint=f"did you mean {group}={text}?")

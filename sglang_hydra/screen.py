@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from sglang_hydra.fields import LoRARef
+
 Span = tuple[str, str]
 Line = Sequence[Span]
 
@@ -19,6 +21,8 @@ VERBATIM = "verbatim"
 """The style of what will be copied: it is never broken into lines."""
 
 _WIDEST_VALUE = 60
+_WIDTH, _NARROWEST = 100, 40
+_MARGIN_BELOW = 6
 # Text that reads like another type: shown in quotes, as it has to be typed.
 _LIKE_ANOTHER = re.compile(r"null|true|false|none|nan|[+-]?inf|[+-]?[\d_.]+(e[+-]?\d+)?", re.IGNORECASE)
 
@@ -58,6 +62,8 @@ def _written(value: Any) -> str:
         return "[" + ", ".join(map(_written, value)) + "]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_written(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, LoRARef):
+        return f"{value.lora_name}={value.lora_path}{' (pinned)' if value.pinned else ''}"
     return repr(value)
 
 
@@ -89,12 +95,31 @@ def folded(line: Line, width: int) -> list[Line]:
 
     *head, (content, style) = line
     margin = sum(len(piece) for piece, _ in head) + len(content) - len(content.lstrip())
-    if margin > width * 2 // 3:
-        return [line]
+    below = margin > width * 2 // 3  # too little room beside the other pieces: all of it goes under them
+    margin = _MARGIN_BELOW if below else margin
     parts = textwrap.wrap(content.strip(), width - margin, break_long_words=False, break_on_hyphens=False)
+    lines: list[Line] = [[(" " * margin, ""), (part, style)] for part in parts]
+    if below:
+        return [_without_padding(head), *lines]
     indent = content[: len(content) - len(content.lstrip())]
-    first: Line = [*head, (indent + "".join(parts[:1]), style)]
-    return [first, *([(" " * margin, ""), (part, style)] for part in parts[1:])]
+    return [[*head, (indent + "".join(parts[:1]), style)], *lines[1:]]
+
+
+def _without_padding(line: Line) -> Line:
+    """``line`` without the blanks at its end."""
+    kept = list(line)
+    while kept and not kept[-1][0].strip():
+        kept.pop()
+    return [*kept[:-1], (kept[-1][0].rstrip(), kept[-1][1])] if kept else []
+
+
+def room() -> int:
+    """The columns that text for people is set in: 100, or fewer on a narrower terminal."""
+    if not sys.stdout.isatty():
+        return _WIDTH
+    import shutil
+
+    return max(min(shutil.get_terminal_size().columns, _WIDTH), _NARROWEST)
 
 
 def write(lines: Iterable[Line], stream: TextIO | None = None) -> None:
@@ -104,7 +129,7 @@ def write(lines: Iterable[Line], stream: TextIO | None = None) -> None:
     if terminal:
         import shutil
 
-        width = max(shutil.get_terminal_size().columns, 40)
+        width = max(shutil.get_terminal_size().columns, _NARROWEST)
         lines = [part for line in lines for part in folded(line, width)]
     if terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         _write_styled(lines, out)

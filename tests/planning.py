@@ -7,9 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sglang_hydra.app import make_plan
 from sglang_hydra.compose import Composer, Composition
+from sglang_hydra.engines import planned as planned_engines
+from sglang_hydra.engines.base import Availability
 from sglang_hydra.errors import ConfigError
+from sglang_hydra.facts import probe
+from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
@@ -44,6 +50,17 @@ def refused(*overrides: str, using: Composer | None = None) -> Sequence[Finding]
     except ConfigError as failure:
         return failure.findings
     raise AssertionError(f"{overrides} were planned: {dict(made.intent)}")
+
+
+def without_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without any engine: what is installed here must not decide a test."""
+    missing = Availability(False, None, "not installed")
+    for engine in (planned_engines.SGLANG, planned_engines.TRANSFORMERS):
+        monkeypatch.setattr(type(engine), "available", lambda self, python: missing)
+
+
+def without_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "probe_gpu", lambda env, python=None: GpuProbe(tried=("NVML: not found",)))
 
 
 def written(folder: Path, files: Mapping[str, str]) -> Path:

@@ -107,13 +107,22 @@ def summary(comparisons: Sequence[Comparison]) -> tuple[list[str], bool]:
 
 
 def _predict(row: Mapping[str, Any]) -> Fit:
-    """The fit of a row's server, with what it logged as free before loading where it did."""
-    model = _model(row)
-    gpu = _gpu(row)
+    """The fit of a row's server, with what it logged as free before loading where it did.
+
+    Where the fraction is not stated, the default of 0.5.2 need not be that of the row's version: then it fits where
+    some fraction works.
+    """
+    model, gpu = _model(row), _gpu(row)
     values = dict(resolve(_intent(row), gpu=gpu, model=model, seed=0).values)
-    if row.get("mem_fraction_static") is not None:
-        values["mem_fraction_static"] = row["mem_fraction_static"]  # as the server itself printed it
-    return fit(values, gpu, model, free_gib=row.get("avail_before_load_gb"))
+    stated = row.get("mem_fraction_static")  # as the server itself printed it
+    if stated is not None:
+        values["mem_fraction_static"] = stated
+    found = fit(values, gpu, model, free_gib=row.get("avail_before_load_gb"))
+    chosen = stated is not None or (row.get("args") or {}).get("mem_fraction_static") is not None
+    if found.fits is False and not chosen and found.interval is not None and not found.interval.empty:
+        values["mem_fraction_static"] = (found.interval.low + found.interval.high) / 2
+        return fit(values, gpu, model, free_gib=row.get("avail_before_load_gb"))
+    return found
 
 
 def _intent(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,13 +156,14 @@ def _weights(row: Mapping[str, Any], found: Fit, scored: bool) -> Iterator[Compa
     if predicted is None or logged is None:
         yield Comparison(row["id"], WEIGHTS, None, logged, scored, False if scored else None, ", ".join(found.unknown))
         return
-    size = predicted / GIB
+    # The log is that of some pipeline stage.
+    size = min((stage / GIB for stage in found.weights.stages or (predicted,)), key=lambda size: abs(size - logged))
     right = abs(size / logged - 1) <= WEIGHTS_WORST or abs(size - logged) <= WEIGHTS_WORST_GIB
     yield Comparison(row["id"], WEIGHTS, round(size, 2), logged, scored, right if scored else None)
 
 
 def _bytes(row: Mapping[str, Any], found: Fit, scored: bool) -> Iterator[Comparison]:
-    """One token in the whole pool or, where sliding windows have a pool of their own, in the one that was logged."""
+    """One token in all layers or, where later versions have a pool of its own for some, in the one that was logged."""
     logged = row.get("derived_bytes_per_token")
     if logged is None and not scored:
         return
@@ -161,7 +171,7 @@ def _bytes(row: Mapping[str, Any], found: Fit, scored: bool) -> Iterator[Compari
         yield Comparison(row["id"], BYTES, None, logged, scored, False if scored else None, ", ".join(found.unknown))
         return
     sizes = [found.kv.bytes_per_token, *(kind.bytes_per_token for kind in found.kv.kinds)]
-    predicted = min(sizes, key=lambda size: abs(size - logged)) if found.kv.sliding_tokens is not None else sizes[0]
+    predicted = min(sizes, key=lambda size: abs(size - logged))
     right = abs(predicted / logged - 1) <= BYTES_WORST
     yield Comparison(row["id"], BYTES, predicted, logged, scored, right if scored else None)
 
@@ -173,11 +183,16 @@ def _tokens(row: Mapping[str, Any], scored: bool) -> Iterator[Comparison]:
         return
     predicted = None
     if before is not None and after is not None and fraction is not None:
-        gpu, model = _gpu(row), _model(row)
+        model, gpu = _model(row), _gpu(row)
         values = dict(resolve(_intent(row), gpu=gpu, model=model, seed=0).values)
         values["mem_fraction_static"] = fraction
-        predicted = logged_pool(values, gpu, model, before_gib=before, after_gib=after)
-    right = predicted is not None and bool(logged) and abs(predicted / logged - 1) <= TOKENS_WORST
+        pools = [  # later versions have a pool of its own for sliding windows where 0.5.2 has not
+            logged_pool({**values, "disable_hybrid_swa_memory": shared}, gpu, model, before_gib=before, after_gib=after)
+            for shared in (True, False)
+        ]
+        known = [tokens for tokens in pools if tokens is not None]
+        predicted = min(known, key=lambda tokens: abs(tokens - (logged or 0)), default=None)
+    right = predicted is not None and logged is not None and abs(predicted / logged - 1) <= TOKENS_WORST
     yield Comparison(row["id"], TOKENS, predicted, logged, scored, right if scored else None)
 
 

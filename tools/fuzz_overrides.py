@@ -170,8 +170,10 @@ class Words:
         return f"[{one()},{one()}]" if field.is_list else one()
 
     def option(self, group: str) -> str:
-        if self.groups.get(group) and self.dice.random() < 0.9:
-            return self.dice.choice(self.groups[group])
+        options = self.groups.get(group)
+        if options and self.dice.random() < 0.9:
+            # Mostly a few of them: what one choice comes to is kept, and a new one takes ten times as long.
+            return self.dice.choice(options if self.dice.random() < 0.1 else options[:: max(len(options) // 5, 1)])
         return self.anything()
 
     def node_key(self) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.facts.config_view import ConfigView, view_of
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
+from sglang_hydra.words import number
 
 if TYPE_CHECKING:
     from sglang_hydra.fields import ServerArgs
@@ -166,7 +167,9 @@ def check_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
     if fraction is None or 0 < fraction < 1:
         return None
     return Refusal(
-        f"mem_fraction_static={fraction} is not between 0 and 1", "mem_fraction_static", hint="mem_fraction_static=0.8"
+        f"mem_fraction_static={number(fraction)} is not between 0 and 1",
+        "mem_fraction_static",
+        hint="mem_fraction_static=0.8",
     )
 
 

@@ -65,6 +65,8 @@ def model_facts(
         return ModelFacts(None, source="no model was named"), []
     if node["config"] is not None and path == node["model_path"] and node["facts_from"] is None:
         return ModelFacts(node["config"], source=node["source"] or f"preset {node['name']}"), []
+    if node["config"] is not None and node["model_path"] is None and node["facts_from"] is None:
+        return ModelFacts(node["config"], source=node["source"] or "model.config, as it was set"), []
     if node["facts_from"] is None and not os.path.exists(str(path)):
         known = _facts_of_preset(str(path), preset_files)
         if known is not None:

@@ -4,15 +4,17 @@ What goes here: the memory model of SGLang 0.5.2, as pure functions of resolved 
 What does not: rendering, reading files other than a checkpoint's, anything that starts or imports an engine.
 
     fit(values, gpu, model)                     -> Fit: parts per GPU, KV tokens, the fractions that work, the verdict
-    remedies(values, gpu, model, verify=...)    -> the smallest changes that make it fit
+    remedies(values, gpu, found, verify)        -> the smallest changes with which it fits, each planned
     read_checkpoint(folder)                     -> CheckpointSize: what the files say of their size
     logged_pool(values, gpu, model, ...)        -> KV tokens from a server's logged free memory
 
-known, reading, architectures, decoder    config.json -> Decoder: layers and sizes
+known, reading(_experts), architectures, decoder   config.json -> Decoder: layers and sizes
 quantization, formats, skips              config.json and arguments -> the format of each matrix
 ranks, tensors, vision, weights           Decoder -> bytes on each GPU, allocator: what PyTorch makes of them
 kv, overheads, draft                      the KV cache and everything else on the GPU
-understanding, weighing, sizing, verdict  all of it together
+understanding, weighing, sizing, verdict  all of it together; result: the record of it
+remedy, published                         what would make it fit; checkpoints of the same weights in other formats
+checkpoint                                sizes from a checkpoint's own files
 """
 
 from __future__ import annotations
@@ -23,18 +25,18 @@ from typing import TYPE_CHECKING, Any
 _HOMES = {
     "CheckpointSize": "sglang_hydra.fit.checkpoint",
     "Fit": "sglang_hydra.fit.result",
-    "Remedy": "sglang_hydra.fit.remedies",
+    "Remedy": "sglang_hydra.fit.remedy",
     "fit": "sglang_hydra.fit.sizing",
     "logged_pool": "sglang_hydra.fit.sizing",
     "read_checkpoint": "sglang_hydra.fit.checkpoint",
-    "remedies_for": "sglang_hydra.fit.remedies",
+    "remedies": "sglang_hydra.fit.remedy",
 }
 
-__all__ = ["CheckpointSize", "Fit", "Remedy", "fit", "logged_pool", "read_checkpoint", "remedies_for"]
+__all__ = ["CheckpointSize", "Fit", "Remedy", "fit", "logged_pool", "read_checkpoint", "remedies"]
 
 if TYPE_CHECKING:
     from sglang_hydra.fit.checkpoint import CheckpointSize, read_checkpoint
-    from sglang_hydra.fit.remedies import Remedy, remedies_for
+    from sglang_hydra.fit.remedy import Remedy, remedies
     from sglang_hydra.fit.result import Fit
     from sglang_hydra.fit.sizing import fit, logged_pool
 

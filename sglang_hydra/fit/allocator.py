@@ -35,29 +35,27 @@ class Allocations:
 
 
 def _packed(tensors: Mapping[float, int]) -> float:
-    """Bytes of the 20 MiB segments that hold ``tensors``, large ones first, small ones in the gaps they leave."""
-    segments = 0
-    gaps: dict[float, int] = {}
+    """Bytes of the 20 MiB segments that hold ``tensors``: large ones first, small ones in the gaps that they leave. The
+    last segment of a size counts in part, because others fill it up."""
+    segments = 0.0
+    gaps: dict[float, float] = {}
     for size in sorted(tensors, reverse=True):
-        left = tensors[size]
+        left = float(tensors[size])
         for gap in sorted(gaps):
-            if left == 0:
-                break
             each = int(gap // size)
-            if each == 0:
+            if each == 0 or left <= 0:
                 continue
-            used = min(gaps[gap], -(-left // each))
+            used = min(gaps[gap], left / each)
             gaps[gap] -= used
             _add(gaps, gap - each * size, used)
-            left -= min(left, used * each)
-        if left:
+            left -= used * each
+        if left > 0:
             each = int(_SEGMENT // size)
-            fresh = -(-left // each)
-            segments += fresh
-            _add(gaps, _SEGMENT - each * size, fresh)
-    return float(segments * _SEGMENT)
+            segments += left / each
+            _add(gaps, _SEGMENT - each * size, left / each)
+    return segments * _SEGMENT
 
 
-def _add(gaps: dict[float, int], gap: float, number: int) -> None:
+def _add(gaps: dict[float, float], gap: float, number: float) -> None:
     if gap > _SMALL:
-        gaps[gap] = gaps.get(gap, 0) + number
+        gaps[gap] = gaps.get(gap, 0.0) + number

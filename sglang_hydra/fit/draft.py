@@ -56,9 +56,9 @@ def _next_token_layers(config: Fields, decoder: Decoder, values: Mapping[str, An
     """The layers that a model brings for predicting further tokens: its last kind of layer with full attention, and a
     projection of two hidden states into one. NVFP4 checkpoints of DeepSeek have them in 16 bits (deepseek_nextn.py)."""
     default = 1 if decoder.architecture.startswith(("Qwen3Next", "MiMo", "Ernie4_5")) else None
-    number = config.count("num_nextn_predict_layers", default=default)
-    if number == 0:
+    if config.count("num_nextn_predict_layers", default=default) == 0:
         raise Missing("num_nextn_predict_layers (0: this checkpoint has no layer that drafts)")
+    number = config.size("num_nextn_predict_layers", default=default, most=len(decoder.layers))
     last = decoder.layers[-1]
     bare = decoder._replace(
         layers=(Layer(FULL, last.dense, last.experts),) * number, embedding_rows=0, head_rows=0, tied=False, positions=0

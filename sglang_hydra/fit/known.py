@@ -9,6 +9,7 @@ from typing import Any
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 
+_LARGEST = 1 << 40  # no size of a model comes near
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _TEXT_PARTS = ("text_config", "language_config", "llm_config")
 
@@ -91,11 +92,13 @@ class Fields:
     def get(self, name: str) -> Any:
         return self.values.get(name)
 
-    def size(self, *names: str, default: int | None = None) -> int:
+    def size(self, *names: str, default: int | None = None, most: int = _LARGEST) -> int:
         """A whole number above 0. Raises Missing, or ConfigError (FIT010) for what is no such number."""
         number = self._whole(names, default)
         if number == 0:
             raise self.wrong(names[0], 0, "a whole number above 0")
+        if number > most:
+            raise self.wrong(names[0], number, f"a whole number up to {most}")
         return number
 
     def count(self, *names: str, default: int | None = None) -> int:

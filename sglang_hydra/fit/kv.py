@@ -16,7 +16,6 @@ DEFAULT_STATES = 512  # requests with linear attention, where neither argument t
 # Sparse attention of DeepSeek-V3.2 (SGLang 0.5.4 and later): its FP8 cache keeps a float32 scale for 128 numbers and
 # the rotated part in 16 bits, 656 bytes a layer (sgl-project/sglang#11309).
 _INDEX_BYTES = 132  # a key of the lightning indexer: 128 in fp8 and a float32 scale
-_FP8 = ("fp8_e5m2", "fp8_e4m3")
 
 
 class KvKind(NamedTuple):
@@ -52,7 +51,7 @@ class Pool(NamedTuple):
 
 def cache_bytes(values: Mapping[str, Any], element: int) -> int:
     """Bytes of one cached number: 1 in FP8, else those of the model's dtype."""
-    return 1 if str(values.get("kv_cache_dtype")) in _FP8 else element
+    return 1 if str(values.get("kv_cache_dtype")).startswith("fp8") else element
 
 
 def cells_of(decoder: Decoder, ranks: Ranks, element: int) -> Cells:

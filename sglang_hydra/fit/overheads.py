@@ -2,7 +2,7 @@
 
 Sources, all SGLang 0.5.2: mem_cache/memory_pool.py (ReqToTokenPool), layers/attention/*_backend.py (workspaces and the
 buffers of init_cuda_graph_state), model_executor/cuda_graph_runner.py. Where nothing but a measurement can say it, the
-range is that of published server logs (tests/data/memory), which is why these are ranges.
+range is that of published server logs (cases in the tests), which is why these are ranges.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def captured_sizes(values: Mapping[str, Any], gpu: GpuFacts, slots: int) -> tupl
     limit = values.get("cuda_graph_max_bs")
     if limit:
         sizes = [size for size in sizes if size <= limit] or [1]
-        sizes += range(max(sizes), limit + 1, 16) if max(sizes) < limit else ()
+        sizes += range(max(sizes), min(limit, slots) + 1, 16)
     return tuple(sorted({size for size in sizes if size <= slots}))
 
 

@@ -66,7 +66,9 @@ def ranks_of(values: Mapping[str, Any], *, shares_attention: bool) -> Ranks:
 
 
 def stage_layers(layers: int, stages: int) -> list[range]:
-    """The layers of each pipeline stage: equal shares, the last takes the rest (distributed/utils.get_pp_indices)."""
+    """The layers of each pipeline stage: equal shares, the last takes the rest (distributed/utils.get_pp_indices). More
+    stages than layers are refused elsewhere."""
+    stages = min(stages, layers)
     share = layers // stages
     return [range(stage * share, layers if stage == stages - 1 else (stage + 1) * share) for stage in range(stages)]
 

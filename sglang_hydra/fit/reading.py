@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from sglang_hydra.fit.architectures import ALWAYS, EMBEDDING_MODELS, NEVER, Traits, traits_of
@@ -13,23 +12,21 @@ from sglang_hydra.fit.decoder import (
     NO_MIXER,
     SLIDING,
     Decoder,
-    Experts,
     Indexer,
     Latent,
     Layer,
     Linear,
 )
 from sglang_hydra.fit.known import Fields, Missing, text_part
+from sglang_hydra.fit.reading_experts import expert_pattern, read_experts
 
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
 _HEADS = ("num_attention_heads", "n_head", "n_heads")
 _KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "num_attention_groups")
 _WIDTH = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
-_EXPERT_COUNT = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-_EXPERT_WIDTH = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size", "ffn_hidden_size")
-_CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_k", "moe_top_k")
 
+_MOST_LAYERS = 10_000
 _LEARNED_POSITIONS = ("GPT2LMHeadModel", "GPTBigCodeForCausalLM", "OPTForCausalLM")
 
 # Fields of layers that nothing here knows the tensors of: other state spaces, side networks, compressed caches.
@@ -84,7 +81,7 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
         layers=layers,
         latent=latent,
         linear=_linear(text) if any(layer.mixer == LINEAR for layer in layers) else None,
-        experts=_experts(text, architecture, traits) if any(layer.experts for layer in layers) else None,
+        experts=read_experts(text, architecture, traits) if any(layer.experts for layer in layers) else None,
         indexer=_indexer(text, latent),
         gated=traits.gated,
         query_gate=architecture.startswith("Qwen3Next") or text.flag("attn_output_gate"),
@@ -114,9 +111,11 @@ def _layers(text: Fields, architecture: str, hidden: int) -> tuple[Layer, ...]:
     blocks = text.get("block_configs")
     if isinstance(blocks, (list, tuple)):
         return tuple(_searched_layer(text, block, hidden) for block in blocks)
-    number = text.size(*_LAYERS)
+    number = text.size(*_LAYERS, most=_MOST_LAYERS)
     mixers = _mixers(text, architecture, number)
-    has_experts = _expert_pattern(text, architecture, number)
+    has_experts = expert_pattern(text, architecture, number)
+    if architecture.startswith("Grok1") and "moe_intermediate_size" in text and "residual_moe" not in text:
+        raise Missing(f"{text.prefix}residual_moe")  # Grok 2 has a dense MLP beside its experts
     if all(map(has_experts, range(number))) and not text.flag("residual_moe"):
         return tuple(Layer(mixers[i], 0, True) for i in range(number))
     width = _dense_width(text, architecture, hidden)
@@ -132,7 +131,7 @@ def _dense_width(text: Fields, architecture: str, hidden: int) -> int:
         return nested.size("ffn_hidden_size")
     if architecture in ("GPT2LMHeadModel", "GPTBigCodeForCausalLM"):
         return text.size("n_inner", default=4 * hidden)
-    return text.size("intermediate_size_mlp", *_WIDTH)
+    return text.size("intermediate_size_mlp" if "intermediate_size_mlp" in text else _WIDTH[0], *_WIDTH)
 
 
 def _searched_layer(text: Fields, block: Any, hidden: int) -> Layer:
@@ -170,76 +169,6 @@ def _mixer(name: str) -> str:
     if name.startswith(("sliding", "chunked")):
         return SLIDING
     return LINEAR if name.startswith("linear") else FULL
-
-
-def _expert_pattern(text: Fields, architecture: str, number: int) -> Callable[[int], bool]:
-    """Which layers have experts."""
-    if _expert_count(text) <= 1:
-        return lambda i: False
-    listed = text.get("moe_layers_enum")
-    if isinstance(listed, str):
-        chosen = {int(item) for item in listed.split(",") if item.strip().isdigit()}
-        return lambda i: i in chosen
-    step = text.get("moe_layer_freq")
-    if isinstance(step, (list, tuple)):
-        return lambda i: i < len(step) and bool(step[i])
-    if "interleave_moe_layer_step" in text:
-        every = text.count("interleave_moe_layer_step")
-        return lambda i: every == 0 or (i + 1) % every == 0
-    if "moe_layer_start_index" in text:
-        first, every = text.count("moe_layer_start_index"), text.size("moe_layer_interval", default=1)
-        last = -1 if text.get("moe_layer_end_index") == -1 else text.count("moe_layer_end_index", default=number - 1)
-        return lambda i: first <= i <= (last % number) and (i - first) % every == 0
-    if architecture.startswith("LongcatFlash"):
-        return lambda i: True
-    if "n_routed_experts" in text or "first_k_dense_replace" in text:
-        first, every = text.count("first_k_dense_replace"), text.size("moe_layer_freq", default=1)
-        return lambda i: i >= first and i % every == 0
-    dense, every = text.numbers("mlp_only_layers"), text.size("decoder_sparse_step", default=1)
-    return lambda i: i not in dense and (i + 1) % every == 0
-
-
-def _expert_count(text: Fields) -> int:
-    nested = text.part("ffn_config")
-    if nested is not None:
-        return nested.size("moe_num_experts")
-    return next((_first(text, name) for name in _EXPERT_COUNT if name in text), 0)
-
-
-def _first(text: Fields, name: str) -> int:
-    """A number that some families state once for each layer: the first."""
-    value = text.get(name)
-    if isinstance(value, (list, tuple)):
-        return next(iter(text.numbers(name)), 0)
-    return text.count(name)
-
-
-def _experts(text: Fields, architecture: str, traits: Traits) -> Experts:
-    nested = text.part("ffn_config")
-    if nested is not None:
-        return Experts(_expert_count(text), nested.size("ffn_hidden_size"), 0, nested.count("moe_top_k", default=0))
-    width = next((_first(text, name) for name in _EXPERT_WIDTH if name in text), 0) or text.size(*_EXPERT_WIDTH)
-    chosen = next((_first(text, name) for name in _CHOSEN if name in text), 0)
-    return Experts(
-        number=_expert_count(text),
-        width=width,
-        shared=_shared_width(text, architecture, width),
-        chosen=chosen,
-        biased=traits.biased_experts,
-    )
-
-
-def _shared_width(text: Fields, architecture: str, width: int) -> int:
-    """The width of all shared experts of a layer together; 0 where the family has none."""
-    if "shared_expert_intermediate_size" in text:
-        return text.count("shared_expert_intermediate_size")
-    if architecture.startswith("Llama4"):
-        return width
-    if "share_expert_dim" in text or "share_expert_dims" in text:
-        return text.count("share_expert_dim", "share_expert_dims")
-    if text.flag("use_mixed_mlp_moe"):
-        return text.size("intermediate_size") * _first(text, "num_shared_expert")
-    return width * text.count("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", default=0)
 
 
 def _latent(text: Fields) -> Latent | None:

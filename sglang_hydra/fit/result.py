@@ -21,7 +21,8 @@ class Weights:
 
     ``parts`` by name (``tensors.PARTS``), None where a fact is missing. ``total`` is what the server logs as
     "mem usage" of loading; it may be up to ``error`` more, and ``slack`` less. ``loading`` is the peak while
-    loading, more than ``total`` where weights are quantized on the GPU.
+    loading, more than ``total`` where weights are quantized on the GPU. ``stages`` are the totals of all pipeline
+    stages, first to last.
     """
 
     parts: Mapping[str, float | None]
@@ -31,6 +32,7 @@ class Weights:
     loading: float | None
     format: str | None
     source: str
+    stages: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GIB = 1 << 30
 
 # Of the logged "mem usage" 0 to 0.27 GiB are not weights (kernels that were loaded, other processes); it was never less
-# than the weights by more than the logs' rounding (tests/data/memory).
+# than the weights by more than the logs' rounding (cases in the tests).
 _UNEXPLAINED = 0.15 * GIB
 _RELATIVE, _RELATIVE_ASSUMED, _RELATIVE_FILES = 0.007, 0.05, 0.1
 _AGREEMENT = 0.02
@@ -46,7 +46,8 @@ def weigh(known: Understanding, values: Mapping[str, Any], checkpoint: Checkpoin
         source = f"config, checked against {checkpoint.source}" if factor == 1.0 else checkpoint.source
     total, loading = _offloaded(total, stage, values, known)
     error, slack = relative * total + _UNEXPLAINED, _slack(relative, total)
-    return Weights(parts, total, error, slack, max(loading, total), scheme.name, source)
+    totals = tuple(each.total * total / stage.total for each in stages)
+    return Weights(parts, total, error, slack, max(loading, total), scheme.name, source, totals)
 
 
 def lora_of(known: Understanding, values: Mapping[str, Any]) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.fit.allocator import Allocations
 from sglang_hydra.fit.decoder import LINEAR, NO_MIXER, Decoder
-from sglang_hydra.fit.formats import Stored
+from sglang_hydra.fit.formats import Stored, plain
 from sglang_hydra.fit.quantization import Scheme
 from sglang_hydra.fit.ranks import Ranks, padded_vocabulary, ranks_of, share, stage_layers
 from sglang_hydra.fit.tensors import (
@@ -55,11 +55,12 @@ def decoder_weights(decoder: Decoder, scheme: Scheme, ranks: Ranks, tower: Tower
 def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, element: int) -> float:
     """Bytes of the tensors in the checkpoint's files, ``element`` bytes for a weight that is not quantized there."""
     once = ranks_of({}, shares_attention=False)
-    as_stored = scheme._replace(
-        element=element,
-        linear=scheme.linear._replace(scale_copies=1),
-        experts=scheme.experts._replace(scale_copies=1, pad=(1, 1)),
-    )
+
+    def kept(stored: Stored) -> Stored:
+        return plain(element) if stored == scheme.plain else stored._replace(scale_copies=1, pad=(1, 1))
+
+    linear, experts, head, vision = map(kept, (scheme.linear, scheme.experts, scheme.head, scheme.vision))
+    as_stored = scheme._replace(element=element, linear=linear, experts=experts, head=head, vision=vision)
     bare = decoder._replace(positions=0, embedding_repeated=False, copied=False)
     return decoder_weights(bare, as_stored, once, tower)[0].total
 

@@ -1,7 +1,0 @@
-"""x"""
-
-
-class Remedy: ...
-
-
-def remedies_for(): ...

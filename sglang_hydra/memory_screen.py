@@ -1,0 +1,109 @@
+"""The memory of one GPU as people read it: what it is spent on, what is left, which fractions work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sglang_hydra.screen import Line, columns, printable, text
+
+if TYPE_CHECKING:
+    from sglang_hydra.fit import Fit
+    from sglang_hydra.fit.overheads import Range
+
+_GIB = 2**30
+# Parts of the weights that are worth a word beside the total, the largest first.
+_SHOWN_PARTS = 3
+
+
+def memory_lines(fit: Fit, gpu: str) -> list[Line]:
+    """The section of the plan screen. What is unknown is said and not left out."""
+    head = f"Memory of one {gpu}" + (f" of {fit.gpus}" if fit.gpus > 1 else "") + ", GiB"
+    return [[text(head, "bold")], *columns(_rows(fit)), *_remarks(fit), []]
+
+
+def verdict(fit: Fit) -> str:
+    """Fits, does not fit, or what is missing to tell; in a few words."""
+    if fit.fits is None:
+        return f"unknown: {', '.join(fit.unknown)}"
+    if not fit.fits:
+        return "does not fit"
+    return "fits, tightly" if fit.tight else "fits"
+
+
+def table_row(name: str, fit: Fit, context: int | None = None) -> list[tuple[str, str]]:
+    """One line of a table over several plans: verdict, weights, KV tokens, what is left, the fractions."""
+    interval = fit.interval
+    fractions = f"{interval.low} to {interval.high}" if interval and not interval.empty else "none"
+    style = {True: "green", False: "bold red", None: "yellow"}[fit.fits]
+    tokens = "?" if fit.kv_tokens is None else f"{fit.kv_tokens:,}"
+    requests = fit.concurrent_requests(context) if context else None
+    return [
+        text(name),
+        text(verdict(fit), style),
+        text(_gib(fit.weights.total)),
+        text(tokens),
+        text("?" if requests is None else f"{requests:,}"),
+        text(_gib(fit.left)),
+        text(fractions),
+    ]
+
+
+def table_head() -> list[tuple[str, str]]:
+    titles = ("", "verdict", "weights GiB", "KV tokens", "requests", "left GiB", "mem_fraction_static")
+    return [text(title, "bold") for title in titles]
+
+
+def _rows(fit: Fit) -> list[list[tuple[str, str]]]:
+    rows = [_row("weights", _gib(fit.weights.total), _parts(fit))]
+    if fit.draft is not None and fit.draft.high:
+        rows.append(_row("draft", _span(fit.draft), "draft model or MTP layers"))
+    if fit.kv is not None:
+        held = f"{fit.kv.bytes_per_token:,} bytes a token"
+        if fit.kv_tokens is not None:
+            held = f"{fit.kv_tokens:,} tokens, {held}"
+            requests = fit.concurrent_requests(fit.kv.context)
+            held += f"; {requests:,} requests of {fit.kv.context:,} tokens" if requests is not None else ""
+        rows.append(_row("KV cache", _gib(fit.kv.size), held))
+    if fit.graphs is not None:
+        rows.append(_row("CUDA graphs", _span(fit.graphs), ""))
+    if fit.activations is not None:
+        rows.append(_row("activations", _span(fit.activations), ""))
+    if fit.reserved:
+        rows.append(_row("reserved", _gib(fit.reserved), "fit.reserved_gib"))
+    error = f"within {fit.error_gib:.1f}" if fit.error_gib is not None else ""
+    of = f"of {fit.memory / _GIB:.1f}" if fit.memory else ""
+    rows.append(_row("left", _gib(fit.left), ", ".join(filter(None, (of, error)))))
+    return rows
+
+
+def _remarks(fit: Fit) -> list[Line]:
+    lines: list[Line] = []
+    interval = fit.interval
+    if interval is not None and not interval.empty:
+        used = f"{fit.fraction:.3f}".rstrip("0") if fit.fraction is not None else "?"
+        lines.append([text(f"  mem_fraction_static works from {interval.low} to {interval.high}; {used} is used")])
+    lines += [[text(f"  {printable(note)}", "dim")] for note in fit.notes]
+    if fit.unknown:
+        lines.append([text(f"  unknown: {', '.join(fit.unknown)}", "yellow")])
+    return lines
+
+
+def _row(name: str, size: str, said: str) -> list[tuple[str, str]]:
+    return [text(name), text(size.rjust(6)), text(said, "dim")]
+
+
+def _parts(fit: Fit) -> str:
+    known: Sequence[tuple[str, float]] = sorted(
+        ((name, size) for name, size in fit.weights.parts.items() if size), key=lambda part: -part[1]
+    )
+    shown = ", ".join(f"{name.replace('_', ' ')} {size / _GIB:.1f}" for name, size in known[:_SHOWN_PARTS])
+    return f"{fit.weights.format}: {shown}" if fit.weights.format and shown else shown
+
+
+def _gib(size: float | None) -> str:
+    return "?" if size is None else f"{size / _GIB:.1f}"
+
+
+def _span(size: Range) -> str:
+    return f"{size.mid / _GIB:.1f}"

@@ -1,0 +1,19 @@
+"""The JSON Schemas of every file and every ``--json`` output that others may read: NAME.schema.json.
+
+A record says which one it follows: ``{"schema": "sglang_hydra.plan/1", ...}``. What is added raises nothing; what is
+renamed or removed raises the number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    """The schema of ``plan``, ``check``, ``explain`` or ``findings``. Raises FileNotFoundError for another kind."""
+    import json
+    from importlib.resources import files
+
+    text = (files(__name__) / f"{kind}.schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema

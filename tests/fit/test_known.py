@@ -1,0 +1,118 @@
+"""Reading config.json: every spelling, class defaults of complete files only, and values that cannot be sizes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from sglang_hydra import ConfigError, ModelFacts
+from sglang_hydra.fit.known import Fields, Missing, text_part, whole_config
+from tests.fit.machines import REPOSITORY, dense, sized
+
+
+@pytest.mark.parametrize("value", ["many", -1, 1.5, True, [8], {}])
+def test_a_value_that_is_no_size_names_file_and_field(value: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        sized("h100", dense(num_hidden_layers=value))
+    (finding,) = caught.value.findings
+    assert finding.id == "FIT010"
+    assert finding.message.startswith("small/config.json: num_hidden_layers is ")
+
+
+def test_a_size_of_zero_is_refused_and_a_count_of_zero_is_not() -> None:
+    fields = Fields({"a": 0}, "x")
+    assert fields.count("a") == 0
+    with pytest.raises(ConfigError, match="a is 0, a whole number above 0"):
+        fields.size("a")
+
+
+def test_a_nested_field_is_named_with_its_path() -> None:
+    text = text_part(whole_config({"text_config": {"hidden_size": 64}}, "x"))
+    assert text.size("hidden_size") == 64
+    with pytest.raises(Missing) as caught:
+        text.size("num_hidden_layers", "n_layer")
+    assert caught.value.names == ("text_config.num_hidden_layers",)
+
+
+@pytest.mark.parametrize("value", [[1], "text", 3])
+def test_a_part_that_is_no_object_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match="text_config is "):
+        text_part(whole_config({"text_config": value}, "x"))
+
+
+def test_lists_are_read_as_what_they_are() -> None:
+    fields = Fields({"a": [1, 2], "b": ["x"], "c": [1, "x"], "d": "abc"}, "x")
+    assert (fields.numbers("a"), fields.words("b"), fields.numbers("none"), fields.words("none")) == (
+        (1, 2),
+        ("x",),
+        (),
+        (),
+    )
+    for name, read in (("c", fields.numbers), ("d", fields.numbers), ("c", fields.words), ("d", fields.words)):
+        with pytest.raises(ConfigError):
+            read(name)
+
+
+def test_a_complete_file_leaves_fields_to_its_class_and_an_excerpt_does_not() -> None:
+    text = {"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34, "intermediate_size": 10240}
+    vision = {"model_type": "siglip_vision_model", "hidden_size": 1152, "num_hidden_layers": 27}
+    vision |= {"intermediate_size": 4304, "image_size": 896, "patch_size": 14}
+    config = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": text, "vision_config": vision}
+    complete = sized("h100", ModelFacts({**config, "transformers_version": "4.50.0"}))
+    assert complete.unknown == ()
+    assert complete.weights.total == pytest.approx(4.3e9 * 2, rel=0.02)  # Gemma 3 4B
+    assert sized("h100", ModelFacts(config)).unknown[0] == "text_config.num_attention_heads"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"n_embd": 1024, "n_layer": 4, "n_head": 8, "n_inner": 4096, "architectures": ["GPTBigCodeForCausalLM"]},
+        {"hidden_size": 1024, "num_layers": 4, "num_attention_heads": 8, "ffn_hidden_size": 4096, "seq_length": 2048,
+         "padded_vocab_size": 32000, "multi_query_attention": True, "multi_query_group_num": 2,
+         "architectures": ["ChatGLMModel"]},
+    ],
+    ids=["bigcode", "chatglm"],
+)  # fmt: skip
+def test_families_with_names_of_their_own_are_read(config: dict[str, Any]) -> None:
+    fitted = sized("h100", ModelFacts({"vocab_size": 32000, **config}))
+    assert fitted.unknown == ()
+    assert fitted.weights.total is not None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"architectures": ["NemotronHForCausalLM"], "hybrid_override_pattern": "M-M*"},
+        {"architectures": ["BertModel"]},
+        {"architectures": ["Gemma3nForConditionalGeneration"], "altup_num_inputs": 4},
+        {"architectures": ["Grok1ForCausalLM"], "num_local_experts": 8, "moe_intermediate_size": 2048},
+    ],
+)
+def test_layers_that_are_not_modelled_are_unknown_and_not_guessed(fields: dict[str, Any]) -> None:
+    fitted = sized("h100", dense(**fields))
+    assert fitted.fits is None
+    assert fitted.weights.total is None
+
+
+def test_overrides_of_the_config_count() -> None:
+    half = sized("l4", dense(), {"json_model_override_args": '{"num_hidden_layers": 2}'})
+    whole = sized("l4", dense())
+    assert half.kv is not None
+    assert whole.kv is not None
+    assert half.kv.bytes_per_token * 2 == whole.kv.bytes_per_token
+
+
+def test_sizing_imports_no_engine_no_table_library_and_no_hydra() -> None:
+    code = (
+        "import sys; from sglang_hydra.fit import fit, remedies, read_checkpoint; "
+        "print([name for name in ('torch', 'transformers', 'pandas', 'numpy', 'hydra', 'omegaconf', 'yaml', 'rich') "
+        "if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, encoding="utf-8", timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"

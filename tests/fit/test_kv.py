@@ -1,0 +1,146 @@
+"""The KV cache: bytes per token by kind of attention, and the tokens of the pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sglang_hydra import ModelFacts
+from sglang_hydra.fit import logged_pool
+from tests.fit.machines import GIB, dense, gpu, model, sized
+
+V3 = "deepseek-ai/DeepSeek-V3"
+V32 = ModelFacts(
+    {
+        **(model(V3).config or {}),
+        "architectures": ["DeepseekV32ForCausalLM"],
+        "index_n_heads": 64,
+        "index_head_dim": 128,
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "arguments", "size"),
+    [
+        ("llama_3_1_8b", {}, 131072),
+        ("llama_3_1_8b", {"kv_cache_dtype": "fp8_e5m2"}, 65536),
+        ("llama_3_1_70b", {"tp_size": 8}, 40960),
+        ("llama_3_1_70b", {"tp_size": 16}, 40960),  # one KV head on each, repeated
+        ("llama_3_1_70b", {"tp_size": 4, "pp_size": 2}, 40960 * 2 / 2),
+        ("qwen3_235b_a22b", {"tp_size": 4}, 48128),
+        (V3, {"tp_size": 8}, 61 * 576 * 2),
+        (V3, {"tp_size": 16}, 61 * 576 * 2),
+        (V3, {"tp_size": 8, "kv_cache_dtype": "fp8_e4m3"}, 61 * 576),
+        ("gemma_2_9b", {}, 42 * 8 * 256 * 2 * 2),
+        ("gpt_oss_120b", {"tp_size": 8}, 36 * 64 * 2 * 2),
+        ("qwen3_next_80b_a3b", {"tp_size": 2}, 12 * 256 * 2 * 2),
+        ("llama_3_1_8b", {"dtype": "float32"}, 262144),
+    ],
+)
+def test_a_token_takes_this_many_bytes(path: str, arguments: dict[str, Any], size: int) -> None:
+    kv = sized("h100", path, arguments).kv
+    assert kv is not None
+    assert kv.bytes_per_token == size
+
+
+@pytest.mark.parametrize(("arguments", "latent"), [({}, 576 * 2), ({"kv_cache_dtype": "fp8_e4m3"}, 656)])
+def test_sparse_attention_also_caches_its_index(arguments: dict[str, Any], latent: int) -> None:
+    kv = sized("h200", V32, {"tp_size": 8, **arguments}).kv
+    assert kv is not None
+    assert [kind.bytes_per_token for kind in kv.kinds] == [61 * latent, 61 * 132]
+
+
+def test_dp_attention_keeps_more_heads_on_each_gpu() -> None:
+    kv = sized("h200", "qwen3_235b_a22b", {"tp_size": 8, "dp_size": 4, "enable_dp_attention": True}).kv
+    assert kv is not None
+    assert kv.bytes_per_token == 94 * 2 * 128 * 2 * 2
+
+
+def test_the_pool_is_what_the_fraction_leaves_after_the_weights() -> None:
+    fitted = sized("h100", dense(), {"mem_fraction_static": 0.5}, free_gib=40.0)
+    assert fitted.weights.total is not None
+    assert fitted.kv is not None
+    assert fitted.kv_tokens == int((40 * GIB * 0.5 - fitted.weights.total) // fitted.kv.bytes_per_token)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "tokens"),
+    [({"max_total_tokens": 1000}, 1000), ({"max_total_tokens": 1000, "page_size": 64}, 960)],
+)
+def test_a_limit_and_pages_cut_the_pool(arguments: dict[str, Any], tokens: int) -> None:
+    assert sized("h100", dense(), arguments).kv_tokens == tokens
+
+
+def test_speculative_decoding_adds_tokens_for_its_drafts() -> None:
+    arguments = {
+        "speculative_algorithm": "EAGLE",
+        "speculative_num_steps": 3,
+        "speculative_eagle_topk": 1,
+        "speculative_num_draft_tokens": 4,
+        "max_running_requests": 32,
+        "mem_fraction_static": 0.8,
+    }
+    kv = sized("h200", V3, {"tp_size": 8, **arguments}).kv
+    assert kv is not None
+    assert kv.tokens is not None
+    assert kv.profiled is not None
+    assert kv.tokens - kv.profiled == 32 * (3 + 4) + 100
+
+
+def test_sliding_windows_have_a_smaller_pool_where_that_is_not_disabled() -> None:
+    sliding = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 512}
+    kv = sized("h100", dense(**sliding), {"swa_full_tokens_ratio": 0.5}).kv
+    shared = sized("h100", dense(**sliding), {"disable_hybrid_swa_memory": True}).kv
+    assert kv is not None
+    assert shared is not None
+    assert shared.sliding_tokens is None
+    assert shared.tokens is not None
+    assert kv.tokens == int(shared.tokens * 4 / (0.5 * 2 + 2))
+    assert kv.sliding_tokens == int(kv.tokens * 0.5)
+
+
+def test_linear_attention_keeps_states_instead_of_tokens() -> None:
+    arguments = {"tp_size": 4, "max_mamba_cache_size": 100, "mem_fraction_static": 0.8}
+    fitted = sized("h100", "qwen3_next_80b_a3b", arguments)
+    one = (8192 // 4 * 3 * 2 + 32 // 4 * 128 * 128 * 4) * 36
+    assert fitted.kv is not None
+    assert fitted.kv.state == 100 * one
+    half = sized("h100", "qwen3_next_80b_a3b", {**arguments, "mamba_ssm_dtype": "bfloat16"})
+    assert half.kv is not None
+    assert half.kv.state < 0.6 * fitted.kv.state
+    assert fitted.concurrent_requests(10) == 100
+
+
+def test_the_aiter_backend_works_with_less_where_contexts_are_long() -> None:
+    long = sized("mi300x", "llama_3_1_8b", {"mem_fraction_static": 0.8})
+    short = sized("mi300x", "llama_3_1_8b", {"mem_fraction_static": 0.8, "context_length": 8192})
+    assert (long.fraction, short.fraction) == (pytest.approx(0.68), 0.8)
+
+
+def test_requests_share_the_pool_and_replicas_multiply_them() -> None:
+    one = sized("h100", "llama_3_1_8b")
+    assert one.kv_tokens is not None
+    assert one.concurrent_requests(8192) == one.kv_tokens // 8192
+    two = sized("h100", "llama_3_1_8b", {"dp_size": 2})
+    assert (two.gpus, two.concurrent_requests(8192)) == (2, 2 * (one.kv_tokens // 8192))
+    assert sized("h100", "llama_3_1_8b", {"max_running_requests": 3}).concurrent_requests(1024) == 3
+
+
+def test_dp_attention_shares_the_gpus_and_the_running_requests() -> None:
+    fitted = sized("h200", V3, {"tp_size": 8, "dp_size": 8, "enable_dp_attention": True, "max_running_requests": 64})
+    assert (fitted.gpus, fitted.replicas, fitted.concurrent_requests(1)) == (8, 8, 64)
+
+
+def test_no_room_is_no_tokens_and_no_requests() -> None:
+    fitted = sized("h100", V3, {"tp_size": 8})
+    assert (fitted.kv_tokens, fitted.concurrent_requests(100)) == (0, 0)
+
+
+def test_the_logs_own_arithmetic() -> None:
+    values = {"mem_fraction_static": 0.8, "tp_size": 4}
+    tokens = logged_pool(values, gpu("rtx_4090"), dense(), before_gib=23.08, after_gib=16.0)
+    cell = 4 * 128 * 2 * 2
+    assert tokens == int((16.0 - 23.08 * 0.2) * GIB // cell)
+    assert logged_pool(values, gpu("rtx_4090"), ModelFacts(None), before_gib=1, after_gib=1) is None

@@ -1,0 +1,532 @@
+"""The command line: verbs, flags, exit codes, what goes to which stream, and files that check judges."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jsonschema
+import pytest
+
+from sglang_hydra.cli import VERBS, entry, read_invocation, requests_from_argv
+from sglang_hydra.fields import FIELDS
+from sglang_hydra.schemas import schema_of
+from tests.planning import without_accelerator, without_engines, written
+
+SERVE = Path(__file__).parents[1] / "serve.py"
+H200 = ["gpu=h200", "model=qwen3_8b"]
+
+
+class Printed(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Printed]
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_engines(monkeypatch)
+    without_accelerator(monkeypatch)
+    for name in [name for name in os.environ if name.startswith("SGLANG_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def of(*words: str) -> Printed:
+        code = entry(words)
+        return Printed(code, *capsys.readouterr())
+
+    return of
+
+
+def valid(kind: str, text: str) -> Any:
+    record = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    jsonschema.validate(record, schema_of(kind))
+    return record
+
+
+# Taking words apart
+
+
+@pytest.mark.parametrize(
+    ("words", "verb", "texts"),
+    [
+        ([], "serve", []),
+        (["gpu=h100"], "serve", ["gpu=h100"]),
+        (["plan"], "plan", []),
+        (["plan", "gpu=h100", "tp_size=8"], "plan", ["gpu=h100", "tp_size=8"]),
+        (["--json", "plan", "gpu=h100"], "plan", ["gpu=h100"]),
+        (["gpu=h100", "plan"], "serve", ["gpu=h100", "plan"]),
+        (["explain", "tp_size", "gpu=h100"], "explain", ["tp_size", "gpu=h100"]),
+        (["check", "a.yaml", "b.yaml"], "check", ["a.yaml", "b.yaml"]),
+        (["plan", ""], "plan", []),
+        (["plan", "--tp-size", "8"], "plan", ["--tp-size", "8"]),
+    ],
+)
+def test_the_first_bare_word_is_the_verb(words: list[str], verb: str, texts: list[str]) -> None:
+    invocation = read_invocation(words)
+    assert invocation.verb == verb
+    assert [request.text for request in invocation.requests] == texts
+
+
+def test_places_count_every_word() -> None:
+    invocation = read_invocation(["--json", "plan", "gpu=h100", "--strict", "tp_size=8"])
+    assert [request.place for request in invocation.requests] == ["argument 3", "argument 5"]
+
+
+@pytest.mark.parametrize(
+    ("words", "set_to"),
+    [
+        (["plan", "--json"], {"json": True}),
+        (["check", "--strict"], {"strict": True}),
+        (["--version"], {"version": True}),
+        (["-h"], {"help": True}),
+        (["help"], {"help": True}),
+        (["-m"], {"multirun": True}),
+        (["plan", "--config-dir", "/"], {"config_dirs": ["/"]}),
+        (["plan", "--config-dir=/", "-cd", "/tmp"], {"config_dirs": ["/", "/tmp"]}),
+        (["plan", "-cn", "mine.yaml"], {"config_name": "mine"}),
+        (["--cfg", "job"], {"hydra": True, "requests": []}),
+        (["--info", "gpu=h100"], {"hydra": True}),
+        (["plan", "--", "--model-path", "x", "--", "y"], {"argv": ["--model-path", "x", "--", "y"], "requests": []}),
+    ],
+    ids=str,
+)
+def test_flags(words: list[str], set_to: dict[str, Any]) -> None:
+    invocation = read_invocation(words)
+    assert {name: getattr(invocation, name) for name in set_to} == set_to
+
+
+@pytest.mark.parametrize(
+    ("words", "id", "said"),
+    [
+        (["plna", "gpu=h100"], "CLI014", "did you mean plan?"),
+        (["deepseek_v3"], "CLI014", "Values are typed as key=value"),
+        (["plan", "--config-dir"], "CLI012", "--config-dir conf"),
+        (["plan", "--config-dir", "/nowhere"], "CLI012", ""),
+        (["bench", "-m", "tp_size=1,2"], "CLI014", ""),
+        (["plan", "-m", "tp_size=1,2"], "CLI013", "for tp in 1 2 4"),
+        (["plan", "--cfg", "job"], "CLI019", "plan --json"),
+        (["explain"], "CLI015", "explain mem_fraction_static"),
+        (["explain", "tpsize"], "CLI015", "explain tp_size"),
+        (["explain", "MEM999"], "CLI015", ""),
+        (["--help", "zzzz"], "CLI016", "--help"),
+        (["plan", *H200, "plan"], "CLI004", "plan key=value"),
+        (["plan", "good.yaml"], "CLI004", "check good.yaml"),
+    ],
+    ids=str,
+)
+def test_a_line_that_cannot_be_taken_apart_exits_2(words: list[str], id: str, said: str, run: Run) -> None:
+    printed = run(*words)
+    assert printed.code == 2
+    assert printed.out == ""
+    assert id in printed.err
+    assert said in printed.err
+    assert valid("findings", run(*words, "--json").out)["findings"][0]["id"] == id
+
+
+# Verbs
+
+
+def test_plan_shows_the_plan(run: Run) -> None:
+    printed = run("plan", *H200, "tp_size=2")
+    assert printed.code == 0
+    assert printed.err == ""
+    assert printed.out.startswith("SGLang 0.5.2 serving Qwen/Qwen3-8B on 8 x h200")
+    assert "argument 4" in printed.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["plan", *H200], 0),
+        (["plan", *H200, "tp_size=3"], 0),
+        (["plan", *H200, "page_size=0"], 2),
+        (["plan", "gpu=h200"], 2),
+        (["plan", *H200, "tpsize=3"], 2),
+        (["check", *H200], 0),
+        (["check", *H200, "tp_size=3"], 0),
+        (["check", "--strict", *H200, "tp_size=3"], 2),
+        (["check", "--strict", *H200, "tp_size=3", "ignore=[CFG004]"], 0),
+        (["check", *H200, "page_size=0"], 2),
+        (["check", *H200, "tpsize=3"], 2),
+        (["explain", "tp_size"], 0),
+        (["explain", "tp_size", *H200], 0),
+        (["explain", "tp_size", *H200, "page_size=0"], 2),
+        (["explain", "MEM001"], 0),
+        (["explain", "cli006"], 0),
+        (["--version"], 0),
+        (["--help"], 0),
+        (["--help", "page"], 0),
+        (["serve", "gpu=h200"], 2),
+        (["serve", *H200, "page_size=0"], 2),
+    ],
+    ids=str,
+)
+def test_exit_codes(words: list[str], code: int, run: Run) -> None:
+    assert run(*words).code == code
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("plan", ["plan", *H200]),
+        ("plan", ["plan", *H200, "tp_size=16", "api_key=x", "lora_paths={a: b}", "mem_fraction_static=nan"]),
+        ("plan", ["plan", "gpu=none", "model=unset"]),
+        ("plan", ["plan", "gpu=cpu", "model=tiny", "engine.env.A=1"]),
+        ("plan", ["plan", "gpu=mi300x", "model=gpt_oss", "ignore=[CFG006,XXX999]"]),
+        ("check", ["check", *H200, "tp_size=3"]),
+        ("check", ["check", *H200, "tpsize=3"]),
+        ("explain", ["explain", "mem_fraction_static"]),
+        ("explain", ["explain", "mem_fraction_static", *H200]),
+        ("explain", ["explain", "model_path", *H200]),
+        ("explain", ["explain", "lora_paths", *H200, "lora_paths={a: b}"]),
+        ("explain", ["explain", "MEM001"]),
+        ("explain", ["explain", "GPU001"]),
+        ("explain", ["explain", "CLI006"]),
+        ("findings", ["plan", "gpu=nope", "tpsize=8"]),
+        ("findings", ["plan", "--", "--model-path"]),
+    ],
+    ids=str,
+)
+def test_what_is_written_for_machines_has_a_schema(kind: str, words: list[str], run: Run) -> None:
+    printed = run(*words, "--json") if "--" not in words else run("plan", "--json", *words[1:])
+    assert printed.err == ""
+    assert valid(kind, printed.out)["schema"] == f"sglang_hydra.{kind}/1"
+    assert printed.out.isascii()
+
+
+def test_every_schema_is_itself_valid() -> None:
+    for kind in ("plan", "check", "explain", "findings"):
+        jsonschema.Draft202012Validator.check_schema(schema_of(kind))
+
+
+def test_help_fits_one_screen_and_names_everything(run: Run) -> None:
+    lines = run("--help").out.splitlines()
+    assert len(lines) <= 50
+    assert max(map(len, lines)) <= 120
+    for word in (*VERBS, "h200", "deepseek_v3", "--json", "--help WORD", f"The {len(FIELDS)} arguments"):
+        assert any(word in line for line in lines), word
+
+
+def test_help_finds_arguments(run: Run) -> None:
+    found = run("--help", "tp_size").out
+    assert found.startswith("tp_size = 1  (int, GPUs)\n")
+    assert run("help", "tp_size").out == run("plan", "--help", "tp_size").out == found
+    assert "max_prefill_tokens" in run("--help", "prefill", "tokens").out
+    group = run("--help", "gpu").out
+    assert "h200" in group
+    assert "gpu.memory_mib" in group
+
+
+def test_explain_shows_the_chain(run: Run) -> None:
+    out = run("explain", "mem_fraction_static", "gpu=h200", "model=deepseek_v3", "tp_size=8").out
+    assert out.startswith("mem_fraction_static = 0.886\n")
+    assert "MEM001  null -> 0.886  server_args.py:" in out
+
+
+def test_a_serve_that_is_refused_starts_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for overrides in ([*H200, "page_size=0"], [*H200, "tp_size=3"], ["gpu=h200"], [*H200, "tpsize=3"]):
+        assert run("serve", *overrides).code == 2
+    assert not list(tmp_path.iterdir())
+
+
+# SGLang's own flags
+
+
+def test_sglangs_own_flags_plan_the_same(run: Run) -> None:
+    printed = run("plan", "gpu=h200", "--", "--model", "Qwen/Qwen3-8B", "--tp", "2", "--disable-cuda-graph")
+    assert printed.code == 0
+    assert "tp_size             2              argument 3 after --" in printed.out
+    assert "disable_cuda_graph  true           argument 5 after --" in printed.out
+
+
+@pytest.mark.parametrize("text", ["a${b}", "${oc.env:HOME}", "a'b\"c", "a\\", "a,b", "[1,2]", "null", "a=b", "é\n"])
+def test_a_value_of_a_flag_is_taken_as_it_is(text: str, run: Run) -> None:
+    words = ["--model-path", text, "--served-model-name", text, "--tokenizer-path", text]
+    values = {request.key: request.value for request in requests_from_argv(words)}
+    assert values == {"model_path": text, "served_model_name": text, "tokenizer_path": text}
+    record = valid("plan", run("plan", "gpu=h200", "--json", "--", *words).out)
+    assert record["intent"] == values
+    assert [record["values"][name] for name in ("model_path", "served_model_name")] == [text, text]
+
+
+def test_a_lora_adapter_of_a_flag_arrives(run: Run) -> None:
+    adapter = '{"lora_name": "a b", "lora_path": "/x"}'
+    record = valid(
+        "plan", run("plan", *H200, "--json", "--", "--model", "Qwen/Qwen3-8B", "--lora-paths", adapter, "c=/d").out
+    )
+    assert record["intent"]["lora_paths"] == [{"lora_name": "a b", "lora_path": "/x"}, "c=/d"]
+
+
+def test_mistakes_in_flags_are_told_as_sglang_would(run: Run) -> None:
+    printed = run("plan", "--", "--model-path", "x", "--tp-size", "many", "--nope")
+    assert printed.code == 2
+    assert "ARG013" in printed.err
+    assert "ARG010" in printed.err
+
+
+def test_a_key_among_flags_is_not_shown(run: Run) -> None:
+    printed = run("plan", "gpu=h200", "--", "--model", "Qwen/Qwen3-8B", "--api-key", "sekret")
+    assert printed.code == 0
+    assert "sekret" not in printed.out
+    assert "CLI010" in printed.out
+    assert "sekret" not in repr(requests_from_argv(["--model", "x", "--tp", "2"]))
+
+
+# check
+
+GOOD = "gpu: h200\nmodel: qwen3_8b\ntp_size: 2\n"
+EXPERIMENT = """\
+# @package _global_
+defaults:
+  - override /gpu: h100
+  - override /model: gpt_oss
+tp_size: ${gpu.count}
+gpu: {count: 4}
+"""
+
+
+def test_check_judges_a_yaml_file(run: Run, tmp_path: Path) -> None:
+    files = written(tmp_path, {"good.yaml": GOOD, "experiment.yaml": EXPERIMENT})
+    record = valid("check", run("check", "--json", str(files / "good.yaml"), str(files / "experiment.yaml")).out)
+    assert record["ok"]
+    assert [Path(result["name"]).name for result in record["results"]] == ["good.yaml", "experiment.yaml"]
+    assert record["results"][0]["server_id"] == _server_id(run, *H200, "tp_size=2")
+    assert record["results"][1]["server_id"] == _server_id(run, "gpu=h100", "model=gpt_oss", "tp_size=4", "gpu.count=4")
+
+
+def _server_id(run: Run, *overrides: str) -> str:
+    return str(valid("plan", run("plan", "--json", *overrides).out)["server_id"])
+
+
+def test_check_names_the_line_of_a_mistake(run: Run, tmp_path: Path) -> None:
+    files = written(tmp_path, {"bad.yaml": f"{GOOD}tpsize: 2\nserved_model_name: off\nlaunch: {{force: maybe}}\n"})
+    printed = run("check", str(files / "bad.yaml"))
+    assert printed.code == 2
+    out = printed.out.replace("\n                ", " ")
+    assert "bad.yaml:4: 'tpsize' is neither" in out
+    assert "bad.yaml:5: served_model_name=False" in out
+    assert "bad.yaml:6: launch.force='maybe'" in out
+
+
+def test_check_walks_a_folder(run: Run, tmp_path: Path) -> None:
+    files = written(
+        tmp_path,
+        {
+            "good.yaml": GOOD,
+            "deeper/other.yml": GOOD,
+            "bad.yaml": "tpsize: 2\n",
+            "result.json": '{"schema": "sglang_hydra.result/1"}',
+            "broken.json": "{",
+            "notes.txt": "no config",
+        },
+    )
+    record = valid("check", run("check", "--json", str(files)).out)
+    assert not record["ok"]
+    names = {Path(result["name"]).name: result["ok"] for result in record["results"]}
+    assert names == {"bad.yaml": False, "broken.json": False, "other.yml": True, "good.yaml": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.yaml", "tp_size: [1\n", "a.yaml:2:1 cannot be read: it is no YAML"),
+        ("a.yaml", "", "it holds nothing, not a mapping"),
+        ("a.yaml", "- 1\n", "it holds a list, not a mapping"),
+        ("a.yaml", "just text\n", "it holds a str, not a mapping"),
+        ("a.yaml", "tp_size: 1\ntp_size: 2\n", "duplicate key"),
+        ("a.yaml", "a: \x07\n", "it is no YAML"),
+        ("a.yaml", "defaults: [base]\n", "a.yaml:1 cannot be read: the entry 'base' of its defaults list"),
+        ("a.yaml", "defaults:\n- gpu: [h100, h200]\n", "includes another config"),
+        ("a.yaml", "defaults:\n- gpu: nope\n", "a.yaml:1: gpu=nope does not exist"),
+        ("a.json", "{", "a.json:1:2 cannot be read: it is no JSON"),
+        ("a.json", "[]", "its schema is None"),
+        ("a.json", '{"schema": "other/1"}', "its schema is 'other/1', and only 'sglang_hydra.plan/1' can be"),
+        ("a.json", '{"schema": "sglang_hydra.plan/1"}', "it is no whole plan (KeyError('engine'))"),
+        ("missing.yaml", None, "No such file or directory"),
+        ("folder.yaml/", None, "there is no .yaml or .json file in it"),
+    ],
+    ids=str,
+)
+def test_check_says_why_a_file_cannot_be_read(
+    name: str, content: str | None, said: str, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    elif name.endswith("/"):
+        path.mkdir()
+    record = valid("check", run("check", "--json", str(path)).out)
+    assert said in record["results"][0]["findings"][0]["message"]
+    assert run("check", str(path)).code == 2
+
+
+def test_check_refuses_a_file_that_is_no_text(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_bytes(b"\xff\xfe")
+    assert "it is not UTF-8 text" in run("check", str(tmp_path / "a.yaml")).out
+
+
+def test_check_judges_presets_by_the_folder_they_are_in(run: Run, tmp_path: Path) -> None:
+    files = written(
+        tmp_path,
+        {
+            "gpu/mine.yaml": "defaults: [h100]\nname: mine\ncount: 2\n",
+            "gpu/bad.yaml": "defaults: [h100]\nname: bad\nmemory: 2\n",
+            "model/mine.yaml": "name: mine\nmodel_path: org/mine\nconfig: {num_attention_heads: 7}\n",
+        },
+    )
+    record = valid("check", run("check", "--json", str(files / "gpu"), "model=qwen3_8b", "tp_size=4").out)
+    by_name = {Path(result["name"]).name: result for result in record["results"]}
+    assert [finding["id"] for finding in by_name["mine.yaml"]["findings"]] == ["GPU001"]
+    assert "bad.yaml:3: gpu has no key 'memory'" in by_name["bad.yaml"]["findings"][0]["message"]
+    record = valid("check", run("check", "--json", str(files / "model"), "gpu=h100", "tp_size=2").out)
+    assert "CFG004" in [finding["id"] for finding in record["results"][0]["findings"]]
+
+
+PLANS = [
+    [*H200, "tp_size=2"],
+    ["gpu=h100", "model=gpt_oss", "gpu.count=4", "gpu.memory_mib=90000", "tp_size=2"],
+    [*H200, "model.config.num_attention_heads=8", "random_seed=7"],
+    [*H200, "model_path=/nowhere", "schedule_conservativeness=inf", "lora_paths={a: b}"],
+    ["gpu=cpu", "model=tiny", "engine.env.SGLANG_X=1", "engine.version=0.5.3"],
+    [*H200, "tp_size=3", "ignore=[CFG004]", "served_model_name='a${b}'", "api_key=sekret"],
+    ["gpu=none", "model=unset"],
+    ["model=qwen3_8b"],
+]
+
+
+@pytest.mark.parametrize("overrides", PLANS, ids=str)
+def test_a_plan_file_is_judged_by_what_it_was_made_with(
+    overrides: list[str], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SGLANG_FOUND", "1")
+    overrides = [text.replace("'a${b}'", r"'a\${b}'") for text in overrides]
+    text = run("plan", "--json", *overrides).out
+    made = valid("plan", text)
+    path = tmp_path / "plan.json"
+    path.write_text(text, encoding="utf-8")
+    monkeypatch.delenv("SGLANG_FOUND")
+    record = valid("check", run("check", "--json", str(path)).out)
+    (result,) = record["results"]
+    assert result["server_id"] == made["server_id"]
+    assert (result["ok"], result["launchable"]) == (made["ok"], made["launchable"])
+
+
+def test_what_is_typed_beside_a_plan_file_beats_it(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(run("plan", "--json", *H200, "tp_size=2").out, encoding="utf-8")
+    (result,) = valid("check", run("check", "--json", str(path), "tp_size=16").out)["results"]
+    assert [finding["id"] for finding in result["findings"]] == ["GPU001"]
+    (other,) = valid("check", run("check", "--json", str(path), "gpu=h100").out)["results"]
+    assert other["server_id"] == _server_id(run, "gpu=h100", "model=qwen3_8b", "tp_size=2")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"gpu": None},
+        {"gpu": {"name": "x"}},
+        {"model": []},
+        {"intent": 5},
+        {"choices": None, "engine": "x"},
+        {"values": {}, "seed_drawn": True},
+        {"environment": [1]},
+        {"inherited": 5},
+        {"ignored": [{}]},
+        {"intent": {"tpsize": 8}},
+        {"intent": {"tp_size": "x"}},
+    ],
+    ids=str,
+)
+def test_a_plan_file_that_was_tampered_with_is_refused(broken: dict[str, Any], run: Run, tmp_path: Path) -> None:
+    made = json.loads(run("plan", "--json", *H200).out)
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({**made, **broken}), encoding="utf-8")
+    printed = run("check", "--json", str(path))
+    assert printed.code == 2
+    assert valid("check", printed.out)["results"][0]["findings"][0]["id"] in ("CLI017", "CLI001", "CLI002")
+
+
+# Whole processes
+
+
+def serve(*words: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", **more.pop("env", {})}
+    return subprocess.run([sys.executable, str(SERVE), *words], capture_output=True, env=env, timeout=60, **more)
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    for words in (["plan", *H200], ["plan", *H200, "--json"], ["--help"], ["--help", "a"], ["--version"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        process = subprocess.run(
+            [sys.executable, str(SERVE), *words], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+        os.close(writer)
+        assert process.stderr == b"", words
+        assert process.returncode == 0, words
+
+
+def test_a_stream_that_is_not_utf_8_is_written_to() -> None:
+    env = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    done = serve("plan", *H200, "served_model_name=日本語", "--json", env=env)
+    assert json.loads(done.stdout)["intent"]["served_model_name"] == "日本語"
+    done = serve("plan", *H200, "served_model_name=日本語", env=env)
+    assert b"\\u65e5\\u672c\\u8a9e" in done.stdout
+    assert done.stderr == b""
+
+
+def test_bytes_that_are_no_text_can_be_typed() -> None:
+    done = subprocess.run(
+        [
+            sys.executable.encode(),
+            str(SERVE).encode(),
+            b"plan",
+            *(word.encode() for word in H200),
+            b"chat_template=\xff",
+        ],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert b"\\udcff" in done.stdout
+    assert b"Traceback" not in done.stderr
+
+
+def test_nothing_is_written_and_no_plan_needs_the_folder_that_it_runs_in(tmp_path: Path) -> None:
+    done = serve("plan", *H200, cwd=tmp_path)
+    assert done.returncode == 0
+    assert not list(tmp_path.iterdir())
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f"cd '{gone}' && rmdir '{gone}' && exec '{sys.executable}' '{SERVE}' plan gpu=h200 model=qwen3_8b"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=60, check=False)
+    assert b"Traceback" not in done.stderr
+
+
+def test_an_interrupt_is_not_a_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sglang_hydra.actions.plan", interrupted)
+    assert run("plan") == Printed(130, "", "")
+
+
+def test_a_config_folder_of_ones_own_is_searched(run: Run, tmp_path: Path) -> None:
+    written(tmp_path, {"model/mine.yaml": "defaults: [qwen3_8b]\nname: mine\nmodel_path: org/mine\n"})
+    printed = run("plan", "--config-dir", str(tmp_path), "gpu=h200", "model=mine")
+    assert printed.code == 0
+    assert "org/mine" in printed.out
+    assert "mine" in run("--help", "model", "--config-dir", str(tmp_path)).out

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.app import make_plan
 from sglang_hydra.compose import Composer
-from sglang_hydra.config import PRIMARY_NAME
+from sglang_hydra.config import NODES, PRIMARY_NAME
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.explain import field_record, field_screen, finding_lines, id_record, id_screen, plan_screen, summary
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.screen import Line, text, write
-from sglang_hydra.words import nearest, program
+from sglang_hydra.words import nearest, program, short
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
@@ -93,22 +93,25 @@ def explain(invocation: Invocation) -> int:
         else:
             write(page)
         return 0
-    if subject.text not in FIELDS:
-        near = nearest(subject.text, FIELDS)
-        raise ConfigError(
-            Finding(
-                "error",
-                "CLI015",
-                f"{subject.text!r} is neither an argument nor the id of a rule",
-                hint=f"explain {near}" if near else f"{program()} --help WORD finds arguments",
-            )
-        )
-    made = make_plan(composer_of(invocation), rest) if rest else None
+    name, given, _ = subject.text.partition("=")
+    if name not in FIELDS:
+        raise ConfigError(_nothing_to_explain(name))
+    overrides = [subject, *rest] if given else rest
+    made = make_plan(composer_of(invocation), overrides) if overrides else None
     if invocation.json:
-        print_json(field_record(subject.text, made))
+        print_json(field_record(name, made))
     else:
-        write(field_screen(subject.text, made))
+        write(field_screen(name, made))
     return 0 if made is None or made.ok else 2
+
+
+def _nothing_to_explain(name: str) -> Finding:
+    near = nearest(name, FIELDS)
+    if name.partition(".")[0] in NODES:
+        hint = f"{program()} --help {name.partition('.')[0]} shows its options and keys"
+    else:
+        hint = f"explain {near}" if near else f"{program()} --help WORD finds arguments"
+    return Finding("error", "CLI015", f"{short(name)!r} is neither an argument nor the id of a finding", hint=hint)
 
 
 def show_help(invocation: Invocation) -> int:

@@ -23,8 +23,10 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.declared import gpu_facts, model_facts
 from sglang_hydra.facts.hardware import choose_gpu_class
 from sglang_hydra.findings import Finding
+from sglang_hydra.fitting import fit_findings, fit_of, remedies_of
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Engine, Plan, Recorded
+from sglang_hydra.recipes import GROUP, recipe_findings
 from sglang_hydra.resolution import Resolution, resolve, run_checks
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.secret import is_secret_name
@@ -76,6 +78,8 @@ def make_plan(
     seed = random.randint(0, 1 << 30) if seed is None else seed
     facts = Facts(gpu, model, {**inherited, **environment}, seed, composition.intent)
     resolution = resolve(composition.intent, gpu=gpu, model=model, seed=facts.seed, env=facts.env)
+    reserved = float(composition.nodes["fit"]["reserved_gib"])
+    found = fit_of(resolution, facts, reserved) if engine.name == "sglang" else None
     request = engine.request(resolution, environment, Machine(None))
     said = [
         *composition.findings,
@@ -83,7 +87,12 @@ def make_plan(
         *model_findings,
         *resolution.findings,
         *run_checks(PLAN_CHECKS, resolution, facts),
+        *recipe_findings(composition.choices.get(GROUP)),
     ]
+    if found is not None:
+        said += fit_findings(
+            found, lambda: remedies_of(resolution, facts, found, composer.preset_files("gpu"), reserved)
+        )
     shown, engine_said = told_to_engine(engine, request) if "model_path" in request.intent else ([], [])
     said += engine_said
     findings, ignored = _silence(said, composition.nodes["ignore"])
@@ -100,6 +109,7 @@ def make_plan(
         ignored=ignored,
         notes=(*hardware.notes, *composition.shadowed, *([engine.note] if engine.note else [])),
         choices=composition.choices,
+        fit=found,
         seed_drawn=seed_drawn,
         inherited=inherited,
         secrets=composition.secrets,

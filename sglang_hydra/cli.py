@@ -11,7 +11,7 @@ from typing import Any
 from sglang_hydra.errors import ConfigError, SglangHydraError
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
-from sglang_hydra.words import nearest, program
+from sglang_hydra.words import nearest, program, short
 
 VERBS = {
     "serve": "plan, check and start a server (the default)",
@@ -168,13 +168,13 @@ def _report(failure: SglangHydraError, as_json: bool) -> None:
 
 
 def _unknown_verb(word: str) -> ConfigError:
-    near = nearest(word, VERBS)
+    near = nearest(word, [*VERBS, *FLAGS])
     hint = f"did you mean {near}? " if near else ""
     return ConfigError(
         Finding(
             "error",
             "CLI014",
-            f"{word!r} is no verb; the verbs are {', '.join(VERBS)}",
+            f"{short(word)!r} is no verb; the verbs are {', '.join(VERBS)}",
             hint=f"{hint}Values are typed as key=value: model=..., gpu=..., tp_size=8",
         )
     )

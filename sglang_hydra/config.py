@@ -70,6 +70,15 @@ class LaunchNode:
 
 
 @dataclass
+class FitNode:
+    """``fit``: what the memory fit has to leave alone. ``reserved_gib`` is kept free on each GPU for others (a
+    trainer); ``context`` in tokens is the length of the requests that are counted, null for the model's longest."""
+
+    reserved_gib: float = 0.0
+    context: int | None = None
+
+
+@dataclass
 class Root(ServerArgs):
     """The whole: SGLang's arguments under their own names, and the nodes."""
 
@@ -77,10 +86,11 @@ class Root(ServerArgs):
     model: ModelNode = field(default_factory=ModelNode)
     engine: EngineNode = field(default_factory=EngineNode)
     launch: LaunchNode = field(default_factory=LaunchNode)
+    fit: FitNode = field(default_factory=FitNode)
     ignore: list[str] = field(default_factory=list)
 
 
-NODES = ("gpu", "model", "engine", "launch", "ignore")
+NODES = ("gpu", "model", "engine", "launch", "fit", "ignore")
 """The root keys that are ours. None is an argument of SGLang 0.5.2 or 0.5.23."""
 
 

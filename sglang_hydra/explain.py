@@ -24,6 +24,10 @@ def plan_screen(plan: Plan) -> list[Line]:
     lines: list[Line] = [*_heading(plan), []]
     lines += _section("Set", _set_rows(plan))
     lines += _section("Resolved by SGLang's rules", _changed_rows(plan))
+    if plan.fit is not None:
+        from sglang_hydra.memory_screen import memory_lines
+
+        lines += memory_lines(plan.fit, plan.gpu.name)
     lines += finding_lines(plan.findings, plan)
     if plan.launchable:
         lines += [[text("Command", "bold")], [text("  "), text(command_line(plan), VERBATIM)]]

@@ -43,7 +43,12 @@ def as_override(key: str, value: Any) -> str:
     The value is meant literally: a ``${`` in it is no interpolation. Raises ValueError for a mapping with a key that
     the grammar cannot spell (one with spaces or quotes).
     """
-    return f"{key}={_spelled(literal(value))}"
+    return written(key, literal(value))
+
+
+def written(key: str, value: Any) -> str:
+    """The same for a value in which a ``${`` means what it means to OmegaConf."""
+    return f"{key}={_spelled(value)}"
 
 
 def _spelled(value: Any) -> str:

@@ -57,11 +57,13 @@ def overview(composer: Composer) -> list[Line]:
 
 
 def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
-    """The group of that name and the arguments that match every word, those that have it in their name first.
+    """The verb or group of that name, and the arguments that match every word, those with it in their name first.
 
     Raises ConfigError, with the nearest name, when there is none.
     """
-    lines: list[Line] = []
+    from sglang_hydra.cli import VERBS
+
+    lines: list[Line] = [[text(f"  {word:10}", "cyan"), text(VERBS[word])] for word in words if word in VERBS]
     if len(words) == 1 and words[0] in composer.groups():
         lines += [*_group_lines(words[0], composer.options(words[0])), *_node_lines(words[0])]
     found = sorted(

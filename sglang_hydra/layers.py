@@ -121,7 +121,7 @@ class Layers:
     def check_nodes(self, root: Mapping[str, Any]) -> None:
         """Looks at the nodes once more, now that interpolations are resolved. Raises ConfigError if one is odd."""
         findings = []
-        for problem in (problem for node in NODES for problem in problems_at((node,), root[node])):
+        for problem in (problem for node in NODES for problem in problems_at((node,), root[node], resolved=True)):
             place = self.place_of(problem.key) or problem.key
             findings.append(Finding("error", "CLI002", f"{place}: {problem.message}", (problem.key,), problem.hint))
         if findings:

@@ -25,10 +25,11 @@ class Problem(NamedTuple):
     hint: str | None = None
 
 
-def problems_at(keys: Sequence[str], value: Any) -> Iterator[Problem]:
+def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> Iterator[Problem]:
     """Everything that is wrong with ``value`` at the place that ``keys`` lead to, from the root on.
 
-    Below a mapping (``model.config``, ``engine.env``) every key is free. An interpolation fits everywhere.
+    Below a mapping (``model.config``, ``engine.env``) every key is free. An interpolation fits everywhere until it is
+    ``resolved``.
     """
     schema: Any = Root
     for depth, name in enumerate(keys):
@@ -48,7 +49,7 @@ def problems_at(keys: Sequence[str], value: Any) -> Iterator[Problem]:
             yield Problem(".".join(keys), message, f"{where}=...")
             return
         schema = typing.get_args(kind)[1]
-    yield from _misfits(".".join(keys), schema, value)
+    yield from _misfits(".".join(keys), schema, value, resolved)
 
 
 def is_text(keys: Sequence[str]) -> bool:
@@ -56,13 +57,13 @@ def is_text(keys: Sequence[str]) -> bool:
     return not any(problems_at(keys, "")) and any(problems_at(keys, True))
 
 
-def _misfits(key: str, schema: Any, value: Any) -> Iterator[Problem]:
-    if isinstance(value, str) and "${" in value:
+def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Problem]:
+    if isinstance(value, str) and "${" in value and not resolved:
         return
     if is_dataclass(schema):
         if isinstance(value, Mapping):
             for name, item in value.items():
-                yield from problems_at((key, str(name)), item)
+                yield from problems_at((key, str(name)), item, resolved=resolved)
         else:
             message = f"{key}={value!r} is not a mapping of its keys"
             yield Problem(key, message, f"{key}.{fields(schema)[0].name}=...")
@@ -82,9 +83,9 @@ def _misfits(key: str, schema: Any, value: Any) -> Iterator[Problem]:
         inner = typing.get_args(kind)[-1]
         for name in value:
             if container is dict:
-                yield from _misfits(f"{key}.{name}", inner, value[name])
+                yield from _misfits(f"{key}.{name}", inner, value[name], resolved)
             else:
-                yield from _misfits(key, inner, name)
+                yield from _misfits(key, inner, name, resolved)
 
 
 def _fits(kind: Any, value: Any) -> bool:

@@ -15,7 +15,7 @@ from sglang_hydra.config import NODES
 from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.fields.check import check_json, check_value
 from sglang_hydra.findings import Finding
-from sglang_hydra.grammar import as_override, has_interpolation, literal, unquoted
+from sglang_hydra.grammar import as_override, has_interpolation, literal, unquoted, written
 from sglang_hydra.nodes import is_text, problems_at
 from sglang_hydra.refusals import (
     ADDED_GROUPS,
@@ -265,7 +265,7 @@ def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
     if key == "ignore" and value[:1] not in ("[", "$"):
         value = f"[{value}]"
     if is_text(key.split(".")) and not _is_grammar(value):
-        return [_node_change(replace(request, text=as_override(key, value)), key, value)]
+        return [_node_change(request, key, value)]
     override = parsed(f"{key}={value}", key)
     if override.is_sweep_override():
         raise several_values(None, request.text, value)
@@ -277,10 +277,12 @@ def _node_change(request: Request, key: str, value: Any) -> Wanted:
     if problem:
         id = "CLI001" if "has no key" in problem.message else "CLI002"
         raise Refused(id, problem.message, key, hint=problem.hint)
-    hidden = masked(key.rpartition(".")[2], value)
-    if hidden != value:
-        return Wanted(_change(key, value, as_override(key, hidden)), request, secret=str(value))
-    return Wanted(_change(key, value, request.text), request)
+    shown = masked(key.rpartition(".")[2], value)
+    try:
+        text = written(key, shown)
+    except ValueError:
+        text = request.text  # a mapping with keys that only a file can spell
+    return Wanted(_change(key, value, text), request, secret=str(value) if shown != value else None)
 
 
 def _change(key: str, value: Any, text: str) -> Override:

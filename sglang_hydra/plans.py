@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
@@ -17,6 +17,9 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.places import Origin
 from sglang_hydra.resolution import Resolution
 from sglang_hydra.secret import masked
+
+if TYPE_CHECKING:
+    from sglang_hydra.fit import Fit
 
 SCHEMA = "sglang_hydra.plan/1"
 SPECIFIED_VERSION = "0.5.2"
@@ -91,6 +94,7 @@ class Plan:
     ignored: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     choices: Mapping[str, str | None] = field(default_factory=dict)
+    fit: Fit | None = None
     seed_drawn: bool = False
     inherited: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -163,6 +167,7 @@ class Plan:
             "findings": [finding.to_json() for finding in self.findings],
             "ignored": [finding.to_json() for finding in self.ignored],
             "notes": list(self.notes),
+            "fit": self.fit.to_json() if self.fit else None,
             "command": list(self.command),
             "environment": self.shown_environment,
             "inherited": dict(self.inherited),

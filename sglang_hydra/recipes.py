@@ -10,25 +10,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.config import conf_dir
 from sglang_hydra.fields import FIELDS
+from sglang_hydra.findings import Finding
+
+if TYPE_CHECKING:
+    from hydra.core.config_store import ConfigStore
 
 GROUP = "recipe"
-
-# What the sources call a checkpoint, as the quantization_config that such a checkpoint has. None: not quantized.
-_CHECKPOINTS: Mapping[str, Mapping[str, Any] | None] = {
-    "bf16": None,
-    "fp8": {"quant_method": "fp8"},
-    "fp4": {"quant_method": "modelopt_fp4", "quant_algo": "NVFP4"},
-}
-# Checkpoints that a recipe names by path alone, with the format that the name stands for.
-_CHECKPOINT_OF_PATH: Mapping[str, Mapping[str, Any]] = {
-    "cognitivecomputations/DeepSeek-R1-AWQ": {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True},
-    "meituan/DeepSeek-R1-Block-INT8": {"quant_method": "blockwise_int8", "weight_block_size": [128, 128]},
-    "meituan/DeepSeek-R1-Channel-INT8": {"quant_method": "w8a8_int8"},
-}
 
 
 @dataclass(frozen=True)
@@ -58,15 +49,8 @@ class Recipe:
     def node(self) -> dict[str, Any]:
         """The recipe as a config: its hardware and model as choices, its arguments at the root."""
         model: dict[str, Any] = {}
-        path: str | None = self.args.get("model_path")
-        if path is not None:
-            # The same architecture in another format: the preset's facts hold but for the quantization.
-            model["model_path"] = path
-        if path is not None and path in _CHECKPOINT_OF_PATH:
-            model["config"] = {"quantization_config": dict(_CHECKPOINT_OF_PATH[path])}
-        elif self.checkpoint is not None and (path is not None or self.checkpoint == "bf16"):
-            stored = _CHECKPOINTS[self.checkpoint]
-            model["config"] = {"quantization_config": dict(stored) if stored else None}
+        if self.checkpoint == "bf16" and "model_path" not in self.args:
+            model["config"] = {"quantization_config": None}  # the source converts the checkpoint first
         args = {name: value for name, value in self.args.items() if name in FIELDS}
         if self.nodes > 1:
             args.setdefault("nnodes", self.nodes)
@@ -85,11 +69,29 @@ def recipes() -> Mapping[str, Recipe]:
     return {id: Recipe(id=id, **record) for id, record in content.items()}
 
 
-def register(id: str) -> None:
-    """Makes one recipe an option that Hydra finds; for an unknown id nothing happens."""
-    from hydra.core.config_store import ConfigStore
-
+def register(id: str, store: ConfigStore) -> None:
+    """Makes one recipe an option that Hydra finds in ``store``; for an unknown id nothing happens."""
     recipe = recipes().get(id)
-    store = ConfigStore.instance()
     if recipe is not None and f"{id}.yaml" not in store.repo.get(GROUP, {}):
         store.store(group=GROUP, name=id, node=recipe.node, package="_global_", provider="sglang_hydra")
+
+
+def recipe_findings(id: str | None) -> list[Finding]:
+    """What there is to say of a chosen recipe: arguments that this SGLang does not have, and its own note."""
+    recipe = recipes().get(id) if id is not None else None
+    if recipe is None:
+        return []
+    findings = [
+        Finding(
+            "error",
+            "RCP001",
+            f"recipe={recipe.id} was written for SGLang {recipe.version} and uses {name}={recipe.args[name]!r}, "
+            "which 0.5.2 does not have",
+            (GROUP,),
+            "another recipe: sglang-hydra recipes",
+        )
+        for name in recipe.unknown_args
+    ]
+    if recipe.note:
+        findings.append(Finding("info", "RCP002", f"recipe={recipe.id}: {recipe.note}", (GROUP,)))
+    return findings

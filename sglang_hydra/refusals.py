@@ -15,6 +15,9 @@ ADDED_GROUPS = ("experiment", "recipe")
 """Hydra groups that an app adds with ``+``; typing ``experiment=x`` means the same here."""
 
 
+_LONG_NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+
+
 @dataclass(frozen=True)
 class Known:
     """What the keys of a command line may be: the options of a group, and the keys of an app's own."""
@@ -75,14 +78,13 @@ def not_deletable(key: str) -> Refused:
 
 def no_override(text: str, known: Known) -> Refused:
     """A word that is no ``key=value``."""
-    if text.startswith("-"):
-        return _dashed(text)
     from sglang_hydra.cli import VERBS
 
+    if text.startswith("-"):
+        return _dashed(text, known)
     if text in VERBS:
-        return Refused(
-            "CLI004", f"{text!r} is a verb, and the verb comes first", hint=f"{program()} {text} key=value ..."
-        )
+        hint = f"{program()} {text} key=value ..."
+        return Refused("CLI004", f"{text!r} is a verb, and the verb comes first", hint=hint)
     if text.endswith((".yaml", ".yml", ".json")):
         return Refused(
             "CLI004", f"{short(text)!r} is no key=value", hint=f"{program()} check {short(text)} judges a file"
@@ -90,29 +92,41 @@ def no_override(text: str, known: Known) -> Refused:
     for group in ("model", "gpu", "engine"):
         if text in known.options(group):
             return Refused("CLI004", f"{text!r} is no key=value", group, hint=f"did you mean {group}={text}?")
-    if text in FIELDS:
-        return Refused("CLI004", f"{text!r} has no value", text, hint=f"{text}={_example(FIELDS[text])}")
-    key, equals, _ = text.partition("=")
-    near = nearest(key, FIELDS) if equals else None
-    said = f"{short(key)!r} cannot be a key" if equals else f"{short(text)!r} is no key=value"
-    return Refused("CLI004", said, hint=f"did you mean {near}=...?" if near else f"{program()} --help")
+    if text in FIELDS or text in NODES:
+        return Refused("CLI004", f"{text!r} has no value", text, hint=f"{text}={_example_of(text, known)}")
+    key, equals, value = text.partition("=" if "=" in text else ":")
+    if equals and not key:
+        return Refused("CLI004", f"{short(text)!r} has no key", hint="key=value is written without spaces around =")
+    near = nearest(key, [*FIELDS, *NODES]) if equals else None
+    said = f"{short(key)!r} cannot be a key" if "=" in text else f"{short(text)!r} is no key=value"
+    return Refused("CLI004", said, hint=f"did you mean {near}={short(value)}?" if near else f"{program()} --help")
 
 
-def _dashed(text: str) -> Refused:
+def _dashed(text: str, known: Known) -> Refused:
     from sglang_hydra.cli import FLAGS
 
     flag, equals, value = text.partition("=")
+    theirs = f"SGLang's own flags go after a bare --: {program()} plan -- --model-path org/name"
+    message = f"{short(flag)}: arguments are typed as key=value here, without dashes"
+    group = flag.lstrip("-")
+    if known.options(group) and (_flagged(flag) is None or value in known.options(group)):
+        return Refused("CLI004", message, group, hint=f"{group}={short(value) or _example_of(group, known)}; {theirs}")
     field = _flagged(flag)
     near = nearest(flag, FLAGS)
     if field is None and near is not None:
         return Refused("CLI004", f"{short(flag)} is no flag of this program", hint=f"did you mean {near}?")
     field = field or FIELDS.get(nearest(flag, FIELDS) or "")
-    theirs = f"SGLang's own flags go after a bare --: {program()} plan -- --model-path org/name"
-    message = f"{short(flag)}: arguments are typed as key=value here, without dashes"
     if field is None:
         return Refused("CLI004", message, hint=theirs)
     typed = short(value) if equals and not field.arg.secret else _example(field)
     return Refused("CLI004", message, field.name, hint=f"{field.name}={typed}; {theirs}")
+
+
+def _example_of(key: str, known: Known) -> str:
+    """Something that can stand behind ``key=``."""
+    if key in FIELDS:
+        return _example(FIELDS[key])
+    return {"gpu": "h100", "model": "llama_3_1_8b"}.get(key) or next(iter(known.options(key)), "...")
 
 
 def _flagged(flag: str) -> Field | None:
@@ -167,7 +181,7 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     if group == "model":
         hints.append("another model: model=org/name, model=./folder")
     message = f"{group}={short(value)} does not exist; {group} can be: {', '.join(options)}"
-    return Refused("CLI006", message, group, hint=" ".join(hints) or None)
+    return Refused("CLI006", message, group, hint="; ".join(hints) or None)
 
 
 def type_hint(field: Field, value: Any) -> str:
@@ -178,7 +192,7 @@ def type_hint(field: Field, value: Any) -> str:
         if word in ("1", "on", "yes", "y", "0", "off", "no", "n"):
             return f"{field.name}={'true' if word in ('1', 'on', 'yes', 'y') else 'false'}"
     if choices and isinstance(value, str):
-        near = nearest(value, map(str, choices))
+        near = nearest(_LONG_NAMES.get(value.lower(), value), map(str, choices))
         return f"did you mean {field.name}={near}?" if near else f"{field.name}={choices[0]}"
     if isinstance(value, bool) and field.kind == "str":
         return f'quote it if the word was meant: {field.name}="{"on" if value else "off"}" or "{str(value).lower()}"'

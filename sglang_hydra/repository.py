@@ -11,11 +11,13 @@ from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository
 from hydra._internal.utils import create_config_search_path
+from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from sglang_hydra import recipes
 from sglang_hydra.config import conf_dir
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
@@ -64,7 +66,15 @@ class Repository(CachingConfigRepository):
         loader._process_config_searchpath(config_name, list(searchpath), self)
         self._hydra_is_kept = False
 
+    def group_exists(self, config_path: str) -> bool:
+        return config_path == recipes.GROUP or super().group_exists(config_path)
+
+    def config_exists(self, config_path: str) -> bool:
+        self._offer_recipe(config_path)
+        return super().config_exists(config_path)
+
     def load_config(self, config_path: str) -> ConfigResult | None:
+        self._offer_recipe(config_path)
         known = f"config_path={config_path}" in self.cache
         result = super().load_config(config_path)
         if result is None or known or self._hydra_is_kept:
@@ -76,11 +86,22 @@ class Repository(CachingConfigRepository):
             result.defaults_list = [default for default in result.defaults_list if not _is_hydras(default)]
         return result
 
+    def _offer_recipe(self, config_path: str) -> None:
+        """The published recipes become known to Hydra one by one, when they are asked for."""
+        group, _, id = config_path.lstrip("/").partition("/")
+        if group != recipes.GROUP or not id:
+            return
+        recipes.register(id, ConfigStore.instance())  # for a run of Hydra's own
+        for source in self.get_sources():
+            if source.scheme() == "structured":
+                recipes.register(id, source.__dict__["store"])  # this repository works on a copy
+
     def options(self, group: str) -> list[str]:
         """The options of a group, sorted; empty for what is no group."""
         if group not in self._options:
             exists = bool(group) and self.group_exists(group)
-            self._options[group] = self.get_group_options(group, ObjectType.CONFIG) if exists else []
+            found = self.get_group_options(group, ObjectType.CONFIG) if exists else []
+            self._options[group] = sorted({*found, *recipes.recipes()}) if group == recipes.GROUP else found
         return self._options[group]
 
     def groups(self) -> list[str]:

@@ -119,6 +119,8 @@ def test_flags(words: list[str], set_to: dict[str, Any]) -> None:
         (["explain"], "CLI015", "explain mem_fraction_static"),
         (["explain", "tpsize"], "CLI015", "explain tp_size"),
         (["explain", "MEM999"], "CLI015", ""),
+        (["explain", "gpu.count"], "CLI015", "--help gpu"),
+        (["version"], "CLI014", "did you mean --version?"),
         (["--help", "zzzz"], "CLI016", "--help"),
         (["plan", *H200, "plan"], "CLI004", "plan key=value"),
         (["plan", "good.yaml"], "CLI004", "check good.yaml"),
@@ -223,6 +225,7 @@ def test_help_finds_arguments(run: Run) -> None:
     assert found.startswith("tp_size = 1  (int, GPUs)\n")
     assert run("help", "tp_size").out == run("plan", "--help", "tp_size").out == found
     assert "max_prefill_tokens" in run("--help", "prefill", "tokens").out
+    assert run("--help", "plan").out.startswith("  plan      show what would be started")
     group = run("--help", "gpu").out
     assert "h200" in group
     assert "gpu.memory_mib" in group
@@ -232,6 +235,12 @@ def test_explain_shows_the_chain(run: Run) -> None:
     out = run("explain", "mem_fraction_static", "gpu=h200", "model=deepseek_v3", "tp_size=8").out
     assert out.startswith("mem_fraction_static = 0.886\n")
     assert "MEM001  null -> 0.886  server_args.py:" in out
+
+
+def test_explain_takes_the_override_itself(run: Run) -> None:
+    assert run("explain", "tp_size=2", *H200).out == run("explain", "tp_size", *H200, "tp_size=2").out.replace(
+        "argument 5", "argument 2"
+    )
 
 
 def test_a_serve_that_is_refused_starts_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,18 +14,19 @@ from omegaconf import OmegaConf
 from sglang_hydra.compose import Composer
 from sglang_hydra.config import NODES, conf_dir
 from sglang_hydra.fields import FIELDS
+from sglang_hydra.overrides import Request
 from tests.planning import composed, composer, origins, planned, refused, requests, written
 
 GPUS = sorted(path.stem for path in (conf_dir() / "gpu").glob("*.yaml"))
 MODELS = sorted(path.stem for path in (conf_dir() / "model").glob("*.yaml"))
 
 
-def by_hydra(folder: Path, config_name: str, overrides: list[str]) -> dict[str, Any]:
+def by_hydra(folder: Path, config_name: str, overrides: list[str], *, resolve: bool = True) -> dict[str, Any]:
     """What Hydra itself composes."""
     GlobalHydra.instance().clear()
     with initialize_config_dir(version_base="1.3", config_dir=str(folder)):
         config = compose(config_name, overrides)
-    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
+    plain = OmegaConf.to_container(config, resolve=resolve, throw_on_missing=False)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 
@@ -390,3 +391,31 @@ def test_nothing_is_written_by_composing(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     composed("gpu=h100", "model=qwen3_8b")
     assert not list(tmp_path.iterdir())
+
+
+CANONICAL: list[list[str]] = [
+    *VALUES[:-1],
+    ["served_model_name=it's a,b", "chat_template={{x}}", "revision=null"],
+    ["served_model_name=C:\\x\\", "tokenizer_path=a\nb"],
+    ["engine.env.A=1", "engine.env={B: x}", "+gpu.count=3", "++tp_size=2", "gpu={memory_mib: 5}"],
+    ["model=org/name", "gpu=null", "engine=null"],
+    ["model.config.x.y=3", "model.args={tp_size: 2}", "ignore=CFG004,GPU001"],
+    ["api_key=sekret", "engine.env.HF_TOKEN=sekret", "model.args.api_key=sekret"],
+]
+
+
+@pytest.mark.parametrize("overrides", CANONICAL, ids=str)
+def test_hydra_takes_the_overrides_in_their_canonical_form(overrides: list[str]) -> None:
+    typed = requests("gpu=h200", "model=qwen3_8b", *overrides)
+    typed += [Request.typed("file_storage_path", "a${b} 'c' \\", "argument 1 after --")]
+    words = composer().canonical(typed)
+    assert "sekret" not in repr(words)
+    made, expected = composer().compose(typed), by_hydra(conf_dir(), "sglang_hydra", words, resolve=False)
+    hidden = made.secret_keys
+    for name, value in made.nodes.items():
+        if not any(key.startswith(name) for key in hidden):
+            assert expected[name] == value or "${" in repr(expected[name])
+    assert expected["file_storage_path"] == "a\\${b} 'c' \\"
+    for name in ("tp_size", "served_model_name", "chat_template", "revision", "cuda_graph_bs"):
+        if name in made.intent and "${" not in repr(expected[name]) and made.origins[name][-1].layer == "cli":
+            assert expected[name] == made.intent[name]

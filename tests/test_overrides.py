@@ -26,7 +26,17 @@ TRAPS = [
     ("deepseek_v3", "CLI004", "'deepseek_v3' is no key=value", "model=deepseek_v3"),
     ("h100", "CLI004", "'h100' is no key=value", "gpu=h100"),
     ("gibberish", "CLI004", "'gibberish' is no key=value", "--help"),
-    ("=8", "CLI004", "'' cannot be a key", "--help"),
+    ("=8", "CLI004", "'=8' has no key", "without spaces"),
+    ("=", "CLI004", "'=' has no key", "without spaces"),
+    ("gpu", "CLI004", "'gpu' has no value", "gpu=h100"),
+    ("engine", "CLI004", "'engine' has no value", "engine=auto"),
+    ("gpu:h100", "CLI004", "'gpu:h100' is no key=value", "did you mean gpu=h100?"),
+    ("tp_size:8", "CLI004", "'tp_size:8' is no key=value", "did you mean tp_size=8?"),
+    ("--gpu=h100", "CLI004", "--gpu: arguments are typed", "gpu=h100;"),
+    ("--model=gpt_oss", "CLI004", "--model: arguments are typed", "model=gpt_oss;"),
+    ("--model=org/name", "CLI004", "--model: arguments are typed", "model_path=org/name;"),
+    ("config.yaml", "CLI004", "'config.yaml' is no key=value", "sglang-hydra check config.yaml"),
+    ("dtype=fp16", "CLI002", "dtype='fp16' is not one of auto,", "dtype=float16"),
     ("tp size=8", "CLI004", "'tp size' cannot be a key", "tp_size"),
     # dashes
     ("--tp-size=8", "CLI004", "without dashes", "tp_size=8; SGLang's own flags go after a bare --"),
@@ -110,6 +120,9 @@ TRAPS = [
     ("gpu.vendor=nvdia", "FCT002", "gpu.vendor='nvdia' is not one of nvidia, amd,", "gpu.vendor=nvidia"),
     ("gpu.device=gpu", "FCT002", "gpu.device='gpu' is not one of cuda,", None),
     ("gpu.count=-1", "FCT002", "gpu.count=-1 is no number of GPUs", None),
+    (r"model.args=\${x}", "CLI002", "argument 3: model.args='${x}' is not a mapping", None),
+    ("gpu.args=${gpu.name}", "CLI002", "argument 3: gpu.args='h200' is not a mapping", None),
+    ("gpu.count=${gpu.name}", "CLI008", "argument 3: gpu.count: ", None),
     ("engine.env={A-B: x}", "CLI020", "engine.env.A-B cannot be set", None),
 ]
 

@@ -68,7 +68,7 @@ def model_facts(
     if node["config"] is not None and node["model_path"] is None and node["facts_from"] is None:
         return ModelFacts(node["config"], source=node["source"] or "model.config, as it was set"), []
     if node["facts_from"] is None and not os.path.exists(str(path)):
-        known = _facts_of_preset(str(path), preset_files)
+        known = _facts_of_preset(str(path), preset_files) or _facts_of_format(str(path), preset_files)
         if known is not None:
             return known, []
     from sglang_hydra.facts.hub import read_model
@@ -111,6 +111,18 @@ def _facts_of_preset(path: str, files: Sequence[str]) -> ModelFacts | None:
                 continue
             if isinstance(declared, dict) and isinstance(declared.get("config"), dict):
                 return ModelFacts(declared["config"], source=f"preset {declared['name']}, which has this model_path")
+    return None
+
+
+def _facts_of_format(path: str, files: Sequence[str]) -> ModelFacts | None:
+    """The facts of a published checkpoint that holds a preset's weights in another format."""
+    from sglang_hydra.fit.published import facts_as, find_published, originals
+
+    published = find_published(path)
+    for original in originals(published) if published else ():
+        facts = _facts_of_preset(original, files)
+        if facts is not None and published is not None:
+            return facts_as(published, facts)
     return None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.memory_classes import class_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
+from sglang_hydra.words import number
 
 if TYPE_CHECKING:
     from sglang_hydra.fields import ServerArgs
@@ -82,7 +83,9 @@ def choose_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
     if args.enable_dp_attention:
         reserved += 4 * 1024
         reason += " + 4 GiB for DP attention"
-    return Change(f"{reason} of {memory} MiB are kept free", mem_fraction_static=round((memory - reserved) / memory, 3))
+    return Change(
+        f"{reason} of {number(memory)} MiB are kept free", mem_fraction_static=round((memory - reserved) / memory, 3)
+    )
 
 
 @rule("MEM002", (497, 498))

@@ -29,12 +29,12 @@ class MemoryClass(NamedTuple):
 
 
 CLASSES = (
-    MemoryClass("16 GB class", 20, 2.8, 10, 2048, (8, 80)),  # T4
-    MemoryClass("24 GB class", 35, 2.8, 10, 2048, (8, 80)),  # A10, L4, RTX 4090 and 5090
-    MemoryClass("80 GB class", 90, 9.5, 2, 8192, None),  # L40S, A100, H100
-    MemoryClass("96 GB class", 100, 12, 2, 8192, None),  # H20
-    MemoryClass("141 GB class", 160, 12, 2, 8192, None),  # H200
-    MemoryClass("180 GB class", math.inf, 32, None, 16384, None),  # B200, MI300X
+    MemoryClass("GPUs below 20 GiB", 20, 2.8, 10, 2048, (8, 80)),  # T4
+    MemoryClass("GPUs of 20 to 35 GiB", 35, 2.8, 10, 2048, (8, 80)),  # A10, L4, RTX 4090 and 5090
+    MemoryClass("GPUs of 35 to 90 GiB", 90, 9.5, 2, 8192, None),  # L40S, A100, H100
+    MemoryClass("GPUs of 90 to 100 GiB", 100, 12, 2, 8192, None),  # H20
+    MemoryClass("GPUs of 100 to 160 GiB", 160, 12, 2, 8192, None),  # H200
+    MemoryClass("GPUs of 160 GiB and more", math.inf, 32, None, 16384, None),  # B200, MI300X
 )
 
 

@@ -1,0 +1,99 @@
+"""The memory fit of a plan: when it can be computed, what it means for the launch, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.checks.launchable import PLAN_CHECKS
+from sglang_hydra.config import GpuNode
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.facts.declared import gpu_facts
+from sglang_hydra.facts.hardware import Hardware
+from sglang_hydra.findings import Finding
+from sglang_hydra.resolution import Resolution, resolve, run_checks
+from sglang_hydra.rules.rule import Facts
+
+if TYPE_CHECKING:
+    from sglang_hydra.facts.gpu import GpuFacts
+    from sglang_hydra.fit import Fit, Remedy
+
+_SHOWN_REMEDIES = 4
+
+
+def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0) -> Fit | None:
+    """The fit of what was resolved; None where there is nothing to fit into: no GPU with a known memory, no known
+    model, or arguments that SGLang refuses. Raises ConfigError for a config.json with impossible sizes."""
+    gpu = facts.gpu
+    if not resolution.ok or gpu.memory_mib is None or gpu.device in (None, "cpu") or not facts.model.known:
+        return None
+    from sglang_hydra.fit import fit, read_checkpoint
+
+    path = str(resolution.values["model_path"])
+    return fit(resolution.values, gpu, facts.model, reserved_gib=reserved_gib, weights=read_checkpoint(path))
+
+
+def remedies_of(
+    resolution: Resolution, facts: Facts, found: Fit, preset_files: Sequence[str], reserved_gib: float = 0.0
+) -> tuple[Remedy, ...]:
+    """The smallest changes with which the plan fits, each of them resolved, checked and fitted."""
+    from sglang_hydra.fit import remedies
+
+    classes = {gpu.name: gpu for gpu in gpu_classes(preset_files)}
+    verify = _verifier(resolution, facts, classes, reserved_gib)
+    return remedies(resolution.values, facts.gpu, found, verify, classes=list(classes.values()))
+
+
+def fit_findings(found: Fit, help_with: Callable[[], Sequence[Remedy]]) -> list[Finding]:
+    """What the fit means: an error of ours where it surely fails, a warning where it is tight."""
+    fields = ("model_path", "tp_size", "mem_fraction_static")
+    if found.fits is False:
+        offers = "; or ".join(remedy.change for remedy in help_with()[:_SHOWN_REMEDIES])
+        reasons = "; ".join(found.reasons)
+        return [Finding("error", "FIT001", f"it does not fit: {reasons}", fields, offers or None)]
+    if found.tight:
+        return [Finding("warning", "FIT002", "it fits only if everything takes the least that was ever seen", fields)]
+    return []
+
+
+def gpu_classes(preset_files: Sequence[str]) -> list[GpuFacts]:
+    """The GPU classes that presets declare, without those that stand for no GPU."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found = []
+    for file in preset_files:
+        try:
+            with open(file, encoding="utf-8") as opened:
+                declared = yaml.load(opened, Loader=loader)
+            facts = gpu_facts({**asdict(GpuNode()), **declared}, Hardware())
+        except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, ConfigError):
+            continue  # whoever chooses it is told what is wrong with it
+        if facts.memory_mib is not None:
+            found.append(facts)
+    return found
+
+
+def _verifier(
+    resolution: Resolution, facts: Facts, classes: Mapping[str, GpuFacts], reserved_gib: float
+) -> Callable[[Mapping[str, Any]], Fit | None]:
+    def verify(overrides: Mapping[str, Any]) -> Fit | None:
+        changes = dict(overrides)
+        gpu = classes.get(changes.pop("gpu", ""), facts.gpu)
+        model = facts.model
+        if "model_path" in changes:
+            from sglang_hydra.fit.published import facts_as, find_published
+
+            published = find_published(changes["model_path"])
+            if published is None:
+                return None
+            model = facts_as(published, model)
+        intent = {**resolution.intent, **changes}
+        other = Facts(gpu, model, facts.env, facts.seed, intent)
+        planned = resolve(intent, gpu=gpu, model=model, seed=facts.seed, env=facts.env)
+        if not planned.ok or any(said.level == "error" for said in run_checks(PLAN_CHECKS, planned, other)):
+            return None
+        return fit_of(planned, other, reserved_gib)
+
+    return verify

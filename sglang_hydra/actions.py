@@ -114,6 +114,34 @@ def _nothing_to_explain(name: str) -> Finding:
     return Finding("error", "CLI015", f"{short(name)!r} is neither an argument nor the id of a finding", hint=hint)
 
 
+def fit(invocation: Invocation) -> int:
+    """The memory of a plan, or of several."""
+    from sglang_hydra import catalog_actions
+
+    return catalog_actions.fit(invocation)
+
+
+def recipes(invocation: Invocation) -> int:
+    """The published configurations."""
+    from sglang_hydra import catalog_actions
+
+    return catalog_actions.recipes(invocation)
+
+
+def audit(invocation: Invocation) -> int:
+    """The whole catalog."""
+    from sglang_hydra import catalog_actions
+
+    return catalog_actions.audit(invocation)
+
+
+def doctor(invocation: Invocation) -> int:
+    """This machine."""
+    from sglang_hydra import catalog_actions
+
+    return catalog_actions.doctor(invocation)
+
+
 def show_help(invocation: Invocation) -> int:
     """The one screen, or with a word every argument that has it in its name or its help."""
     from sglang_hydra.help import found_by, overview

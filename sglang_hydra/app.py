@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.checks.launchable import PLAN_CHECKS
+from sglang_hydra.checks.launchable import OUT_OF_RANGE, PLAN_CHECKS
 from sglang_hydra.compose import Composer, Composition
 from sglang_hydra.config import PRIMARY_NAME
 from sglang_hydra.engines.base import Machine
@@ -79,14 +79,16 @@ def make_plan(
     facts = Facts(gpu, model, {**inherited, **environment}, seed, composition.intent)
     resolution = resolve(composition.intent, gpu=gpu, model=model, seed=facts.seed, env=facts.env)
     reserved = float(composition.nodes["fit"]["reserved_gib"])
-    found = fit_of(resolution, facts, reserved) if engine.name == "sglang" else None
+    checked = run_checks(PLAN_CHECKS, resolution, facts)
+    sane = not any(finding.id in OUT_OF_RANGE for finding in checked)
+    found = fit_of(resolution, facts, reserved) if engine.name == "sglang" and sane else None
     request = engine.request(resolution, environment, Machine(None))
     said = [
         *composition.findings,
         *hardware.findings,
         *model_findings,
         *resolution.findings,
-        *run_checks(PLAN_CHECKS, resolution, facts),
+        *checked,
         *recipe_findings(composition.choices.get(GROUP)),
     ]
     if found is not None:

@@ -18,6 +18,10 @@ VERBS = {
     "plan": "show what would be started, and why; starts nothing, needs no GPU",
     "check": "judge overrides, YAML files, plans or folders of them; for CI",
     "explain": "explain FIELD: how one value came about; explain ID: a rule's page",
+    "fit": "where the memory of a GPU goes, and what would make the model fit; -m gpu=h100,h200 compares",
+    "recipes": "published launch configurations with their verdicts: recipes gpu=h200 model=deepseek",
+    "audit": "every model on every GPU class, and every recipe",
+    "doctor": "what this machine has, what it lacks for a plan, and how to mend it",
 }
 FLAGS = ("--help", "--json", "--strict", "--version", "--config-dir", "--config-name", "--multirun")
 HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help", "--shell-completion")
@@ -128,7 +132,7 @@ def _run(invocation: Invocation) -> int:
         return 0
     if invocation.help:
         return actions.show_help(invocation)
-    if invocation.multirun:
+    if invocation.multirun and invocation.verb != "fit":
         raise ConfigError(
             Finding(
                 "error",

@@ -86,3 +86,21 @@ def unescaped(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: unescaped(item) for key, item in value.items()}
     return value
+
+
+def split_sweep(value: str) -> list[str]:
+    """The points that commas separate, those inside brackets and quotes left alone: ``h100,h200`` is two."""
+    parts, depth, quote, start = [], 0, "", 0
+    for position, letter in enumerate(value):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "[{(":
+            depth += 1
+        elif letter in "]})":
+            depth -= 1
+        elif letter == "," and depth <= 0:
+            parts.append(value[start:position])
+            start = position + 1
+    return [*parts, value[start:]]

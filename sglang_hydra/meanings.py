@@ -65,6 +65,13 @@ MEANINGS: Mapping[str, str] = {
     "ENG009": "The server was not ready in launch.ready_timeout seconds.",
     "ENG010": "The server ended by itself after it had been ready.",
     "ENG011": "Servers are started on Linux and macOS only.",
+    "CLI021": "recipes takes gpu=, model= and scenario=, each a part of a name.",
+    "FIT001": "The plan does not fit into the memory of its GPUs: the least that it can need is more than there is. "
+    "The hint names changes that fit, each of them planned.",
+    "FIT002": "The plan fits only if everything outside of the weights takes the least that was ever seen.",
+    "FIT010": "A field of config.json that sizes the model is no size.",
+    "FIT011": "An index of safetensors files that cannot be read; file and field are named.",
+    "FIT012": "A safetensors file whose header cannot be read.",
     "FCT001": "model_path is not the checkpoint of the preset that was chosen: the preset's facts do not speak for it, "
     "and its own config.json is read instead, or nothing is known.",
     "FCT002": "Facts that no GPU can have: an unknown vendor or device, a memory or a count out of range.",
@@ -82,4 +89,6 @@ MEANINGS: Mapping[str, str] = {
     "PRT001": "The port is no number.",
     "PRT002": "No free port for NCCL: SGLang would search for one without end.",
     "PRT003": "dist_init_addr is no HOST:PORT.",
+    "RCP001": "A published recipe uses an argument of a later SGLang.",
+    "RCP002": "What the catalog notes about a recipe.",
 }

@@ -135,7 +135,10 @@ def value_problem(name: str, value: Any) -> tuple[str, str | None] | None:
         return f"{name}=null: it cannot be null, it is {field.type}", type_hint(field, value)
     problem = check_value(name, value)
     if problem is None and field.arg.json and isinstance(value, str) and value[:1] not in ("", "/", "."):
-        problem = check_json(name, value)
+        try:
+            problem = check_json(name, value)
+        except ValueError as failure:  # a number of more digits than Python reads
+            problem = f"{name} is not JSON that can be read: {failure}"
     return (problem, type_hint(field, value)) if problem else None
 
 

@@ -158,7 +158,7 @@ def told_by_hydra(place_of: Callable[[str], str | None] = lambda key: None) -> I
         raise ConfigError(Finding("error", "CLI008", "the configuration refers to itself without end")) from failure
     except (OSError, UnicodeError) as failure:
         raise ConfigError(Finding("error", "CLI008", f"a config file cannot be read: {failure}")) from failure
-    except (ValueError, TypeError, AttributeError, LookupError, AssertionError) as failure:
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, AssertionError) as failure:
         # Hydra has no words of its own for a file or a value of an unexpected shape.
         said = short(" ".join(f"{type(failure).__name__}: {failure}".split()), 300)
         raise ConfigError(Finding("error", "CLI008", f"this cannot be composed ({said})")) from failure

@@ -100,6 +100,7 @@ TRAPS = [
     # JSON
     ('json_model_override_args={"a" 1}', "CLI002", "is not JSON: Expecting ':' delimiter at line 1, column 6", None),
     ("json_model_override_args={a: 1}", "CLI002", "Expecting property name", None),
+    ("json_model_override_args=" + "9" * 5000, "CLI002", "is not JSON that can be read", None),
     ("json_model_override_args=[1]", "CLI002", "must be a JSON object", None),
     # what the grammar cannot read
     ("lora_paths=[a=b]", "CLI003", "the value cannot be read", "lora_paths=['sql=/adapters/sql']"),

@@ -33,6 +33,7 @@ from sglang_hydra.cli import FLAGS, HYDRA_FLAGS, VERBS, read_invocation, request
 from sglang_hydra.compose import Composer
 from sglang_hydra.config import NODES, Root
 from sglang_hydra.documents import read_document
+from sglang_hydra.engines import packages
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.explain import finding_lines, plan_screen
 from sglang_hydra.facts import probe
@@ -346,6 +347,8 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=10.0, help="seconds that one line may take")
     options = parser.parse_args()
     probe.probe_gpu = no_accelerator
+    # engine.python=[ is a program, and it would be asked which packages it has.
+    packages.find_python = lambda name: None if name else sys.executable
     probe.machine = lambda: no_accelerator()  # type: ignore[assignment]
     failed = 0
     for kind in options.kind or KINDS:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sglang_hydra.facts.config_view import ConfigView, view_of
-from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 
 if TYPE_CHECKING:
     from sglang_hydra.fields import ServerArgs
@@ -48,7 +48,14 @@ _MLA = (
 _MLA_BACKENDS = ("flashmla", "cutlass_mla", "trtllm_mla")
 _LOWEST_CAPABILITY = 75
 # Drafts that come from the model itself, so that no draft model has to be named.
-_OWN_DRAFT = ("DeepseekV3ForCausalLM", "Glm4MoeForCausalLM")
+_OWN_DRAFT = (
+    "DeepseekV3ForCausalLM",
+    "Glm4MoeForCausalLM",
+    "LongcatFlashForCausalLM",
+    "MiMoForCausalLM",
+    "Ernie4_5_MoeForCausalLM",
+    "Qwen3NextForCausalLM",
+)
 
 
 @rule("RUN001", stage="plan")
@@ -126,16 +133,16 @@ def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
 def check_draft_model(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a speculative algorithm needs speculative_draft_model_path, unless the model brings its own draft layers.
-    Why: without it the draft worker loads the target's own folder as a draft and fails after the weights.
-    Upstream: managers/tp_worker.py 0.5.2.
-    Example: model=llama_3_1_8b speculative_algorithm=EAGLE -> refused
+    Why: without it the draft worker loads the target's own checkpoint a second time, as a draft that it is not.
+    Upstream: managers/tp_worker.py and configs/model_config.py 0.5.2.
+    Example: model=llama_3_1_8b speculative_algorithm=EAGLE -> warned
     """
     if args.speculative_algorithm is None or args.speculative_draft_model_path is not None:
         return None
     view = view_of(facts.model, args.json_model_override_args)
     if view is None or view.architecture in _OWN_DRAFT or (view.get("num_nextn_predict_layers") or 0) > 0:
         return None
-    return Refusal(
+    return Notice(
         f"speculative_algorithm={args.speculative_algorithm} has no draft model",
         "speculative_draft_model_path",
         "speculative_algorithm",

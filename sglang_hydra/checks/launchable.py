@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from sglang_hydra.checks import api, kernels_at_load, machine, model_config, ranges
+from sglang_hydra.checks import api, deprecated, kernels_at_load, machine, model_config, ranges
 from sglang_hydra.rules.rule import Rule
+
+OUT_OF_RANGE = ("ARG020", "CFG005")
+"""After one of these nothing more is computed from the values: they are not sizes of anything."""
 
 PLAN_CHECKS: tuple[Rule, ...] = (
     model_config.check_context_length,
@@ -20,5 +23,6 @@ PLAN_CHECKS: tuple[Rule, ...] = (
     kernels_at_load.check_flash_attention_3,
     kernels_at_load.check_draft_model,
     kernels_at_load.check_lowest_gpu,
+    deprecated.check_deprecated_flags,
     api.check_key_with_tokenizer_workers,
 )

@@ -68,7 +68,7 @@ def model_facts(
     if node["config"] is not None and node["model_path"] is None and node["facts_from"] is None:
         return ModelFacts(node["config"], source=node["source"] or "model.config, as it was set"), []
     if node["facts_from"] is None and not os.path.exists(str(path)):
-        known = _facts_of_preset(str(path), preset_files) or _facts_of_format(str(path), preset_files)
+        known = facts_of_path(str(path), preset_files)
         if known is not None:
             return known, []
     from sglang_hydra.facts.hub import read_model
@@ -91,6 +91,11 @@ def model_facts(
         "model.facts_from=<its config.json> if it cannot be read from there",
     )
     return facts, [changed, *findings]
+
+
+def facts_of_path(path: str, files: Sequence[str]) -> ModelFacts | None:
+    """What the catalog knows of a hub id: a preset's model, or the same weights in another published format."""
+    return _facts_of_preset(path, files) or _facts_of_format(path, files)
 
 
 def _facts_of_preset(path: str, files: Sequence[str]) -> ModelFacts | None:

@@ -69,7 +69,7 @@ ROWS_OF_PLANS = [
     ("gpu=h200 model=qwen3_8b gpu.count=0", {}, "GPU001", "1 rank needs 1 GPU on one node; h200 has 0"),
     ("gpu=cpu model=qwen3_8b tp_size=64 model.config.num_attention_heads=64", {}, None, ""),
     # sizes and ports
-    ("gpu=h200 model=qwen3_8b tp_size=0", {}, "ARG020", "tp_size=0: it must be 1 or more"),
+    ("gpu=h200 model=qwen3_8b tp_size=0", {}, "ARG020", "tp_size=0: it must lie between 1 and"),
     ("gpu=h200 model=qwen3_8b max_running_requests=0 max_total_tokens=-1", {}, "ARG020", "=0, max_total_tokens=-1"),
     ("gpu=h200 model=qwen3_8b max_running_requests=1", {}, None, ""),
     ("gpu=h200 model=qwen3_8b port=65535", {}, None, ""),

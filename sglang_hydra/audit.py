@@ -1,0 +1,183 @@
+"""The catalog looked through as a whole: every GPU class with every model, and every published recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sglang_hydra.checks.launchable import PLAN_CHECKS
+from sglang_hydra.compose import Composer
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.facts.declared import facts_of_path
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.findings import Finding
+from sglang_hydra.fitting import fit_findings, fit_of, gpu_classes
+from sglang_hydra.recipes import Recipe, recipe_findings, recipes
+from sglang_hydra.resolution import Resolution, resolve, run_checks
+from sglang_hydra.rules.rule import Facts
+from sglang_hydra.screen import Line, columns, text
+
+SEED = 42
+_TP_SIZES = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One plan of the catalog: its name, what it was planned with, and the verdict.
+
+    ``state`` is ok, does not fit, refused or unknown; ``why`` the ids of the findings that decided, or the facts that
+    are missing. ``weights_gib`` and ``kv_tokens`` are of one GPU and one replica, None where they are unknown.
+    """
+
+    name: str
+    tp_size: int
+    state: str
+    why: tuple[str, ...] = ()
+    weights_gib: float | None = None
+    kv_tokens: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "tp_size": self.tp_size,
+            "state": self.state,
+            "why": list(self.why),
+            "weights_gib": None if self.weights_gib is None else round(self.weights_gib, 2),
+            "kv_tokens": self.kv_tokens,
+        }
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A model of the catalog: what its file says."""
+
+    name: str
+    path: str
+    facts: ModelFacts
+    args: Mapping[str, Any]
+
+
+def judge_cells(composer: Composer) -> Iterator[Judged]:
+    """Every GPU class with every model, on the fewest GPUs of one node (1, 2, 4, 8) that serve it, else on all."""
+    classes = gpu_classes(composer.preset_files("gpu"))
+    for preset in model_presets(composer):
+        for gpu in classes:
+            yield _judge_cell(preset, gpu)
+
+
+def judge_recipes(composer: Composer, chosen: Sequence[Recipe] | None = None) -> Iterator[Judged]:
+    """Every published recipe as it is written."""
+    classes = {gpu.name: gpu for gpu in gpu_classes(composer.preset_files("gpu"))}
+    presets = {preset.name: preset for preset in model_presets(composer)}
+    files = composer.preset_files("model")
+    for recipe in recipes().values() if chosen is None else chosen:
+        yield _judge_recipe(recipe, classes[recipe.gpu], presets[recipe.model], files)
+
+
+def model_presets(composer: Composer) -> list[Preset]:
+    """The models of the catalog that name a checkpoint of their own."""
+    return [preset for file in composer.preset_files("model") if (preset := _read_preset(file)) is not None]
+
+
+def judge(
+    name: str, intent: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts, more: Sequence[Finding] = ()
+) -> Judged:
+    """The verdict on one set of arguments: SGLang's, then ours, then the memory's."""
+    facts = Facts(gpu, model, {}, SEED, intent)
+    resolution = resolve(intent, gpu=gpu, model=model, seed=SEED)
+    said = [*resolution.findings, *run_checks(PLAN_CHECKS, resolution, facts), *more]
+    return _verdict(name, resolution, facts, said)
+
+
+def audit_lines(cells: Sequence[Judged], published: Sequence[Judged]) -> list[Line]:
+    """A matrix of models and classes, then the recipes that are not plainly ok."""
+    gpus = list(dict.fromkeys(cell.name.split(" ")[1] for cell in cells))
+    models: dict[str, dict[str, Judged]] = {}
+    for cell in cells:
+        model, gpu = cell.name.split(" ")
+        models.setdefault(model, {})[gpu] = cell
+    lines: list[Line] = [[text("Models by GPU class: the GPUs of one node that serve it, or why none does", "bold")]]
+    head = [text(""), *(text(gpu, "bold") for gpu in gpus)]
+    rows = [[text(model), *(_cell(row[gpu]) for gpu in gpus)] for model, row in models.items()]
+    lines += [*columns([head, *rows], gap=" "), []]
+    odd = [recipe for recipe in published if recipe.state != "ok"]
+    lines.append([text(f"Recipes: {len(published) - len(odd)} of {len(published)} ok", "bold")])
+    lines += columns([[text(item.name), _state(item), text(", ".join(item.why), "dim")] for item in odd])
+    return lines
+
+
+def _judge_cell(preset: Preset, gpu: GpuFacts) -> Judged:
+    """A cell stands for whole nodes: the first size that works, else what is said of the largest."""
+    name = f"{preset.name} {gpu.name}"
+    judged = None
+    for size in (size for size in _TP_SIZES if size <= (gpu.count or 1)):
+        intent = {"model_path": preset.path, "tp_size": size, **preset.args}
+        judged = judge(name, intent, gpu, preset.facts)
+        if judged.state in ("ok", "unknown"):
+            break
+    assert judged is not None
+    return judged
+
+
+def _judge_recipe(recipe: Recipe, gpu: GpuFacts, preset: Preset, files: Sequence[str]) -> Judged:
+    node = recipe.node
+    args = {name: value for name, value in node.items() if name not in ("defaults", "model", "engine")}
+    path = str(args.get("model_path", preset.path))
+    facts = preset.facts if path == preset.path else facts_of_path(path, files) or ModelFacts(None)
+    if "model" in node and facts.config is not None:
+        config = {key: value for key, value in facts.config.items() if key != "quantization_config"}
+        facts = ModelFacts(config, source=facts.source)
+    intent = {"model_path": path, **preset.args, **args}
+    return judge(recipe.id, intent, gpu, facts, recipe_findings(recipe.id))
+
+
+def _verdict(name: str, resolution: Resolution, facts: Facts, said: Sequence[Finding]) -> Judged:
+    tp_size = int(resolution.values["tp_size"])
+    try:
+        found = fit_of(resolution, facts)
+    except ConfigError as failure:
+        found, said = None, [*said, *failure.findings]
+    if found is not None:
+        said = [*said, *fit_findings(found, lambda: ())]
+    errors = tuple(dict.fromkeys(finding.id for finding in said if finding.level == "error"))
+    weights = found.weights.total / 2**30 if found and found.weights.total is not None else None
+    tokens = found.kv_tokens if found else None
+    if [id for id in errors if id != "FIT001"]:
+        return Judged(name, tp_size, "refused", errors, weights, tokens)
+    if errors:
+        return Judged(name, tp_size, "does not fit", errors, weights, tokens)
+    if found is None or found.fits is None:
+        missing = found.unknown if found else (("model",) if not facts.model.known else ("gpu memory",))
+        return Judged(name, tp_size, "unknown", tuple(missing), weights, tokens)
+    return Judged(name, tp_size, "ok", ("tight",) if found.tight else (), weights, tokens)
+
+
+@lru_cache(maxsize=256)
+def _read_preset(file: str) -> Preset | None:
+    import yaml
+
+    with open(file, encoding="utf-8") as opened:
+        declared = yaml.load(opened, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    if not isinstance(declared, dict) or not isinstance(declared.get("config"), dict):
+        return None
+    facts = ModelFacts(declared["config"], source=str(declared.get("source")))
+    args = {name: value for name, value in (declared.get("args") or {}).items() if name != "served_model_name"}
+    return Preset(str(declared["name"]), str(declared["model_path"]), facts, args)
+
+
+def _cell(judged: Judged) -> tuple[str, str]:
+    if judged.state == "ok":
+        return text(f"ok {judged.tp_size}", "green" if not judged.why else "yellow")
+    if judged.state == "does not fit":
+        return text("no fit", "red")
+    return text(judged.why[0] if judged.why else judged.state, "red" if judged.state == "refused" else "yellow")
+
+
+def _state(judged: Judged) -> tuple[str, str]:
+    return text(judged.state, {"unknown": "yellow"}.get(judged.state, "red"))
+
+
+__all__ = ["SEED", "Judged", "audit_lines", "judge", "judge_cells", "judge_recipes", "model_presets"]

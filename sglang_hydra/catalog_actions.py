@@ -1,0 +1,201 @@
+"""The verbs that look at more than one plan, or at this machine: fit, recipes, audit, doctor."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.actions import composer_of, print_json
+from sglang_hydra.app import make_plan
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.explain import finding_lines
+from sglang_hydra.findings import Finding
+from sglang_hydra.grammar import split_sweep
+from sglang_hydra.memory_screen import memory_lines, table_head, table_row, verdict
+from sglang_hydra.overrides import Request
+from sglang_hydra.screen import Line, columns, text, write
+from sglang_hydra.words import program
+
+if TYPE_CHECKING:
+    from sglang_hydra.audit import Judged
+    from sglang_hydra.cli import Invocation
+    from sglang_hydra.plans import Plan
+    from sglang_hydra.recipes import Recipe
+
+
+def fit(invocation: Invocation) -> int:
+    """The memory of a plan, or with ``-m`` of several side by side. 2 if SGLang would refuse one of them."""
+    composer = composer_of(invocation)
+    points = list(_points(invocation.requests)) if invocation.multirun else [invocation.requests]
+    plans = [(_name_of(point, invocation.requests), make_plan(composer, point)) for point in points]
+    if invocation.json:
+        records = [_fit_record(name, plan) for name, plan in plans]
+        whole = [record["fits"] for record in records]
+        fits = False if False in whole else None if None in whole else True
+        print_json({"schema": "sglang_hydra.fit/1", "fits": fits, "results": records})
+    elif len(plans) == 1:
+        write(_fit_lines(plans[0][1]))
+    else:
+        write(_fit_table(plans))
+    return 0 if all(plan.ok for _, plan in plans) else 2
+
+
+def recipes(invocation: Invocation) -> int:
+    """The published configurations that match ``gpu=`` and ``model=`` (parts of names), each with its verdict."""
+    from sglang_hydra.audit import judge_recipes
+
+    chosen = _chosen_recipes(invocation.requests)
+    judged = list(judge_recipes(composer_of(invocation), chosen))
+    if invocation.json:
+        results = [_recipe_record(recipe, item) for recipe, item in zip(chosen, judged, strict=True)]
+        print_json({"schema": "sglang_hydra.recipes/1", "recipes": results})
+    else:
+        write(_recipe_lines(chosen, judged))
+    return 0
+
+
+def audit(invocation: Invocation) -> int:
+    """The whole catalog: every model on every GPU class, and every recipe."""
+    from sglang_hydra.audit import audit_lines, judge_cells, judge_recipes
+
+    composer = composer_of(invocation)
+    cells, published = list(judge_cells(composer)), list(judge_recipes(composer))
+    if invocation.json:
+        record = {"cells": [cell.to_json() for cell in cells], "recipes": [item.to_json() for item in published]}
+        print_json({"schema": "sglang_hydra.audit/1", **record})
+    else:
+        write(audit_lines(cells, published))
+    return 0
+
+
+def doctor(invocation: Invocation) -> int:
+    """What this machine has and lacks for the plan that was named, if any. 3 where something stands in the way."""
+    from sglang_hydra.doctor import doctor_record, doctor_screen, examine
+
+    named = any(request.text.startswith(("model", "recipe")) for request in invocation.requests)
+    plan = make_plan(composer_of(invocation), invocation.requests)
+    values = plan.values
+    found = examine(
+        os.environ,
+        python=plan.engine.python,
+        model_path=str(values["model_path"]) if named and values["model_path"] else None,
+        host=str(values["host"]),
+        port=int(values["port"]),
+        download_dir=values["download_dir"],
+    )
+    record = doctor_record(found)
+    if invocation.json:
+        print_json(record)
+    else:
+        write(doctor_screen(found))
+    return 0 if record["ok"] else 3
+
+
+def _points(requests: Sequence[Request]) -> Iterator[list[Request]]:
+    """Every combination of the values that commas separate."""
+    axes = []
+    for request in requests:
+        key, equals, value = request.text.partition("=")
+        axes.append([Request(f"{key}{equals}{part}", request.place, request.layer) for part in split_sweep(value)])
+    for point in itertools.product(*axes):
+        yield list(point)
+
+
+def _name_of(point: Sequence[Request], asked: Sequence[Request]) -> str:
+    """What tells a point from its neighbours."""
+    varied = [item.text for item, request in zip(point, asked, strict=True) if item.text != request.text]
+    return " ".join(varied) or "the plan"
+
+
+def _fit_record(name: str, plan: Plan) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ok": plan.ok,
+        "fits": plan.fit.fits if plan.fit else None,
+        "server_id": plan.server_id,
+        "fit": plan.fit.to_json() if plan.fit else None,
+        "findings": [finding.to_json() for finding in plan.findings],
+    }
+
+
+def _fit_lines(plan: Plan) -> list[Line]:
+    said = [finding for finding in plan.findings if finding.level != "info"]
+    if plan.fit is None:
+        nothing = "There is nothing to compute a fit from: no GPU with a known memory, or an unknown model"
+        return [[text(nothing)], [], *finding_lines(said, plan)]
+    context = plan.nodes["fit"]["context"]
+    lines = memory_lines(plan.fit, plan.gpu.name)
+    if context:
+        requests = plan.fit.concurrent_requests(context)
+        lines.append(
+            [text(f"  {'?' if requests is None else f'{requests:,}'} requests of {context:,} tokens at a time")]
+        )
+    interval = plan.fit.interval
+    if interval is not None:
+        lines.append([text(f"  mem_fraction_static {interval.low_reason}", "dim")])
+        lines.append([text(f"  mem_fraction_static {interval.high_reason}", "dim")])
+    lines += [[], *finding_lines(said, plan), [text(f"{plan.gpu.name}: {verdict(plan.fit)}", "bold")]]
+    return lines
+
+
+def _fit_table(plans: Sequence[tuple[str, Plan]]) -> list[Line]:
+    rows = [table_head()]
+    for name, plan in plans:
+        if plan.fit is None:
+            rows.append([text(name), text("unknown" if plan.ok else "refused", "yellow")])
+            continue
+        context = plan.nodes["fit"]["context"] or (plan.fit.kv.context if plan.fit.kv else None)
+        rows.append(table_row(name, plan.fit, context))
+    return columns(rows)
+
+
+def _chosen_recipes(requests: Sequence[Request]) -> list[Recipe]:
+    from sglang_hydra.recipes import recipes as published
+
+    chosen = list(published().values())
+    for request in requests:
+        key, equals, value = request.text.partition("=")
+        if key not in ("gpu", "model", "scenario") or not equals:
+            message = f"{request.text}: recipes are chosen by gpu=, model= and scenario=, each a part of the name"
+            raise ConfigError(Finding("error", "CLI021", message, hint=f"{program()} recipes gpu=h200 model=deepseek"))
+        chosen = [recipe for recipe in chosen if value.lower() in str(getattr(recipe, key) or "")]
+    return chosen
+
+
+def _recipe_record(recipe: Recipe, judged: Judged) -> dict[str, Any]:
+    return {
+        **judged.to_json(),
+        "id": recipe.id,
+        "gpu": recipe.gpu,
+        "gpus": recipe.gpus,
+        "nodes": recipe.nodes,
+        "model": recipe.model,
+        "scenario": recipe.scenario,
+        "version": recipe.version,
+        "source": recipe.source,
+        "note": recipe.note,
+    }
+
+
+def _recipe_lines(chosen: Sequence[Recipe], judged: Sequence[Judged]) -> list[Line]:
+    if not chosen:
+        return [[text("No published configuration matches.")]]
+    titles = ("recipe=", "GPUs", "for SGLang", "verdict on 0.5.2", "weights GiB", "KV tokens", "source")
+    rows = [[text(title, "bold") for title in titles]]
+    for recipe, item in zip(chosen, judged, strict=True):
+        style = {"ok": "green", "unknown": "yellow"}.get(item.state, "red")
+        said = item.state if item.state == "ok" else f"{item.state}: {', '.join(item.why)}"
+        rows.append(
+            [
+                text(recipe.id),
+                text(f"{recipe.gpus} x {recipe.gpu}"),
+                text(recipe.version),
+                text(said, style),
+                text("?" if item.weights_gib is None else f"{item.weights_gib:.1f}"),
+                text("?" if item.kv_tokens is None else f"{item.kv_tokens:,}"),
+                text(recipe.source, "dim"),
+            ]
+        )
+    return columns(rows)

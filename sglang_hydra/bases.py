@@ -119,7 +119,7 @@ def _record_files(
             for name in below:
                 inner = content.get(name)
                 content = inner if isinstance(inner, dict) else {}
-            layers.add_file(_layer_of(default), content, file, below)
+            layers.add_file(_layer_of(default), content, file, below, str(default.config_path))
 
 
 def _mount_of(repository: Repository, defaults: Sequence[ResultDefault]) -> tuple[str, ...]:

@@ -75,9 +75,10 @@ def finding_lines(findings: Sequence[Finding], plan: Plan | None = None) -> list
         for name in finding.fields if plan else ():
             who = _who_set(name, finding, plan) if plan else None
             if who:
-                lines.append([text(f"      {who}", "dim")])
-        if finding.hint:
-            lines.append([text("      hint: ", "dim"), text(finding.hint, "green")])
+                lines += folded([text("      "), text(who, "dim")], room())
+        # One remedy a line: they are commands to be copied.
+        for rank, remedy in enumerate(finding.hint.split("; or ") if finding.hint else ()):
+            lines.append([text("        or: " if rank else "      hint: ", "dim"), text(remedy, "green")])
     lines.append([])
     return lines
 

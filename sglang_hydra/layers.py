@@ -40,10 +40,13 @@ class Layers:
         twin._inside = dict(self._inside)
         return twin
 
-    def add_file(self, layer: str, content: Mapping[str, Any], file: str, at: tuple[str, ...]) -> None:
-        """What one file says below our root. ``at`` leads to that root inside the file."""
+    def add_file(
+        self, layer: str, content: Mapping[str, Any], file: str, at: tuple[str, ...], config: str = ""
+    ) -> None:
+        """What one file says below our root. ``at`` leads to that root inside the file; ``config`` is the name of what
+        is no file (``recipe/deepseek_v3-h200-8``)."""
         for name, value in content.items():
-            origin = Origin(layer, value, file=file or None, keys=(*at, name), where="" if file else layer)
+            origin = Origin(layer, value, file=file or None, keys=(*at, name), where="" if file else config or layer)
             if name in FIELDS:
                 self._named(name, origin)
             elif name in NODES:

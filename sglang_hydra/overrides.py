@@ -229,7 +229,7 @@ def _read_group(
     if prefix == "~":
         return [Wanted(parsed(request.text, group), request)]
     choice = unquoted(value or "")
-    path = os.path.expanduser(choice)
+    path = _expanded(choice)
     if group == "model" and choice not in options and "${" not in choice and ("/" in choice or os.path.exists(path)):
         model_path = _change("model_path", literal(path), as_override("model_path", path))
         return [Wanted(parsed("model=unset", group), request), Wanted(model_path, request)]
@@ -250,7 +250,7 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> Wanted
     if not known.sweep and "," in value and _looks_like_a_sweep(field, value):
         raise several_values(field, request.text, value)
     if _is_text(field) and not known.sweep and not _is_grammar(value):
-        path = os.path.expanduser(value) if name in _PATH_FIELDS else value
+        path = _expanded(value) if name in _PATH_FIELDS else value
         override = _change(name, path, as_override(name, path))
     else:
         override = parsed(f"{name}={value}", name)
@@ -297,6 +297,11 @@ def _change(key: str, value: Any, text: str) -> Override:
     kind = OverrideType.FORCE_ADD if new else OverrideType.CHANGE
     text = f"++{text.lstrip('+')}" if new else text
     return Override(type=kind, key_or_group=key, value_type=ValueType.ELEMENT, _value=value, input_line=text)
+
+
+def _expanded(path: str) -> str:
+    """``path`` with a leading ~ replaced, where it can be one at all."""
+    return path if "\0" in path else os.path.expanduser(path)
 
 
 def _is_text(field: Field) -> bool:

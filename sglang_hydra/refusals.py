@@ -15,6 +15,7 @@ ADDED_GROUPS = ("experiment", "recipe")
 """Hydra groups that an app adds with ``+``; typing ``experiment=x`` means the same here."""
 
 
+_MOST_LISTED = 60
 _LONG_NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 
 
@@ -179,9 +180,13 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     meant = " or ".join(f"{group}={option}" for option in named)
     hints = [f"did you mean {meant}?"] if meant else []
     if group == "model":
-        hints.append("another model: model=org/name, model=./folder")
-    message = f"{group}={short(value)} does not exist; {group} can be: {', '.join(options)}"
-    return Refused("CLI006", message, group, hint="; ".join(hints) or None)
+        hints.append("Another model: model=org/name, model=./folder")
+    if len(options) > _MOST_LISTED:
+        hints.append(f"All {len(options)}: {program()} --help {group}")
+        options = [*containing[:_MOST_LISTED], "..."] if containing else options[:0]
+    listed = f"; {group} can be: {', '.join(options)}" if options else ""
+    message = f"{group}={short(value)} does not exist{listed}"
+    return Refused("CLI006", message, group, hint=" ".join(hints) or None)
 
 
 def type_hint(field: Field, value: Any) -> str:

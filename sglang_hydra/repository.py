@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,7 +100,8 @@ class Repository(CachingConfigRepository):
     def options(self, group: str) -> list[str]:
         """The options of a group, sorted; empty for what is no group."""
         if group not in self._options:
-            exists = bool(group) and self.group_exists(group)
+            # A group is a folder below a search path, and no way out of it.
+            exists = re.fullmatch(r"\w[\w/-]*", group) is not None and self.group_exists(group)
             found = self.get_group_options(group, ObjectType.CONFIG) if exists else []
             self._options[group] = sorted({*found, *recipes.recipes()}) if group == recipes.GROUP else found
         return self._options[group]

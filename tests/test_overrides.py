@@ -44,6 +44,8 @@ TRAPS = [
     ("--tp=8", "CLI004", "without dashes", "tp_size=8"),
     ("--tensor-parallel-size=8", "CLI004", "without dashes", "tp_size=8"),
     ("--trust-remote-code", "CLI004", "without dashes", "trust_remote_code=true"),
+    ("-0\0$", "CLI004", "without dashes", None),
+    ("--../conf=x", "CLI004", "--../conf is no flag", None),
     ("--jsn", "CLI004", "--jsn is no flag", "did you mean --json?"),
     ("-x", "CLI004", "without dashes", "bare --"),
     ("--api-key=sekret", "CLI004", "--api-key: arguments are typed", "api_key=VALUE"),

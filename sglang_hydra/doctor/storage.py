@@ -50,7 +50,7 @@ def check_writable(world: World) -> Verdict:
     Why: kernels are compiled at the first start; where they cannot be kept the server fails, or every start
         compiles them again. The processes of a server talk through sockets in the temporary folder.
     Source: SGLang 0.5.2, Triton, FlashInfer and DeepGEMM, each with its own variable.
-    Example: /root/.triton on a read-only disk -> error, export TRITON_CACHE_DIR=/tmp/triton
+    Example: ~/.triton on a read-only disk -> error, export TRITON_CACHE_DIR=/tmp/triton
     """
     folders = [folder for folder in (world.weights, *world.caches) if folder is not None]
     values = {

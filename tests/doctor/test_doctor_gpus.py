@@ -68,7 +68,11 @@ def test_a_newer_cuda_never_needs_an_older_driver() -> None:
     ("world", "state", "words"),
     [
         (HEALTHY, "ok", ("torch 2.8.0 is built for CUDA 12.8",)),
-        (engine(torch_build={"cuda": None, "hip": None, "xpu": None}), "error", ("CPU alone", "nvidia's", "index for cu128")),
+        (
+            engine(torch_build={"cuda": None, "hip": None, "xpu": None}),
+            "error",
+            ("CPU alone", "nvidia's", "index for cu128"),
+        ),
         (engine(torch_build={"cuda": None, "hip": "6.3", "xpu": None}), "error", ("ROCm 6.3",)),
         (engine(torch_build=None), "error", ("torch is not installed",)),
         (engine(torch_build=None, versions={}), "unknown", ("torch is not installed",)),
@@ -77,7 +81,11 @@ def test_a_newer_cuda_never_needs_an_older_driver() -> None:
             "error",
             ("B200 is Blackwell", "CUDA 12.8 or newer"),
         ),
-        (replace(AMD, interpreter=engine(torch_build={"cuda": "12.8"}).interpreter), "error", ("amd's", "index for rocm")),
+        (
+            replace(AMD, interpreter=engine(torch_build={"cuda": "12.8"}).interpreter),
+            "error",
+            ("amd's", "index for rocm"),
+        ),
         (replace(AMD, interpreter=engine(torch_build={"hip": "6.3"}).interpreter), "ok", ("ROCm 6.3",)),
         (replace(LAPTOP, interpreter=engine(torch_build={}).interpreter), "ok", ("CPU alone",)),
     ],

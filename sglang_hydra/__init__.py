@@ -5,6 +5,7 @@ The public API; everything is imported when it is first used, so that ``import s
     resolve(intent, gpu=..., model=...)   what SGLang 0.5.2 makes of these arguments: needs neither Hydra nor OmegaConf
     plan(["gpu=h200", "model=gpt_oss"])   the same from config groups, checked and with a launch command
     parse_argv([...])                     SGLang's own command line as a dict
+    add_*_choices([...])                  values that other code adds: attention backends, quantization methods, ...
     main                                  the decorator for other Hydra apps: their task gets the finished plan
 """
 
@@ -28,6 +29,14 @@ _HOMES = {
     "ServerArgs": "sglang_hydra.fields",
     "LoRARef": "sglang_hydra.fields",
     "Finding": "sglang_hydra.findings",
+    "add_attention_backend_choices": "sglang_hydra.fields.choices",
+    "add_disagg_transfer_backend_choices": "sglang_hydra.fields.choices",
+    "add_grammar_backend_choices": "sglang_hydra.fields.choices",
+    "add_load_format_choices": "sglang_hydra.fields.choices",
+    "add_lora_target_module_choices": "sglang_hydra.fields.choices",
+    "add_quantization_method_choices": "sglang_hydra.fields.choices",
+    "add_reasoning_parser_choices": "sglang_hydra.fields.choices",
+    "add_tool_call_parser_choices": "sglang_hydra.fields.choices",
     "ConfigError": "sglang_hydra.errors",
     "MachineError": "sglang_hydra.errors",
     "ServerError": "sglang_hydra.errors",
@@ -47,6 +56,14 @@ __all__ = [
     "ServerError",
     "SglangHydraError",
     "__version__",
+    "add_attention_backend_choices",
+    "add_disagg_transfer_backend_choices",
+    "add_grammar_backend_choices",
+    "add_load_format_choices",
+    "add_lora_target_module_choices",
+    "add_quantization_method_choices",
+    "add_reasoning_parser_choices",
+    "add_tool_call_parser_choices",
     "main",
     "parse_argv",
     "plan",
@@ -60,6 +77,16 @@ if TYPE_CHECKING:
     from sglang_hydra.facts.gpu import GpuFacts
     from sglang_hydra.facts.model import ModelFacts
     from sglang_hydra.fields import LoRARef, ServerArgs
+    from sglang_hydra.fields.choices import (
+        add_attention_backend_choices,
+        add_disagg_transfer_backend_choices,
+        add_grammar_backend_choices,
+        add_load_format_choices,
+        add_lora_target_module_choices,
+        add_quantization_method_choices,
+        add_reasoning_parser_choices,
+        add_tool_call_parser_choices,
+    )
     from sglang_hydra.findings import Finding
     from sglang_hydra.plans import Plan
     from sglang_hydra.resolution import Resolution, resolve

@@ -135,7 +135,7 @@ def id_record(id: str) -> dict[str, Any] | None:
         "schema": "sglang_hydra.explain/1",
         "id": id,
         "name": rule.name.replace("_", " ") if rule else None,
-        "upstream": list(rule.lines) if rule and rule.lines else None,
+        "upstream": list(lines) if (lines := getattr(rule, "lines", None)) else None,
         "page": page,
     }
 
@@ -160,6 +160,10 @@ def _rule_of(id: str) -> Any:
     from sglang_hydra.checks.launchable import PLAN_CHECKS
     from sglang_hydra.rules import ORDER
 
+    if id.startswith("DOC"):
+        from sglang_hydra.doctor.order import CHECKS
+
+        return next((check for check in CHECKS if check.id == id), None)
     return next((rule for rule in (*ORDER, *PLAN_CHECKS) if rule.id == id), None)
 
 

@@ -91,4 +91,5 @@ MEANINGS: Mapping[str, str] = {
     "PRT003": "dist_init_addr is no HOST:PORT.",
     "RCP001": "A published recipe uses an argument of a later SGLang.",
     "RCP002": "What the catalog notes about a recipe.",
+    "RCP003": "A published recipe leaves an argument to a variable of the script that it stands in; it is not set.",
 }

@@ -46,12 +46,18 @@ class Recipe:
         return tuple(name for name in self.args if name not in FIELDS)
 
     @property
+    def left_open(self) -> tuple[str, ...]:
+        """Arguments whose value the source takes from a variable of its own script."""
+        return tuple(name for name, value in self.args.items() if str(value).startswith("$"))
+
+    @property
     def node(self) -> dict[str, Any]:
         """The recipe as a config: its hardware and model as choices, its arguments at the root."""
         model: dict[str, Any] = {}
         if self.checkpoint == "bf16" and "model_path" not in self.args:
             model["config"] = {"quantization_config": None}  # the source converts the checkpoint first
-        args = {name: value for name, value in self.args.items() if name in FIELDS}
+        known = (name for name in self.args if name in FIELDS and name not in self.left_open)
+        args = {name: self.args[name] for name in known}
         if self.nodes > 1:
             args.setdefault("nnodes", self.nodes)
         return {
@@ -91,6 +97,10 @@ def recipe_findings(id: str | None) -> list[Finding]:
             "another recipe: sglang-hydra recipes",
         )
         for name in recipe.unknown_args
+    ]
+    findings += [
+        Finding("info", "RCP003", f"recipe={recipe.id} leaves {name} to its script: {recipe.args[name]}", (name,))
+        for name in recipe.left_open
     ]
     if recipe.note:
         findings.append(Finding("info", "RCP002", f"recipe={recipe.id}: {recipe.note}", (GROUP,)))

@@ -16,9 +16,10 @@ import jsonschema
 import pytest
 
 from sglang_hydra.app import make_plan
-from sglang_hydra.audit import judge_cells, judge_recipes
+from sglang_hydra.audit import judge_cells, judge_recipes, model_presets
 from sglang_hydra.cli import entry, requests_from_argv
 from sglang_hydra.errors import ConfigError
+from sglang_hydra.fields.check import check_value
 from sglang_hydra.overrides import Request
 from sglang_hydra.recipes import recipes
 from sglang_hydra.schemas import schema_of
@@ -193,3 +194,12 @@ def _outcome(row: dict[str, Any]) -> str:
 def test_the_catalog_page_is_not_stale() -> None:
     done = subprocess.run([sys.executable, "tools/catalog_page.py", "--check"], cwd=ROOT, timeout=60)
     assert done.returncode == 0, "python tools/catalog_page.py writes it anew"
+
+
+@pytest.mark.parametrize("id", sorted(recipes()))
+def test_every_value_of_a_recipe_fits_its_argument(id: str) -> None:
+    recipe = recipes()[id]
+    for name, value in recipe.node.items():
+        if name not in ("defaults", "model", "engine"):
+            assert check_value(name, value) is None
+    assert recipe.model in {preset.name for preset in model_presets(composer())}

@@ -1,0 +1,47 @@
+"""What it costs to look at the catalog: the whole audit, and a recipe planned through Hydra's groups.
+
+Prints figures and fails on none of them. Targets on two cores: the audit 20 seconds, a recipe 5 ms after the first.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare checkout will do
+
+from sglang_hydra.app import make_plan
+from sglang_hydra.audit import judge_cells, judge_recipes
+from sglang_hydra.compose import Composer
+from sglang_hydra.overrides import Request
+from sglang_hydra.recipes import recipes
+
+
+def main() -> None:
+    start = time.perf_counter()
+    composer = Composer()
+    cells = len(list(judge_cells(composer)))
+    published = len(list(judge_recipes(composer)))
+    print(f"audit: {cells} cells and {published} recipes in {time.perf_counter() - start:.2f} s (target 20 s)")
+    judged = []
+    for recipe in recipes().values():
+        start = time.perf_counter()
+        next(judge_recipes(composer, [recipe]))
+        judged.append(time.perf_counter() - start)
+    print(
+        f"recipe, judged: median {statistics.median(judged) * 1e3:.2f} ms, "
+        f"worst {max(judged) * 1e3:.2f} ms (target 5 ms)"
+    )
+    composed = []
+    for id in list(recipes())[:40]:
+        start = time.perf_counter()
+        make_plan(composer, [Request(f"recipe={id}", "benchmark")], seed=42, env={})
+        composed.append(time.perf_counter() - start)
+    first, rest = composed[0], composed[1:]
+    print(f"recipe, through Hydra: first {first * 1e3:.0f} ms, then median {statistics.median(rest) * 1e3:.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""For the tests of the command line: runs it in this process and judges what it writes for machines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jsonschema
+import pytest
+
+from sglang_hydra.cli import entry
+from sglang_hydra.schemas import schema_of
+from tests.planning import without_accelerator, without_engines
+
+H200 = ["gpu=h200", "model=qwen3_8b"]
+
+
+class Printed(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Printed]
+
+
+def runner(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs command lines as on a machine without an engine, an accelerator and SGLANG_* variables."""
+    without_engines(monkeypatch)
+    without_accelerator(monkeypatch)
+    for name in [name for name in os.environ if name.startswith("SGLANG_")]:
+        monkeypatch.delenv(name)
+
+    def of(*words: str) -> Printed:
+        code = entry(words)
+        return Printed(code, *capsys.readouterr())
+
+    return of
+
+
+def valid(kind: str, text: str) -> Any:
+    """The record in ``text``, which is JSON and follows its schema."""
+    record = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    jsonschema.validate(record, schema_of(kind))
+    return record

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.checks.launchable import PLAN_CHECKS
@@ -59,20 +60,20 @@ def fit_findings(found: Fit, help_with: Callable[[], Sequence[Remedy]]) -> list[
 
 def gpu_classes(preset_files: Sequence[str]) -> list[GpuFacts]:
     """The GPU classes that presets declare, without those that stand for no GPU."""
+    return [facts for file in preset_files if (facts := _gpu_class(file)) is not None]
+
+
+@lru_cache(maxsize=256)
+def _gpu_class(file: str) -> GpuFacts | None:
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found = []
-    for file in preset_files:
-        try:
-            with open(file, encoding="utf-8") as opened:
-                declared = yaml.load(opened, Loader=loader)
-            facts = gpu_facts({**asdict(GpuNode()), **declared}, Hardware())
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, ConfigError):
-            continue  # whoever chooses it is told what is wrong with it
-        if facts.memory_mib is not None:
-            found.append(facts)
-    return found
+    try:
+        with open(file, encoding="utf-8") as opened:
+            declared = yaml.load(opened, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        facts = gpu_facts({**asdict(GpuNode()), **declared}, Hardware())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, ConfigError):
+        return None  # whoever chooses it is told what is wrong with it
+    return facts if facts.memory_mib is not None else None
 
 
 def _verifier(

@@ -23,7 +23,7 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.declared import gpu_facts, model_facts
 from sglang_hydra.facts.hardware import choose_gpu_class
 from sglang_hydra.findings import Finding
-from sglang_hydra.fitting import fit_findings, fit_of, remedies_of
+from sglang_hydra.fitting import fit_findings, fit_of, remedies_of, reserved_gib
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Engine, Plan, Recorded
 from sglang_hydra.recipes import GROUP, recipe_findings
@@ -78,7 +78,7 @@ def make_plan(
     seed = random.randint(0, 1 << 30) if seed is None else seed
     facts = Facts(gpu, model, {**inherited, **environment}, seed, composition.intent)
     resolution = resolve(composition.intent, gpu=gpu, model=model, seed=facts.seed, env=facts.env)
-    reserved = float(composition.nodes["fit"]["reserved_gib"])
+    reserved = reserved_gib(composition.nodes["fit"])
     checked = run_checks(PLAN_CHECKS, resolution, facts)
     sane = not any(finding.id in OUT_OF_RANGE for finding in checked)
     found = fit_of(resolution, facts, reserved) if engine.name == "sglang" and sane else None

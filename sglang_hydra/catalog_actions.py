@@ -16,7 +16,7 @@ from sglang_hydra.grammar import split_sweep
 from sglang_hydra.memory_screen import memory_lines, table_head, table_row, verdict
 from sglang_hydra.overrides import Request
 from sglang_hydra.screen import Line, columns, text, write
-from sglang_hydra.words import program
+from sglang_hydra.words import nearest, program
 
 if TYPE_CHECKING:
     from sglang_hydra.audit import Judged
@@ -57,11 +57,18 @@ def recipes(invocation: Invocation) -> int:
 
 
 def audit(invocation: Invocation) -> int:
-    """The whole catalog: every model on every GPU class, and every recipe."""
+    """The whole catalog: every model on every GPU class, and every recipe; ``gpu=`` and ``model=`` choose a part."""
     from sglang_hydra.audit import audit_lines, judge_cells, judge_recipes
 
     composer = composer_of(invocation)
-    cells, published = list(judge_cells(composer)), list(judge_recipes(composer))
+    chosen = _chosen_recipes(invocation.requests)
+    parts = dict(_filters(invocation.requests))
+    cells = [
+        cell
+        for cell in judge_cells(composer)
+        if _matches(parts.get("model"), cell.name.split()[0]) and _matches(parts.get("gpu"), cell.name.split()[1])
+    ]
+    published = list(judge_recipes(composer, chosen))
     if invocation.json:
         record = {"cells": [cell.to_json() for cell in cells], "recipes": [item.to_json() for item in published]}
         print_json({"schema": "sglang_hydra.audit/1", **record})
@@ -123,7 +130,7 @@ def _fit_record(name: str, plan: Plan) -> dict[str, Any]:
 def _fit_lines(plan: Plan) -> list[Line]:
     said = [finding for finding in plan.findings if finding.level != "info"]
     if plan.fit is None:
-        nothing = "There is nothing to compute a fit from: no GPU with a known memory, or an unknown model"
+        nothing = "There is nothing to compute a fit from: " + _lacking(plan)
         return [[text(nothing)], [], *finding_lines(said, plan)]
     context = plan.nodes["fit"]["context"]
     lines = memory_lines(plan.fit, plan.gpu.name)
@@ -138,6 +145,16 @@ def _fit_lines(plan: Plan) -> list[Line]:
         lines.append([text(f"  mem_fraction_static {interval.high_reason}", "dim")])
     lines += [[], *finding_lines(said, plan), [text(f"{plan.gpu.name}: {verdict(plan.fit)}", "bold")]]
     return lines
+
+
+def _lacking(plan: Plan) -> str:
+    if not plan.model.known:
+        return f"the model is not known ({plan.model.source})"
+    if plan.gpu.memory_mib is None or plan.gpu.device in (None, "cpu"):
+        return f"gpu={plan.gpu.name} has no memory of its own that is known"
+    if not plan.ok:
+        return "SGLang refuses these arguments"
+    return f"engine={plan.engine.name} divides memory in its own way"
 
 
 def _fit_table(plans: Sequence[tuple[str, Plan]]) -> list[Line]:
@@ -155,13 +172,32 @@ def _chosen_recipes(requests: Sequence[Request]) -> list[Recipe]:
     from sglang_hydra.recipes import recipes as published
 
     chosen = list(published().values())
+    for key, value in _filters(requests):
+        chosen = [recipe for recipe in chosen if _matches(value, str(getattr(recipe, key) or ""))]
+    return chosen
+
+
+def _filters(requests: Sequence[Request]) -> Iterator[tuple[str, str]]:
+    """The parts of names that were asked for. Raises ConfigError for any other word, and for a part of no name."""
+    from sglang_hydra.recipes import recipes as published
+
     for request in requests:
         key, equals, value = request.text.partition("=")
         if key not in ("gpu", "model", "scenario") or not equals:
-            message = f"{request.text}: recipes are chosen by gpu=, model= and scenario=, each a part of the name"
+            message = f"{request.text}: the catalog is searched by gpu=, model= and scenario=, each a part of the name"
             raise ConfigError(Finding("error", "CLI021", message, hint=f"{program()} recipes gpu=h200 model=deepseek"))
-        chosen = [recipe for recipe in chosen if value.lower() in str(getattr(recipe, key) or "")]
-    return chosen
+        names = sorted({str(getattr(recipe, key)) for recipe in published().values() if getattr(recipe, key)})
+        if not any(_matches(value, name) for name in names):
+            near = nearest(value, names)
+            hint = f"did you mean {key}={near}?" if near else None
+            message = f"{request.text}: nothing was published for it; there are {', '.join(names)}"
+            raise ConfigError(Finding("error", "CLI021", message, (key,), hint))
+        yield key, value
+
+
+def _matches(asked: str | None, name: str) -> bool:
+    """Whether one of the parts that commas separate is in the name."""
+    return asked is None or any(part.strip().lower() in name for part in asked.split(","))
 
 
 def _recipe_record(recipe: Recipe, judged: Judged) -> dict[str, Any]:

@@ -21,6 +21,22 @@ if TYPE_CHECKING:
     from sglang_hydra.fit import Fit, Remedy
 
 _SHOWN_REMEDIES = 4
+_MOST_GIB = 2**20
+
+
+def reserved_gib(settings: Mapping[str, Any]) -> float:
+    """What the ``fit`` node keeps free on each GPU, in GiB. Raises ConfigError for settings that mean nothing."""
+    reserved, context = settings["reserved_gib"], settings["context"]
+    findings = []
+    if not 0 <= reserved < _MOST_GIB:
+        findings.append(
+            Finding("error", "CLI022", f"fit.reserved_gib={reserved} is no size in GiB", ("fit.reserved_gib",))
+        )
+    if context is not None and context < 1:
+        findings.append(Finding("error", "CLI022", f"fit.context={context} is no number of tokens", ("fit.context",)))
+    if findings:
+        raise ConfigError(*findings)
+    return float(reserved)
 
 
 def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0) -> Fit | None:

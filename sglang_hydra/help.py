@@ -14,6 +14,8 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.screen import Line, columns, room, shown, text
 from sglang_hydra.words import nearest, program
 
+_MOST_OPTIONS = 100
+
 
 def overview(composer: Composer) -> list[Line]:
     """Verbs, groups with their options, flags, and how to find an argument."""
@@ -44,7 +46,10 @@ def overview(composer: Composer) -> list[Line]:
         [text("Groups", "bold")],
     ]
     for group in composer.groups():
-        lines += _group_lines(group, composer.options(group))
+        options = composer.options(group)
+        if len(options) > _MOST_OPTIONS:
+            options = [f"{len(options)} published configurations; the verb recipes lists them"]
+        lines += _group_lines(group, options)
     return [
         *lines,
         [text("  any other model: model=org/name, model=./folder; what a group declares: gpu.count=4", "dim")],

@@ -66,6 +66,7 @@ MEANINGS: Mapping[str, str] = {
     "ENG010": "The server ended by itself after it had been ready.",
     "ENG011": "Servers are started on Linux and macOS only.",
     "CLI021": "recipes takes gpu=, model= and scenario=, each a part of a name.",
+    "CLI022": "A setting of the fit node that means nothing: a negative size, a context of no token.",
     "FIT001": "The plan does not fit into the memory of its GPUs: the least that it can need is more than there is. "
     "The hint names changes that fit, each of them planned.",
     "FIT002": "The plan fits only if everything outside of the weights takes the least that was ever seen.",
@@ -86,6 +87,7 @@ MEANINGS: Mapping[str, str] = {
     "HUB004": "Nothing is known of the model: its config.json is neither here nor could it be fetched. The rules that "
     "read it are not applied.",
     "HUB005": "The model's config.json leaves fields out whose defaults only transformers knows.",
+    "HUB006": "The model's config.json leaves fields out, and the installed transformers filled its defaults in.",
     "PRT001": "The port is no number.",
     "PRT002": "No free port for NCCL: SGLang would search for one without end.",
     "PRT003": "dist_init_addr is no HOST:PORT.",

@@ -111,7 +111,7 @@ class Plan:
 
     @property
     def ok(self) -> bool:
-        return self.resolution.ok
+        return self.resolution.ok and all(finding.ours for finding in self.errors)
 
     @property
     def errors(self) -> tuple[Finding, ...]:

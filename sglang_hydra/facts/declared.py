@@ -80,6 +80,9 @@ def model_facts(
         facts_from=node["facts_from"],
         env=env,
     )
+    wrong = [finding for finding in findings if finding.level == "error" and finding.ours]
+    if wrong:
+        raise ConfigError(*wrong)
     if node["config"] is None or path == node["model_path"]:
         return facts, findings
     changed = Finding(

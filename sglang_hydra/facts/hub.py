@@ -16,7 +16,7 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.defaults import left_out
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.facts.weights import is_gguf_file
-from sglang_hydra.findings import Finding
+from sglang_hydra.findings import Finding, Stage
 
 _HUB_TIMEOUT_S = 5.0
 _REPOSITORY = re.compile(r"(?:[\w.-]+/)?[\w.-]{1,96}")
@@ -127,6 +127,10 @@ def _remarks(facts: ModelFacts, model_path: str) -> list[Finding]:
         message = f"{model_path}: its config.json is unknown, so what depends on it is not planned ({tried})"
         hint = "model.facts_from=<its config.json>; with sglang-hydra[hf] and without HF_HUB_OFFLINE the hub is asked"
         return [Finding("warning", "HUB004", message, ("model_path",), hint)]
+    assumed = facts.extra.get("assumed")
+    if assumed:
+        message = f"{facts.source} states no {', '.join(assumed)}: assumed, {facts.extra['note']}"
+        return [Finding("info", "HUB006", message, ("model_path",))]
     if facts.unknown:
         message = f"{facts.source} states no {', '.join(facts.unknown)}; {facts.extra['note']}"
         return [Finding("info", "HUB005", message, ("model_path",))]
@@ -246,7 +250,9 @@ def _completed(facts: ModelFacts, path: str) -> ModelFacts:
         return facts
     from sglang_hydra.facts.defaults import fill_defaults
 
-    return fill_defaults(facts, os.path.dirname(path))
+    filled = fill_defaults(facts, os.path.dirname(path))
+    assumed = [name for name in facts.unknown if name not in filled.unknown]
+    return replace(filled, extra={**filled.extra, "assumed": assumed})
 
 
 def _unknown(tried: list[str]) -> ModelFacts:
@@ -275,4 +281,6 @@ def _is_true(value: str | None) -> bool:
 
 def _refusal(id: str, message: str, field: str) -> ConfigError:
     hint = "model.facts_from=<a config.json> plans without it" if id == "HUB002" else None
-    return ConfigError(Finding("error", id, message, (field,), hint))
+    # SGLang reads the same file while it resolves, and fails there.
+    stage: Stage = "plan" if id == "HUB003" else "post_init"
+    return ConfigError(Finding("error", id, message, (field,), hint, stage))

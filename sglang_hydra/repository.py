@@ -107,7 +107,7 @@ class Repository(CachingConfigRepository):
         return self._options[group]
 
     def groups(self) -> list[str]:
-        return self.get_group_options("", ObjectType.GROUP)
+        return sorted({*self.get_group_options("", ObjectType.GROUP), recipes.GROUP})
 
     def files(self, group: str) -> list[str]:
         """The YAML files of a group's options; where two sources have the same name, the one that counts."""

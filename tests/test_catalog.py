@@ -73,15 +73,19 @@ def test_every_recipe_is_in_the_audit() -> None:
     assert len(list(judge_recipes(composer()))) == len(recipes()) == 138
 
 
-@pytest.mark.parametrize("id", ["deepseek_v3-h200-8", "gpt_oss_20b-mi300x-1", "deepseek_v3-h100-16", "qwen3_8b-h100-1"])
-def test_a_recipe_planned_by_hydra_is_the_one_that_the_audit_judged(id: str) -> None:
-    plan = make_plan(composer(), [Request(f"recipe={id}", "argument 1")], seed=42, env={})
-    judged = next(judge_recipes(composer(), [recipes()[id]]))
-    assert plan.launchable == (judged.state == "ok")
-    assert plan.fit is not None
-    assert plan.fit.kv_tokens == judged.kv_tokens
-    for name, value in recipes()[id].args.items():
-        assert plan.intent[name] == value
+def test_every_recipe_planned_by_hydra_is_the_one_that_the_audit_judged() -> None:
+    for judged in judge_recipes(composer()):
+        plan = make_plan(
+            composer(), [Request(f"recipe={judged.name}", "argument 1")], seed=42, env={"HF_HUB_OFFLINE": "1"}
+        )
+        assert plan.launchable == (judged.state in ("ok", "unknown")), judged
+        if plan.ok and judged.state != "unknown":
+            assert plan.fit is not None
+            assert plan.fit.kv_tokens == judged.kv_tokens, judged
+        recipe = recipes()[judged.name]
+        for name, value in recipe.args.items():
+            if name not in (*recipe.unknown_args, *recipe.left_open):
+                assert plan.intent[name] == value, judged
 
 
 def test_what_is_typed_beats_a_recipe() -> None:

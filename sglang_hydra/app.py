@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +24,13 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.declared import gpu_facts, model_facts
 from sglang_hydra.facts.hardware import choose_gpu_class
 from sglang_hydra.findings import Finding
-from sglang_hydra.fitting import fit_findings, fit_of, remedies_of, reserved_gib
+from sglang_hydra.fitting import fit_findings, fit_or_why, remedies_of, reserved_gib
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Engine, Plan, Recorded
 from sglang_hydra.recipes import GROUP, recipe_findings
 from sglang_hydra.resolution import Resolution, resolve, run_checks
 from sglang_hydra.rules.rule import Facts
-from sglang_hydra.secret import is_secret_name
+from sglang_hydra.secret import hide_typed_keys, is_secret_name
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -81,7 +82,7 @@ def make_plan(
     reserved = reserved_gib(composition.nodes["fit"])
     checked = run_checks(PLAN_CHECKS, resolution, facts)
     sane = not any(finding.id in OUT_OF_RANGE for finding in checked)
-    found = fit_of(resolution, facts, reserved) if engine.name == "sglang" and sane else None
+    found, unfit = fit_or_why(resolution, facts, reserved) if engine.name == "sglang" and sane else (None, ())
     request = engine.request(resolution, environment, Machine(None))
     said = [
         *composition.findings,
@@ -91,6 +92,7 @@ def make_plan(
         *checked,
         *recipe_findings(composition.choices.get(GROUP)),
     ]
+    said += unfit
     if found is not None:
         said += fit_findings(
             found, lambda: remedies_of(resolution, facts, found, composer.preset_files("gpu"), reserved)
@@ -127,8 +129,11 @@ def main(task: Callable[[Plan], Any]) -> Callable[[DictConfig], Any]:
 
     The app's primary config has ``sglang_hydra_schema`` first in its defaults list and then our groups; an app with
     keys of its own has all of these under a node (``sglang_hydra_schema@server``, ``gpu@server.gpu: auto``, ...). The
-    task gets the finished plan, made from the app's own search path and overrides, also in each job of a multirun.
+    task gets the finished plan, made from the app's own search path and overrides, also in each job of a multirun; it
+    looks at ``plan.launchable`` before it starts anything.
     """
+
+    hide_typed_keys(sys.argv, os.environ)
 
     @functools.wraps(task)
     def finalized(config: DictConfig) -> Any:

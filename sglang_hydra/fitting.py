@@ -51,6 +51,14 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0) -> F
     return fit(resolution.values, gpu, facts.model, reserved_gib=reserved_gib, weights=read_checkpoint(path))
 
 
+def fit_or_why(resolution: Resolution, facts: Facts, reserved_gib: float) -> tuple[Fit | None, Sequence[Finding]]:
+    """The fit, or the findings on a config.json or a checkpoint from which none can be computed."""
+    try:
+        return fit_of(resolution, facts, reserved_gib), ()
+    except ConfigError as failure:
+        return None, failure.findings
+
+
 def remedies_of(
     resolution: Resolution, facts: Facts, found: Fit, preset_files: Sequence[str], reserved_gib: float = 0.0
 ) -> tuple[Remedy, ...]:

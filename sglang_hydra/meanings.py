@@ -64,6 +64,11 @@ MEANINGS: Mapping[str, str] = {
     "ENG008": "The server ended before it was ready. Its last lines are shown; the rest is in server.log.",
     "ENG009": "The server was not ready in launch.ready_timeout seconds.",
     "ENG010": "The server ended by itself after it had been ready.",
+    "CLI023": "Hydra itself refused to set up the run: a key of its own that does not exist, or a run folder that "
+    "cannot be made.",
+    "CLI024": "A time-out of the launch node that is no time.",
+    "ENG012": "engine.version is no version number.",
+    "ENG013": "engine.python names no program on this machine.",
     "ENG011": "Servers are started on Linux and macOS only.",
     "CLI021": "recipes takes gpu=, model= and scenario=, each a part of a name.",
     "CLI022": "A setting of the fit node that means nothing: a negative size, a context of no token.",

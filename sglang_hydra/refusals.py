@@ -143,6 +143,24 @@ def _flagged(flag: str) -> Field | None:
     return next(iter(meant.values())) if len(meant) == 1 else None
 
 
+# What other engines, and people, call an argument.
+_ELSEWHERE = {
+    "batch_size": "max_running_requests",
+    "enable_chunked_prefill": "chunked_prefill_size",
+    "enable_expert_parallel": "ep_size",
+    "enable_prefix_caching": "disable_radix_cache",
+    "enforce_eager": "disable_cuda_graph",
+    "gpu_memory_utilization": "mem_fraction_static",
+    "max_model_len": "context_length",
+    "max_num_batched_tokens": "chunked_prefill_size",
+    "max_num_seqs": "max_running_requests",
+    "mem_fraction": "mem_fraction_static",
+    "model_name": "served_model_name",
+    "num_gpus": "tp_size",
+    "seed": "random_seed",
+}
+
+
 def unknown_key(prefix: str, key: str, known: Known) -> Refused:
     """A key that nothing reads. ``+key=1`` is refused too: Hydra would add it, and nobody would look at it."""
     name = key.partition(".")[0]
@@ -154,7 +172,7 @@ def unknown_key(prefix: str, key: str, known: Known) -> Refused:
             hint=f"put {name}/NAME.yaml into a folder of yours and type --config-dir FOLDER {name}=NAME",
         )
     flagged = _flagged(f"--{name}")
-    near = flagged.name if flagged else nearest(name, [*FIELDS, *NODES])
+    near = _ELSEWHERE.get(name) or (flagged.name if flagged else nearest(name, [*FIELDS, *NODES]))
     message = f"{short(key)!r} is neither an argument of SGLang 0.5.2 nor a config group"
     if prefix:
         message += "; + would add a key that nothing reads"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.fields import ServerArgs, fresh_defaults, sealed
+from sglang_hydra.fields import FIELDS, ServerArgs, fresh_defaults, sealed
 from sglang_hydra.findings import Finding
 from sglang_hydra.ledger import Entry, Ledger
 from sglang_hydra.rules import ORDER
@@ -35,8 +35,8 @@ class Resolution:
     while resolving; ``intent`` what was asked for, untouched.
     """
 
-    intent: Mapping[str, Any]
-    values: Mapping[str, Any]
+    intent: Mapping[str, Any] = field(repr=False)
+    values: Mapping[str, Any] = field(repr=False)
     ledger: Ledger
     findings: tuple[Finding, ...]
     env: Mapping[str, str]
@@ -90,7 +90,7 @@ def run_checks(checks: Sequence[Rule], resolution: Resolution, facts: Facts) -> 
             outcome = check.apply(resolution.args, facts)
         except _UNCOMPUTABLE as failure:
             if resolution.ok:
-                findings.append(_uncomputable(check, failure))
+                findings.append(_uncomputable(check, failure, resolution.intent))
             continue
         if isinstance(outcome, Refusal):
             findings.append(_said(outcome, check))
@@ -109,7 +109,7 @@ def _run(values: dict[str, Any], intent: Mapping[str, Any], facts: Facts, findin
         except _UNCOMPUTABLE as failure:
             # After a refusal the values downstream of it may be missing: only the cause is reported.
             if not refused:
-                findings.append(_uncomputable(rule, failure))
+                findings.append(_uncomputable(rule, failure, intent))
                 refused = True
             continue
         if outcome is None:
@@ -130,14 +130,14 @@ def _apply(
     entries: list[Entry],
     findings: list[Finding],
 ) -> None:
-    for field, after in change.values.items():
-        before = values[field]
+    for name, after in change.values.items():
+        before = values[name]
         if before == after and type(before) is type(after):
             continue
-        values[field] = after
-        entries.append(Entry(field, before, after, rule.id, change.reason))
-        if field in intent and before is not None and (intent[field] is before or intent[field] == before):
-            findings.append(_overridden(field, before, change, rule))
+        values[name] = after
+        entries.append(Entry(name, before, after, rule.id, change.reason))
+        if name in intent and before is not None and (intent[name] is before or intent[name] == before):
+            findings.append(_overridden(name, before, change, rule))
 
 
 def _overridden(field: str, before: Any, change: Change, rule: Rule) -> Finding:
@@ -163,12 +163,17 @@ def _said(outcome: Refusal, rule: Rule) -> Finding:
     )
 
 
-def _uncomputable(rule: Rule, failure: Exception) -> Finding:
+def _uncomputable(rule: Rule, failure: Exception, intent: Mapping[str, Any]) -> Finding:
+    from sglang_hydra.fields.check import check_value
+
+    odd = {name: said for name, value in intent.items() if name in FIELDS and (said := check_value(name, value))}
+    why = "; ".join(odd.values()) or f"{type(failure).__name__}: {failure}"
     return Finding(
         level="error",
         id=rule.id,
-        message=f"{rule.name.replace('_', ' ')} cannot be computed from these values "
-        f"({type(failure).__name__}: {failure}); SGLang fails at the same place",
+        message=f"{rule.name.replace('_', ' ')} cannot be computed from these values ({why}); "
+        "SGLang fails at the same place",
+        fields=tuple(odd),
         hint=f"sglang-hydra explain {rule.id} names the arguments it reads",
         stage=rule.stage,
         upstream=rule.lines,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from sglang_hydra.fields import FIELDS
@@ -12,12 +13,28 @@ API_KEY_REFERENCE = "${oc.env:SGLANG_HYDRA_API_KEY}"
 """Stands for the key wherever a configuration is shown or recorded."""
 HIDDEN = "***"
 
+API_KEY_VARIABLE = "SGLANG_HYDRA_API_KEY"
+
+_TYPED_KEY = re.compile(r"^(?P<key>\+{0,2}(?:[\w.@/-]+\.)?api_key)=(?P<value>.+)$", re.DOTALL)
 _TELLING = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY", "ACCESS_KEY")
 
 
 def is_secret_name(name: str) -> bool:
     """Whether an argument or a variable of this name holds a secret (api_key, HF_TOKEN, AWS_SECRET_ACCESS_KEY)."""
     return name in SECRET_FIELDS or (name.isupper() and any(word in name for word in _TELLING))
+
+
+def hide_typed_keys(words: list[str], environ: MutableMapping[str, str]) -> None:
+    """Replaces an API key among a command line's ``words`` by its reference, and puts the key into ``environ``.
+
+    For apps that hand their command line to Hydra as it is: Hydra writes every override into its run folder before
+    any code of the app runs.
+    """
+    for position, word in enumerate(words):
+        typed = _TYPED_KEY.match(word)
+        if typed and "${" not in typed["value"] and typed["value"] != "null":
+            environ[API_KEY_VARIABLE] = typed["value"].strip("'\"")
+            words[position] = f"{typed['key']}={API_KEY_REFERENCE}"
 
 
 def masked(name: str, value: Any) -> Any:

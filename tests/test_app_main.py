@@ -227,3 +227,12 @@ def test_the_task_keeps_its_name_and_its_page() -> None:
 
     decorated = sglang_hydra.main(run)
     assert (decorated.__name__, decorated.__doc__) == ("run", "What the app is for.")
+
+
+def test_a_key_that_is_typed_is_written_nowhere(tmp_path: Path) -> None:
+    written(tmp_path, AT_THE_ROOT)
+    (record,) = jobs(tmp_path, "api_key=sk-typed-here", "hydra.run.dir=run")
+    assert record["intent"]["api_key"] == "${oc.env:SGLANG_HYDRA_API_KEY}"
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert len(files) >= 3
+    assert not [path for path in files if "sk-typed-here" in path.read_text(encoding="utf-8")]

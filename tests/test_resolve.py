@@ -206,7 +206,8 @@ def test_value_of_a_wrong_type_is_a_finding_at_the_rule_that_computes_with_it() 
     resolution = _resolve({"model_path": MODEL_PATH, "tp_size": "8"}, H100, LLAMA)
     first = resolution.findings[0]
     assert (first.id, first.level) == ("MEM001", "error")
-    assert "TypeError" in first.message
+    assert "tp_size='8' is not an int" in first.message
+    assert first.fields == ("tp_size",)
 
 
 def test_unknown_and_missing_arguments_are_refused_with_the_nearest_name() -> None:

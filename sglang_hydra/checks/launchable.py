@@ -5,7 +5,7 @@ from __future__ import annotations
 from sglang_hydra.checks import api, deprecated, kernels_at_load, machine, model_config, ranges
 from sglang_hydra.rules.rule import Rule
 
-OUT_OF_RANGE = ("ARG020", "CFG005")
+OUT_OF_RANGE = ("ARG020", "ARG022", "CFG005")
 """After one of these nothing more is computed from the values: they are not sizes of anything."""
 
 PLAN_CHECKS: tuple[Rule, ...] = (
@@ -17,6 +17,7 @@ PLAN_CHECKS: tuple[Rule, ...] = (
     model_config.check_mem_fraction,
     ranges.check_sizes,
     ranges.check_ports,
+    ranges.check_model_path,
     machine.check_gpu_count,
     kernels_at_load.check_quantization_kernels,
     kernels_at_load.check_latent_attention,

@@ -62,5 +62,20 @@ def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
     return Refusal(f"{said}: a port lies between 1 and {_LAST_PORT}", *wrong, hint=f"{wrong[0]}=30000")
 
 
+@rule("ARG022", stage="plan")
+def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: model_path must name a model: it is neither empty nor Hydra's sign for a missing value.
+    Why: an unset shell variable (model_path=$MODEL) would start a server that then looks for a model without a name.
+    Upstream: none.
+    Example: model_path='' -> refused
+    """
+    if not isinstance(args.model_path, str) or args.model_path.strip() not in ("", "???"):
+        return None
+    return Refusal(
+        f"model_path={args.model_path!r} names no model", "model_path", hint="model=llama_3_1_8b, model=org/name"
+    )
+
+
 def _is_port(value: Any, lowest: int) -> bool:
     return value is None or lowest <= value <= _LAST_PORT

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sglang_hydra.engines.base import Availability, Engine, Machine, Request
+from sglang_hydra.engines.packages import find_python
 from sglang_hydra.engines.sglang import ENGINE as SGLANG
 from sglang_hydra.engines.transformers import ENGINE as TRANSFORMERS
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 from sglang_hydra.resolution import Resolution
 
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([a-z.+-]*[0-9a-z]+)*")
 SPECIFIED_VERSION = "0.5.2"
 """The SGLang release whose rules these are."""
 
@@ -85,6 +88,9 @@ def told_to_engine(planned: PlannedEngine, request: Request) -> tuple[list[str],
     """The command that a person would type for the request, and what of it the engine refuses, ignores or cannot be
     told. The command is empty where it cannot be written."""
     findings = list(planned.engine.findings(request))
+    if planned.python and find_python(planned.python) is None:
+        message = f"engine.python={planned.python} is not a program here"
+        findings.append(Finding("warning", "ENG013", message, ("engine.python",)))
     if not request.intent.get("model_path"):
         return [], findings
     try:
@@ -94,5 +100,8 @@ def told_to_engine(planned: PlannedEngine, request: Request) -> tuple[list[str],
 
 
 def _planned(engine: Engine, node: Mapping[str, Any], found: Availability, settled: bool = True) -> PlannedEngine:
+    if node["version"] is not None and not _VERSION.fullmatch(node["version"]):
+        message = f"engine.version={node['version']!r} is no version of SGLang"
+        raise ConfigError(Finding("error", "ENG012", message, ("engine.version",), "engine.version=0.5.2"))
     version = node["version"] or found.version or (SPECIFIED_VERSION if engine is SGLANG else "unknown")
     return PlannedEngine(engine, str(version), node["python"], found.version if found.ok else None, settled)

@@ -94,6 +94,12 @@ class ServerArgs(
 ):
     """All arguments of the server, flat, under SGLang's own names. Equality is by value, sealed or not."""
 
+    def url(self) -> str:
+        """Where clients reach the server, an IPv6 address in brackets."""
+        from sglang_hydra.ports import server_url
+
+        return server_url(vars(self))
+
     def __eq__(self, other: object) -> bool:
         return vars(self) == vars(other) if isinstance(other, ServerArgs) else NotImplemented
 

@@ -14,8 +14,10 @@ class Traits(NamedTuple):
     ``tied``: whether lm_head is the embedding (ALWAYS, NEVER, or as the config says, with ``tied_default`` where it
     says nothing). ``gated``: the MLP has a gate beside its up projection. ``norms``: norms of the hidden size in each
     layer. ``shares_attention``: the class knows DP attention. ``embedding_repeated``: every GPU holds the whole
-    embedding. ``head``: False for reward and classification models. ``kv_heads_given``: the class has no other
-    meaning for a missing num_key_value_heads than one KV head for each head.
+    embedding. ``head``: False for reward and classification models. ``biased_experts``: experts have biases, kept in
+    float32. ``windows``: layers may have a KV pool of their own for their window (the class has
+    get_attention_sliding_window_size, or is the one that hybrid_kvcache_ratio is for). ``head_on_every_stage``: each
+    pipeline stage makes an lm_head, though only the last one's is used.
     """
 
     tied: str = CONFIG
@@ -26,6 +28,8 @@ class Traits(NamedTuple):
     embedding_repeated: bool = False
     head: bool = True
     biased_experts: bool = False
+    windows: bool = False
+    head_on_every_stage: bool = True
 
 
 _DENSE = Traits()
@@ -35,7 +39,7 @@ _MOE_DP = Traits(tied=NEVER, shares_attention=True)
 _TIED = Traits(tied=ALWAYS, tied_default=True)
 _OLD = Traits(tied=ALWAYS, tied_default=True, gated=False)
 _NO_HEAD = Traits(head=False)
-_GEMMA_3 = Traits(tied_default=True, norms=4, embedding_repeated=True)
+_GEMMA_3 = Traits(tied_default=True, norms=4, embedding_repeated=True, windows=True)
 
 KNOWN: Mapping[str, Traits] = {
     "ArceeForCausalLM": Traits(gated=False),
@@ -56,7 +60,7 @@ KNOWN: Mapping[str, Traits] = {
     "GPT2LMHeadModel": _OLD,
     "GPTBigCodeForCausalLM": _OLD,
     "GemmaForCausalLM": _TIED,
-    "Gemma2ForCausalLM": Traits(tied=ALWAYS, norms=4),
+    "Gemma2ForCausalLM": Traits(tied=ALWAYS, norms=4, windows=True),
     "Gemma2ForSequenceClassification": Traits(tied=ALWAYS, norms=4, head=False),
     "Gemma3ForCausalLM": _GEMMA_3,
     "Gemma3ForConditionalGeneration": _GEMMA_3,
@@ -64,7 +68,7 @@ KNOWN: Mapping[str, Traits] = {
     "Glm4MoeForCausalLM": _MOE_DP,
     "Glm4vForConditionalGeneration": Traits(norms=4, shares_attention=True),
     "Glm4vMoeForConditionalGeneration": _MOE_DP,
-    "GptOssForCausalLM": Traits(tied=NEVER, shares_attention=True, biased_experts=True),
+    "GptOssForCausalLM": Traits(tied=NEVER, shares_attention=True, biased_experts=True, windows=True),
     "GraniteForCausalLM": _DENSE,
     "GraniteMoeForCausalLM": _DENSE,
     "Grok1ForCausalLM": Traits(tied=NEVER, norms=4),
@@ -85,7 +89,7 @@ KNOWN: Mapping[str, Traits] = {
     "LlamaForSequenceClassificationWithNormal_Weights": _NO_HEAD,
     "LlamaEmbeddingModel": _NO_HEAD,
     "Llama4ForCausalLM": _SHARED_DP,
-    "Llama4ForConditionalGeneration": _SHARED_DP,
+    "Llama4ForConditionalGeneration": Traits(shares_attention=True, windows=True),
     "LlavaForConditionalGeneration": _DENSE,
     "LlavaLlamaForCausalLM": _DENSE,
     "LlavaMistralForCausalLM": _DENSE,
@@ -115,14 +119,14 @@ KNOWN: Mapping[str, Traits] = {
     "QWenLMHeadModel": _OWN_HEAD,
     "QuantMixtralForCausalLM": _OWN_HEAD,
     "Qwen2AudioForConditionalGeneration": _DENSE,
-    "Qwen2ForCausalLM": _DENSE,
+    "Qwen2ForCausalLM": Traits(head_on_every_stage=False),
     "Qwen2ForCausalLMEagle": _DENSE,
     "Qwen2ForRewardModel": _NO_HEAD,
     "Qwen2ForSequenceClassification": _NO_HEAD,
     "Qwen2MoeForCausalLM": _MOE_DP,
     "Qwen2VLForConditionalGeneration": _DENSE,
     "Qwen2_5_VLForConditionalGeneration": _DENSE,
-    "Qwen3ForCausalLM": _SHARED_DP,
+    "Qwen3ForCausalLM": Traits(shares_attention=True, head_on_every_stage=False),
     "Qwen3ForSequenceClassification": Traits(head=False, shares_attention=True),
     "Qwen3MoeForCausalLM": _MOE_DP,
     "Qwen3NextForCausalLM": _MOE_DP,

@@ -68,7 +68,8 @@ class Decoder(NamedTuple):
     ``query_gate``: queries come with a gate of their size. ``shared_query``: all heads read one query of this size.
     ``blocks``: attention and dense MLP come so often in each layer. ``head_rows`` is 0 where lm_head is the embedding
     (``tied``) or there is none. ``context`` is the longest context in tokens, 0 if not stated; ``rotary`` the rotated
-    dimensions of a head and ``positions`` the rows of the table of their angles. ``copied``: on a GPU, with what a
+    dimensions of a head and ``positions`` the rows of the table of their angles. ``attention_chunk`` is the window of
+    chunked attention in tokens, 0 where there is none. ``copied``: on a GPU, with what a
     server makes of the weights there; else as a checkpoint stores them.
     """
 
@@ -96,6 +97,8 @@ class Decoder(NamedTuple):
     context: int
     rotary: int
     positions: int
+    attention_chunk: int
+    head_on_every_stage: bool
     learned_positions: int
     assumed: bool
     copied: bool = True

@@ -108,18 +108,43 @@ class Fields:
     def flag(self, *names: str, default: bool = False) -> bool:
         for name in names:
             value = self.values.get(name)
-            if value is not None:
-                return bool(value)
+            if value is None:
+                continue
+            if value not in (0, 1) or not isinstance(value, (bool, int)):
+                raise self.wrong(name, value, "true or false")
+            return bool(value)
+        return default
+
+    def number(self, *names: str, default: float | None = None) -> float:
+        """A finite number above 0, whole or not: a factor or a share. Raises as ``size`` does."""
+        for name in names:
+            value = self.values.get(name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LARGEST:
+                raise self.wrong(name, value, "a finite number above 0")
+            return float(value)
+        if default is None:
+            raise Missing(f"{self.prefix}{names[0]}")
         return default
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """A list of whole numbers; () where there is none."""
+        """A list of whole numbers, 0 included; () where there is none."""
         value = self.values.get(name)
         if value is None:
             return ()
-        if not isinstance(value, (list, tuple)) or not all(type(item) is int for item in value):
+        if not isinstance(value, (list, tuple)) or not all(_is_whole(item) for item in value):
             raise self.wrong(name, value, "a list of whole numbers")
         return tuple(value)
+
+    def block(self, name: str) -> tuple[int, int] | None:
+        """Rows and columns of a block; None where there is none."""
+        sizes = self.numbers(name)
+        if name not in self:
+            return None
+        if len(sizes) != 2 or 0 in sizes:
+            raise self.wrong(name, self.values[name], "a list of two whole numbers above 0")
+        return sizes[0], sizes[1]
 
     def words(self, name: str) -> tuple[str, ...]:
         """A list of strings; () where there is none."""
@@ -151,14 +176,16 @@ class Fields:
             value = self.values.get(name)
             if value is None:
                 continue
-            if type(value) is int and value >= 0:
-                return value
-            if isinstance(value, float) and value.is_integer() and value >= 0:
+            if _is_whole(value) or (isinstance(value, float) and value.is_integer() and 0 <= value <= _LARGEST):
                 return int(value)
             raise self.wrong(name, value, "a whole number")
         if default is None:
             raise Missing(f"{self.prefix}{names[0]}")
         return default
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST
 
 
 def whole_config(values: Mapping[str, Any], source: str) -> Fields:

@@ -13,8 +13,6 @@ from sglang_hydra.fit.decoder import LINEAR, SLIDING, Decoder
 from sglang_hydra.fit.ranks import Ranks, kv_share, share, stage_layers
 
 DEFAULT_STATES = 512  # requests with linear attention, where neither argument that limits them is set
-# Sparse attention of DeepSeek-V3.2 (SGLang 0.5.4 and later): its FP8 cache keeps a float32 scale for 128 numbers and
-# the rotated part in 16 bits, 656 bytes a layer (sgl-project/sglang#11309).
 _INDEX_BYTES = 132  # a key of the lightning indexer: 128 in fp8 and a float32 scale
 
 
@@ -41,9 +39,11 @@ class Cells(NamedTuple):
 class Pool(NamedTuple):
     """The pool of one GPU. ``profiled`` is what the memory allows, ``tokens`` what the server reports as
     max_total_num_tokens, ``sliding`` the smaller pool of sliding-window layers (None: they share the other).
+    ``shared`` is what it has before that split, if any: the tokens that all layers together have memory for.
     ``size`` is in bytes."""
 
     profiled: int
+    shared: int
     tokens: int
     sliding: int | None
     size: float
@@ -58,13 +58,16 @@ def cells_of(decoder: Decoder, ranks: Ranks, element: int) -> Cells:
     """What one token takes. Latent attention caches one vector for all heads, on every GPU; other attention caches
     the KV heads of the GPU."""
     stages = stage_layers(len(decoder.layers), ranks.stages)
-    return max((_stage_cells(decoder, ranks, element, layers) for layers in stages), key=lambda cells: cells.counted)
+    cells = (_stage_cells(decoder, ranks, element, layers) for layers in stages)
+    return max(cells, key=lambda cell: (cell.counted, cell.bytes_per_token))
 
 
 def _stage_cells(decoder: Decoder, ranks: Ranks, element: int, layers: range) -> Cells:
     if decoder.latent is not None:
         number = len(layers) * decoder.blocks
         each = (decoder.latent.kv_rank + decoder.latent.rope) * element
+        # Sparse attention of DeepSeek-V3.2 (SGLang 0.5.4 and later): its FP8 cache keeps a float32 scale for 128
+        # numbers and the rotated part in 16 bits, 656 bytes a layer (sgl-project/sglang#11309).
         if decoder.indexer is not None and element == 1:
             each = decoder.latent.kv_rank // 32 + decoder.latent.kv_rank + 2 * decoder.latent.rope
         latent = number * each
@@ -79,6 +82,8 @@ def _stage_cells(decoder: Decoder, ranks: Ranks, element: int, layers: range) ->
     kinds = [KvKind("full attention", full, full * each)]
     if sliding:
         kinds.append(KvKind("sliding window", sliding, sliding * each))
+    if decoder.linear is not None:  # the profile does not look at stages where some layers keep states
+        return Cells(sum(layer.mixer != LINEAR for layer in decoder.layers) * each, tuple(kinds))
     return Cells((full + sliding) * each, tuple(kinds))
 
 
@@ -108,15 +113,16 @@ def pool_of(room: float, decoder: Decoder, cells: Cells, values: Mapping[str, An
     tokens = min(tokens, int(limit)) if limit else tokens
     page = values.get("page_size") or 1
     tokens = tokens // page * page
-    full, sliding = _split(decoder, values, tokens, context)
+    full, sliding = _split(decoder, values, tokens, context, int(page))
     size = float(tokens * cells.bytes_per_token)
-    return Pool(profiled, full, sliding, size)
+    return Pool(profiled, tokens, full, sliding, size)
 
 
-def request_slots(values: Mapping[str, Any], tokens: int, context: int, decoder: Decoder) -> int:
-    """Requests that the table of token locations has rows for (init_memory_pool)."""
+def request_slots(values: Mapping[str, Any], profiled: int, context: int, decoder: Decoder) -> int:
+    """Requests that the table of token locations has rows for (init_memory_pool), from the tokens that the memory
+    allows: before a limit, drafts or a split of the pool."""
     asked = values.get("max_running_requests")
-    slots = int(asked) if asked else min(max(tokens * 512 // max(1, context), 2048), 4096)
+    slots = int(asked) if asked else min(max(profiled * 512 // max(1, context), 2048), 4096)
     return min(slots, state_slots(values)) if decoder.linear is not None else slots
 
 
@@ -129,13 +135,13 @@ def _speculative_headroom(values: Mapping[str, Any], tokens: int, context: int) 
     return int(slots * (steps * width + (values.get("speculative_num_draft_tokens") or 0)) + 100)
 
 
-def _split(decoder: Decoder, values: Mapping[str, Any], tokens: int, context: int) -> tuple[int, int | None]:
+def _split(decoder: Decoder, values: Mapping[str, Any], tokens: int, context: int, page: int) -> tuple[int, int | None]:
     """Tokens of the pool for full attention and of the one for sliding windows, where there are two."""
     sliding = sum(layer.mixer == SLIDING for layer in decoder.layers)
     if not sliding or tokens <= 0:
         return tokens, None
     if decoder.architecture == "Llama4ForConditionalGeneration":
-        return _split_llama4(values, tokens, context)
+        return _split_llama4(values, tokens, context, decoder.attention_chunk, page)
     if values.get("disable_hybrid_swa_memory", True):
         return tokens, None
     ratio = float(values.get("swa_full_tokens_ratio") or 0.8)
@@ -143,11 +149,14 @@ def _split(decoder: Decoder, values: Mapping[str, Any], tokens: int, context: in
     return full, int(full * ratio)
 
 
-def _split_llama4(values: Mapping[str, Any], tokens: int, context: int) -> tuple[int, int | None]:
-    chunk = values.get("attention_chunk_size")
+def _split_llama4(
+    values: Mapping[str, Any], tokens: int, context: int, chunk: int, page: int
+) -> tuple[int, int | None]:
+    """Three of four layers attend within chunks; hybrid_kvcache_ratio says how much less their pool may hold."""
     hybrid = values.get("hybrid_kvcache_ratio")
     if not hybrid or not chunk or context <= chunk:
         return tokens, None
     share_of_window = (1 - hybrid) + hybrid * chunk / context
-    sliding = 4 * tokens * share_of_window // (3 * share_of_window + 1)
-    return int(4 * tokens - 3 * sliding), int(sliding)
+    weight = 3 * share_of_window + 1
+    sliding, full = 4 * tokens * share_of_window // weight, 4 * tokens - 12 * tokens * share_of_window // weight
+    return int(full // page * page), int(sliding // page * page)

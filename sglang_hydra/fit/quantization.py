@@ -100,15 +100,13 @@ Pair = tuple[Stored, Stored]
 
 
 def _fp8(stored: Fields, about: _Context) -> Pair:
-    block = stored.numbers("weight_block_size")
-    if len(block) == 2:
-        return _twice(blocks("fp8 blocks", block[0], block[1]))
-    return _twice(FP8_TENSOR)
+    block = stored.block("weight_block_size")
+    return _twice(blocks("fp8 blocks", *block) if block else FP8_TENSOR)
 
 
 def _int8_blocks(stored: Fields, about: _Context) -> Pair:
-    block = stored.numbers("weight_block_size")
-    return _twice(blocks("int8 blocks", block[0], block[1]) if len(block) == 2 else channels("int8"))
+    block = stored.block("weight_block_size")
+    return _twice(blocks("int8 blocks", *block) if block else channels("int8"))
 
 
 def _awq(stored: Fields, about: _Context) -> Pair:
@@ -130,9 +128,10 @@ def _mxfp4(stored: Fields, about: _Context) -> Pair:
     runner = about.values.get("moe_runner_backend")
     if about.gpu.is_sm100 and runner == "flashinfer_mxfp4":
         return about.full, mxfp4(pad=(256, 256))
+    pad = (64, 1) if about.gpu.is_sm100 else (32, 1) if about.gpu.triton_kernels else (1, 1)
     if about.gpu.is_cuda and runner not in ("triton_kernel", "flashinfer_mxfp4"):
-        return about.full, about.full._replace(name=_UNPACKED)
-    return about.full, mxfp4(pad=(32, 1))
+        return about.full, about.full._replace(name=_UNPACKED, pad=pad)
+    return about.full, mxfp4(pad if about.gpu.is_sm100 else (32, 1))
 
 
 def _modelopt(stored: Fields, about: _Context) -> Pair:
@@ -146,19 +145,24 @@ def _modelopt(stored: Fields, about: _Context) -> Pair:
 
 
 def _compressed(stored: Fields, about: _Context) -> Pair:
-    """compressed-tensors: the first group's weights; checkpoints with several groups differ in their targets only."""
+    """compressed-tensors: what all groups of targets have in common; which matrix is whose is not modelled."""
     groups = stored.part("config_groups")
-    first = next(iter(groups.values), None) if groups else None
-    group = groups.part(first) if groups and first is not None else None
-    weights = group.part("weights") if group else None
-    if weights is None:
+    parts = [groups.part(name) for name in groups.values] if groups else []
+    weights = [part.part("weights") for part in parts if part is not None]
+    formats = {_compressed_group(each) for each in weights if each is not None}
+    if not formats or None in weights:
         raise Missing(f"{stored.prefix}config_groups")
+    if len(formats) > 1:
+        raise Missing(f"{stored.prefix}config_groups (its groups store their weights differently)")
+    return formats.pop()
+
+
+def _compressed_group(weights: Fields) -> Pair:
     bits = weights.size("num_bits")
     if str(weights.get("type")) == "float" and bits == 4:
         return NVFP4_LINEAR, NVFP4_EXPERTS
     if bits == 8 and str(weights.get("strategy")) == "block":
-        block = weights.numbers("block_structure") or (128, 128)
-        return _twice(blocks("fp8 blocks", block[0], block[1]))
+        return _twice(blocks("fp8 blocks", *(weights.block("block_structure") or (128, 128))))
     if bits == 8 and str(weights.get("strategy")) != "group":
         kind = "fp8" if str(weights.get("type")) == "float" else "int8"
         return _twice(FP8_TENSOR if str(weights.get("strategy")) == "tensor" else channels(f"{kind} channels"))
@@ -183,8 +187,7 @@ def _int8_channels(stored: Fields, about: _Context) -> Pair:
 
 
 def _qoq(stored: Fields, about: _Context) -> Pair:
-    group = stored.get("group_size")
-    return _twice(grouped("qoq int4", 4, group if isinstance(group, int) else 128, 4))
+    return _twice(grouped("qoq int4", 4, _group(stored, "group_size") if "group_size" in stored else 128, 4))
 
 
 def _quark(stored: Fields, about: _Context) -> Pair:

@@ -64,7 +64,7 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
     hidden = text.size(*_HIDDEN)
     heads = text.size(*_HEADS)
     nested = _grouped_attention(text)
-    layers = _layers(text, architecture, hidden)
+    layers = _layers(text, architecture, hidden, traits)
     vocabulary = text.size("vocab_size", "padded_vocab_size")
     head_dim = text.size("head_dim", "attention_head_dim", "kv_channels", default=max(1, hidden // heads))
     latent = _latent(text)
@@ -96,6 +96,8 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
         context=context,
         rotary=rotary,
         positions=positions,
+        attention_chunk=text.count("attention_chunk_size", default=0),
+        head_on_every_stage=traits.head_on_every_stage,
         learned_positions=context if architecture in _LEARNED_POSITIONS else 0,
         assumed=assumed,
     )
@@ -107,12 +109,14 @@ def _grouped_attention(text: Fields) -> Fields | None:
     return nested if nested is not None and "kv_n_heads" in nested else None
 
 
-def _layers(text: Fields, architecture: str, hidden: int) -> tuple[Layer, ...]:
+def _layers(text: Fields, architecture: str, hidden: int, traits: Traits) -> tuple[Layer, ...]:
     blocks = text.get("block_configs")
-    if isinstance(blocks, (list, tuple)):
+    if blocks is not None:
+        if not isinstance(blocks, (list, tuple)) or not 0 < len(blocks) <= _MOST_LAYERS:
+            raise text.wrong("block_configs", blocks, f"a list of 1 to {_MOST_LAYERS} layers")
         return tuple(_searched_layer(text, block, hidden) for block in blocks)
     number = text.size(*_LAYERS, most=_MOST_LAYERS)
-    mixers = _mixers(text, architecture, number)
+    mixers = _mixers(text, architecture, number, traits.windows)
     has_experts = expert_pattern(text, architecture, number)
     if architecture.startswith("Grok1") and "moe_intermediate_size" in text and "residual_moe" not in text:
         raise Missing(f"{text.prefix}residual_moe")  # Grok 2 has a dense MLP beside its experts
@@ -136,38 +140,39 @@ def _dense_width(text: Fields, architecture: str, hidden: int) -> int:
 
 def _searched_layer(text: Fields, block: Any, hidden: int) -> Layer:
     """A layer of a searched architecture (DeciLM): each block states its own attention and MLP width."""
-    try:
-        attends = not block["attention"]["no_op"]
-        ffn = block["ffn"]
-        width = 0 if ffn["no_op"] else int(2 * ffn["ffn_mult"] * hidden / 3)
-    except (KeyError, TypeError, ValueError):
-        raise text.wrong("block_configs", block, "attention.no_op, ffn.no_op and ffn.ffn_mult") from None
-    return Layer(FULL if attends else NO_MIXER, -(-width // 256) * 256, False)
+    stated = Fields({"block_configs": block}, text.source, text.prefix).part("block_configs")
+    attention, ffn = (stated.part("attention"), stated.part("ffn")) if stated is not None else (None, None)
+    if attention is None or ffn is None or not ("no_op" in attention and "no_op" in ffn):
+        raise text.wrong("block_configs", block, "an object with attention.no_op and ffn.no_op")
+    width = 0 if ffn.flag("no_op") else int(2 * ffn.number("ffn_mult") * hidden / 3)
+    return Layer(NO_MIXER if attention.flag("no_op") else FULL, -(-width // 256) * 256, False)
 
 
-def _mixers(text: Fields, architecture: str, number: int) -> list[str]:
+def _mixers(text: Fields, architecture: str, number: int, windows: bool) -> list[str]:
+    """How each layer mixes tokens; a window that the class keeps from the KV pools (``windows``) is full attention."""
     named = text.words("layer_types")
     if len(named) >= number:
-        return [_mixer(name) for name in named[:number]]
+        return [_mixer(name, windows) for name in named[:number]]
     crossing = text.numbers("cross_attention_layers")
     if crossing:
         return [CROSS if i in crossing else FULL for i in range(number)]
-    every = 0
     if "full_attention_interval" in text or "linear_num_value_heads" in text:
-        every = text.size("full_attention_interval")
-        return [FULL if (i + 1) % every == 0 else LINEAR for i in range(number)]
-    if architecture.startswith("Gemma3") or architecture == "Cohere2ForCausalLM":
-        every = text.size("sliding_window_pattern", default=6 if architecture.startswith("Gemma3") else 4)
-    elif architecture.startswith("Llama4"):
-        every = 4
-    elif architecture.startswith(("Gemma2", "GptOss")):
-        every = 2
-    return [SLIDING if every and (i + 1) % every else FULL for i in range(number)]
+        interval = text.size("full_attention_interval")
+        return [FULL if (i + 1) % interval == 0 else LINEAR for i in range(number)]
+    every = _window_pattern(text, architecture) if windows else 1
+    return [SLIDING if (i + 1) % every else FULL for i in range(number)]
 
 
-def _mixer(name: str) -> str:
+def _window_pattern(text: Fields, architecture: str) -> int:
+    """Every how many layers one has full attention."""
+    if architecture.startswith("Gemma3"):
+        return text.size("sliding_window_pattern", default=6)
+    return 4 if architecture.startswith("Llama4") else 2
+
+
+def _mixer(name: str, windows: bool) -> str:
     if name.startswith(("sliding", "chunked")):
-        return SLIDING
+        return SLIDING if windows else FULL
     return LINEAR if name.startswith("linear") else FULL
 
 
@@ -211,18 +216,17 @@ def _kv_heads(text: Fields, heads: int) -> int:
 
 def _is_tied(text: Fields, traits: Traits) -> bool:
     """Whether lm_head is the embedding."""
-    if traits.tied in (ALWAYS, NEVER):
-        return traits.tied == ALWAYS
-    return text.flag("tie_word_embeddings", default=traits.tied_default)
+    stated = text.flag("tie_word_embeddings", default=traits.tied_default)
+    return traits.tied == ALWAYS if traits.tied in (ALWAYS, NEVER) else stated
 
 
 def _rotary(text: Fields, head_dim: int) -> tuple[int, int]:
     """Dimensions and rows of the table of rotary angles (layers/rotary_embedding.get_rope)."""
-    factor = text.get("partial_rotary_factor") or text.get("rotary_pct") or 1.0
+    factor = text.number("partial_rotary_factor", "rotary_pct", default=1.0)
     rows = text.count("max_position_embeddings", "seq_length", default=0)
     scaling = text.part("rope_scaling")
     kind = (scaling.get("rope_type") or scaling.get("type")) if scaling else None
-    stretch = scaling.get("factor") if scaling else None
-    if scaling and isinstance(stretch, (int, float)) and kind in ("linear", "dynamic", "yarn", "deepseek_yarn"):
+    stretch = scaling.number("factor", default=1.0) if scaling else 1.0
+    if scaling and "factor" in scaling and kind in ("linear", "dynamic", "yarn", "deepseek_yarn"):
         rows = int(scaling.count("original_max_position_embeddings", default=rows) * stretch)
-    return int(head_dim * factor) if isinstance(factor, (int, float)) else head_dim, rows
+    return int(head_dim * factor), rows

@@ -19,11 +19,15 @@ def expert_pattern(text: Fields, architecture: str, number: int) -> Callable[[in
         return lambda i: False
     listed = text.get("moe_layers_enum")
     if isinstance(listed, str):
-        chosen = {int(item) for item in listed.split(",") if item.strip().isdigit()}
+        items = [item.strip() for item in listed.split(",")]
+        if not all(item.isdecimal() and len(item) < 10 for item in items):
+            raise text.wrong("moe_layers_enum", listed, "layer numbers with commas between them")
+        chosen = set(map(int, items))
         return lambda i: i in chosen
     step = text.get("moe_layer_freq")
     if isinstance(step, (list, tuple)):
-        return lambda i: i < len(step) and bool(step[i])
+        marks = text.numbers("moe_layer_freq")
+        return lambda i: i < len(marks) and bool(marks[i])
     if "interleave_moe_layer_step" in text:
         every = text.count("interleave_moe_layer_step")
         return lambda i: every == 0 or (i + 1) % every == 0
@@ -79,5 +83,7 @@ def _first(text: Fields, name: str) -> int:
     """A number that some families state once for each layer: the first."""
     value = text.get(name)
     if isinstance(value, (list, tuple)):
-        return next(iter(text.numbers(name)), 0)
+        if not value:
+            raise text.wrong(name, value, "a whole number, or one for each layer,")
+        return text.numbers(name)[0]
     return text.count(name)

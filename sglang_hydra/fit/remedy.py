@@ -14,8 +14,7 @@ Verify = Callable[[Mapping[str, Any]], "Fit | None"]
 """Plans with these overrides on top: arguments by name, ``gpu`` for another class. None where that plan is refused."""
 
 ARGUMENTS, CHECKPOINT, GPUS, CLASS, NODES = "arguments", "checkpoint", "gpus", "class", "nodes"
-_COST = (ARGUMENTS, CHECKPOINT, GPUS, CLASS, NODES)
-_MOST_GPUS = 64
+_MOST_GPUS, _MOST_NODES = 64, 8
 
 # CUDA compute capability from which SGLang 0.5.2 takes a format (layers/quantization/*.get_min_capability).
 _LEAST_CAPABILITY = {"fp8": (8, 0), "nvfp4": (10, 0), "awq": (7, 5), "gptq": (6, 0), "int8": (7, 5)}
@@ -40,17 +39,18 @@ def remedies(
     classes: Sequence[GpuFacts] = (),
     limit: int = 6,
 ) -> tuple[Remedy, ...]:
-    """Changes with which the server of ``values`` fits, smallest first: arguments, a smaller checkpoint, more GPUs of
-    the node, another class of GPU, more nodes.
+    """The smallest changes with which the server of ``values`` fits: of one argument or, where none helps, of two;
+    else a smaller checkpoint; else more GPUs of the node; else other machines, by the class of GPU or as more nodes.
 
     ``found`` is the fit that fails, ``classes`` are the GPUs to think of besides ``gpu``. Nothing is returned that
     ``verify`` did not find to fit, with the likeliest numbers and not only at the edge of the error bar.
     """
     proved: list[Remedy] = []
-    for kind, most, candidates in _candidates(values, gpu, found, classes):
-        if kind == NODES and any(remedy.kind == GPUS for remedy in proved):
-            continue
-        seen = sum(remedy.kind == kind for remedy in proved)
+    cured = None
+    for step, kind, most, candidates in _candidates(values, gpu, found, classes):
+        if cured is not None and step > cured:
+            break
+        seen = 0
         for overrides in candidates:
             if seen >= most:
                 break
@@ -58,19 +58,21 @@ def remedies(
             if fitted is not None and fitted.fits is True and not fitted.tight:
                 proved.append(Remedy(overrides, kind, _wording(overrides, fitted), fitted))
                 seen += 1
-    return tuple(sorted(proved, key=lambda remedy: _COST.index(remedy.kind))[:limit])
+                cured = step
+    return tuple(proved[:limit])
 
 
 def _candidates(
     values: Mapping[str, Any], gpu: GpuFacts, found: Fit, classes: Sequence[GpuFacts]
-) -> Iterator[tuple[str, int, Iterator[Mapping[str, Any]]]]:
-    """Each kind of change, how many of it are worth showing, and the changes, the smallest first."""
-    yield ARGUMENTS, 3, _single_arguments(values, found)
-    yield ARGUMENTS, 1, _two_arguments(values, found)
-    yield CHECKPOINT, 2, _checkpoints(values, gpu)
-    yield GPUS, 1, _more_gpus(values, gpu, nodes=False)
-    yield CLASS, 2, ({"gpu": other.name} for other in _larger(gpu, classes))
-    yield NODES, 1, _more_gpus(values, gpu, nodes=True)
+) -> Iterator[tuple[int, str, int, Iterator[Mapping[str, Any]]]]:
+    """Each kind of change: the step at which it is thought of, how many of it are worth showing, and the changes, the
+    smallest first."""
+    yield 0, ARGUMENTS, 3, _single_arguments(values, found)
+    yield 1, ARGUMENTS, 1, _two_arguments(values, found)
+    yield 2, CHECKPOINT, 2, _checkpoints(values, gpu)
+    yield 3, GPUS, 1, _more_gpus(values, gpu, nodes=False)
+    yield 4, CLASS, 2, ({"gpu": other.name} for other in _larger(gpu, classes))
+    yield 4, NODES, 1, _more_gpus(values, gpu, nodes=True)
 
 
 def _single_arguments(values: Mapping[str, Any], found: Fit) -> Iterator[Mapping[str, Any]]:
@@ -124,7 +126,7 @@ def _more_gpus(values: Mapping[str, Any], gpu: GpuFacts, *, nodes: bool) -> Iter
         size *= 2
         gpus = size * stages * copies
         needed = -(-gpus // here)
-        if (needed > 1) is nodes and gpus % needed == 0:
+        if (needed > 1) is nodes and needed <= _MOST_NODES and gpus % needed == 0:
             yield {"tp_size": size, "nnodes": needed} if nodes else {"tp_size": size}
 
 

@@ -64,8 +64,8 @@ def logged_pool(
     cells = cells_of(decoder, known.ranks, cache_bytes(values, known.element))
     states = state_bytes(decoder, known.ranks, values) * state_slots(values)
     room = (after_gib - before_gib * (1 - float(fraction))) * GIB - states
-    plain = {**values, "speculative_algorithm": None, "max_total_tokens": None}
-    return pool_of(room, decoder, cells, plain, known.context).tokens
+    undrafted = {**values, "speculative_algorithm": None, "max_total_tokens": None}
+    return pool_of(room, decoder, cells, undrafted, known.context).tokens
 
 
 def _memory(
@@ -114,16 +114,16 @@ def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | No
     need.state = float(state_bytes(decoder, ranks, values) * state_slots(values)) if decoder.linear else 0.0
     kv = KvCache(cells.kinds, cells.bytes_per_token, element, context, state=need.state)
     pool = _pool(need, free, decoder, cells)
-    tokens = max(0, pool.tokens) if pool is not None else 0
-    slots = request_slots(values, tokens, context, decoder)
+    shared = max(0, pool.shared) if pool is not None else 0
+    slots = request_slots(values, pool.profiled if pool is not None else 0, context, decoder)
     if pool is not None:
         size, sliding = max(0.0, pool.size), pool.sliding
         kv = replace(kv, profiled=pool.profiled, tokens=pool.tokens, sliding_tokens=sliding, size=size, slots=slots)
-        need.headroom = float(max(0, pool.tokens - pool.profiled) * cells.bytes_per_token)
+        need.headroom = float(max(0, pool.shared - pool.profiled) * cells.bytes_per_token)
     need.kv = kv
     if draft is not None:
         own = ranks_of({**values, "pp_size": 1}, shares_attention=decoder.shares_attention)
-        need.draft_cache = float(tokens * cells_of(draft.decoder, own, element).bytes_per_token)
+        need.draft_cache = float(shared * cells_of(draft.decoder, own, element).bytes_per_token)
     need.request_table = overheads.request_table(values, slots, context)
     need.workspace = overheads.workspace(backend, decoder)
     sizes = overheads.captured_sizes(values, gpu, slots)

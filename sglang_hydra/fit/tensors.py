@@ -16,8 +16,9 @@ SHARED = "shared experts"
 HEAD = "lm_head"
 NORMS = "norms"
 VISION = "vision tower"
+ROTARY = "rotary tables"
 OTHER = "other"
-PARTS = (EMBEDDING, ATTENTION, DENSE, ROUTED, SHARED, HEAD, NORMS, VISION, OTHER)
+PARTS = (EMBEDDING, ATTENTION, DENSE, ROUTED, SHARED, HEAD, NORMS, VISION, ROTARY, OTHER)
 """What the weights are split into, in the order in which they are shown."""
 
 LINEAR_FORMAT, EXPERTS_FORMAT, PLAIN_FORMAT = "linear", "experts", "plain"

@@ -84,9 +84,8 @@ def context_length(text: Fields) -> int:
     scaling = text.part("rope_scaling")
     factor = 1.0
     if scaling is not None and scaling.get("rope_type") != "llama3":
-        stretch = scaling.get("factor")
-        stated = "original_max_position_embeddings" in scaling
-        factor = float(stretch) if isinstance(stretch, (int, float)) and not stated else 1.0
+        stretch = scaling.number("factor", default=1.0)
+        factor = 1.0 if "original_max_position_embeddings" in scaling else stretch
     return int(factor * text.count(*_CONTEXT_KEYS, default=_ASSUMED_CONTEXT))
 
 
@@ -95,6 +94,12 @@ def _understand_decoder(known: Understanding, config: Fields, values: Mapping[st
     if has_tower(config, decoder.architecture, values):
         known.tower = known.attempt(lambda: read_tower(config, decoder.architecture, decoder))
         known.tower_missing = known.tower is None
+    layers, stages = len(decoder.layers), known.ranks.stages
+    if stages < layers and layers % stages:
+        known.notes.append(
+            f"{layers} layers do not divide by pp_size={stages}: the last stage holds {layers // stages + layers % stages}"
+            f", the others {layers // stages}, so that more stages may not need less"
+        )
     if decoder.assumed:
         known.notes.append(
             f"SGLang 0.5.2 has no class {decoder.architecture}: its tensors are read from the fields as those of the "

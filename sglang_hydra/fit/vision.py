@@ -66,8 +66,7 @@ def _merger(vision: Fields, hidden: int, out: int) -> int:
 
 def _qwen2(vision: Fields, decoder: Decoder) -> Tower:
     hidden = vision.size("embed_dim")
-    ratio = vision.get("mlp_ratio") or 4
-    _, _, attention, mlp = _blocks(vision, gated=False, width=int(hidden * ratio))
+    _, _, attention, mlp = _blocks(vision, gated=False, width=int(hidden * vision.number("mlp_ratio", default=4)))
     merger = _merger(vision, hidden, vision.size("hidden_size", default=decoder.hidden))
     return Tower(attention, mlp + merger, _patches(vision, hidden, frames=2))
 
@@ -152,7 +151,7 @@ def _llama4(vision: Fields, decoder: Decoder) -> Tower:
 
 def _deepseek_vl2(vision: Fields, decoder: Decoder) -> Tower:
     hidden = vision.size("width")
-    _, _, attention, mlp = _blocks(vision, gated=False, width=int(hidden * (vision.get("mlp_ratio") or 4)))
+    _, _, attention, mlp = _blocks(vision, gated=False, width=int(hidden * vision.number("mlp_ratio", default=4)))
     projector = decoder.hidden * (4 * hidden + decoder.hidden)
     return Tower(0, 0, attention + mlp + projector + _patches(vision, hidden) + _positions(vision, hidden, default=384))
 
@@ -181,7 +180,7 @@ def _positions(vision: Fields, hidden: int, default: int = 224) -> int:
 def _side(vision: Fields, name: str, default: int) -> int:
     """The side of a square in pixels; some state it twice."""
     if isinstance(vision.get(name), (list, tuple)):
-        return max(vision.numbers(name), default=default)
+        return Fields({name: max(vision.numbers(name), default=default)}, vision.source, vision.prefix).size(name)
     return vision.size(name, default=default)
 
 

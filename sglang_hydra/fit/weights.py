@@ -20,6 +20,7 @@ from sglang_hydra.fit.tensors import (
     NORMS,
     OTHER,
     PARTS,
+    ROTARY,
     VISION,
     Matrix,
     latent_copies,
@@ -94,7 +95,6 @@ def _stage(
 ) -> StageWeights:
     parts = dict.fromkeys(PARTS, 0.0)
     loading = _add_layers(parts, decoder, scheme, ranks, layers)
-    plain = scheme.plain
     if first:
         rows = share(padded_vocabulary(decoder.embedding_rows), 1 if decoder.embedding_repeated else ranks.embedding)
         rows += decoder.learned_positions
@@ -102,13 +102,15 @@ def _stage(
         if tower is not None:
             linear, whole = tower.on_gpu(ranks.attention, ranks.tp)
             parts[VISION] += linear * scheme.vision.bits / 8 + whole * scheme.element
-            loading += linear * (plain.bits - scheme.vision.bits) / 8
+            loading += linear * (scheme.plain.bits - scheme.vision.bits) / 8
+    rows = decoder.head_rows if last or decoder.head_on_every_stage else 0
+    if last and not first and decoder.tied:
+        rows = decoder.embedding_rows
+    parts[HEAD] += scheme.head.size(share(padded_vocabulary(rows), ranks.head), decoder.hidden) if rows else 0.0
     if last:
-        rows = decoder.head_rows or (decoder.embedding_rows if decoder.tied and not first else 0)
-        parts[HEAD] += scheme.head.size(share(padded_vocabulary(rows), ranks.head), decoder.hidden) if rows else 0.0
         parts[NORMS] += decoder.hidden * scheme.element
     if decoder.architecture not in _NO_TABLE and not decoder.learned_positions:
-        parts[OTHER] += decoder.rotary * decoder.positions * _ANGLE_BYTES
+        parts[ROTARY] += decoder.rotary * decoder.positions * _ANGLE_BYTES
     total = sum(parts.values())
     return StageWeights(parts, total + loading if scheme.online else total)
 
@@ -116,7 +118,7 @@ def _stage(
 def _add_layers(parts: dict[str, float], decoder: Decoder, scheme: Scheme, ranks: Ranks, layers: range) -> float:
     """Adds the layers of a stage to ``parts``; returns how much more they take before they are quantized."""
     formats: Mapping[str, Stored] = {LINEAR_FORMAT: scheme.linear, EXPERTS_FORMAT: scheme.experts}
-    plain = scheme.plain
+    full = scheme.plain
     more = 0.0
     tensors = Allocations()
     members: dict[Any, list[int]] = {}
@@ -124,12 +126,12 @@ def _add_layers(parts: dict[str, float], decoder: Decoder, scheme: Scheme, ranks
         members.setdefault(decoder.layers[number], []).append(number)
     for layer, numbers in members.items():
         for matrix in layer_matrices(decoder, layer, ranks, scheme.experts):
-            stored = formats.get(matrix.format, plain)
-            unquantized = plain.weights(matrix.rows, matrix.columns) * matrix.copies
+            stored = formats.get(matrix.format, full)
+            unquantized = full.weights(matrix.rows, matrix.columns) * matrix.copies
             weights = stored.weights(matrix.rows, matrix.columns) * matrix.copies
             scales = stored.scales(matrix.rows, matrix.columns) * matrix.copies
             size = weights + scales
-            left = scheme.skips.skipped(matrix.module, numbers) if stored is not plain else 0
+            left = scheme.skips.skipped(matrix.module, numbers) if stored is not full else 0
             parts[matrix.part] += size * (len(numbers) - left) + unquantized * left
             more += (unquantized - size) * (len(numbers) - left)
             tensors.add(weights, len(numbers) - left)

@@ -16,7 +16,7 @@ from sglang_hydra.engines.base import Machine
 from sglang_hydra.engines.choose import choose
 from sglang_hydra.engines.machine import read_machine, weights_bytes
 from sglang_hydra.engines.planned import plan_engine
-from sglang_hydra.errors import MachineError, SglangHydraError
+from sglang_hydra.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.explain import finding_lines, plan_screen
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.local import Launch, LocalServer, Outcome
@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
 
 
+_FULL_ERROR = "HYDRA_FULL_ERROR"
+_LONGEST_S = 7 * 24 * 3600
+
+
 def serve_plan(composer: Composer, invocation: Invocation) -> int:
     """Plans, shows, checks the machine, and runs the server until it ends. Returns the exit code."""
     if invocation.hydra:
         return _in_hydra(composer, invocation, lambda: 0, raw=True)
     plan = make_plan(composer, invocation.requests)
+    _check_settings(plan)
     if not _may_start(plan):
         write(plan_screen(plan))
         if _only_lacks_accelerator(plan):
@@ -47,6 +52,7 @@ def serve_plan(composer: Composer, invocation: Invocation) -> int:
     except MachineError:
         write(plan_screen(plan))
         raise
+    plan = _with_port(composer, invocation, plan)
     write([*plan_screen(plan), *finding_lines(remarks, plan)])
     if not _may_start(plan):
         return 2
@@ -70,6 +76,15 @@ def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Lau
         milestones=planned.engine.milestones,
         log_file=log_file,
     )
+
+
+def _check_settings(plan: Plan) -> None:
+    """Raises ConfigError for times that cannot be waited."""
+    for key in ("ready_timeout", "stop_timeout"):
+        seconds = plan.nodes["launch"][key]
+        if not 0 < seconds < _LONGEST_S:
+            message = f"launch.{key}={seconds} is no time in seconds to wait"
+            raise ConfigError(Finding("error", "CLI024", message, (f"launch.{key}",), f"launch.{key}=600"))
 
 
 def _may_start(plan: Plan) -> bool:
@@ -143,6 +158,21 @@ def _settle_engine(composer: Composer, requests: Sequence[Request], plan: Plan, 
     return make_plan(composer, [*rest, settled])
 
 
+def _with_port(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
+    """For ``port=0``: the plan with a port that is free now, so that everybody knows it."""
+    if plan.values["port"] != 0:
+        return plan
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    invocation.requests.append(Request.typed("port", port, "port=0: one that was free"))
+    engine = Request(f"engine={plan.engine.name}", "engine=auto", "engine")
+    rest = [request for request in invocation.requests if request.text.partition("=")[0] != "engine"]
+    return make_plan(composer, [*rest, engine], seed=int(plan.values["random_seed"]))
+
+
 def _run(plan: Plan, machine: Machine) -> int:
     """Inside Hydra's run folder: leaves the plan there, starts the server, waits for its end."""
     from hydra.core.hydra_config import HydraConfig
@@ -177,10 +207,13 @@ def _ready_lines(plan: Plan, url: str, seconds: float) -> list[Line]:
 def _in_hydra(composer: Composer, invocation: Invocation, task: Callable[[], int], *, raw: bool = False) -> int:
     """Runs ``task`` as a Hydra job: with its run folder, its record of the overrides and its logging."""
     import hydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
 
     codes: list[int] = []
 
     def serve(config: Any) -> None:
+        _restore(_FULL_ERROR, full_error)
         try:
             codes.append(task())
         except SglangHydraError as failure:
@@ -193,13 +226,29 @@ def _in_hydra(composer: Composer, invocation: Invocation, task: Callable[[], int
     main = hydra.main(
         version_base="1.3", config_path=str(conf_dir()), config_name=invocation.config_name or PRIMARY_NAME
     )
-    before = sys.argv
+    before, full_error = sys.argv, os.environ.get(_FULL_ERROR)
+    # Otherwise Hydra prints its errors in its own words and leaves with its own exit code.
+    os.environ[_FULL_ERROR] = "1"
     sys.argv = [before[0], *words, *folders, *(_hydra_flags(before[1:]) if raw else [])]
     try:
         main(serve)()
+    except (HydraException, OmegaConfBaseException, OSError) as failure:
+        said = " ".join(str(failure).split())
+        hint = "hydra.run.dir=FOLDER names the run folder; python serve.py --hydra-help lists Hydra's own keys"
+        raise ConfigError(
+            Finding("error", "CLI023", f"Hydra cannot set up the run: {said}", ("hydra",), hint)
+        ) from failure
     finally:
         sys.argv = before
+        _restore(_FULL_ERROR, full_error)
     return codes[-1] if codes else 0
+
+
+def _restore(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 def _hydra_flags(words: Sequence[str]) -> list[str]:

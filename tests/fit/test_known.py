@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from sglang_hydra import ConfigError, ModelFacts
+from sglang_hydra.fit import fit
 from sglang_hydra.fit.known import Fields, Missing, text_part, whole_config
-from tests.fit.machines import REPOSITORY, dense, sized
+from tests.fit.machines import REPOSITORY, dense, gpu, sized
 
 
 @pytest.mark.parametrize("value", ["many", -1, 1.5, True, [8], {}])
@@ -20,6 +21,49 @@ def test_a_value_that_is_no_size_names_file_and_field(value: Any) -> None:
     (finding,) = caught.value.findings
     assert finding.id == "FIT010"
     assert finding.message.startswith("small/config.json: num_hidden_layers is ")
+
+
+BLOCK = {"attention": {"no_op": False}, "ffn": {"no_op": False, "ffn_mult": 2.5}}
+FP8 = {"quant_method": "fp8"}
+DEEPSEEK = {"n_routed_experts": 8, "moe_intermediate_size": 512, "first_k_dense_replace": 0}
+INFINITY, NO_NUMBER = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        *[({"rope_scaling": {"rope_type": "yarn", "factor": value}}, "rope_scaling.factor")
+          for value in (INFINITY, NO_NUMBER, "x", -2, 0, [2], True, 10**400)],
+        *[({"partial_rotary_factor": value}, "partial_rotary_factor") for value in (NO_NUMBER, INFINITY, "half")],
+        *[({"block_configs": value}, "block_configs") for value in ([], {}, "x", 3, [3], [{}], [BLOCK, None])],
+        *[({"block_configs": [{**BLOCK, "ffn": {"no_op": False, "ffn_mult": value}}]}, "block_configs.ffn.ffn_mult")
+          for value in (INFINITY, NO_NUMBER, -1, "x")],
+        ({"block_configs": [{**BLOCK, "attention": {"no_op": "no"}}]}, "block_configs.attention.no_op"),
+        *[({"quantization_config": {**FP8, "weight_block_size": value}}, "quantization_config.weight_block_size")
+          for value in ([0, 0], [128], [128, -1], [128, 128, 1], "128", [])],
+        *[({**DEEPSEEK, "moe_layer_freq": value}, "moe_layer_freq") for value in (0, -1, "x", [1, "x"], INFINITY)],
+        ({**DEEPSEEK, "n_routed_experts": []}, "n_routed_experts"),
+        ({"num_experts": 8, "moe_layers_enum": "3,x"}, "moe_layers_enum"),
+        *[({"tie_word_embeddings": value}, "tie_word_embeddings") for value in ("no", 2, [], 1.0, NO_NUMBER)],
+        ({"architectures": ["MixtralForCausalLM"], "tie_word_embeddings": "no"}, "tie_word_embeddings"),
+        *[({"num_hidden_layers": value}, "num_hidden_layers") for value in (0, INFINITY, NO_NUMBER, 1e300, 10**400)],
+        ({"max_position_embeddings": 10**400}, "max_position_embeddings"),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_be_meant_is_refused_by_its_name(fields: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        fit({"mem_fraction_static": 0.8}, gpu("h100"), dense(**fields))
+    (finding,) = caught.value.findings
+    assert finding.id == "FIT010"
+    assert finding.message.startswith(f"small/config.json: {named} is ")
+
+
+def test_numbers_and_blocks_are_finite_and_above_zero() -> None:
+    fields = Fields({"half": 0.5, "two": 2, "block": [128, 64]}, "x")
+    assert (fields.number("half"), fields.number("two"), fields.number("none", default=3)) == (0.5, 2.0, 3.0)
+    assert (fields.block("block"), fields.block("none")) == ((128, 64), None)
+    with pytest.raises(Missing):
+        fields.number("none")
 
 
 def test_a_size_of_zero_is_refused_and_a_count_of_zero_is_not() -> None:

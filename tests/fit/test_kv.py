@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from sglang_hydra import ModelFacts
-from sglang_hydra.fit import logged_pool
+from sglang_hydra.fit import Fit, fit, logged_pool
+from sglang_hydra.fit.result import KvCache
 from tests.fit.machines import GIB, dense, gpu, model, sized
 
 V3 = "deepseek-ai/DeepSeek-V3"
@@ -89,16 +90,85 @@ def test_speculative_decoding_adds_tokens_for_its_drafts() -> None:
     assert kv.tokens - kv.profiled == 32 * (3 + 4) + 100
 
 
+SLIDING = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 512}
+SPLIT = {"mem_fraction_static": 0.8, "disable_hybrid_swa_memory": False, "swa_full_tokens_ratio": 0.5}
+
+
+def pools(facts: ModelFacts, **values: Any) -> tuple[Fit, KvCache]:
+    """The fit of arguments as they are: SGLang's own rules would not split the pool of the classes that could."""
+    fitted = fit(values, gpu("h100"), facts)
+    assert fitted.kv is not None
+    return fitted, fitted.kv
+
+
 def test_sliding_windows_have_a_smaller_pool_where_that_is_not_disabled() -> None:
-    sliding = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 512}
-    kv = sized("h100", dense(**sliding), {"swa_full_tokens_ratio": 0.5}).kv
-    shared = sized("h100", dense(**sliding), {"disable_hybrid_swa_memory": True}).kv
-    assert kv is not None
-    assert shared is not None
+    windows = dense(architectures=["Gemma2ForCausalLM"], **SLIDING)
+    _, kv = pools(windows, **SPLIT)
+    _, shared = pools(windows, **{**SPLIT, "disable_hybrid_swa_memory": True})
     assert shared.sliding_tokens is None
     assert shared.tokens is not None
     assert kv.tokens == int(shared.tokens * 4 / (0.5 * 2 + 2))
     assert kv.sliding_tokens == int(kv.tokens * 0.5)
+
+
+def test_a_split_of_the_pool_takes_no_memory() -> None:
+    windows = dense(architectures=["Gemma2ForCausalLM"], **SLIDING)
+    split, kv = pools(windows, **SPLIT)
+    shared, whole = pools(windows, **{**SPLIT, "disable_hybrid_swa_memory": True})
+    assert (split.fits, split.interval, split.left) == (shared.fits, shared.interval, shared.left)
+    assert (kv.size, kv.slots) == (whole.size, whole.slots)
+
+
+def test_the_cache_of_a_draft_is_that_of_the_pool_before_its_split() -> None:
+    windows = dense(architectures=["Gemma2ForCausalLM"], **SLIDING)
+    drafting = {"speculative_algorithm": "EAGLE", "speculative_draft_model_path": "d", "speculative_num_steps": 1}
+    caches = []
+    for disabled in (False, True):
+        values = {**SPLIT, **drafting, "disable_hybrid_swa_memory": disabled}
+        draft = dense(architectures=["LlamaForCausalLMEagle"], num_hidden_layers=1)
+        caches.append(fit(values, gpu("h100"), windows, draft=draft).draft)
+    assert caches[0] == caches[1]
+
+
+@pytest.mark.parametrize("architecture", ["LlamaForCausalLM", "MistralForCausalLM", "Cohere2ForCausalLM", "Later"])
+def test_a_class_that_keeps_its_window_to_itself_has_one_pool(architecture: str) -> None:
+    _, kv = pools(dense(architectures=[architecture], **SLIDING), **SPLIT)
+    assert kv.sliding_tokens is None
+    assert [kind.kind for kind in kv.kinds] == ["full attention"]
+
+
+def test_llama_4_splits_its_pool_by_the_chunk_of_its_text_config() -> None:
+    config = dict(model("llama_4_scout").config or {})
+    config["text_config"] = {**config["text_config"], "attention_chunk_size": 8192}
+    arguments = {"tp_size": 8, "attention_backend": "fa3", "context_length": 65536, "page_size": 64}
+    whole = sized("h200", ModelFacts(config), arguments).kv
+    split = sized("h200", ModelFacts(config), {**arguments, "hybrid_kvcache_ratio": 0.5}).kv
+    short = sized("h200", ModelFacts(config), {**arguments, "hybrid_kvcache_ratio": 0.5, "context_length": 8192}).kv
+    assert whole is not None
+    assert split is not None
+    assert short is not None
+    assert whole.tokens is not None
+    window = 0.5 + 0.5 * 8192 / 65536
+    sliding = 4 * whole.tokens * window // (3 * window + 1)
+    assert split.sliding_tokens == sliding // 64 * 64
+    assert split.tokens == (4 * whole.tokens - 3 * sliding) // 64 * 64
+    assert short.sliding_tokens is None
+
+
+def test_the_profile_of_linear_attention_counts_the_layers_of_all_stages() -> None:
+    values = {"pp_size": 2, "tp_size": 2, "mem_fraction_static": 0.8}
+    fitted, kv = pools(model("qwen3_next_80b_a3b"), **values)
+    assert fitted.free is not None
+    assert fitted.weights.total is not None
+    assert kv.bytes_per_token == 6 * 256 * 2 * 2
+    room = fitted.free.mid * 0.8 - fitted.weights.total - kv.state
+    assert kv.profiled == int(room // (12 * 256 * 2 * 2))
+
+
+def test_requests_are_counted_from_the_memory_and_not_from_a_limit() -> None:
+    limited = sized("h200", dense(), {"max_total_tokens": 1000}).kv
+    assert limited is not None
+    assert limited.slots == 4096
 
 
 def test_linear_attention_keeps_states_instead_of_tokens() -> None:

@@ -136,6 +136,37 @@ def test_mxfp4_is_padded_as_the_gpu_needs_it() -> None:
     assert sizes[1] / sizes[0] == pytest.approx(512 * 3072 / (384 * 2880), rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("on", "runner", "pad"),
+    [
+        ("b200", "flashinfer_mxfp4", (256, 256)),
+        ("b200", "triton_kernel", (64, 1)),
+        ("b200", "triton", (64, 1)),
+        ("h100", "triton_kernel", (32, 1)),
+    ],
+)
+def test_the_kernel_decides_how_far_experts_are_padded(on: str, runner: str, pad: tuple[int, int]) -> None:
+    config = config_fields(ModelFacts({"quantization_config": {"quant_method": "mxfp4"}}), "{}")
+    assert config is not None
+    assert scheme_of(config, {"moe_runner_backend": runner}, gpu(on)).experts.pad == pad
+
+
+FP8_CHANNELS = {"num_bits": 8, "type": "float", "strategy": "channel"}
+
+
+@pytest.mark.parametrize(("second", "linear"), [(WNA16, "int4"), (FP8_CHANNELS, None), (None, None)])
+def test_groups_of_targets_count_only_where_they_agree(second: dict[str, Any] | None, linear: str | None) -> None:
+    groups = {"a": {"targets": ["re:.*mlp.*"], "weights": WNA16}, "b": {"targets": ["Linear"], "weights": second}}
+    stored = {"quant_method": "compressed-tensors", "config_groups": groups}
+    config = config_fields(ModelFacts({"quantization_config": stored}), "{}")
+    assert config is not None
+    if linear is not None:
+        assert scheme_of(config, {}, gpu("h100")).linear.name == linear
+        return
+    with pytest.raises(Missing, match=r"quantization_config\.config_groups"):
+        scheme_of(config, {}, gpu("h100"))
+
+
 def test_nvfp4_keeps_the_attention_that_its_list_leaves_alone_in_16_bits() -> None:
     fp4 = sized("b200", "nvidia/DeepSeek-R1-0528-FP4", {"tp_size": 4, "quantization": "modelopt_fp4"})
     # sgl-project/sglang#9162 logs 94.50 GB for such a checkpoint on four GPUs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,6 +78,21 @@ def test_more_nodes_are_not_needed_where_the_node_has_enough_gpus() -> None:
     kinds = [remedy.kind for remedy in found("lmsys/gpt-oss-120b-bf16", "h100", {"tp_size": 2})]
     assert "gpus" in kinds
     assert "nodes" not in kinds
+
+
+def test_other_gpus_are_not_thought_of_where_an_argument_helps() -> None:
+    asked: list[Mapping[str, Any]] = []
+    shown = found("Qwen/Qwen3-8B", "h100", {"mem_fraction_static": 0.1}, asked)
+    assert {remedy.kind for remedy in shown} == {"arguments"}
+    assert not any({"gpu", "model_path", "tp_size"} & set(overrides) for overrides in asked)
+
+
+def test_a_model_is_not_spread_over_very_many_nodes() -> None:
+    one = replace(gpu("l4"), count=1)
+    values = resolve({"model_path": "x"}, gpu=one, model=model("deepseek_v3"), seed=1).values
+    asked: list[Mapping[str, Any]] = []
+    remedies(values, one, sized("l4", "deepseek_v3"), lambda overrides: asked.append(overrides))
+    assert [overrides["nnodes"] for overrides in asked if "nnodes" in overrides] == [2, 4, 8]
 
 
 def test_a_smaller_table_of_requests_helps_a_very_long_context() -> None:

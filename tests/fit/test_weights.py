@@ -10,7 +10,7 @@ import pytest
 from sglang_hydra import GpuFacts, ModelFacts
 from sglang_hydra.fit.quantization import scheme_of
 from sglang_hydra.fit.reading import architecture_of, read_decoder
-from sglang_hydra.fit.tensors import ATTENTION, DENSE, EMBEDDING, HEAD, OTHER, PARTS, ROUTED, SHARED, VISION
+from sglang_hydra.fit.tensors import ATTENTION, DENSE, EMBEDDING, HEAD, PARTS, ROTARY, ROUTED, SHARED, VISION
 from sglang_hydra.fit.understanding import config_fields
 from sglang_hydra.fit.vision import has_tower, read_tower
 from sglang_hydra.fit.weights import stored_weights
@@ -92,7 +92,24 @@ def test_pipeline_stages_share_the_layers_and_the_fullest_counts() -> None:
     assert fitted.weights.total == max(fitted.weights.stages)
     whole = sized("b200", "llama_3_1_70b").weights.total
     assert whole is not None
-    assert sum(fitted.weights.stages) == pytest.approx(whole, rel=0.01)
+    heads = 2 * 128256 * 8192 * 2  # Llama's class makes one on each stage
+    assert sum(fitted.weights.stages) - heads == pytest.approx(whole, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "first"),
+    [("LlamaForCausalLM", 1), ("Qwen3MoeForCausalLM", 1), ("Qwen2ForCausalLM", 0), ("Qwen3ForCausalLM", 0)],
+)
+def test_most_classes_make_an_lm_head_on_every_stage(architecture: str, first: int) -> None:
+    stages = sized("l4", dense(architectures=[architecture]), {"pp_size": 2}).weights.stages
+    table, norm = 32000 * 1024 * 2, 1024 * 2
+    assert stages[0] - stages[1] == first * table - norm
+
+
+@pytest.mark.parametrize(("layers", "noted"), [(81, True), (80, False)])
+def test_a_last_stage_with_more_layers_is_noted(layers: int, noted: bool) -> None:
+    notes = sized("h100", dense(num_hidden_layers=layers), {"pp_size": 4}).notes
+    assert ("81 layers do not divide by pp_size=4: the last stage holds 21, the others 20" in " ".join(notes)) is noted
 
 
 def test_the_last_stage_of_a_tied_model_has_its_own_head() -> None:
@@ -126,7 +143,7 @@ def test_latent_attention_also_holds_its_kv_projection_unpacked() -> None:
 
 def test_long_contexts_have_a_long_table_of_angles() -> None:
     scout = parts("h200", "llama_4_scout", tp_size=8, attention_backend="fa3")
-    assert scout[OTHER] > 10485760 * 128 * 4
+    assert scout[ROTARY] == 10485760 * 128 * 4
 
 
 def test_llama_4_has_its_tower_only_on_request() -> None:

@@ -22,6 +22,7 @@ from sglang_hydra.screen import Line, columns, text
 
 SEED = 42
 _TP_SIZES = (1, 2, 4, 8)
+_GPUS_A_TABLE = 8  # as many as fit into 120 columns
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,11 @@ def audit_lines(cells: Sequence[Judged], published: Sequence[Judged]) -> list[Li
         model, gpu = cell.name.split(" ")
         models.setdefault(model, {})[gpu] = cell
     lines: list[Line] = [[text("Models by GPU class: the GPUs of one node that serve it, or why none does", "bold")]]
-    head = [text(""), *(text(gpu, "bold") for gpu in gpus)]
-    rows = [[text(model), *(_cell(row[gpu]) for gpu in gpus)] for model, row in models.items()]
-    lines += [*columns([head, *rows], gap=" "), []]
+    for start in range(0, len(gpus), _GPUS_A_TABLE):
+        shown = gpus[start : start + _GPUS_A_TABLE]
+        head = [text(""), *(text(gpu, "bold") for gpu in shown)]
+        rows = [[text(model), *(_cell(row[gpu]) for gpu in shown)] for model, row in models.items()]
+        lines += [*columns([head, *rows], gap=" "), []]
     odd = [recipe for recipe in published if recipe.state != "ok"]
     lines.append([text(f"Recipes: {len(published) - len(odd)} of {len(published)} ok", "bold")])
     lines += columns([[text(item.name), _state(item), text(", ".join(item.why), "dim")] for item in odd])

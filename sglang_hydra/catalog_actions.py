@@ -15,7 +15,7 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.grammar import split_sweep
 from sglang_hydra.memory_screen import memory_lines, table_head, table_row, verdict
 from sglang_hydra.overrides import Request
-from sglang_hydra.screen import Line, columns, text, write
+from sglang_hydra.screen import Line, columns, shown, text, write
 from sglang_hydra.words import nearest, program
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
     from sglang_hydra.plans import Plan
     from sglang_hydra.recipes import Recipe
+
+_SOURCE_WIDTH = 48
 
 
 def fit(invocation: Invocation) -> int:
@@ -231,7 +233,7 @@ def _recipe_lines(chosen: Sequence[Recipe], judged: Sequence[Judged]) -> list[Li
                 text(said, style),
                 text("?" if item.weights_gib is None else f"{item.weights_gib:.1f}"),
                 text("?" if item.kv_tokens is None else f"{item.kv_tokens:,}"),
-                text(recipe.source, "dim"),
+                text(shown(recipe.source, width=_SOURCE_WIDTH), "dim"),
             ]
         )
     return columns(rows)

@@ -3,10 +3,12 @@
     python tools/fit_logs.py FILE.jsonl [--json]
 
 Each line is one server: its arguments, its model's config fields and what it logged (tests/data/memory/public.jsonl
-shows the form). ``scored`` in a row says what of it can fairly be predicted; the rest is printed as unscored. The
-bounds: weights per GPU within 1 % in the median and 4 % or 0.2 GiB in each row; bytes per token and KV tokens within
-0.5 % (KV tokens from the logged free memory before and after loading and the fraction); every verdict right. Exits 1
-outside them, 2 where the file cannot be read.
+shows the form). ``scored`` in a row says what of it can fairly be predicted; the rest is printed as unscored. What the
+row leaves open and the log decides (its pipeline stage, a pool of its own for sliding windows, ...) or what is assumed
+of it is said beside the number and listed in the summary. The bounds: weights per GPU within 1 % in the median and 4 %
+or 0.2 GiB in each row; bytes per token and KV tokens within 0.5 % (KV tokens from the logged free memory before and
+after loading and the fraction); every verdict right, which an unknown one is not. Exits 1 outside them, 2 where the
+file cannot be read.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ CAPABILITIES: Sequence[tuple[tuple[int, int], tuple[str, ...]]] = (
 
 
 class Comparison(NamedTuple):
-    """One number of one row. ``right`` is None where it is not judged."""
+    """One number of one row. ``right`` is None where it is not judged; ``chosen`` says what of the prediction the row's
+    own arguments did not decide."""
 
     row: str
     quantity: str
@@ -53,6 +56,7 @@ class Comparison(NamedTuple):
     scored: bool
     right: bool | None
     note: str = ""
+    chosen: str = ""
 
     @property
     def error(self) -> float | None:
@@ -78,11 +82,11 @@ def compare(row: Mapping[str, Any]) -> list[Comparison]:
     """Everything that can be set against each other in a row."""
     scored = row.get("scored") or ()
     try:
-        found = _predict(row)
+        found, chosen = _predict(row)
     except ConfigError as refused:
         return [Comparison(row["id"], name, None, None, True, False, str(refused)) for name in scored]
     return [*_weights(row, found, WEIGHTS in scored), *_bytes(row, found, BYTES in scored),
-            *_tokens(row, TOKENS in scored), *_verdict(row, found, VERDICT in scored)]  # fmt: skip
+            *_tokens(row, TOKENS in scored), *_verdict(row, found, VERDICT in scored, chosen)]  # fmt: skip
 
 
 def summary(comparisons: Sequence[Comparison]) -> tuple[list[str], bool]:
@@ -103,11 +107,16 @@ def summary(comparisons: Sequence[Comparison]) -> tuple[list[str], bool]:
     verdicts = [item for item in comparisons if item.quantity == VERDICT and item.scored]
     wrong = [item.row for item in verdicts if not item.right]
     lines.append(f"verdict: {len(verdicts)} scored, {len(wrong)} wrong" + (f": {', '.join(wrong)}" if wrong else ""))
+    chosen = [item for item in comparisons if item.scored and item.chosen]
+    if chosen:
+        lines.append(
+            f"of these {len(chosen)} with a choice: " + ", ".join(f"{item.row} {item.quantity}" for item in chosen)
+        )
     return lines, good and not wrong
 
 
-def _predict(row: Mapping[str, Any]) -> Fit:
-    """The fit of a row's server, with what it logged as free before loading where it did.
+def _predict(row: Mapping[str, Any]) -> tuple[Fit, str]:
+    """The fit of a row's server, with what it logged as free before loading where it did, and what was assumed for it.
 
     Where the fraction is not stated, the default of 0.5.2 need not be that of the row's version: then it fits where
     some fraction works.
@@ -117,12 +126,29 @@ def _predict(row: Mapping[str, Any]) -> Fit:
     stated = row.get("mem_fraction_static")  # as the server itself printed it
     if stated is not None:
         values["mem_fraction_static"] = stated
-    found = fit(values, gpu, model, free_gib=row.get("avail_before_load_gb"))
+    draft, assumed = _draft(row, values)
+    found = fit(values, gpu, model, draft=draft, free_gib=row.get("avail_before_load_gb"))
     chosen = stated is not None or (row.get("args") or {}).get("mem_fraction_static") is not None
     if found.fits is False and not chosen and found.interval is not None and not found.interval.empty:
         values["mem_fraction_static"] = (found.interval.low + found.interval.high) / 2
-        return fit(values, gpu, model, free_gib=row.get("avail_before_load_gb"))
-    return found
+        assumed = "; ".join(filter(None, (assumed, f"mem_fraction_static={values['mem_fraction_static']:.3f} chosen")))
+        found = fit(values, gpu, model, draft=draft, free_gib=row.get("avail_before_load_gb"))
+    return found, assumed
+
+
+def _draft(row: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[ModelFacts | None, str]:
+    """The draft model of a row and what was assumed of it: its config as ``draft_hf_config``; else, of an EAGLE draft
+    for a Llama, that it is one layer of its target with a projection of embedding and hidden state, as these are."""
+    stated, target = row.get("draft_hf_config"), row.get("hf_config") or {}
+    if stated is not None:
+        return ModelFacts(stated, source=f"draft_hf_config of {row['id']}"), ""
+    path = values.get("speculative_draft_model_path")
+    named = path is not None and path != values.get("model_path")
+    dense = target.get("architectures") == ["LlamaForCausalLM"] and "quantization_config" not in target
+    if not named or not dense or values.get("speculative_algorithm") != "EAGLE":
+        return None, ""
+    layer = {**target, "architectures": ["LlamaForCausalLMEagle"], "num_hidden_layers": 1}
+    return ModelFacts(layer, source=f"hf_config of {row['id']}, one layer"), "draft taken to be one layer of the target"
 
 
 def _intent(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,10 +182,11 @@ def _weights(row: Mapping[str, Any], found: Fit, scored: bool) -> Iterator[Compa
     if predicted is None or logged is None:
         yield Comparison(row["id"], WEIGHTS, None, logged, scored, False if scored else None, ", ".join(found.unknown))
         return
-    # The log is that of some pipeline stage.
-    size = min((stage / GIB for stage in found.weights.stages or (predicted,)), key=lambda size: abs(size - logged))
+    sizes = [stage / GIB for stage in found.weights.stages or (predicted,)]
+    size = min(sizes, key=lambda size: abs(size - logged))
+    chosen = f"stage {sizes.index(size) + 1} of {len(sizes)}, as the log" if len(sizes) > 1 else ""
     right = abs(size / logged - 1) <= WEIGHTS_WORST or abs(size - logged) <= WEIGHTS_WORST_GIB
-    yield Comparison(row["id"], WEIGHTS, round(size, 2), logged, scored, right if scored else None)
+    yield Comparison(row["id"], WEIGHTS, round(size, 2), logged, scored, right if scored else None, chosen=chosen)
 
 
 def _bytes(row: Mapping[str, Any], found: Fit, scored: bool) -> Iterator[Comparison]:
@@ -170,10 +197,12 @@ def _bytes(row: Mapping[str, Any], found: Fit, scored: bool) -> Iterator[Compari
     if found.kv is None or logged is None:
         yield Comparison(row["id"], BYTES, None, logged, scored, False if scored else None, ", ".join(found.unknown))
         return
-    sizes = [found.kv.bytes_per_token, *(kind.bytes_per_token for kind in found.kv.kinds)]
-    predicted = min(sizes, key=lambda size: abs(size - logged))
+    sizes = {"": found.kv.bytes_per_token}
+    if len(found.kv.kinds) > 1:
+        sizes |= {f"{kind.kind} only, as the log": kind.bytes_per_token for kind in found.kv.kinds}
+    chosen, predicted = min(sizes.items(), key=lambda size: abs(size[1] - logged))
     right = abs(predicted / logged - 1) <= BYTES_WORST
-    yield Comparison(row["id"], BYTES, predicted, logged, scored, right if scored else None)
+    yield Comparison(row["id"], BYTES, predicted, logged, scored, right if scored else None, chosen=chosen)
 
 
 def _tokens(row: Mapping[str, Any], scored: bool) -> Iterator[Comparison]:
@@ -181,37 +210,40 @@ def _tokens(row: Mapping[str, Any], scored: bool) -> Iterator[Comparison]:
     fraction, logged = row.get("mem_fraction_static"), row.get("kv_tokens")
     if not scored and None in (before, after, fraction, logged):
         return
-    predicted = None
+    predicted, chosen = None, ""
     if before is not None and after is not None and fraction is not None:
         model, gpu = _model(row), _gpu(row)
         values = dict(resolve(_intent(row), gpu=gpu, model=model, seed=0).values)
         values["mem_fraction_static"] = fraction
-        pools = [  # later versions have a pool of its own for sliding windows where 0.5.2 has not
+        shared, split = (  # later versions have a pool of its own for sliding windows where 0.5.2 has not
             logged_pool({**values, "disable_hybrid_swa_memory": shared}, gpu, model, before_gib=before, after_gib=after)
             for shared in (True, False)
-        ]
-        known = [tokens for tokens in pools if tokens is not None]
-        predicted = min(known, key=lambda tokens: abs(tokens - (logged or 0)), default=None)
+        )
+        stated = (row.get("args") or {}).get("disable_hybrid_swa_memory")
+        predicted = split if stated is False else shared
+        known = None not in (shared, split, logged)
+        if stated is None and known and abs((split or 0) - (logged or 0)) < abs((shared or 0) - (logged or 0)):
+            predicted, chosen = split, "a pool for sliding windows, as the log"
     right = predicted is not None and logged is not None and abs(predicted / logged - 1) <= TOKENS_WORST
-    yield Comparison(row["id"], TOKENS, predicted, logged, scored, right if scored else None)
+    yield Comparison(row["id"], TOKENS, predicted, logged, scored, right if scored else None, chosen=chosen)
 
 
-def _verdict(row: Mapping[str, Any], found: Fit, scored: bool) -> Iterator[Comparison]:
+def _verdict(row: Mapping[str, Any], found: Fit, scored: bool, chosen: str) -> Iterator[Comparison]:
+    """Fits or not; neither where a fact is missing, which is never right."""
     outcome = row.get("outcome")
     if outcome is None and not scored:
         return
-    predicted = "does not fit" if found.fits is False else "fits"
-    right = (outcome in FAILED) == (found.fits is False)
+    predicted = "unknown" if found.fits is None else "fits" if found.fits else "does not fit"
+    right = found.fits is not None and outcome is not None and (outcome in FAILED) is not found.fits
     note = "; ".join(found.reasons) or (f"unknown: {', '.join(found.unknown)}" if found.unknown else "")
-    yield Comparison(row["id"], VERDICT, predicted, outcome, scored, right if scored else None, note)
+    yield Comparison(row["id"], VERDICT, predicted, outcome, scored, right if scored else None, note, chosen)
 
 
 def _line(item: Comparison) -> str:
     error = "" if item.error is None else f"{item.error:+.2%}"
     mark = "unscored" if not item.scored else "ok" if item.right else "WRONG"
-    return (
-        f"{item.row:44} {item.quantity:16} {item.predicted!s:>14} {item.logged!s:>14} {error:>9}  {mark:9}{item.note}"
-    )
+    said = "; ".join(filter(None, (item.note, item.chosen)))
+    return f"{item.row:44} {item.quantity:16} {item.predicted!s:>14} {item.logged!s:>14} {error:>9}  {mark:9}{said}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -96,9 +96,10 @@ def _understand_decoder(known: Understanding, config: Fields, values: Mapping[st
         known.tower_missing = known.tower is None
     layers, stages = len(decoder.layers), known.ranks.stages
     if stages < layers and layers % stages:
+        each, rest = divmod(layers, stages)
         known.notes.append(
-            f"{layers} layers do not divide by pp_size={stages}: the last stage holds {layers // stages + layers % stages}"
-            f", the others {layers // stages}, so that more stages may not need less"
+            f"{layers} layers do not divide by pp_size={stages}: the last stage holds {each + rest}, the others {each}"
+            ", so that more stages may not need less"
         )
     if decoder.assumed:
         known.notes.append(

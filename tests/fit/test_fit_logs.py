@@ -81,6 +81,49 @@ def test_what_cannot_be_predicted_is_wrong_where_it_is_scored(tool: Any) -> None
     assert {item.right for item in tool.compare(unknown) if item.quantity == "weights"} == {False}
 
 
+def test_an_unknown_verdict_is_not_right(tool: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unknown = {**row("docs-llama2-7b-eagle"), "scored": ["verdict"]}
+    arguments = {**unknown["args"], "speculative_algorithm": "EAGLE3"}
+    assert tool.main([written(tmp_path / "logs.jsonl", {**unknown, "args": arguments})]) == 1
+    (verdict,) = [line for line in capsys.readouterr().out.splitlines() if line.split()[1:2] == ["verdict"]]
+    assert verdict.split()[2:5] == ["unknown", "ok", "WRONG"]
+    assert "config.json of the draft model" in verdict
+
+
+def test_a_draft_that_is_assumed_or_stated_is_taken_and_said(tool: Any) -> None:
+    entry = row("docs-llama2-7b-eagle")
+    stated = {**entry["hf_config"], "architectures": ["LlamaForCausalLMEagle"], "num_hidden_layers": 1}
+    for changed, chosen in ((entry, "one layer of the target"), ({**entry, "draft_hf_config": stated}, "")):
+        (verdict,) = [item for item in tool.compare(changed) if item.quantity == "verdict"]
+        assert (verdict.predicted, verdict.right) == ("fits", True)
+        assert chosen in verdict.chosen
+        assert bool(verdict.chosen) is bool(chosen)
+
+
+def test_the_pipeline_stage_that_the_log_decides_is_said(tool: Any) -> None:
+    entry = row("ghfile-55529353766-qwen3-14b-4x4090")
+    changed = {**entry, "args": {**entry["args"], "pp_size": 2}, "weights_gb_per_gpu": 3.5}
+    (weights,) = [item for item in tool.compare(changed) if item.quantity == "weights"]
+    assert weights.chosen == "stage 1 of 2, as the log"
+    lines, _ = tool.summary([weights])
+    assert lines[-1] == f"of these 1 with a choice: {entry['id']} weights"
+
+
+def test_a_pool_for_sliding_windows_is_chosen_by_the_log_only_where_the_row_is_silent(tool: Any) -> None:
+    entry = row("ghfile-55529353766-qwen3-14b-4x4090")
+    layers = ["sliding_attention"] * 39 + ["full_attention"]
+    config = {**entry["hf_config"], "architectures": ["Gemma2ForCausalLM"], "layer_types": layers}
+    found = {}
+    for stated in (None, True, False):
+        arguments = {**entry["args"], **({} if stated is None else {"disable_hybrid_swa_memory": stated})}
+        (item,) = tool._tokens({**entry, "hf_config": config, "args": arguments, "kv_tokens": 10**9}, True)
+        found[stated] = (item.predicted, bool(item.chosen))
+    assert found[None] == (found[False][0], True)
+    assert found[True][0] < found[False][0]
+    assert not found[True][1]
+    assert not found[False][1]
+
+
 def test_a_config_that_cannot_be_read_is_wrong_with_the_field_named(tool: Any) -> None:
     entry = row("ghfile-55529353766-qwen3-14b-4x4090")
     broken = {**entry, "hf_config": {**entry["hf_config"], "hidden_size": "many"}}

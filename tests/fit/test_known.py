@@ -27,24 +27,29 @@ BLOCK = {"attention": {"no_op": False}, "ffn": {"no_op": False, "ffn_mult": 2.5}
 FP8 = {"quant_method": "fp8"}
 DEEPSEEK = {"n_routed_experts": 8, "moe_intermediate_size": 512, "first_k_dense_replace": 0}
 INFINITY, NO_NUMBER = float("inf"), float("nan")
+NO_FACTORS: list[Any] = [INFINITY, NO_NUMBER, "x", -2, 0, [2], True, 10**400]
+NO_BLOCKS: list[Any] = [[], {}, "x", 3, [3], [{}], [BLOCK, None]]
+NO_SIZES: list[Any] = [[0, 0], [128], [128, -1], [128, 128, 1], "128", []]
+NO_STEPS: list[Any] = [0, -1, "x", [1, "x"], INFINITY]
+NO_FLAGS: list[Any] = ["no", 2, [], 1.0, NO_NUMBER]
 
 
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
         *[({"rope_scaling": {"rope_type": "yarn", "factor": value}}, "rope_scaling.factor")
-          for value in (INFINITY, NO_NUMBER, "x", -2, 0, [2], True, 10**400)],
+          for value in NO_FACTORS],
         *[({"partial_rotary_factor": value}, "partial_rotary_factor") for value in (NO_NUMBER, INFINITY, "half")],
-        *[({"block_configs": value}, "block_configs") for value in ([], {}, "x", 3, [3], [{}], [BLOCK, None])],
+        *[({"block_configs": value}, "block_configs") for value in NO_BLOCKS],
         *[({"block_configs": [{**BLOCK, "ffn": {"no_op": False, "ffn_mult": value}}]}, "block_configs.ffn.ffn_mult")
           for value in (INFINITY, NO_NUMBER, -1, "x")],
         ({"block_configs": [{**BLOCK, "attention": {"no_op": "no"}}]}, "block_configs.attention.no_op"),
         *[({"quantization_config": {**FP8, "weight_block_size": value}}, "quantization_config.weight_block_size")
-          for value in ([0, 0], [128], [128, -1], [128, 128, 1], "128", [])],
-        *[({**DEEPSEEK, "moe_layer_freq": value}, "moe_layer_freq") for value in (0, -1, "x", [1, "x"], INFINITY)],
+          for value in NO_SIZES],
+        *[({**DEEPSEEK, "moe_layer_freq": value}, "moe_layer_freq") for value in NO_STEPS],
         ({**DEEPSEEK, "n_routed_experts": []}, "n_routed_experts"),
         ({"num_experts": 8, "moe_layers_enum": "3,x"}, "moe_layers_enum"),
-        *[({"tie_word_embeddings": value}, "tie_word_embeddings") for value in ("no", 2, [], 1.0, NO_NUMBER)],
+        *[({"tie_word_embeddings": value}, "tie_word_embeddings") for value in NO_FLAGS],
         ({"architectures": ["MixtralForCausalLM"], "tie_word_embeddings": "no"}, "tie_word_embeddings"),
         *[({"num_hidden_layers": value}, "num_hidden_layers") for value in (0, INFINITY, NO_NUMBER, 1e300, 10**400)],
         ({"max_position_embeddings": 10**400}, "max_position_embeddings"),

@@ -56,8 +56,8 @@ def size(facts: ModelFacts, on: str = "h100", **values: Any) -> Fit:
 @SOME
 @given(models(), st.sampled_from([1, 2, 4, 8]), st.sampled_from(["tp_size", "pp_size"]))
 def test_more_gpus_never_raise_the_weights_of_one(facts: ModelFacts, number: int, kind: str) -> None:
-    """But for pipeline stages where the layers do not divide by them: SGLang gives the rest to the last one, and six
-    layers are four and two on the fullest of four and five stages, but two on that of three. The fit has a note then.
+    """But for pipeline stages where the layers do not divide by them: SGLang gives the rest to the last one, so that
+    of six layers the fullest of three stages holds two and the fullest of four three. The fit has a note then.
     """
     assume(kind == "tp_size" or (facts.config or {})["num_hidden_layers"] % (2 * number) == 0)
     few, many = size(facts, **{kind: number}), size(facts, **{kind: 2 * number})

@@ -73,11 +73,11 @@ def make_plan(
     model, model_findings = (
         (recorded.model, []) if recorded else model_facts(composition, env, composer.preset_files("model"))
     )
-    environment = _planned_environment(composition)
+    environment, cpu = _planned_environment(composition, engine.name)
     inherited = _sglang_variables(recorded.inherited if recorded else env)
     seed_drawn = composition.intent.get("random_seed") is None
     seed = random.randint(0, 1 << 30) if seed is None else seed
-    facts = Facts(gpu, model, {**inherited, **environment}, seed, composition.intent)
+    facts = Facts(gpu, model, {**inherited, **cpu, **environment}, seed, composition.intent)
     resolution = resolve(composition.intent, gpu=gpu, model=model, seed=facts.seed, env=facts.env)
     reserved = reserved_gib(composition.nodes["fit"])
     checked = run_checks(PLAN_CHECKS, resolution, facts)
@@ -148,10 +148,11 @@ def main(task: Callable[[Plan], Any]) -> Callable[[DictConfig], Any]:
     return finalized
 
 
-def _planned_environment(composition: Composition) -> dict[str, str]:
-    """The variables that the launch sets: those of the engine node, and the one that SGLang's CPU engine needs.
+def _planned_environment(composition: Composition, engine: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The variables that the launch sets, and those that the rules are to see beside them.
 
-    Raises ConfigError for what no environment can hold.
+    The embedded engine needs no accelerator and does not read SGLang's variable for its CPU engine; the plan, which
+    says what SGLang would do, is then made as for that. Raises ConfigError for what no environment can hold.
     """
     planned = {str(name): str(value) for name, value in composition.nodes["engine"]["env"].items()}
     odd = [name for name, value in planned.items() if not (name.isascii() and name.isidentifier()) or "\0" in value]
@@ -161,9 +162,12 @@ def _planned_environment(composition: Composition) -> dict[str, str]:
             for name in odd
         ]
         raise ConfigError(*findings)
-    if composition.nodes["gpu"]["device"] == "cpu":
+    device = composition.nodes["gpu"]["device"]
+    if engine == "transformers" and device in (None, "cpu"):
+        return planned, {"SGLANG_USE_CPU_ENGINE": "1"}
+    if device == "cpu":
         planned.setdefault("SGLANG_USE_CPU_ENGINE", "1")
-    return planned
+    return planned, {}
 
 
 def _sglang_variables(env: Mapping[str, str]) -> dict[str, str]:

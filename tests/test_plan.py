@@ -433,3 +433,10 @@ def test_every_value_of_a_plan_is_there_in_json() -> None:
     assert record["values"]["lora_paths"] == [{"lora_name": "a", "lora_path": "b", "pinned": False}]
     assert record["intent"]["lora_paths"] == {"a": "b"}
     assert composer().options("gpu")
+
+
+def test_the_embedded_engine_needs_no_accelerator() -> None:
+    plan = planned("gpu=none", "model=tiny", "engine=transformers")
+    assert plan.launchable
+    assert "SGLANG_USE_CPU_ENGINE" not in plan.environment
+    assert [finding.id for finding in planned("gpu=none", "model=tiny", "engine=sglang").errors] == ["DEV002"]

@@ -262,8 +262,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     failed = False
     for path in options.files:
-        count, found = check_file(path)
-        failed = failed or bool(found)
+        try:
+            count, found = check_file(path)
+        except (OSError, EOFError, ValueError, KeyError) as failure:
+            print(f"{path}: these are no recorded cases: {type(failure).__name__}: {failure}", file=sys.stderr)
+            return 2
+        failed = failed or bool(found) or count == 0
         by_kind = Counter(mismatch.kind for mismatch in found)
         counts = ", ".join(f"{by_kind[kind]} {kind}" for kind in KINDS)
         print(f"{path.name}: {count} cases; mismatches: {counts}")

@@ -144,3 +144,12 @@ def test_emitted_cases_have_the_form_of_the_expected_ones(tmp_path: Path, full: 
 
 def _record(name: str, case: str) -> dict[str, Any]:
     return next(record for record in conformance.read_cases(DATA / name) if record["case"]["id"] == case)
+
+
+def test_what_holds_no_cases_does_not_pass(tmp_path: Path) -> None:
+    empty, broken = tmp_path / "empty.jsonl", tmp_path / "broken.jsonl"
+    empty.write_text("")
+    broken.write_text('{"case": 1')
+    assert conformance.main([str(empty)]) == 1
+    assert conformance.main([str(broken)]) == 2
+    assert conformance.main([str(tmp_path / "absent.jsonl")]) == 2

@@ -97,7 +97,7 @@ def _fits(kind: Any, value: Any) -> bool:
         return False
     # A number is text where text is wanted (compute_capability: 9.0), as for OmegaConf.
     accepted: Any = {str: (str, int, float), float: (int, float), int: int}[kind]
-    return isinstance(value, accepted)
+    return isinstance(value, accepted) and not (isinstance(value, str) and "\0" in value)
 
 
 def _kind(schema: Any) -> Any:

@@ -134,6 +134,8 @@ def value_problem(name: str, value: Any) -> tuple[str, str | None] | None:
     if value is None and not field.optional:
         return f"{name}=null: it cannot be null, it is {field.type}", type_hint(field, value)
     problem = check_value(name, value)
+    if problem is None and isinstance(value, str) and "\0" in value:
+        problem = f"{name} has a zero byte in it, which no program can be given"
     if problem is None and field.arg.json and isinstance(value, str) and value[:1] not in ("", "/", "."):
         try:
             problem = check_json(name, value)
@@ -301,7 +303,10 @@ def _change(key: str, value: Any, text: str) -> Override:
 
 def _expanded(path: str) -> str:
     """``path`` with a leading ~ replaced, where it can be one at all."""
-    return path if "\0" in path else os.path.expanduser(path)
+    try:
+        return os.path.expanduser(path)
+    except ValueError:  # a zero byte, half a character
+        return path
 
 
 def _is_text(field: Field) -> bool:

@@ -44,6 +44,9 @@ TRAPS = [
     ("--tp=8", "CLI004", "without dashes", "tp_size=8"),
     ("--tensor-parallel-size=8", "CLI004", "without dashes", "tp_size=8"),
     ("--trust-remote-code", "CLI004", "without dashes", "trust_remote_code=true"),
+    ("served_model_name=a\0b", "CLI002", "has a zero byte in it", None),
+    ("model=~\ud800/x\0", "CLI002", "model_path has a zero byte", None),
+    ("gpu.name=a\0b", "CLI002", "gpu.name='a\\x00b' is not text", None),
     ("-0\0$", "CLI004", "without dashes", None),
     ("--../conf=x", "CLI004", "--../conf is no flag", None),
     ("--jsn", "CLI004", "--jsn is no flag", "did you mean --json?"),
@@ -154,6 +157,8 @@ FINE: list[tuple[str, dict[str, Any]]] = [
     ("served_model_name=it's", {"served_model_name": "it's"}),
     ("served_model_name=", {"served_model_name": ""}),
     ("served_model_name=(((", {"served_model_name": "((("}),
+    ("served_model_name=~\ud800", {"served_model_name": "~\ud800"}),
+    ("tokenizer_path=~\ud800/x", {"tokenizer_path": "~\ud800/x"}),
     ("served_model_name=a\nb", {"served_model_name": "a\nb"}),
     ("served_model_name=C:\\models\\", {"served_model_name": "C:\\models\\"}),
     (r"served_model_name='a\${b}'", {"served_model_name": "a${b}"}),
@@ -299,7 +304,9 @@ def test_one_word_instead_of_a_list_is_told_apart() -> None:
 
 # Quoting
 
-TEXT = st.text(st.sampled_from("\\'\"${}=,:()[] \n\tabé日\x1b\x00:@#%!?*~`&;|<>") | st.characters(), max_size=12)
+TEXT = st.text(
+    st.sampled_from("\\'\"${}=,:()[] \n\tabé日\x1b:@#%!?*~`&;|<>") | st.characters(min_codepoint=1), max_size=12
+)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**12), 10**12) | st.floats(allow_nan=False) | TEXT,
     lambda inner: (

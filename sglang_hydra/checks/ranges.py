@@ -10,22 +10,25 @@ from sglang_hydra.words import short
 if TYPE_CHECKING:
     from sglang_hydra.fields import ServerArgs
 
-# The largest value that makes sense of each: above it a digit too many was typed.
-_MOST = {
-    "tp_size": 2**16,
-    "pp_size": 2**16,
-    "dp_size": 2**16,
-    "ep_size": 2**16,
-    "nnodes": 2**16,
-    "context_length": 2**31,
-    "max_running_requests": 2**31,
-    "max_total_tokens": 2**40,
-    "max_prefill_tokens": 2**31,
-    "cuda_graph_max_bs": 2**20,
-    "page_size": 2**20,
-    "stream_interval": 2**31,
-    "tokenizer_worker_num": 2**16,
+# The least and the most that make sense of each: beyond that a digit too many was typed.
+_RANGES = {
+    "tp_size": (1, 2**16),
+    "pp_size": (1, 2**16),
+    "dp_size": (1, 2**16),
+    "ep_size": (1, 2**16),
+    "nnodes": (1, 2**16),
+    "context_length": (1, 2**31),
+    "max_running_requests": (1, 2**31),
+    "max_total_tokens": (1, 2**40),
+    "max_prefill_tokens": (1, 2**31),
+    "chunked_prefill_size": (-1, 2**31),
+    "cuda_graph_max_bs": (1, 2**20),
+    "cuda_graph_bs": (1, 2**20),
+    "page_size": (1, 2**20),
+    "stream_interval": (1, 2**31),
+    "tokenizer_worker_num": (1, 2**16),
 }
+_ANY_NUMBER = (-(2**63), 2**63)  # what a computer counts with
 _PORTS = ("port", "nccl_port", "disaggregation_bootstrap_port")
 _LAST_PORT = 65535
 
@@ -38,13 +41,14 @@ def check_sizes(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: none.
     Example: tp_size=0 -> refused
     """
-    given = {name: getattr(args, name) for name in _MOST if getattr(args, name) is not None}
-    wrong = [name for name, value in given.items() if not 1 <= value <= _MOST[name]]
+    wrong = [name for name, value in vars(args).items() if not _is_in(_RANGES.get(name, _ANY_NUMBER), value)]
     if not wrong:
         return None
-    said = ", ".join(f"{name}={short(str(given[name]), 20)}" for name in wrong)
-    message = f"{said}: it must lie between 1 and {_MOST[wrong[0]]}"
-    return Refusal(message, *wrong, hint=f"{wrong[0]}=8, or leave it out")
+    said = []
+    for name in wrong:
+        least, most = _RANGES.get(name, _ANY_NUMBER)
+        said.append(f"{name}={short(str(getattr(args, name)), 20)} must lie between {least} and {most}")
+    return Refusal("; ".join(said), *wrong, hint=f"{wrong[0]}=8, or leave it out")
 
 
 @rule("ARG021", stage="plan")
@@ -75,6 +79,13 @@ def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
     return Refusal(
         f"model_path={args.model_path!r} names no model", "model_path", hint="model=llama_3_1_8b, model=org/name"
     )
+
+
+def _is_in(limits: tuple[int, int], value: Any) -> bool:
+    """Whether a number, or each number of a list, lies within ``limits``; anything else does."""
+    if isinstance(value, list):
+        return all(_is_in(limits, item) for item in value)
+    return not isinstance(value, int) or isinstance(value, bool) or limits[0] <= value <= limits[1]
 
 
 def _is_port(value: Any, lowest: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from sglang_hydra.words import short
 
 if TYPE_CHECKING:
     from hydra._internal.defaults_list import DefaultsList
+    from hydra.core.config_search_path import ConfigSearchPath
     from hydra.core.default_element import InputDefault, ResultDefault
     from hydra.core.override_parser.types import Override
     from hydra.plugins.config_source import ConfigResult
@@ -56,7 +58,9 @@ class Repository(CachingConfigRepository):
     """
 
     def __init__(self, loader: ConfigLoaderImpl, config_name: str, searchpath: Sequence[Override] = ()) -> None:
-        super().__init__(loader.repository)
+        # Not Hydra's own initializer: it copies all sources and the ConfigStore deeply, which costs as much as merging.
+        self.delegate = loader.repository
+        self.cache = {}
         self._loader = loader
         self._config_name = config_name
         self._hydra_is_kept = True
@@ -73,6 +77,11 @@ class Repository(CachingConfigRepository):
     def config_exists(self, config_path: str) -> bool:
         self._offer_recipe(config_path)
         return super().config_exists(config_path)
+
+    def initialize_sources(self, config_search_path: ConfigSearchPath) -> None:
+        """For ``hydra.searchpath``: other sources for this repository alone."""
+        self.delegate = copy.copy(self.delegate)
+        super().initialize_sources(config_search_path)
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         self._offer_recipe(config_path)

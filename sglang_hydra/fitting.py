@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
@@ -48,7 +49,9 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0) -> F
     from sglang_hydra.fit import fit, read_checkpoint
 
     path = str(resolution.values["model_path"])
-    return fit(resolution.values, gpu, facts.model, reserved_gib=reserved_gib, weights=read_checkpoint(path))
+    # A name that no file can have (half a character) is not there either; looking into it would fail.
+    weights = read_checkpoint(path) if os.path.exists(path) else None
+    return fit(resolution.values, gpu, facts.model, reserved_gib=reserved_gib, weights=weights)
 
 
 def fit_or_why(resolution: Resolution, facts: Facts, reserved_gib: float) -> tuple[Fit | None, Sequence[Finding]]:

@@ -208,3 +208,8 @@ def test_every_value_of_a_recipe_fits_its_argument(id: str) -> None:
         if name not in ("defaults", "model", "engine"):
             assert check_value(name, value) is None
     assert recipe.model in {preset.name for preset in model_presets(composer())}
+
+
+def test_a_model_path_that_no_file_can_have_is_planned() -> None:
+    asked = [Request("gpu=h200", "1"), Request("model=tiny", "2"), Request("model.model_path=\ud800", "3")]
+    assert make_plan(composer(), asked, seed=42, env={}).fit is not None

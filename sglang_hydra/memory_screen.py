@@ -98,7 +98,8 @@ def _parts(fit: Fit) -> str:
         ((name, size) for name, size in fit.weights.parts.items() if size), key=lambda part: -part[1]
     )
     shown = ", ".join(f"{name.replace('_', ' ')} {size / _GIB:.1f}" for name, size in known[:_SHOWN_PARTS])
-    return f"{fit.weights.format}: {shown}" if fit.weights.format and shown else shown
+    stored = fit.weights.format not in (None, "none")
+    return f"{fit.weights.format}: {shown}" if stored and shown else shown
 
 
 def _gib(size: float | None) -> str:

@@ -84,8 +84,9 @@ class Output:
                 self._line(name, self._blot(line))
             if len(pending) > _LINE_LIMIT + self._hold_back:
                 pending = self._blot(pending)
-                cut = len(pending) - self._hold_back
-                self._line(name, pending[:cut])
+                cut = max(0, len(pending) - self._hold_back)
+                if cut:
+                    self._line(name, pending[:cut])
                 pending = pending[cut:]
         if pending:
             self._line(name, self._blot(pending))

@@ -11,17 +11,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from processes import REPOSITORY, interleaved
+from processes import EMPTY_APP, REPOSITORY, interleaved
 
-EMPTY_APP = """
-import hydra
-
-@hydra.main(version_base=None)
-def app(config):
-    pass
-
-app()
-"""
 OVERRIDES = ["gpu=h200", "model=deepseek_v3", "tp_size=8"]
 TARGETS = {"piped": 1.2, "terminal": 1.4}
 TARGET_MIB = 48

@@ -19,6 +19,16 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ROWS, COLUMNS = 40, 120
+EMPTY_APP = """
+import hydra
+
+@hydra.main(version_base=None)
+def app(config):
+    pass
+
+app()
+"""
+"""A Hydra app that does nothing: what planning and starting are measured against."""
 
 
 class Cost(NamedTuple):

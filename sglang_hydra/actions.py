@@ -15,13 +15,15 @@ from sglang_hydra.explain import field_record, field_screen, finding_lines, id_r
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
+from sglang_hydra.plans import Plan
 from sglang_hydra.screen import Line, text, write
+from sglang_hydra.topology.settings import SINGLE
 from sglang_hydra.words import nearest, program, short
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
     from sglang_hydra.documents import Document
-    from sglang_hydra.plans import Plan
+    from sglang_hydra.topology.plan import Topology
 
 
 def composer_of(invocation: Invocation) -> Composer:
@@ -30,7 +32,12 @@ def composer_of(invocation: Invocation) -> Composer:
 
 def plan(invocation: Invocation) -> int:
     """Shows the plan. 2 when SGLang would refuse it."""
-    made = make_plan(composer_of(invocation), invocation.requests)
+    composer = composer_of(invocation)
+    made = make_plan(composer, invocation.requests)
+    if _has_several_servers(made):
+        from sglang_hydra.topology import actions as topologies
+
+        return topologies.show(composer, invocation, made)
     if invocation.json:
         print_json(made.to_json())
     else:
@@ -52,12 +59,12 @@ def check(invocation: Invocation) -> int:
     composer = composer_of(invocation)
     files = [request for request in invocation.requests if is_document(request.text)]
     overrides = [request for request in invocation.requests if not is_document(request.text)]
-    verdicts: list[tuple[str, Plan | None, Sequence[Finding]]] = []
+    verdicts: list[tuple[str, Plan | Topology | None, Sequence[Finding]]] = []
     for name, document in documents(files) if files else [("overrides", Document([]))]:
         try:
             if isinstance(document, ConfigError):
                 raise document
-            made = _planned_again(composer, document, overrides)
+            made = _judged(composer, document, overrides)
         except ConfigError as failure:
             verdicts.append((name, None, failure.findings))
         else:
@@ -79,6 +86,20 @@ def _planned_again(composer: Composer, document: Document, overrides: Sequence[R
     )
 
 
+def _judged(composer: Composer, document: Document, overrides: Sequence[Request]) -> Plan | Topology:
+    """The same, or all of its servers where the document asks for several."""
+    made = _planned_again(composer, document, overrides)
+    if not _has_several_servers(made):
+        return made
+    from sglang_hydra.topology.plan import plan_topology
+
+    return plan_topology(composer, [*document.requests, *overrides], common=made)
+
+
+def _has_several_servers(plan: Plan) -> bool:
+    return bool(plan.nodes["topology"]["name"] != SINGLE)
+
+
 def explain(invocation: Invocation) -> int:
     """``explain FIELD [overrides]`` or ``explain ID``."""
     if not invocation.requests:
@@ -94,10 +115,19 @@ def explain(invocation: Invocation) -> int:
             write(page)
         return 0
     name, given, _ = subject.text.partition("=")
+    composer = composer_of(invocation)
     if name not in FIELDS:
+        from sglang_hydra.topology import actions as topologies
+
+        if topologies.is_addressed(name):
+            return topologies.explain(composer, invocation, name, rest)
         raise ConfigError(_nothing_to_explain(name))
     overrides = [subject, *rest] if given else rest
-    made = make_plan(composer_of(invocation), overrides) if overrides else None
+    made = make_plan(composer, overrides) if overrides else None
+    if made is not None and _has_several_servers(made):
+        from sglang_hydra.topology import actions as topologies
+
+        return topologies.explain(composer, invocation, name, overrides, made)
     if invocation.json:
         print_json(field_record(name, made))
     else:
@@ -119,6 +149,13 @@ def fit(invocation: Invocation) -> int:
     from sglang_hydra import catalog_actions
 
     return catalog_actions.fit(invocation)
+
+
+def export(invocation: Invocation) -> int:
+    """The plan as a script or manifest."""
+    from sglang_hydra.launch.export.action import export_plan
+
+    return export_plan(composer_of(invocation), invocation)
 
 
 def recipes(invocation: Invocation) -> int:
@@ -157,7 +194,11 @@ def print_json(record: dict[str, Any]) -> None:
     sys.stdout.flush()  # a reader that has gone (head) is noticed here and not while the interpreter shuts down
 
 
-def _verdict(name: str, made: Plan | None, findings: Sequence[Finding]) -> dict[str, Any]:
+def _verdict(name: str, made: Plan | Topology | None, findings: Sequence[Finding]) -> dict[str, Any]:
+    if made is not None and not isinstance(made, Plan):
+        from sglang_hydra.topology import actions as topologies
+
+        return topologies.verdict(name, made)
     return {
         "name": name,
         "ok": made is not None and made.ok,
@@ -167,7 +208,12 @@ def _verdict(name: str, made: Plan | None, findings: Sequence[Finding]) -> dict[
     }
 
 
-def _verdict_lines(name: str, made: Plan | None, findings: Sequence[Finding]) -> Iterator[Line]:
+def _verdict_lines(name: str, made: Plan | Topology | None, findings: Sequence[Finding]) -> Iterator[Line]:
+    if made is not None and not isinstance(made, Plan):
+        from sglang_hydra.topology import actions as topologies
+
+        yield from topologies.verdict_lines(name, made)
+        return
     if made is None:
         yield [text(f"{name}: "), text("cannot be composed", "bold red")]
     else:

@@ -31,6 +31,7 @@ from sglang_hydra.recipes import GROUP, recipe_findings
 from sglang_hydra.resolution import Resolution, resolve, run_checks
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.secret import hide_typed_keys, is_secret_name
+from sglang_hydra.topology.settings import unused_replicas
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -71,7 +72,7 @@ def make_plan(
     engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.without_accelerator)
     gpu = recorded.gpu if recorded else gpu_facts(composition.nodes["gpu"], hardware)
     model, model_findings = (
-        (recorded.model, []) if recorded else model_facts(composition, env, composer.preset_files("model"))
+        (recorded.model, []) if recorded else model_facts(composition, env, composer.model_presets)
     )
     environment, cpu = _planned_environment(composition, engine.name)
     inherited = _sglang_variables(recorded.inherited if recorded else env)
@@ -92,6 +93,7 @@ def make_plan(
         *checked,
         *recipe_findings(composition.choices.get(GROUP)),
     ]
+    said += unused_replicas(composition.nodes)
     said += unfit
     if found is not None:
         said += fit_findings(
@@ -99,6 +101,18 @@ def make_plan(
         )
     shown, engine_said = told_to_engine(engine, request) if "model_path" in request.intent else ([], [])
     said += engine_said
+    if sane and resolution.values["nnodes"] != 1:
+        from sglang_hydra.launch.nodes import node_findings
+
+        said += node_findings(resolution.values, composition.nodes["launch"]["name"], engine.name)
+    if composition.nodes["launch"]["name"] == "slurm":
+        from sglang_hydra.launch.slurm.options import slurm_findings
+
+        said += slurm_findings(composition.nodes["launch"], str(resolution.values["model_path"]))
+    if composition.nodes["fabric"] is not None:
+        from sglang_hydra.launch.export.fabric import fabric_findings
+
+        said += fabric_findings(composition.nodes["fabric"])
     findings, ignored = _silence(said, composition.nodes["ignore"])
     return Plan(
         resolution=resolution,

@@ -10,9 +10,9 @@ from typing import Any
 from sglang_hydra.checks.launchable import PLAN_CHECKS
 from sglang_hydra.compose import Composer
 from sglang_hydra.errors import ConfigError
-from sglang_hydra.facts.declared import facts_of_path
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.facts.presets import ModelPresets
 from sglang_hydra.findings import Finding
 from sglang_hydra.fitting import fit_findings, fit_of, gpu_classes
 from sglang_hydra.recipes import Recipe, recipe_findings, recipes
@@ -73,9 +73,8 @@ def judge_recipes(composer: Composer, chosen: Sequence[Recipe] | None = None) ->
     """Every published recipe as it is written."""
     classes = {gpu.name: gpu for gpu in gpu_classes(composer.preset_files("gpu"))}
     presets = {preset.name: preset for preset in model_presets(composer)}
-    files = composer.preset_files("model")
     for recipe in recipes().values() if chosen is None else chosen:
-        yield _judge_recipe(recipe, classes[recipe.gpu], presets[recipe.model], files)
+        yield _judge_recipe(recipe, classes[recipe.gpu], presets[recipe.model], composer.model_presets)
 
 
 def model_presets(composer: Composer) -> list[Preset]:
@@ -125,11 +124,11 @@ def _judge_cell(preset: Preset, gpu: GpuFacts) -> Judged:
     return judged
 
 
-def _judge_recipe(recipe: Recipe, gpu: GpuFacts, preset: Preset, files: Sequence[str]) -> Judged:
+def _judge_recipe(recipe: Recipe, gpu: GpuFacts, preset: Preset, known: ModelPresets) -> Judged:
     node = recipe.node
     args = {name: value for name, value in node.items() if name not in ("defaults", "model", "engine")}
     path = str(args.get("model_path", preset.path))
-    facts = preset.facts if path == preset.path else facts_of_path(path, files) or ModelFacts(None)
+    facts = preset.facts if path == preset.path else known.facts_of(path) or ModelFacts(None)
     if "model" in node and facts.config is not None:
         config = {key: value for key, value in facts.config.items() if key != "quantization_config"}
         facts = ModelFacts(config, source=facts.source)

@@ -29,12 +29,14 @@ class Base(NamedTuple):
     mount: tuple[str, ...]
 
     def plain(self) -> dict[str, Any]:
-        """The boundary: our tree as plain containers, every interpolation in it resolved."""
+        """The boundary: our tree as plain containers, every interpolation in it resolved and judged."""
         from omegaconf import OmegaConf
 
         with told_by_hydra(self.layers.place_of):
             tree = OmegaConf.select(self.config, ".".join(self.mount)) if self.mount else self.config
-            return _plain(tree)
+            root = _plain(tree)
+        self.layers.check_nodes(root)
+        return root
 
 
 def make_base(repository: Repository, chosen: Sequence[Override]) -> Base:
@@ -108,25 +110,35 @@ def _record_files(
 ) -> None:
     """Tells ``layers`` what every file says of our tree, in the order in which they are merged."""
     for default, loaded in _loaded(repository, defaults):
-        if _is_schema(loaded.config):
-            continue
-        package = tuple(filter(None, str(default.package or "").split(".")))
-        file, content = file_of(loaded, str(default.config_path)), _raw(loaded.config)
-        if package[:-1] == mount and package[-1:] in (("gpu",), ("model",)):
-            layers.add_preset(package[-1], content, file)
-        elif package == mount[: len(package)]:
-            below = mount[len(package) :]
-            for name in below:
-                inner = content.get(name)
-                content = inner if isinstance(inner, dict) else {}
-            layers.add_file(_layer_of(default), content, file, below, str(default.config_path))
+        if not is_schema(loaded.config):
+            record(layers, default, _raw(loaded.config), file_of(loaded, str(default.config_path)), mount)
+
+
+def record(
+    layers: Layers, default: ResultDefault, content: Mapping[str, Any], file: str, mount: tuple[str, ...] = ()
+) -> None:
+    """Tells ``layers`` what one file says of our tree, which stands under ``mount``."""
+    package = package_of(default)
+    if package[:-1] == mount and package[-1:] in (("gpu",), ("model",)):
+        layers.add_preset(package[-1], content, file)
+    elif package == mount[: len(package)]:
+        below = mount[len(package) :]
+        for name in below:
+            inner = content.get(name)
+            content = inner if isinstance(inner, dict) else {}
+        layers.add_file(_layer_of(default), content, file, below, str(default.config_path))
+
+
+def package_of(default: ResultDefault) -> tuple[str, ...]:
+    """The keys that lead to the node that a config is merged into; empty for the root."""
+    return tuple(filter(None, str(default.package or "").split(".")))
 
 
 def _mount_of(repository: Repository, defaults: Sequence[ResultDefault]) -> tuple[str, ...]:
     """Where our schema, or an app's own extension of it, stands. Raises ConfigError if it stands nowhere."""
     for default, loaded in _loaded(repository, defaults):
-        if _is_schema(loaded.config):
-            return tuple(filter(None, str(default.package or "").split(".")))
+        if is_schema(loaded.config):
+            return package_of(default)
     message = "the primary config does not hold SGLang's arguments"
     hint = f"put {SCHEMA_NAME} first in its defaults list, or sglang_hydra@NODE to have everything under a node"
     raise ConfigError(Finding("error", "CLI018", message, (), hint))
@@ -139,7 +151,8 @@ def _loaded(repository: Repository, defaults: Sequence[ResultDefault]) -> Iterat
             yield default, loaded
 
 
-def _is_schema(config: Any) -> bool:
+def is_schema(config: Any) -> bool:
+    """Whether a config declares SGLang's arguments: our schema, or an app's extension of it."""
     from omegaconf import OmegaConf
 
     kind = OmegaConf.get_type(config)

@@ -19,13 +19,14 @@ VERBS = {
     "check": "judge overrides, YAML files, plans or folders of them; for CI",
     "explain": "explain FIELD: how one value came about; explain ID: a rule's page",
     "fit": "where the memory of a GPU goes, and what would make the model fit; -m gpu=h100,h200 compares",
+    "export": "export FORMAT: a script or manifest that runs the plan without this package; -o FILE writes it",
     "recipes": "published launch configurations with their verdicts: recipes gpu=h200 model=deepseek",
     "audit": "every model on every GPU class, and every recipe",
     "doctor": "what this machine has, what it lacks for a plan, and how to mend it",
 }
 FLAGS = ("--help", "--json", "--strict", "--version", "--config-dir", "--config-name", "--multirun")
 HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help", "--shell-completion")
-_VALUED_FLAGS = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp")
+_VALUED_FLAGS = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--output", "-o")
 _VALUED_HYDRA_FLAGS = ("--cfg", "-c", "--package", "-p")
 _SWITCHES = {
     "--json": "json",
@@ -53,6 +54,7 @@ class Invocation:
     version: bool = False
     multirun: bool = False
     hydra: bool = False
+    output: str | None = None
 
 
 def entry(argv: Sequence[str] | None = None) -> int:
@@ -110,6 +112,8 @@ def read_invocation(words: Sequence[str]) -> Invocation:
 def _take_value(invocation: Invocation, flag: str, value: str) -> None:
     if flag in ("--config-name", "-cn"):
         invocation.config_name = value.removesuffix(".yaml")
+    elif flag in ("--output", "-o"):
+        invocation.output = value
     else:
         invocation.config_dirs.append(_existing_folder(flag, value))
 
@@ -144,6 +148,9 @@ def _run(invocation: Invocation) -> int:
     if invocation.hydra and invocation.verb != "serve":
         message = f"Hydra's own flags go with serve, and {invocation.verb} runs without Hydra's run folder"
         raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} --cfg job ..., or plan --json"))
+    if invocation.output is not None and invocation.verb != "export":
+        message = f"-o names a file for export, and {invocation.verb} writes to the terminal"
+        raise ConfigError(Finding("error", "EXP016", message, hint=f"{program()} {invocation.verb} ... > FILE"))
     if invocation.argv is not None:
         invocation.requests += requests_from_argv(invocation.argv)
     action: Any = getattr(actions, invocation.verb)

@@ -8,21 +8,27 @@ outcome equal to Hydra's compose API.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.config import PRIMARY_NAME, register
 from sglang_hydra.errors import ConfigError
+from sglang_hydra.facts.presets import ModelPresets
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request, Wanted, parse_requests, read_requests
 from sglang_hydra.places import Origin
 from sglang_hydra.secret import API_KEY_REFERENCE, HIDDEN, SECRET_FIELDS, secret_keys
 
+PairOf = Callable[[str, str], tuple[Mapping[str, Any], str]]
+"""What the pair file of a GPU and a model says, and the file."""
+
 if TYPE_CHECKING:
     from sglang_hydra.bases import Base
+    from sglang_hydra.plain_bases import PlainBase, PlainBases
     from sglang_hydra.repository import Repository
 
 
@@ -73,6 +79,7 @@ class Composer:
         self._loader = loader_of(config_dirs)
         self._repositories: dict[str, Repository] = {}
         self._bases: dict[tuple[str, ...], Base | None] = {}
+        self._plain: dict[int, PlainBases] = {}
         self._group_keys: dict[str, str] = {}
 
     def options(self, group: str) -> list[str]:
@@ -86,6 +93,11 @@ class Composer:
     def preset_files(self, group: str) -> list[str]:
         """The YAML files of a group's options; where two sources have the same name, the one that counts."""
         return self._repository().files(group)
+
+    @cached_property
+    def model_presets(self) -> ModelPresets:
+        """What the presets of the ``model`` group know of checkpoints."""
+        return ModelPresets(self.preset_files("model"))
 
     def canonical(self, requests: Sequence[Request]) -> list[str]:
         """The overrides as Hydra itself would take them, a secret as its reference; for Hydra's own record of a run.
@@ -114,16 +126,43 @@ class Composer:
 
         Raises ConfigError with every finding at once: unknown keys and options, wrong types, broken YAML.
         """
-        from sglang_hydra.bases import apply_overrides
+        from sglang_hydra.merging import NotPlain
 
         repository = self._repository([request.text for request in requests])
         wanted = self._read(requests, repository)
         own = [item for item in wanted if not item.override.is_hydra_override()]
-        base = self._base(repository, [item for item in own if repository.chooses(item.override)])
+        chosen = [item for item in own if repository.chooses(item.override)]
         leaves = [item for item in own if not repository.chooses(item.override)]
+        try:
+            return self._merged_plainly(repository, chosen, leaves)
+        except NotPlain:
+            return self._merged_by_omegaconf(repository, chosen, leaves)
+
+    def _merged_plainly(
+        self, repository: Repository, chosen: Sequence[Wanted], leaves: Sequence[Wanted]
+    ) -> Composition:
+        """Raises NotPlain where only OmegaConf can tell the outcome, and for every mistake."""
+        from sglang_hydra.plain_bases import PlainBases
+
+        key = id(repository)
+        if key not in self._plain:
+            self._plain[key] = PlainBases(repository)
+        plain = self._plain[key]
+        base = plain.base([item.override for item in chosen]).overridden(leaves)
+        return self._finalized(base, plain.pair, leaves)
+
+    def _merged_by_omegaconf(
+        self, repository: Repository, chosen: Sequence[Wanted], leaves: Sequence[Wanted]
+    ) -> Composition:
+        from sglang_hydra.bases import apply_overrides, pair_of
+
+        base = self._base(repository, chosen)
         apply_overrides(base, leaves)
+        return self._finalized(base, lambda gpu, model: pair_of(repository, base, gpu, model), leaves)
+
+    def _finalized(self, base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]) -> Composition:
         self._group_keys = {key.partition("@")[0]: key for key in base.choices}
-        return _finalized(repository, base, leaves)
+        return _finalized(base, pair_of, leaves)
 
     def _read(self, requests: Sequence[Request], repository: Repository) -> list[Wanted]:
         if self.hydra_syntax:
@@ -185,19 +224,16 @@ def register_resolvers() -> None:
         register_probes()
 
 
-def _finalized(repository: Repository, base: Base, leaves: Sequence[Wanted]) -> Composition:
+def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]) -> Composition:
     """Lifts what presets and the pair file say about arguments, each below every layer of the root."""
-    from sglang_hydra.bases import pair_of
-
     root, layers = base.plain(), base.layers
-    layers.check_nodes(root)
     gpu, model = root["gpu"], root["model"]
     if model["model_path"] is not None:
         layers.lift("model", "model_path", model["model_path"], ("model", "model_path"))
     for node, preset in (("gpu", gpu), ("model", model)):
         for name, value in preset["args"].items():
             layers.lift(node, name, value, (node, "args", name))
-    pair, file = pair_of(repository, base, gpu["name"], model["name"])
+    pair, file = pair_of(gpu["name"], model["name"])
     layers.add_file("gpu_model", pair, file, ())
     intent = layers.winners(root)
     if layers.findings:
@@ -208,15 +244,16 @@ def _finalized(repository: Repository, base: Base, leaves: Sequence[Wanted]) -> 
         if intent.get(name) is not None:
             secrets.setdefault(name, str(intent[name]))
             intent[name] = API_KEY_REFERENCE
-    for preset in (gpu, model):
-        preset["args"] = {name: value for name, value in preset["args"].items() if name not in SECRET_FIELDS}
+    for node, preset in (("gpu", gpu), ("model", model)):
+        args = {name: value for name, value in preset["args"].items() if name not in SECRET_FIELDS}
+        root[node] = {**preset, "args": args}
     return Composition(
         intent=intent,
         origins=layers.chains(),
         nodes={name: root[name] for name in root if name not in FIELDS},
         choices={key.partition("@")[0]: option for key, option in base.choices.items()},
         secrets=secrets,
-        secret_keys=tuple(secret_keys(root)),
+        secret_keys=tuple(sorted(secret_keys(root))),
         named=layers.named(),
         shadowed=tuple(layers.shadowed),
         findings=tuple(_typed_secrets(leaves)),

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sglang_hydra.bench.settings import BenchNode
 from sglang_hydra.fields import ServerArgs
+from sglang_hydra.launch.export.settings import K8sNode
+from sglang_hydra.launch.slurm.settings import SlurmNode
+from sglang_hydra.sweep.settings import SweepNode
+from sglang_hydra.topology.settings import TopologyNode
 
 SCHEMA_NAME = "sglang_hydra_schema"
 PRIMARY_NAME = "sglang_hydra"
@@ -61,12 +66,16 @@ class EngineNode:
 
 @dataclass
 class LaunchNode:
-    """``launch``: where the server runs. Times in seconds."""
+    """``launch``: where the server runs. Times in seconds. ``image`` is the container image, null for none here and
+    for the released one in exports."""
 
     name: str = "local"
     ready_timeout: float = 1800.0
     stop_timeout: float = 15.0
     force: bool = False
+    image: str | None = None
+    slurm: SlurmNode = field(default_factory=SlurmNode)
+    k8s: K8sNode = field(default_factory=K8sNode)
 
 
 @dataclass
@@ -87,10 +96,15 @@ class Root(ServerArgs):
     engine: EngineNode = field(default_factory=EngineNode)
     launch: LaunchNode = field(default_factory=LaunchNode)
     fit: FitNode = field(default_factory=FitNode)
+    bench: BenchNode = field(default_factory=BenchNode)
+    sweep: SweepNode = field(default_factory=SweepNode)
+    topology: TopologyNode = field(default_factory=TopologyNode)
+    replicas: int | None = None
+    fabric: str | None = None
     ignore: list[str] = field(default_factory=list)
 
 
-NODES = ("gpu", "model", "engine", "launch", "fit", "ignore")
+NODES = ("gpu", "model", "engine", "launch", "fit", "bench", "sweep", "topology", "replicas", "fabric", "ignore")
 """The root keys that are ours. None is an argument of SGLang 0.5.2 or 0.5.23."""
 
 

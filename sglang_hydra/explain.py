@@ -21,16 +21,16 @@ _LEVEL_ORDER = {"error": 0, "warning": 1, "info": 2}
 
 def plan_screen(plan: Plan) -> list[Line]:
     """The whole plan: what it is for, what was set and by whom, what the rules made of it, and what is wrong."""
-    lines: list[Line] = [*_heading(plan), []]
-    lines += _section("Set", _set_rows(plan))
-    lines += _section("Resolved by SGLang's rules", _changed_rows(plan))
+    lines: list[Line] = [*heading(plan), []]
+    lines += section("Set", set_rows(plan))
+    lines += section("Resolved by SGLang's rules", changed_rows(plan))
     if plan.fit is not None:
         from sglang_hydra.memory_screen import memory_lines
 
         lines += memory_lines(plan.fit, plan.gpu.name)
     lines += finding_lines(plan.findings, plan)
     if plan.launchable:
-        lines += [[text("Command", "bold")], [text("  "), text(command_line(plan), VERBATIM)]]
+        lines += _commands(plan)
         if plan.secrets:
             lines.append([text(f"  without {', '.join(plan.secrets)}, which is handed to the server unseen", "dim")])
         lines.append([])
@@ -38,10 +38,29 @@ def plan_screen(plan: Plan) -> list[Line]:
     return lines
 
 
-def command_line(plan: Plan) -> str:
-    """The launch command for a shell, the environment that the plan sets in front. It holds no secret."""
-    assignments = [f"{name}={_shell_word(value)}" for name, value in plan.shown_environment.items()]
-    return " ".join([*assignments, *map(_shell_word, plan.command)])
+def _commands(plan: Plan) -> list[Line]:
+    """What starts it: one command, or one for each node."""
+    if plan.values["nnodes"] <= 1:
+        return [[text("Command", "bold")], [text("  "), text(command_line(plan), VERBATIM)]]
+    from sglang_hydra.launch.nodes import UNKNOWN_HEAD, command_rows
+
+    lines: list[Line] = [[text("Commands, one on each node", "bold")]]
+    for node, command in command_rows(plan):
+        lines.append([text(f"  {node}", "dim")])
+        if command:
+            lines.append([text("    "), text(command_line(plan, command), VERBATIM)])
+    if plan.values["dist_init_addr"] is None:
+        where = "an address of node 0 and a free port there; dist_init_addr=HOST:PORT sets it"
+        if plan.nodes["launch"]["name"] == "slurm":
+            where = "found inside the job: the address of its first node and a port that is free there"
+        lines.append([text(f"  {UNKNOWN_HEAD} is {where}", "dim")])
+    return lines
+
+
+def command_line(plan: Plan, command: Sequence[str] | None = None) -> str:
+    """The launch command (or another) for a shell, the environment that the plan sets in front. It holds no secret."""
+    assignments = [f"{name}={shell_word(value)}" for name, value in plan.shown_environment.items()]
+    return " ".join([*assignments, *map(shell_word, plan.command if command is None else command)])
 
 
 def summary(plan: Plan) -> Line:
@@ -167,7 +186,8 @@ def _rule_of(id: str) -> Any:
     return next((rule for rule in (*ORDER, *PLAN_CHECKS) if rule.id == id), None)
 
 
-def _heading(plan: Plan) -> Iterator[Line]:
+def heading(plan: Plan) -> Iterator[Line]:
+    """What the plan is for: the release, the model, the GPUs, and what is known of them."""
     gpu = plan.gpu
     memory = f", {number(gpu.memory_mib)} MiB each" if gpu.memory_mib else ""
     count = f"{gpu.count} x " if gpu.count else ""
@@ -187,11 +207,13 @@ def _heading(plan: Plan) -> Iterator[Line]:
         yield from folded([text("  "), text(note, "dim")], room())
 
 
-def _section(title: str, rows: list[list[tuple[str, str]]]) -> list[Line]:
+def section(title: str, rows: list[list[tuple[str, str]]]) -> list[Line]:
+    """Rows under a title; nothing where there are no rows."""
     return [[text(title, "bold")], *columns(rows), []] if rows else []
 
 
-def _set_rows(plan: Plan) -> list[list[tuple[str, str]]]:
+def set_rows(plan: Plan) -> list[list[tuple[str, str]]]:
+    """A row for each argument of ``plan.intent``, in its order: value, and who set it over whom."""
     rows = []
     for name, value in plan.intent.items():
         chain = plan.origins.get(name, ())
@@ -201,7 +223,8 @@ def _set_rows(plan: Plan) -> list[list[tuple[str, str]]]:
     return rows
 
 
-def _changed_rows(plan: Plan) -> list[list[tuple[str, str]]]:
+def changed_rows(plan: Plan) -> list[list[tuple[str, str]]]:
+    """A row for each entry of the ledger, in its order."""
     rows = []
     for entry in plan.resolution.ledger:
         asked = plan.intent.get(entry.field) is not None
@@ -245,7 +268,7 @@ def _who(origin: Origin) -> str:
     return origin.place or origin.layer
 
 
-def _shell_word(word: str) -> str:
+def shell_word(word: str) -> str:
     """One word for a shell. What would steer the terminal is spelled out in the quotes that bash, zsh and ksh have."""
     if word.isprintable():
         return shlex.quote(word)

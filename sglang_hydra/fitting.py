@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
@@ -19,9 +20,13 @@ from sglang_hydra.rules.rule import Facts
 
 if TYPE_CHECKING:
     from sglang_hydra.facts.gpu import GpuFacts
+    from sglang_hydra.facts.model import ModelFacts
     from sglang_hydra.fit import Fit, Remedy
 
 _SHOWN_REMEDIES = 4
+_GPU_NODE = asdict(GpuNode())
+# Most files need not be parsed to know that their class is too small.
+_MEMORY = re.compile(r"^memory_mib: *([0-9.]+)", re.MULTILINE)
 _MOST_GIB = 2**20
 
 
@@ -62,13 +67,29 @@ def fit_or_why(resolution: Resolution, facts: Facts, reserved_gib: float) -> tup
         return None, failure.findings
 
 
+def checkpoint_bytes(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> int | None:
+    """How large the checkpoint's files are, by its config.json alone; None where that says too little."""
+    from sglang_hydra.fit.known import text_part
+    from sglang_hydra.fit.understanding import understand
+    from sglang_hydra.fit.weights import stored_weights
+
+    try:
+        known = understand(values, gpu, model)
+    except ConfigError:
+        return None  # the plan has the finding
+    if known.config is None or known.decoder is None or known.scheme is None or known.tower_missing:
+        return None
+    element = 4 if text_part(known.config).get("torch_dtype") == "float32" else 2
+    return int(stored_weights(known.decoder, known.scheme, known.tower, element))
+
+
 def remedies_of(
     resolution: Resolution, facts: Facts, found: Fit, preset_files: Sequence[str], reserved_gib: float = 0.0
 ) -> tuple[Remedy, ...]:
     """The smallest changes with which the plan fits, each of them resolved, checked and fitted."""
     from sglang_hydra.fit import remedies
 
-    classes = {gpu.name: gpu for gpu in gpu_classes(preset_files)}
+    classes = {gpu.name: gpu for gpu in gpu_classes(preset_files, above_mib=facts.gpu.memory_mib or 0)}
     verify = _verifier(resolution, facts, classes, reserved_gib)
     return remedies(resolution.values, facts.gpu, found, verify, classes=list(classes.values()))
 
@@ -85,20 +106,31 @@ def fit_findings(found: Fit, help_with: Callable[[], Sequence[Remedy]]) -> list[
     return []
 
 
-def gpu_classes(preset_files: Sequence[str]) -> list[GpuFacts]:
-    """The GPU classes that presets declare, without those that stand for no GPU."""
-    return [facts for file in preset_files if (facts := _gpu_class(file)) is not None]
+def gpu_classes(preset_files: Sequence[str], above_mib: float = 0) -> list[GpuFacts]:
+    """The GPU classes that presets declare with more memory than that, without those that stand for no GPU."""
+    texts = [(file, _text_of(file)) for file in preset_files]
+    named = [(file, text) for file, text in texts if any(float(size) > above_mib for size in _MEMORY.findall(text))]
+    found = [facts for file, text in named if (facts := _gpu_class(file, text)) is not None]
+    return [facts for facts in found if (facts.memory_mib or 0) > above_mib]
 
 
 @lru_cache(maxsize=256)
-def _gpu_class(file: str) -> GpuFacts | None:
+def _text_of(file: str) -> str:
+    try:
+        with open(file, encoding="utf-8") as opened:
+            return opened.read()
+    except (OSError, UnicodeDecodeError):
+        return ""  # whoever chooses it is told what is wrong with it
+
+
+@lru_cache(maxsize=256)
+def _gpu_class(file: str, text: str) -> GpuFacts | None:
     import yaml
 
     try:
-        with open(file, encoding="utf-8") as opened:
-            declared = yaml.load(opened, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        facts = gpu_facts({**asdict(GpuNode()), **declared}, Hardware())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, ConfigError):
+        declared = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        facts = gpu_facts({**_GPU_NODE, **declared}, Hardware())
+    except (yaml.YAMLError, TypeError, ConfigError):
         return None  # whoever chooses it is told what is wrong with it
     return facts if facts.memory_mib is not None else None
 

@@ -40,6 +40,14 @@ class Layers:
         twin._inside = dict(self._inside)
         return twin
 
+    def absorb(self, above: Layers) -> None:
+        """Adds what ``above`` holds as if it had been said here, after everything else."""
+        self.findings += above.findings
+        self.shadowed += above.shadowed
+        for name, chain in above._origins.items():
+            self._origins.setdefault(name, []).extend(chain)
+        self._inside.update(above._inside)
+
     def add_file(
         self, layer: str, content: Mapping[str, Any], file: str, at: tuple[str, ...], config: str = ""
     ) -> None:

@@ -24,6 +24,12 @@ def meaning_of(id: str) -> str | None:
 
 
 MEANINGS: Mapping[str, str] = {
+    "ACT001": "A running server holds another value for an argument than the plan. A warning where the server is the "
+    "release whose rules the plan follows: there, they should have been equal.",
+    "ACT002": "The KV cache of a running server is larger or smaller than the memory fit allows for, its error included.",
+    "ACT003": "A running server could not be compared with its plan: it did not say in time what it runs with, or "
+    "refused to. The server is left alone.",
+    "ACT004": "The running server is another release of SGLang than the plan was made for.",
     "ARG001": "An argument that SGLang 0.5.2 does not have was given to resolve().",
     "ARG002": "No model was named. It is the one argument that has no default: model=PRESET, model=org/name, "
     "model=./folder or model_path=...",
@@ -72,6 +78,26 @@ MEANINGS: Mapping[str, str] = {
     "ENG011": "Servers are started on Linux and macOS only.",
     "CLI021": "recipes takes gpu=, model= and scenario=, each a part of a name.",
     "CLI022": "A setting of the fit node that means nothing: a negative size, a context of no token.",
+    "EXP001": "fabric is none of tcp, roce and ib.",
+    "EXP002": "No published image of this SGLang release is known for this hardware. Tags follow no formula, so none is "
+    "guessed: the artifact asks for one where it is used.",
+    "EXP003": "launch.image is no image reference.",
+    "EXP004": "An argument holds bytes that are no UTF-8 text; a script or manifest cannot hold them.",
+    "EXP005": "The flags of several nodes, and the plan does not say where node 0 is: HEAD:PORT stands for it.",
+    "EXP006": "The plan's host is a loopback address. In a container the server listens on every address of it.",
+    "EXP007": "The API key is in no artifact. Where it cannot be asked for by name, it is left out.",
+    "EXP008": "sglang.Engine logs less than a server unless log_level is set.",
+    "EXP009": "The plan sets variables, which keyword arguments cannot hold.",
+    "EXP010": "How a container gets this vendor's accelerators is not known here.",
+    "EXP011": "Compose knows one host, and the plan has several nodes: the file runs on each of them.",
+    "EXP012": "export without a format, or with one that does not exist.",
+    "EXP013": "A job on other machines whose server listens on the loopback address only.",
+    "EXP014": "The manifest takes a folder from the node that its pod runs on.",
+    "EXP015": "A size of the cache volume that is none.",
+    "EXP016": "-o with a verb that writes no file.",
+    "EXP017": "The file that -o names cannot be written.",
+    "EXP018": "An export of a plan for the embedded engine. Exports start SGLang.",
+    "EXP020": "A value that SGLang's own --config file cannot hold: it would be read as a flag.",
     "FIT001": "The plan does not fit into the memory of its GPUs: the least that it can need is more than there is. "
     "The hint names changes that fit, each of them planned.",
     "FIT002": "The plan fits only if everything outside of the weights takes the least that was ever seen.",
@@ -93,10 +119,30 @@ MEANINGS: Mapping[str, str] = {
     "read it are not applied.",
     "HUB005": "The model's config.json leaves fields out whose defaults only transformers knows.",
     "HUB006": "The model's config.json leaves fields out, and the installed transformers filled its defaults in.",
+    "NOD005": "Several nodes with the embedded engine, which runs on one.",
+    "NOD006": "A node other than the first is started without dist_init_addr: only who started node 0 knows its "
+    "address.",
+    "NOD007": "Node 0 cannot listen on the port of dist_init_addr, or none is free. Exit code 3.",
+    "NOD008": "This node does not reach node 0: the host is unknown, or nothing answers there. A head that is up but "
+    "does not listen yet is waited for. Exit code 3.",
     "PRT001": "The port is no number.",
     "PRT002": "No free port for NCCL: SGLang would search for one without end.",
     "PRT003": "dist_init_addr is no HOST:PORT.",
     "RCP001": "A published recipe uses an argument of a later SGLang.",
     "RCP002": "What the catalog notes about a recipe.",
     "RCP003": "A published recipe leaves an argument to a variable of the script that it stands in; it is not set.",
+    "SLM001": "A setting of launch.slurm that Slurm would misread: not one of its values, more than one line, an option "
+    "of sbatch that has a setting of its own or would make another job of it.",
+    "SLM002": "launch.slurm.container without an image, or with a model that the container does not find.",
+    "SLM003": "launch=slurm on a machine without Slurm's commands, or without the package submitit. Exit code 3.",
+    "SLM004": "Slurm refused the job; its own words are shown. Exit code 3.",
+    "SLM005": "A function that runs inside a Slurm job was called outside of one.",
+    "SLM006": "The first node of the job has no address that the others could reach.",
+    "SLM007": "A secret in a setting that goes into the job's script, which Slurm keeps and shows.",
+    "SLM011": "The job ended with its walltime, and the server with it.",
+    "SLM012": "The job was preempted: another one needed its nodes.",
+    "SLM013": "A node of the job went down.",
+    "SLM014": "The job used more host memory than it had asked for.",
+    "SLM015": "The job was cancelled from outside.",
+    "SLM016": "The job ended without a word from the server's watcher: its batch process did not start or was killed.",
 }

@@ -9,6 +9,8 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sglang_hydra.config import Root
@@ -34,13 +36,13 @@ def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> I
     schema: Any = Root
     for depth, name in enumerate(keys):
         if is_dataclass(schema):
-            known = {item.name: item.type for item in fields(schema)}
+            known = types_of(schema)
             if name not in known:
                 yield _unknown(".".join(keys[:depth]), name, known)
                 return
             schema = known[name]
             continue
-        kind = _kind(schema)
+        kind = without_none(schema)
         if kind is Any:
             return
         if typing.get_origin(kind) is not dict:
@@ -63,12 +65,12 @@ def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Prob
     if is_dataclass(schema):
         if isinstance(value, Mapping):
             for name, item in value.items():
-                yield from problems_at((key, str(name)), item, resolved=resolved)
+                yield from problems_at((*key.split("."), str(name)), item, resolved=resolved)
         else:
             message = f"{key}={value!r} is not a mapping of its keys"
             yield Problem(key, message, f"{key}.{fields(schema)[0].name}=...")
         return
-    kind = _kind(schema)
+    kind = without_none(schema)
     container = typing.get_origin(kind)
     if value is None:
         if not _optional(schema):
@@ -100,7 +102,13 @@ def _fits(kind: Any, value: Any) -> bool:
     return isinstance(value, accepted) and not (isinstance(value, str) and "\0" in value)
 
 
-def _kind(schema: Any) -> Any:
+@lru_cache(maxsize=64)
+def types_of(schema: Any) -> Mapping[str, Any]:
+    """The type of every key of a node."""
+    return MappingProxyType({item.name: item.type for item in fields(schema)})
+
+
+def without_none(schema: Any) -> Any:
     """``schema`` without None."""
     if _optional(schema) and schema is not Any:
         return next(part for part in typing.get_args(schema) if part is not types.NoneType)
@@ -112,7 +120,7 @@ def _optional(schema: Any) -> bool:
 
 
 def _said(schema: Any) -> str:
-    kind = _kind(schema)
+    kind = without_none(schema)
     if typing.get_origin(kind) is list:
         return "a list"
     if typing.get_origin(kind) is dict:

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.config import NODES
@@ -33,12 +34,13 @@ from sglang_hydra.secret import masked
 from sglang_hydra.words import nearest, program
 
 if TYPE_CHECKING:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import Override
 
 __all__ = ["Request", "Wanted", "as_override", "nearest", "parsed", "read_requests"]
 
 # What stands for no choice at all, so that gpu=null is no riddle.
-_NO_CHOICE = {"gpu": "none", "model": "unset", "engine": "auto", "launch": "local"}
+_NO_CHOICE = {"gpu": "none", "model": "unset", "engine": "auto", "launch": "local", "topology": "single"}
 _PATH_FIELDS = ("model_path", "tokenizer_path", "download_dir", "chat_template", "speculative_draft_model_path")
 _KEY = re.compile(r"^(?P<prefix>\+{0,2}|~)(?P<key>[A-Za-z_][\w./-]*(?:@[\w.:-]*)?)(?:=(?P<value>.*))?$", re.DOTALL)
 _HYDRA = re.compile(r"^(\+{0,2}|~)hydra([./=@]|$)")
@@ -146,13 +148,20 @@ def value_problem(name: str, value: Any) -> tuple[str, str | None] | None:
 
 def parsed(text: str, key: str) -> Override:
     """``text`` read by Hydra's own grammar. Raises Refused, naming ``key``, for what it cannot read."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
     try:
-        return OverridesParser.create().parse_override(text)
+        return _parser().parse_override(text)
     except (HydraException, ValueError, RecursionError) as failure:
         raise unreadable(text, key, failure) from None
+
+
+@lru_cache(maxsize=1)
+def _parser() -> OverridesParser:
+    """Hydra's parser. It keeps nothing between two texts, and making it costs more than using it."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return OverridesParser.create()
 
 
 def _placed(finding: Finding, request: Request) -> Finding:

@@ -130,7 +130,7 @@ class Plan:
     def server_id(self) -> str:
         """16 hex digits: equal for plans whose servers compute the same."""
         ignored = NOT_IDENTITY | ({"random_seed"} if self.seed_drawn else frozenset())
-        return _digest(
+        return digest(
             {
                 "values": {name: _exact(name, value) for name, value in self.values.items() if name not in ignored},
                 "gpu": _gpu_record(self.gpu),
@@ -139,6 +139,30 @@ class Plan:
                 "environment": {**self.inherited, **_sglang(self.shown_environment)},
             }
         )
+
+    def as_argv(self, node: int = 0) -> list[str]:
+        """SGLang's own flags for one node, without interpreter and API key."""
+        from sglang_hydra.launch.export import bridges
+
+        return bridges.as_argv(self, node)
+
+    def as_engine_kwargs(self, node: int = 0) -> dict[str, Any]:
+        """``sglang.Engine(**plan.as_engine_kwargs())``: what was asked for and the seed, without address and API key."""
+        from sglang_hydra.launch.export import bridges
+
+        return bridges.as_engine_kwargs(self, node)
+
+    def as_env(self) -> dict[str, str]:
+        """The variables to set for it, without those that hold secrets."""
+        from sglang_hydra.launch.export import bridges
+
+        return bridges.as_env(self)
+
+    def as_yaml(self, node: int = 0) -> str:
+        """A file for SGLang's ``--config`` (0.5.2 has no such option). Raises ConfigError for what it cannot hold."""
+        from sglang_hydra.launch.export import bridges
+
+        return bridges.as_yaml(self, node)
 
     def to_json(self) -> dict[str, Any]:
         """The artifact. Its schema is committed as schemas/plan.schema.json; it holds no secret."""
@@ -202,7 +226,7 @@ def _exact(name: str, value: Any) -> Any:
     return float(value) if whole and FIELDS[name].kind == "float" else value
 
 
-def _digest(record: Mapping[str, Any]) -> str:
+def digest(record: Mapping[str, Any]) -> str:
     """SHA-256 over canonical JSON (sorted keys, shortest exact floats), the first 16 hex digits."""
     text = json.dumps(plain(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

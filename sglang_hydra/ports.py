@@ -56,7 +56,7 @@ def plan_ports(
     if not values["enable_dp_attention"]:
         names = [f"ipc://{temp_name()}" for _ in range(5)]
         return PortPlan(names[0], names[1], names[2], nccl_port, names[3], names[4], None)
-    host, port = _head_address(values)
+    host, port = head_address(values)
     first = port + 1
     scheduler = first + 4 if dp_rank is None else first + 5 + dp_rank
     return PortPlan(
@@ -96,8 +96,11 @@ def _within_reach(candidate: int) -> int:
     return candidate + -candidate // 42 * 42 if candidate < -42 else candidate
 
 
-def _head_address(values: Mapping[str, Any]) -> tuple[str, int]:
-    """Host and port of the first node, the host of IPv6 in its brackets."""
+def head_address(values: Mapping[str, Any]) -> tuple[str, int]:
+    """Host and port of the first node, the host of IPv6 in its brackets.
+
+    Raises ConfigError for a dist_init_addr that is no HOST:PORT, and where several nodes have none.
+    """
     address = values["dist_init_addr"]
     if values["nnodes"] == 1 and address is None:
         return "127.0.0.1", values["port"] + ZMQ_TCP_PORT_DELTA

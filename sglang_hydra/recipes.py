@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hydra.core.config_store import ConfigStore
 
 GROUP = "recipe"
+PROVIDER = "sglang_hydra"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Recipe:
         if self.nodes > 1:
             args.setdefault("nnodes", self.nodes)
         return {
-            "defaults": [{"override /gpu": self.gpu}, {"override /model": self.model}],
+            "defaults": [{f"override /{group}": option} for group, option in choices(self.id).items()],
             **args,
             **({"model": model} if model else {}),
             **({"engine": {"env": dict(self.env)}} if self.env else {}),
@@ -75,11 +76,23 @@ def recipes() -> Mapping[str, Recipe]:
     return {id: Recipe(id=id, **record) for id, record in content.items()}
 
 
+def id_of(config_path: str) -> str | None:
+    """The published configuration that a config's name stands for (``recipe/deepseek_v3-h200-8``), if any."""
+    group, _, id = config_path.lstrip("/").partition("/")
+    return id if group == GROUP and id in recipes() else None
+
+
+def choices(id: str) -> dict[str, str]:
+    """The options that a recipe takes of other groups, where nobody typed another one."""
+    recipe = recipes()[id]
+    return {"gpu": recipe.gpu, "model": recipe.model}
+
+
 def register(id: str, store: ConfigStore) -> None:
     """Makes one recipe an option that Hydra finds in ``store``; for an unknown id nothing happens."""
     recipe = recipes().get(id)
     if recipe is not None and f"{id}.yaml" not in store.repo.get(GROUP, {}):
-        store.store(group=GROUP, name=id, node=recipe.node, package="_global_", provider="sglang_hydra")
+        store.store(group=GROUP, name=id, node=recipe.node, package="_global_", provider=PROVIDER)
 
 
 def recipe_findings(id: str | None) -> list[Finding]:

@@ -65,6 +65,8 @@ class Repository(CachingConfigRepository):
         self._config_name = config_name
         self._hydra_is_kept = True
         self._options: dict[str, list[str]] = {}
+        self._files: dict[str, list[str]] = {}
+        self._groups: dict[str, bool] = {}
         if not self.config_exists(config_name):
             where = ", ".join(shown_path(source.path) for source in self.get_sources() if source.scheme() == "file")
             raise ConfigError(Finding("error", "CLI018", f"there is no config {config_name!r} in {where}"))
@@ -72,7 +74,9 @@ class Repository(CachingConfigRepository):
         self._hydra_is_kept = False
 
     def group_exists(self, config_path: str) -> bool:
-        return config_path == recipes.GROUP or super().group_exists(config_path)
+        if config_path not in self._groups:
+            self._groups[config_path] = config_path == recipes.GROUP or super().group_exists(config_path)
+        return self._groups[config_path]
 
     def config_exists(self, config_path: str) -> bool:
         self._offer_recipe(config_path)
@@ -98,13 +102,25 @@ class Repository(CachingConfigRepository):
 
     def _offer_recipe(self, config_path: str) -> None:
         """The published recipes become known to Hydra one by one, when they are asked for."""
-        group, _, id = config_path.lstrip("/").partition("/")
-        if group != recipes.GROUP or not id:
+        id = recipes.id_of(config_path)
+        if id is None:
             return
         recipes.register(id, ConfigStore.instance())  # for a run of Hydra's own
-        for source in self.get_sources():
-            if source.scheme() == "structured":
-                recipes.register(id, source.__dict__["store"])  # this repository works on a copy
+        for store in self._stores():
+            recipes.register(id, store)  # this repository works on a copy
+
+    def is_registered(self, config_path: str) -> bool:
+        """Whether code has registered a config of this name, which Hydra holds a file of the same name against."""
+        return any(source.scheme() == "structured" and source.is_config(config_path) for source in self.get_sources())
+
+    def is_ours(self, config_path: str) -> bool:
+        """Whether the published recipe of this name is what Hydra would find, and no config that code registered."""
+        group, _, name = config_path.partition("/")
+        nodes = [store.repo.get(group, {}).get(f"{name}.yaml") for store in self._stores()]
+        return bool(nodes) and all(node is None or node.provider == recipes.PROVIDER for node in nodes)
+
+    def _stores(self) -> list[ConfigStore]:
+        return [source.__dict__["store"] for source in self.get_sources() if source.scheme() == "structured"]
 
     def options(self, group: str) -> list[str]:
         """The options of a group, sorted; empty for what is no group."""
@@ -120,6 +136,11 @@ class Repository(CachingConfigRepository):
 
     def files(self, group: str) -> list[str]:
         """The YAML files of a group's options; where two sources have the same name, the one that counts."""
+        if group not in self._files:
+            self._files[group] = self._files_of(group)
+        return self._files[group]
+
+    def _files_of(self, group: str) -> list[str]:
         found: dict[str, str] = {}
         for source in self.get_sources():
             folder = Path(source.path) / group

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sglang_hydra.checks import api, deprecated, kernels_at_load, machine, model_config, ranges
+from sglang_hydra.checks import api, deprecated, kernels_at_load, machine, model_config, nodes, ranges
 from sglang_hydra.rules.rule import Rule
 
 OUT_OF_RANGE = ("ARG020", "ARG022", "CFG005")
@@ -19,6 +19,10 @@ PLAN_CHECKS: tuple[Rule, ...] = (
     ranges.check_ports,
     ranges.check_model_path,
     machine.check_gpu_count,
+    nodes.check_node_rank,
+    nodes.check_nodes_start_all_ranks,
+    nodes.check_each_rank_has_a_gpu,
+    nodes.check_head_address,
     kernels_at_load.check_quantization_kernels,
     kernels_at_load.check_latent_attention,
     kernels_at_load.check_flash_attention_3,

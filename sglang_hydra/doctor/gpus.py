@@ -10,9 +10,9 @@ from sglang_hydra.doctor.words import dotted, listed, mib, plural, several
 from sglang_hydra.doctor.world import Gpu, Holder, World
 
 _OLDEST = (7, 5)  # SGLang 0.5.2 stops on an older one when it loads the model (model_executor/model_runner.py:712)
-_HELD_MIB = 1024  # what the driver keeps for itself is below this on every class
-_LEFT = 0.1  # of its memory: with less free on every GPU no server fits
-_BALANCE = 0.9  # SGLang 0.5.2 stops where one rank has less free than this share of another's (model_runner.py:678)
+HELD_MIB = 1024  # what the driver keeps for itself is below this on every class
+LEFT = 0.1  # of its memory: with less free on every GPU no server fits
+BALANCE = 0.9  # SGLang 0.5.2 stops where one rank has less free than this share of another's (model_runner.py:678)
 
 
 @check("DOC002", "accelerators")
@@ -108,29 +108,30 @@ def check_gpu_memory(world: World) -> Verdict:
     if not known:
         return Verdict("unknown", "the driver does not tell, as is usual under MIG", values=values)
     free = [gpu.free_mib or 0.0 for gpu in known]
-    held = [gpu for gpu in known if (gpu.used_mib or 0.0) > _HELD_MIB]
+    held = [gpu for gpu in known if (gpu.used_mib or 0.0) > HELD_MIB]
     found = f"{mib(min(free))} free on the fullest of {plural(len(known), 'GPU')}"
     if not held:
         return Verdict("ok", found, values=values)
-    details = tuple(line for gpu in held for line in _holder_lines(gpu, world.container))
+    details = tuple(line for gpu in held for line in holder_lines(gpu, world.container))
     found += f"; others hold memory of {several([gpu.number for gpu in held])}"
-    if len(known) > 1 and min(free) < _BALANCE * max(free):
+    if len(known) > 1 and min(free) < BALANCE * max(free):
         found += ": with tp_size over these SGLang stops, one has less than 90 % of another's free"
-    hopeless = all((gpu.free_mib or 0.0) < _LEFT * (gpu.total_mib or 0.0) for gpu in known)
+    hopeless = all((gpu.free_mib or 0.0) < LEFT * (gpu.total_mib or 0.0) for gpu in known)
     return Verdict("error" if hopeless else "warning", found, _make_room(held, known), details, values)
 
 
-def _holder_lines(gpu: Gpu, container: str | None) -> Iterator[str]:
+def holder_lines(gpu: Gpu, container: str | None) -> Iterator[str]:
+    """How much of a GPU is used, and one line for each process that holds some of it, as far as one can see."""
     yield f"GPU {gpu.number}: {mib(gpu.used_mib)} of {mib(gpu.total_mib)} used"
     for holder in gpu.holders or ():
-        yield f"  {_named(holder)} holds {mib(holder.memory_mib)}"
+        yield f"  {named(holder)} holds {mib(holder.memory_mib)}"
     if not gpu.holders:
         where = "in another container or on the host" if container else "of another user, or that ended badly"
         yield f"  by processes that cannot be seen from here ({where})"
 
 
 def _make_room(held: Sequence[Gpu], known: Sequence[Gpu]) -> str:
-    holders = list(dict.fromkeys(_named(holder) for gpu in held for holder in gpu.holders or ()))
+    holders = list(dict.fromkeys(named(holder) for gpu in held for holder in gpu.holders or ()))
     free = [str(gpu.number) for gpu in known if gpu not in held]
     fixes = [f"stop {listed(holders)}" if holders else "stop what holds it (sudo nvidia-smi names the processes)"]
     if free:
@@ -142,7 +143,8 @@ def _rounded(amount: float | None) -> int | None:
     return None if amount is None else round(amount)
 
 
-def _named(holder: Holder) -> str:
+def named(holder: Holder) -> str:
+    """``process 4242 (python)``."""
     return f"process {holder.pid}" + (f" ({holder.name})" if holder.name else "")
 
 

@@ -28,11 +28,15 @@ Ask = Callable[[str, Mapping[str, str]], HubAnswer]
 
 
 def look_for_model(
-    model_path: str, env: Mapping[str, str], download_dir: str | None = None, ask: Ask | None = None
+    model_path: str,
+    env: Mapping[str, str],
+    download_dir: str | None = None,
+    ask: Ask | None = None,
+    revision: str | None = None,
 ) -> ModelFiles:
     """What this machine has of ``model_path`` (a folder, a GGUF file, a hub id or a remote URL).
 
-    A hub id is looked for in ``download_dir`` and in the Hugging Face cache; only where its weights are in neither
+    A hub id is looked for, in that ``revision``, in ``download_dir`` and in the Hugging Face cache; only where its weights are in neither
     is the hub asked (``ask``).
     """
     from sglang_hydra.facts.hub import cached_folder, is_remote_url
@@ -49,7 +53,7 @@ def look_for_model(
         return ModelFiles("missing")
     token = token_place(env)
     places = ([{**env, "HF_HUB_CACHE": os.path.expanduser(download_dir)}] if download_dir else []) + [dict(env)]
-    found = [look_in_folder(folder, "cached") for place in places if (folder := cached_folder(path, env=place))]
+    found = [look_in_folder(folder, "cached") for place in places if (folder := cached_folder(path, revision, place))]
     best = next((files for files in found if files.complete), None)
     if best is None:
         answer = (ask or ask_hub)(path, env)
@@ -114,9 +118,8 @@ def ask_hub(model_path: str, env: Mapping[str, str]) -> HubAnswer:
     Not asked where HF_HUB_OFFLINE is set, ModelScope is used or huggingface_hub is not installed. What the hub says
     is told by the kind of its answer, never word for word: an answer may repeat the request.
     """
-    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "SGLANG_USE_MODELSCOPE"):
-        if env.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
-            return HubAnswer("not asked", f"{name} is set")
+    if variable := offline_variable(env):
+        return HubAnswer("not asked", f"{variable} is set")
     try:
         import huggingface_hub
         from huggingface_hub import errors
@@ -136,6 +139,14 @@ def ask_hub(model_path: str, env: Mapping[str, str]) -> HubAnswer:
     except Exception as failure:  # noqa: BLE001 - every HTTP library underneath has its own
         return HubAnswer("silent", f"no answer within {_HUB_TIMEOUT_S:g} s ({type(failure).__name__})")
     return HubAnswer("open", weight_bytes=_weights_on_hub(info.siblings or ()))
+
+
+def offline_variable(env: Mapping[str, str]) -> str | None:
+    """The variable that forbids asking the hub; None where none does."""
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "SGLANG_USE_MODELSCOPE"):
+        if env.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
+            return name
+    return None
 
 
 def _weights_on_hub(siblings: Sequence[object]) -> int | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 _METADATA = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)(?:-py[\d.]+)?\.(?:dist|egg)-info", re.IGNORECASE)
@@ -29,9 +30,19 @@ def find_python(python: str | None) -> str | None:
     python = os.path.expanduser(python)
     if os.path.dirname(python):
         return os.path.abspath(python) if os.access(python, os.X_OK) and not os.path.isdir(python) else None
+    return _on_path(python, os.environ.get("PATH"))
+
+
+def _on_path(program: str, path: str | None) -> str | None:
+    found = _looked_up(program, path)
+    return found if found and os.access(found, os.X_OK) else _looked_up.__wrapped__(program, path)
+
+
+@lru_cache(maxsize=16)
+def _looked_up(program: str, path: str | None) -> str | None:
     import shutil
 
-    return shutil.which(python)
+    return shutil.which(program, path=path)
 
 
 def installed(python: str | None) -> Packages:
@@ -53,14 +64,23 @@ def _versions(folders: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in folders:
         try:
-            names = os.listdir(folder or ".")
+            changed = os.stat(folder or ".").st_mtime_ns
+            inside = _versions_in(os.path.abspath(folder or "."), changed)
         except OSError:
             continue
-        for name in names:
-            match = _METADATA.fullmatch(name)
-            if match:
-                # The first folder on the path wins, as it does for an import.
-                found.setdefault(normalised(match["name"]), match["version"])
+        # The first folder on the path wins, as it does for an import.
+        found = {**inside, **found}
+    return found
+
+
+@lru_cache(maxsize=64)
+def _versions_in(folder: str, changed: int) -> Mapping[str, str]:
+    """The distributions in one folder; it is read again when it has ``changed``, which every installation does."""
+    found: dict[str, str] = {}
+    for name in os.listdir(folder):
+        match = _METADATA.fullmatch(name)
+        if match:
+            found.setdefault(normalised(match["name"]), match["version"])
     return found
 
 

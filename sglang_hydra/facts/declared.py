@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.errors import ConfigError
@@ -16,6 +16,7 @@ from sglang_hydra.words import nearest
 if TYPE_CHECKING:
     from sglang_hydra.compose import Composition
     from sglang_hydra.facts.hardware import Hardware
+    from sglang_hydra.facts.presets import ModelPresets
 
 VENDORS = ("nvidia", "amd", "intel", "habana", "huawei", "none")
 DEVICES = ("cuda", "cpu", "hpu", "npu", "xpu")
@@ -52,12 +53,12 @@ def gpu_facts(node: Mapping[str, Any], hardware: Hardware) -> GpuFacts:
 
 
 def model_facts(
-    composition: Composition, env: Mapping[str, str], preset_files: Sequence[str] = ()
+    composition: Composition, env: Mapping[str, str], presets: ModelPresets
 ) -> tuple[ModelFacts, list[Finding]]:
     """The preset's facts where ``model_path`` is still the preset's; else what its own config.json says.
 
     A preset's facts never speak for another checkpoint: the change is a warning, and what cannot be read is unknown.
-    A hub id that was named without its preset finds it among ``preset_files``, so that nothing is downloaded for it.
+    A hub id that was named without its preset finds it among the ``presets``, so that nothing is downloaded for it.
     """
     node = composition.nodes["model"]
     path = composition.intent.get("model_path")
@@ -68,7 +69,7 @@ def model_facts(
     if node["config"] is not None and node["model_path"] is None and node["facts_from"] is None:
         return ModelFacts(node["config"], source=node["source"] or "model.config, as it was set"), []
     if node["facts_from"] is None and not os.path.exists(str(path)):
-        known = facts_of_path(str(path), preset_files)
+        known = presets.facts_of(str(path))
         if known is not None:
             return known, []
     from sglang_hydra.facts.hub import read_model
@@ -94,44 +95,6 @@ def model_facts(
         "model.facts_from=<its config.json> if it cannot be read from there",
     )
     return facts, [changed, *findings]
-
-
-def facts_of_path(path: str, files: Sequence[str]) -> ModelFacts | None:
-    """What the catalog knows of a hub id: a preset's model, or the same weights in another published format."""
-    return _facts_of_preset(path, files) or _facts_of_format(path, files)
-
-
-def _facts_of_preset(path: str, files: Sequence[str]) -> ModelFacts | None:
-    """The facts of the preset whose ``model_path`` is ``path``. Only its own file is parsed."""
-    line = re.compile(rf"^model_path: [\"']?{re.escape(path)}[\"']?\s*$", re.MULTILINE)
-    for file in files:
-        try:
-            with open(file, encoding="utf-8") as opened:
-                content = opened.read()
-        except (OSError, UnicodeDecodeError):
-            continue  # it is not what was asked for; whoever chooses it is told
-        if line.search(content):
-            import yaml
-
-            try:
-                declared = yaml.safe_load(content)
-            except yaml.YAMLError:
-                continue
-            if isinstance(declared, dict) and isinstance(declared.get("config"), dict):
-                return ModelFacts(declared["config"], source=f"preset {declared['name']}, which has this model_path")
-    return None
-
-
-def _facts_of_format(path: str, files: Sequence[str]) -> ModelFacts | None:
-    """The facts of a published checkpoint that holds a preset's weights in another format."""
-    from sglang_hydra.fit.published import facts_as, find_published, originals
-
-    published = find_published(path)
-    for original in originals(published) if published else ():
-        facts = _facts_of_preset(original, files)
-        if facts is not None and published is not None:
-            return facts_as(published, facts)
-    return None
 
 
 def _impossible(facts: Mapping[str, Any]) -> Iterator[Finding]:

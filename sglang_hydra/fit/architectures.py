@@ -39,11 +39,14 @@ _MOE_DP = Traits(tied=NEVER, shares_attention=True)
 _TIED = Traits(tied=ALWAYS, tied_default=True)
 _OLD = Traits(tied=ALWAYS, tied_default=True, gated=False)
 _NO_HEAD = Traits(head=False)
+_ENCODER = Traits(tied=ALWAYS, gated=False, head=False, norms=4)  # each of its two norms has a bias
 _GEMMA_3 = Traits(tied_default=True, norms=4, embedding_repeated=True, windows=True)
 
 KNOWN: Mapping[str, Traits] = {
     "ArceeForCausalLM": Traits(gated=False),
     "BaichuanForCausalLM": _DENSE,
+    "BertForSequenceClassification": _ENCODER,
+    "BertModel": _ENCODER,
     "BailingMoeForCausalLM": _DENSE,
     "ChatGLMModel": _OWN_HEAD,
     "CohereForCausalLM": Traits(tied=ALWAYS, norms=1),
@@ -64,6 +67,8 @@ KNOWN: Mapping[str, Traits] = {
     "Gemma2ForSequenceClassification": Traits(tied=ALWAYS, norms=4, head=False),
     "Gemma3ForCausalLM": _GEMMA_3,
     "Gemma3ForConditionalGeneration": _GEMMA_3,
+    "Gemma3nForCausalLM": _GEMMA_3,
+    "Gemma3nForConditionalGeneration": _GEMMA_3,
     "Glm4ForCausalLM": Traits(norms=4),
     "Glm4MoeForCausalLM": _MOE_DP,
     "Glm4vForConditionalGeneration": Traits(norms=4, shares_attention=True),
@@ -94,6 +99,7 @@ KNOWN: Mapping[str, Traits] = {
     "LlavaLlamaForCausalLM": _DENSE,
     "LlavaMistralForCausalLM": _DENSE,
     "LlavaQwenForCausalLM": _DENSE,
+    "LlavaVidForCausalLM": _DENSE,
     "LongcatFlashForCausalLM": _MOE_DP,
     "MiMoForCausalLM": _DENSE,
     "MiniCPMForCausalLM": Traits(tied_default=True),
@@ -133,26 +139,71 @@ KNOWN: Mapping[str, Traits] = {
     "StableLmForCausalLM": _OWN_HEAD,
     "Step3VLForConditionalGeneration": _MOE_DP,
     "VILAForConditionalGeneration": _DENSE,
+    "XLMRobertaForSequenceClassification": _ENCODER,
+    "XLMRobertaModel": _ENCODER,
     "XverseForCausalLM": _OWN_HEAD,
     "XverseMoeForCausalLM": _OWN_HEAD,
+    "YiVLForCausalLM": _DENSE,
 }
 """By architecture, as config.json spells it."""
 
-EMBEDDING_MODELS = (
-    "BertForSequenceClassification",
-    "BertModel",
-    "CLIPModel",
-    "Contriever",
-    "XLMRobertaForSequenceClassification",
-    "XLMRobertaModel",
-)
-"""Encoders, which have no decoder to size here."""
-
 _LATER = Traits(shares_attention=True)
+_LATER_WINDOWS = Traits(shares_attention=True, windows=True)
+_LATER_NORMS = Traits(norms=4, tied_default=True, embedding_repeated=True, windows=True)
+
+LATER: Mapping[str, Traits] = {
+    "AfmoeForCausalLM": Traits(norms=4, shares_attention=True),
+    "ApertusForCausalLM": Traits(gated=False),
+    "BailingMoeV2ForCausalLM": _LATER,
+    "BambaForCausalLM": _LATER,
+    "DeepseekV32ForCausalLM": _MOE_DP,
+    "Exaone4ForCausalLM": _DENSE,
+    "ExaoneMoEForCausalLM": _LATER,
+    "ExaoneMoeForCausalLM": _LATER,
+    "FalconH1ForCausalLM": _DENSE,
+    "Gemma4ForCausalLM": _LATER_NORMS,
+    "Gemma4ForConditionalGeneration": _LATER_NORMS,
+    "Glm4MoeLiteForCausalLM": _MOE_DP,
+    "GlmForCausalLM": _DENSE,
+    "GlmMoeDsaForCausalLM": _MOE_DP,
+    "GraniteMoeHybridForCausalLM": _LATER,
+    "GraniteMoeSharedForCausalLM": _LATER,
+    "JambaForCausalLM": _LATER,
+    "KimiK25ForConditionalGeneration": _MOE_DP,
+    "KimiLinearForCausalLM": _MOE_DP,
+    "Lfm2ForCausalLM": _TIED,
+    "Lfm2MoeForCausalLM": _TIED,
+    "MiMoV2FlashForCausalLM": _LATER_WINDOWS,
+    "MiniMaxM2ForCausalLM": _LATER,
+    "Ministral3ForCausalLM": _DENSE,
+    "MistralLarge3ForCausalLM": _MOE_DP,
+    "NemotronForCausalLM": Traits(gated=False),
+    "NemotronHForCausalLM": Traits(gated=False, norms=1, shares_attention=True),
+    "Olmo3ForCausalLM": _LATER_WINDOWS,
+    "Qwen3Model": Traits(head=False, shares_attention=True),
+    "Qwen3VLForConditionalGeneration": _LATER,
+    "Qwen3VLMoeForConditionalGeneration": _LATER,
+    "Qwen3_5ForCausalLM": _LATER,
+    "Qwen3_5ForConditionalGeneration": _LATER,
+    "Qwen3_5MoeForCausalLM": _LATER,
+    "Qwen3_5MoeForConditionalGeneration": _LATER,
+    "SeedOssForCausalLM": _DENSE,
+    "SmolLM3ForCausalLM": Traits(tied_default=True),
+    "SolarForCausalLM": _DENSE,
+    "Starcoder2ForCausalLM": Traits(tied_default=True, gated=False),
+    "Step3p5ForCausalLM": _LATER_WINDOWS,
+}
+"""Classes of later releases, and of transformers, that have been counted like those of 0.5.2 (tests/data/memory)."""
+
+ENCODERS = ("CLIPModel", "Contriever")
+"""Models without a decoder to size here."""
 
 
-def traits_of(architecture: str) -> tuple[Traits, bool]:
-    """The traits of a class, and whether they are assumed: SGLang 0.5.2 has no class of that name then, a later
-    release or its Transformers backend serves it, and its tensors are those of the usual decoder."""
-    known = KNOWN.get(architecture)
-    return (known, False) if known is not None else (_LATER, True)
+def traits_of(architecture: str) -> tuple[Traits, bool | None]:
+    """The traits of a class, and whether SGLang 0.5.2 has it. None instead of the latter: nobody knows the class here,
+    and its tensors are taken to be those of the usual decoder."""
+    if architecture in KNOWN:
+        return KNOWN[architecture], True
+    if architecture in LATER:
+        return LATER[architecture], False
+    return _LATER, None

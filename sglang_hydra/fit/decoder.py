@@ -7,8 +7,12 @@ from typing import NamedTuple
 FULL = "full"
 SLIDING = "sliding"
 LINEAR = "linear"
+BOTH = "full and linear"
 CROSS = "cross"
 NO_MIXER = "none"
+
+GATED_DELTA, KIMI_DELTA = "gated delta net", "Kimi delta attention"
+MAMBA, MAMBA_1, SHORT_CONVOLUTION = "Mamba 2", "Mamba 1", "short convolution"
 
 
 class Layer(NamedTuple):
@@ -30,28 +34,77 @@ class Latent(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """Gated delta net layers: heads, their sizes, the length of the causal convolution."""
+    """Layers that keep a state of fixed size for each request: heads, their sizes, the length of the causal convolution.
+
+    ``kind`` is one of the names above. Of Mamba 2 ``key_heads`` are its groups and ``key_dim`` the size of its state;
+    Mamba 1 is one head of all channels, with ``rank`` for its time step; a short convolution has no matrix.
+    """
 
     key_heads: int
     value_heads: int
     key_dim: int
     value_dim: int
     kernel: int
+    kind: str = GATED_DELTA
+    rank: int = 0
 
     @property
-    def channels(self) -> int:
-        """Channels of the convolution: queries, keys and values."""
-        return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
+    def values(self) -> int:
+        return self.value_heads * self.value_dim
+
+    def channels(self, gpus: int = 1) -> int:
+        """Channels of the convolution on all ``gpus``: queries, keys and values; of Mamba 1 the values alone. Groups of
+        Mamba 2 that are fewer than GPUs are repeated."""
+        if self.kind in (MAMBA_1, SHORT_CONVOLUTION):
+            return self.values
+        groups = gpus if self.kind == MAMBA and self.key_heads % gpus else self.key_heads
+        return 2 * groups * self.key_dim + self.values
+
+    def matrices(self, gpus: int) -> int:
+        """Numbers in the matrices of one request's state on one GPU, in one layer."""
+        return -(-self.value_heads * self.key_dim * self.value_dim // gpus)
+
+    def window(self, gpus: int) -> int:
+        """Numbers of one request's last inputs to the convolution on one GPU, in one layer."""
+        return -(-self.channels(gpus) // gpus) * (self.kernel - 1)
+
+
+class Heads(NamedTuple):
+    """The heads of one kind of attention layer: of queries, of keys and values, and the size of a key and a value."""
+
+    number: int
+    kv: int
+    key: int
+    value: int
+
+    @property
+    def cached(self) -> int:
+        """Numbers that one token leaves in the KV cache for each KV head."""
+        return self.key + self.value
+
+
+class Extra(NamedTuple):
+    """A matrix that only some family has: in each layer, or once (``layer`` False), and whether GPUs share it."""
+
+    module: str
+    rows: int
+    columns: int
+    split: bool
+    layer: bool
 
 
 class Experts(NamedTuple):
-    """A mixture of experts: how many, their width, the width of all shared experts together, experts per token."""
+    """A mixture of experts: how many, their width, the width of all shared experts together, experts per token.
+
+    ``latent`` is the size that tokens are projected to for the routed experts; 0 where it is the hidden size.
+    """
 
     number: int
     width: int
     shared: int
     chosen: int
     biased: bool = False
+    latent: int = 0
 
 
 class Indexer(NamedTuple):
@@ -66,11 +119,12 @@ class Decoder(NamedTuple):
     """A decoder-only model.
 
     ``query_gate``: queries come with a gate of their size. ``shared_query``: all heads read one query of this size.
-    ``blocks``: attention and dense MLP come so often in each layer. ``head_rows`` is 0 where lm_head is the embedding
+    ``served``: SGLang 0.5.2 has this class. ``blocks``: attention and dense MLP come so often in each layer. ``head_rows`` is 0 where lm_head is the embedding
     (``tied``) or there is none. ``context`` is the longest context in tokens, 0 if not stated; ``rotary`` the rotated
     dimensions of a head and ``positions`` the rows of the table of their angles. ``attention_chunk`` is the window of
-    chunked attention in tokens, 0 where there is none. ``copied``: on a GPU, with what a
-    server makes of the weights there; else as a checkpoint stores them.
+    chunked attention in tokens, 0 where there is none. ``windowed`` are the heads of layers with a sliding window where
+    they differ from the others'. ``copied``: on a GPU, with what a server makes of the weights there; else as a
+    checkpoint stores them.
     """
 
     architecture: str
@@ -79,6 +133,8 @@ class Decoder(NamedTuple):
     heads: int
     kv_heads: int
     head_dim: int
+    value_dim: int
+    windowed: Heads | None
     layers: tuple[Layer, ...]
     latent: Latent | None
     linear: Linear | None
@@ -101,4 +157,11 @@ class Decoder(NamedTuple):
     head_on_every_stage: bool
     learned_positions: int
     assumed: bool
+    served: bool = True
+    extras: tuple[Extra, ...] = ()
     copied: bool = True
+
+    def heads_of(self, mixer: str) -> Heads:
+        """The heads of the layers that mix tokens in this way."""
+        usual = Heads(self.heads, self.kv_heads, self.head_dim, self.value_dim)
+        return self.windowed or usual if mixer == SLIDING else usual

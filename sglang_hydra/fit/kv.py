@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sglang_hydra.fit.decoder import LINEAR, SLIDING, Decoder
+from sglang_hydra.fit.decoder import BOTH, FULL, LINEAR, SLIDING, Decoder
 from sglang_hydra.fit.ranks import Ranks, kv_share, share, stage_layers
 
 DEFAULT_STATES = 512  # requests with linear attention, where neither argument that limits them is set
@@ -63,40 +63,52 @@ def cells_of(decoder: Decoder, ranks: Ranks, element: int) -> Cells:
 
 
 def _stage_cells(decoder: Decoder, ranks: Ranks, element: int, layers: range) -> Cells:
+    mixers = [decoder.layers[number].mixer for number in layers]
     if decoder.latent is not None:
-        number = len(layers) * decoder.blocks
-        each = (decoder.latent.kv_rank + decoder.latent.rope) * element
-        # Sparse attention of DeepSeek-V3.2 (SGLang 0.5.4 and later): its FP8 cache keeps a float32 scale for 128
-        # numbers and the rotated part in 16 bits, 656 bytes a layer (sgl-project/sglang#11309).
-        if decoder.indexer is not None and element == 1:
-            each = decoder.latent.kv_rank // 32 + decoder.latent.kv_rank + 2 * decoder.latent.rope
-        latent = number * each
-        kinds = [KvKind("latent", number, latent)]
-        if decoder.indexer is not None:
-            kinds.append(KvKind("index keys", number, number * _INDEX_BYTES))
-        return Cells(latent, tuple(kinds))
-    each = 2 * kv_share(decoder.kv_heads, ranks.attention) * decoder.head_dim * element
-    sliding = sum(decoder.layers[number].mixer == SLIDING for number in layers)
-    linear = sum(decoder.layers[number].mixer == LINEAR for number in layers)
-    full = len(layers) - sliding - linear
-    kinds = [KvKind("full attention", full, full * each)]
-    if sliding:
-        kinds.append(KvKind("sliding window", sliding, sliding * each))
+        return _latent_cells(decoder, sum(mixer != LINEAR for mixer in mixers), element)
+    usual, windowed = (_each(decoder, mixer, ranks, element) for mixer in (FULL, SLIDING))
+    sliding = mixers.count(SLIDING)
     if decoder.linear is not None:  # the profile does not look at stages where some layers keep states
-        return Cells(sum(layer.mixer != LINEAR for layer in decoder.layers) * each, tuple(kinds))
-    return Cells((full + sliding) * each, tuple(kinds))
+        full = sum(mixer in (FULL, BOTH) for mixer in mixers)
+        everywhere = sum(layer.mixer in (FULL, BOTH) for layer in decoder.layers)
+        return Cells(everywhere * usual, (KvKind("full attention", full, full * usual),))
+    full = len(layers) - sliding
+    kinds = [KvKind("full attention", full, full * usual)]
+    if sliding:
+        kinds.append(KvKind("sliding window", sliding, sliding * windowed))
+    return Cells(full * usual + sliding * windowed, tuple(kinds))
+
+
+def _each(decoder: Decoder, mixer: str, ranks: Ranks, element: int) -> int:
+    """Bytes of one token in one layer with KV heads."""
+    heads = decoder.heads_of(mixer)
+    return kv_share(heads.kv, ranks.attention) * heads.cached * element
+
+
+def _latent_cells(decoder: Decoder, layers: int, element: int) -> Cells:
+    latent = decoder.latent
+    assert latent is not None
+    number = layers * decoder.blocks
+    each = (latent.kv_rank + latent.rope) * element
+    # Sparse attention of DeepSeek-V3.2 (SGLang 0.5.4 and later): its FP8 cache keeps a float32 scale for 128
+    # numbers and the rotated part in 16 bits, 656 bytes a layer (sgl-project/sglang#11309).
+    if decoder.indexer is not None and element == 1:
+        each = latent.kv_rank // 32 + latent.kv_rank + 2 * latent.rope
+    kinds = [KvKind("latent", number, number * each)]
+    if decoder.indexer is not None:
+        kinds.append(KvKind("index keys", number, number * _INDEX_BYTES))
+    return Cells(number * each, tuple(kinds))
 
 
 def state_bytes(decoder: Decoder, ranks: Ranks, values: Mapping[str, Any]) -> int:
-    """Bytes of one request's state in the linear-attention layers: the last inputs of the convolution in 16 bits and
-    the matrix of each value head in mamba_ssm_dtype."""
+    """Bytes of one request's state in all layers that keep one: the last inputs of the convolution in 16 bits, and its
+    matrices in mamba_ssm_dtype."""
     linear = decoder.linear
     if linear is None:
         return 0
     wide = 2 if values.get("mamba_ssm_dtype") == "bfloat16" else 4
-    convolution = share(linear.channels, ranks.attention) * (linear.kernel - 1) * 2
-    matrices = share(linear.value_heads, ranks.attention) * linear.key_dim * linear.value_dim * wide
-    return (convolution + matrices) * sum(layer.mixer == LINEAR for layer in decoder.layers)
+    each = linear.window(ranks.attention) * 2 + linear.matrices(ranks.attention) * wide
+    return each * sum(layer.mixer in (LINEAR, BOTH) for layer in decoder.layers)
 
 
 def state_slots(values: Mapping[str, Any]) -> int:

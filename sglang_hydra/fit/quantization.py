@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sglang_hydra.facts.gpu import GpuFacts
@@ -27,9 +27,18 @@ _SKIP_LISTS = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_mo
 _NONE = read_skips(())
 
 
+class Group(NamedTuple):
+    """The formats of the modules that ``targets`` name."""
+
+    targets: Skips
+    linear: Stored
+    experts: Stored
+
+
 class Scheme(NamedTuple):
     """The formats of one model. ``online``: the weights arrive in full precision and are quantized on the GPU after all
-    of them are there. ``element`` is what a weight takes that is not quantized, in bytes."""
+    of them are there. ``element`` is what a weight takes that is not quantized, in bytes. ``groups`` are modules with
+    formats of their own; ``linear`` and ``experts`` are those of all others."""
 
     name: str
     element: int
@@ -39,6 +48,25 @@ class Scheme(NamedTuple):
     vision: Stored
     online: bool
     skips: Skips
+    groups: tuple[Group, ...] = ()
+
+    def formats(self, kind: str, module: str, layers: Sequence[int]) -> list[tuple[Stored, int]]:
+        """The format of a module (``self_attn.o_proj``) with the number of ``layers`` that have it so. ``kind`` says
+        which of a group's formats it takes: ``linear``, ``experts``, or any other for what is never quantized."""
+        if kind not in ("linear", "experts"):
+            return [(self.plain, len(layers))]
+        usual = self.linear if kind == "linear" else self.experts
+        if usual == self.plain and not self.groups:
+            return [(usual, len(layers))]
+        left = self.skips.skipped(module, layers)
+        found = [(self.plain, len(left))] if left else []
+        rest = [number for number in layers if number not in left]
+        for group in self.groups:
+            mine = group.targets.skipped(module, rest)
+            if mine:
+                found.append((group.linear if kind == "linear" else group.experts, len(mine)))
+                rest = [number for number in rest if number not in mine]
+        return [*found, (usual, len(rest))] if rest else found
 
     @property
     def as_stored(self) -> bool:
@@ -74,9 +102,10 @@ def scheme_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts) -> Schem
     if reader is None:
         raise Missing(f"{stored.prefix}quant_method ({method or 'none'}: its format is not modelled)")
     skips = read_skips(stored.words(name) for name in _SKIP_LISTS if isinstance(stored.get(name), (list, tuple)))
-    linear, experts = reader(stored, _Context(full, values, gpu, asked))
+    groups = _compressed_groups(stored, full) if method == "compressed-tensors" else ()
+    linear, experts = reader(stored, _Context(full, values, gpu, asked)) if not groups else groups[-1][1:]
     head = linear if stored.flag("lm_head") and not skips.names("lm_head") else full
-    return Scheme(method, element, linear, experts, head, full, False, skips)
+    return Scheme(method, element, linear, experts, head, full, False, skips, groups[:-1])
 
 
 def stored_quantization(config: Fields) -> Fields | None:
@@ -145,16 +174,30 @@ def _modelopt(stored: Fields, about: _Context) -> Pair:
 
 
 def _compressed(stored: Fields, about: _Context) -> Pair:
-    """compressed-tensors: what all groups of targets have in common; which matrix is whose is not modelled."""
-    groups = stored.part("config_groups")
-    parts = [groups.part(name) for name in groups.values] if groups else []
-    weights = [part.part("weights") for part in parts if part is not None]
-    formats = {_compressed_group(each) for each in weights if each is not None}
-    if not formats or None in weights:
-        raise Missing(f"{stored.prefix}config_groups")
-    if len(formats) > 1:
-        raise Missing(f"{stored.prefix}config_groups (its groups store their weights differently)")
-    return formats.pop()
+    """compressed-tensors without groups: nothing of it is quantized (its sparsity alone is stated), or it is unknown."""
+    if stored.part("sparsity_config") is not None:
+        return _twice(about.full)
+    raise Missing(f"{stored.prefix}config_groups")
+
+
+def _compressed_groups(stored: Fields, full: Stored) -> tuple[Group, ...]:
+    """The groups of compressed-tensors: named modules first, then the one for every linear layer, or for none
+    (quantization/compressed_tensors/utils.find_matched_target: a name goes before a class)."""
+    part = stored.part("config_groups")
+    named, rest = [], None
+    for name in part.values if part else ():
+        group = part.part(name) if part else None
+        weights = group.part("weights") if group is not None else None
+        if group is None:
+            continue
+        linear, experts = _compressed_group(weights) if weights is not None else _twice(full)
+        targets = group.words("targets") or ("Linear",)
+        if "Linear" in targets:
+            rest = rest or Group(read_skips(()), linear, experts)
+        named.append(Group(read_skips([[target for target in targets if target != "Linear"]]), linear, experts))
+    if not named:
+        return ()
+    return (*named, rest or Group(read_skips(()), full, full))
 
 
 def _compressed_group(weights: Fields) -> Pair:

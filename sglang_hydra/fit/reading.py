@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sglang_hydra.fit.architectures import ALWAYS, EMBEDDING_MODELS, NEVER, Traits, traits_of
+from sglang_hydra.fit.architectures import ALWAYS, ENCODERS, NEVER, Traits, traits_of
 from sglang_hydra.fit.decoder import (
+    BOTH,
     CROSS,
     FULL,
     LINEAR,
@@ -15,10 +16,11 @@ from sglang_hydra.fit.decoder import (
     Indexer,
     Latent,
     Layer,
-    Linear,
 )
 from sglang_hydra.fit.known import Fields, Missing, text_part
 from sglang_hydra.fit.reading_experts import expert_pattern, read_experts
+from sglang_hydra.fit.reading_extras import read_extras, read_heads
+from sglang_hydra.fit.reading_states import block_layers, is_state, not_modelled, read_linear, state_mixers
 
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
@@ -26,21 +28,10 @@ _HEADS = ("num_attention_heads", "n_head", "n_heads")
 _KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "num_attention_groups")
 _WIDTH = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
 
+_ALTERNATING = ("Gemma2", "GptOss")
+_GATED_QUERIES = ("Qwen3Next", "Qwen3_5")
 _MOST_LAYERS = 10_000
-_LEARNED_POSITIONS = ("GPT2LMHeadModel", "GPTBigCodeForCausalLM", "OPTForCausalLM")
-
-# Fields of layers that nothing here knows the tensors of: other state spaces, side networks, compressed caches.
-_NOT_MODELLED = (
-    "hybrid_override_pattern",
-    "mamba_d_state",
-    "mamba_num_heads",
-    "ssm_state_size",
-    "linear_attn_config",
-    "attn_type_list",
-    "altup_num_inputs",
-    "compress_ratios",
-)
-
+_LEARNED_POSITIONS = ("GPT2LMHeadModel", "GPTBigCodeForCausalLM", "OPTForCausalLM", "Bert", "XLMRoberta")
 
 def architecture_of(config: Fields) -> str:
     """The first architecture, the one that SGLang goes by. Raises Missing where none is stated."""
@@ -57,34 +48,40 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
 
     A class that SGLang 0.5.2 does not have is read by its fields alone and marked ``assumed``.
     """
-    traits, assumed = traits_of(architecture)
+    traits, known = traits_of(architecture)
     text = text_part(config)
-    if architecture in EMBEDDING_MODELS or any(name in text for name in _NOT_MODELLED):
-        raise Missing(f"architectures ({architecture}: its tensors are not modelled)")
+    odd = not_modelled(text)
+    if odd is not None or architecture in ENCODERS:
+        raise Missing(f"architectures ({architecture}: {odd or 'an encoder'} is not modelled)")
     hidden = text.size(*_HIDDEN)
     heads = text.size(*_HEADS)
     nested = _grouped_attention(text)
     layers = _layers(text, architecture, hidden, traits)
+    states = any(layer.mixer in (LINEAR, BOTH) for layer in layers)
     vocabulary = text.size("vocab_size", "padded_vocab_size")
-    head_dim = text.size("head_dim", "attention_head_dim", "kv_channels", default=max(1, hidden // heads))
+    size = text.size("head_dim", "attention_head_dim", "kv_channels", default=max(1, hidden // heads))
+    kv_heads = nested.size("kv_n_heads") if nested else _kv_heads(text, heads)
+    full, windowed = read_heads(text, architecture, heads, kv_heads, size)
     latent = _latent(text)
     tied = _is_tied(text, traits)
-    rotary, positions = _rotary(text, latent.rope if latent else head_dim)
+    rotary, positions = _rotary(text, latent.rope if latent else full.key)
     context = text.count("max_position_embeddings", "seq_length", "n_positions", default=0)
     return Decoder(
         architecture=architecture,
         hidden=hidden,
         vocabulary=vocabulary,
         heads=heads,
-        kv_heads=nested.size("kv_n_heads") if nested else _kv_heads(text, heads),
-        head_dim=head_dim,
+        kv_heads=full.kv,
+        head_dim=full.key,
+        value_dim=full.value,
+        windowed=windowed,
         layers=layers,
         latent=latent,
-        linear=_linear(text) if any(layer.mixer == LINEAR for layer in layers) else None,
+        linear=read_linear(text, hidden) if states else None,
         experts=read_experts(text, architecture, traits) if any(layer.experts for layer in layers) else None,
         indexer=_indexer(text, latent),
         gated=traits.gated,
-        query_gate=architecture.startswith("Qwen3Next") or text.flag("attn_output_gate"),
+        query_gate=architecture.startswith(_GATED_QUERIES) or text.flag("attn_output_gate"),
         shared_query=text.count("share_q_dim", default=0),
         blocks=2 if architecture.startswith("LongcatFlash") else 1,
         head_rows=0 if tied or not traits.head else text.size("draft_vocab_size", default=vocabulary),
@@ -98,8 +95,10 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
         positions=positions,
         attention_chunk=text.count("attention_chunk_size", default=0),
         head_on_every_stage=traits.head_on_every_stage,
-        learned_positions=context if architecture in _LEARNED_POSITIONS else 0,
-        assumed=assumed,
+        learned_positions=_learned_positions(text, architecture, context),
+        assumed=known is None,
+        served=known is True,
+        extras=read_extras(text, architecture, hidden, len(layers)),
     )
 
 
@@ -115,16 +114,33 @@ def _layers(text: Fields, architecture: str, hidden: int, traits: Traits) -> tup
         if not isinstance(blocks, (list, tuple)) or not 0 < len(blocks) <= _MOST_LAYERS:
             raise text.wrong("block_configs", blocks, f"a list of 1 to {_MOST_LAYERS} layers")
         return tuple(_searched_layer(text, block, hidden) for block in blocks)
+    listed = block_layers(text)
+    if listed is not None:
+        return listed
     number = text.size(*_LAYERS, most=_MOST_LAYERS)
     mixers = _mixers(text, architecture, number, traits.windows)
     has_experts = expert_pattern(text, architecture, number)
     if architecture.startswith("Grok1") and "moe_intermediate_size" in text and "residual_moe" not in text:
         raise Missing(f"{text.prefix}residual_moe")  # Grok 2 has a dense MLP beside its experts
-    if all(map(has_experts, range(number))) and not text.flag("residual_moe"):
+    beside = text.flag("residual_moe") or architecture.startswith(("LongcatFlash", "Gemma4"))
+    if all(map(has_experts, range(number))) and not beside:
         return tuple(Layer(mixers[i], 0, True) for i in range(number))
+    widths = _dense_widths(text, architecture, hidden, number)
+    return tuple(
+        Layer(mixers[i], 0 if has_experts(i) and not beside else widths[i], has_experts(i)) for i in range(number)
+    )
+
+
+def _dense_widths(text: Fields, architecture: str, hidden: int, number: int) -> tuple[int, ...]:
+    """The width of each layer's dense MLP; some families state one for each layer."""
+    if isinstance(text.get("intermediate_size"), (list, tuple)):
+        stated = text.numbers("intermediate_size")
+        if len(stated) != number or 0 in stated:
+            raise text.wrong("intermediate_size", text.get("intermediate_size"), f"one width, or {number} of them,")
+        return stated
     width = _dense_width(text, architecture, hidden)
-    beside = text.flag("residual_moe") or architecture.startswith("LongcatFlash")
-    return tuple(Layer(mixers[i], 0 if has_experts(i) and not beside else width, has_experts(i)) for i in range(number))
+    shared = text.count("num_kv_shared_layers", default=0) if text.flag("use_double_wide_mlp") else 0
+    return (width,) * (number - shared) + (2 * width,) * shared  # Gemma 4: twice as wide where KV is shared
 
 
 def _dense_width(text: Fields, architecture: str, hidden: int) -> int:
@@ -135,6 +151,10 @@ def _dense_width(text: Fields, architecture: str, hidden: int) -> int:
         return nested.size("ffn_hidden_size")
     if architecture in ("GPT2LMHeadModel", "GPTBigCodeForCausalLM"):
         return text.size("n_inner", default=4 * hidden)
+    if text.flag("block_auto_adjust_ff_dim"):  # LFM2: two thirds, times a factor, rounded up
+        wide = int(text.number("block_ffn_dim_multiplier", default=1.0) * int(2 * text.size(*_WIDTH) / 3))
+        multiple = text.size("block_multiple_of", default=1)
+        return -(-wide // multiple) * multiple
     return text.size("intermediate_size_mlp" if "intermediate_size_mlp" in text else _WIDTH[0], *_WIDTH)
 
 
@@ -156,24 +176,29 @@ def _mixers(text: Fields, architecture: str, number: int, windows: bool) -> list
     crossing = text.numbers("cross_attention_layers")
     if crossing:
         return [CROSS if i in crossing else FULL for i in range(number)]
-    if "full_attention_interval" in text or "linear_num_value_heads" in text:
-        interval = text.size("full_attention_interval")
-        return [FULL if (i + 1) % interval == 0 else LINEAR for i in range(number)]
+    states = state_mixers(text, number)
+    if states is not None:
+        return states
+    marks = text.numbers("hybrid_layer_pattern")  # MiMo-V2: 1 for a window
+    if len(marks) >= number:
+        return [SLIDING if mark and windows else FULL for mark in marks[:number]]
     every = _window_pattern(text, architecture) if windows else 1
     return [SLIDING if (i + 1) % every else FULL for i in range(number)]
 
 
 def _window_pattern(text: Fields, architecture: str) -> int:
     """Every how many layers one has full attention."""
-    if architecture.startswith("Gemma3"):
-        return text.size("sliding_window_pattern", default=6)
-    return 4 if architecture.startswith("Llama4") else 2
+    if architecture.startswith(("Gemma3", "Gemma4")):
+        return text.size("sliding_window_pattern", default=5 if architecture.startswith("Gemma3n") else 6)
+    if architecture.startswith(_ALTERNATING):
+        return 2
+    return 4 if architecture.startswith("Llama4") else 1
 
 
 def _mixer(name: str, windows: bool) -> str:
     if name.startswith(("sliding", "chunked")):
         return SLIDING if windows else FULL
-    return LINEAR if name.startswith("linear") else FULL
+    return LINEAR if is_state(name) else FULL
 
 
 def _latent(text: Fields) -> Latent | None:
@@ -190,20 +215,15 @@ def _latent(text: Fields) -> Latent | None:
     )
 
 
-def _linear(text: Fields) -> Linear:
-    return Linear(
-        key_heads=text.size("linear_num_key_heads"),
-        value_heads=text.size("linear_num_value_heads"),
-        key_dim=text.size("linear_key_head_dim"),
-        value_dim=text.size("linear_value_head_dim"),
-        kernel=text.size("linear_conv_kernel_dim"),
-    )
-
-
 def _indexer(text: Fields, latent: Latent | None) -> Indexer | None:
     if latent is None or "index_n_heads" not in text:
         return None
     return Indexer(text.size("index_n_heads"), text.size("index_head_dim"), latent.query_rank)
+
+
+def _learned_positions(text: Fields, architecture: str, context: int) -> int:
+    """Rows of a learned embedding of positions, and of the kinds of a text where an encoder has these."""
+    return context + text.count("type_vocab_size", default=0) if architecture.startswith(_LEARNED_POSITIONS) else 0
 
 
 def _kv_heads(text: Fields, heads: int) -> int:

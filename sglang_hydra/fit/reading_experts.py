@@ -28,6 +28,12 @@ def expert_pattern(text: Fields, architecture: str, number: int) -> Callable[[in
     if isinstance(step, (list, tuple)):
         marks = text.numbers("moe_layer_freq")
         return lambda i: i < len(marks) and bool(marks[i])
+    kinds = text.words("mlp_layer_types")
+    if kinds:
+        return lambda i: i < len(kinds) and kinds[i] == "sparse"
+    if "expert_layer_period" in text:
+        period, offset = text.size("expert_layer_period"), text.count("expert_layer_offset", default=0)
+        return lambda i: i % period == offset
     if "interleave_moe_layer_step" in text:
         every = text.count("interleave_moe_layer_step")
         return lambda i: every == 0 or (i + 1) % every == 0
@@ -56,13 +62,15 @@ def read_experts(text: Fields, architecture: str, traits: Traits) -> Experts:
         shared=_shared_width(text, architecture, width),
         chosen=chosen,
         biased=traits.biased_experts,
+        latent=text.count("moe_latent_size", default=0),
     )
 
 
 def _shared_width(text: Fields, architecture: str, width: int) -> int:
     """The width of all shared experts of a layer together; 0 where the family has none."""
-    if "shared_expert_intermediate_size" in text:
-        return text.count("shared_expert_intermediate_size")
+    stated = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size")
+    if any(name in text for name in stated):
+        return text.count(*stated)
     if architecture.startswith("Llama4"):
         return width
     if "share_expert_dim" in text or "share_expert_dims" in text:

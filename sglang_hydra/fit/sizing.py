@@ -124,6 +124,9 @@ def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | No
     if draft is not None:
         own = ranks_of({**values, "pp_size": 1}, shares_attention=decoder.shares_attention)
         need.draft_cache = float(shared * cells_of(draft.decoder, own, element).bytes_per_token)
+        # Each request keeps the state after every draft token until it is verified (mem_cache/memory_pool.MambaPool).
+        drafted = int(values.get("speculative_num_draft_tokens") or 0)
+        need.draft_cache += float(state_bytes(decoder, ranks, values) * drafted * (slots + 1))
     need.request_table = overheads.request_table(values, slots, context)
     need.workspace = overheads.workspace(backend, decoder)
     sizes = overheads.captured_sizes(values, gpu, slots)

@@ -1,4 +1,4 @@
-"""Which modules a quantized checkpoint leaves alone: the lists in its quantization_config."""
+"""Lists of modules in a quantization_config: those that are left alone, and those that a group of formats is for."""
 
 from __future__ import annotations
 
@@ -8,59 +8,72 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _LAYER = re.compile(r"layers(?:\\\.|\.)(\d+)(?:(?:\\\.|\.)(.*))?$")
+# What stands before a layer's own modules, in language models and in the multimodal models around them.
+_PREFIXES = ("model.layers.", "language_model.model.layers.", "model.language_model.layers.", "backbone.layers.")
 
 
 class Skips(NamedTuple):
-    """Patterns for modules of any layer, and for modules of one layer by its number (None: the whole layer)."""
+    """Patterns for modules of any layer, for modules of one layer by its number (None: the whole layer), and regular
+    expressions for whole paths."""
 
     everywhere: tuple[re.Pattern[str], ...]
     in_layer: dict[int, list[re.Pattern[str] | None]]
+    regular: tuple[re.Pattern[str], ...]
 
-    def skipped(self, module: str, layers: Collection[int]) -> int:
-        """In how many of ``layers`` the module (``self_attn.o_proj``) is not quantized."""
+    def skipped(self, module: str, layers: Collection[int]) -> frozenset[int]:
+        """Those of ``layers`` whose module (``self_attn.o_proj``) is named here."""
         if any(pattern.search(module) for pattern in self.everywhere):
-            return len(layers)
-        if not self.in_layer:
-            return 0
-        return sum(
-            number in layers and any(pattern is None or pattern.search(module) for pattern in patterns)
+            return frozenset(layers)
+        found = {
+            number
             for number, patterns in self.in_layer.items()
-        )
+            if number in layers and any(pattern is None or pattern.search(module) for pattern in patterns)
+        }
+        for pattern in self.regular:
+            if "layers" not in pattern.pattern and layers:  # it says the same of each layer
+                found |= set(layers) if _matches(pattern, 0, module) else set()
+            else:
+                found |= {number for number in layers if _matches(pattern, number, module)}
+        return frozenset(found)
 
     def names(self, module: str) -> bool:
-        """Whether a module outside the layers (``lm_head``) is left alone."""
-        return any(pattern.search(module) for pattern in self.everywhere)
+        """Whether a module outside the layers (``lm_head``) is named."""
+        return any(pattern.search(module) for pattern in self.everywhere) or any(
+            pattern.match(module) for pattern in self.regular
+        )
 
 
 def read_skips(lists: Iterable[Sequence[str]]) -> Skips:
     return _parse(tuple(pattern for patterns in lists for pattern in patterns))
 
 
+def _matches(pattern: re.Pattern[str], layer: int, module: str) -> bool:
+    return any(pattern.match(f"{prefix}{layer}.{module}") for prefix in _PREFIXES)
+
+
 @lru_cache(maxsize=64)
 def _parse(patterns: tuple[str, ...]) -> Skips:
     everywhere: list[re.Pattern[str]] = []
     in_layer: dict[int, list[re.Pattern[str] | None]] = {}
+    regular: list[re.Pattern[str]] = []
     for written in patterns:
-        regular = written.startswith("re:")
-        pattern = written[3:] if regular else written.rstrip("*.")
+        if written.startswith("re:"):
+            try:
+                regular.append(re.compile(written[3:]))
+            except re.error:
+                continue  # a pattern that nobody can match
+            continue
+        pattern = written.rstrip("*.")
         place = _LAYER.search(pattern)
         if place is not None:
             tail = place.group(2)
-            in_layer.setdefault(int(place.group(1)), []).append(_compiled(tail, regular) if tail else None)
+            in_layer.setdefault(int(place.group(1)), []).append(_compiled(tail) if tail else None)
             continue
-        tail = re.sub(r"^.*layers(?:\\?\.)(?:\*|\.\*|\\d\+|\[0-9\]\+)(?:\\?\.)", "", pattern)
-        compiled = _compiled(tail, regular)
-        if compiled is not None:
-            everywhere.append(compiled)
-    return Skips(tuple(everywhere), in_layer)
+        everywhere.append(_compiled(re.sub(r"^.*layers\.\*\.", "", pattern)))
+    return Skips(tuple(everywhere), in_layer, tuple(regular))
 
 
-def _compiled(tail: str, regular: bool) -> re.Pattern[str] | None:
+def _compiled(tail: str) -> re.Pattern[str]:
     """A pattern that matches whole components of a module's path, so that mlp.gate is not mlp.gate_proj."""
-    if not regular:
-        text = re.escape(tail).replace(r"\*", ".*")
-        return re.compile(rf"(?:^|\.){text}(?:$|\.)")
-    try:
-        return re.compile(tail.removeprefix("^"))
-    except re.error:
-        return None  # a pattern that nobody can match
+    text = re.escape(tail).replace(r"\*", ".*")
+    return re.compile(rf"(?:^|\.){text}(?:$|\.)")

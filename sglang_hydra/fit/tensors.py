@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sglang_hydra.fit.decoder import LINEAR, NO_MIXER, Decoder, Layer
+from sglang_hydra.fit.decoder import (
+    BOTH,
+    KIMI_DELTA,
+    LINEAR,
+    MAMBA,
+    MAMBA_1,
+    NO_MIXER,
+    SHORT_CONVOLUTION,
+    Decoder,
+    Extra,
+    Layer,
+    Linear,
+)
 from sglang_hydra.fit.formats import Stored
 from sglang_hydra.fit.ranks import Ranks, kv_share, share
 
@@ -42,12 +54,21 @@ class Matrix(NamedTuple):
 def layer_matrices(decoder: Decoder, layer: Layer, ranks: Ranks, experts_format: Stored) -> list[Matrix]:
     """Every matrix of a layer of this kind on one GPU."""
     matrices = _mixer(decoder, layer, ranks) * decoder.blocks
+    matrices += [extra_matrix(extra, ranks) for extra in decoder.extras if extra.layer]
     if layer.dense:
         matrices += mlp_matrices(decoder, layer.dense, ranks.dense, DENSE, "mlp") * decoder.blocks
     if layer.experts:
         matrices += expert_matrices(decoder, ranks, experts_format)
     matrices.append(Matrix(NORMS, "norm", decoder.norms * decoder.blocks, decoder.hidden, format=PLAIN_FORMAT))
     return matrices
+
+
+def extra_matrix(extra: Extra, ranks: Ranks) -> Matrix:
+    """A matrix that only this family has; GPUs that share one take part of its outputs, or of what is fewer."""
+    rows = share(extra.rows, ranks.attention) if extra.split else extra.rows
+    kind = PLAIN_FORMAT if extra.module.startswith(("embed", "small.")) else LINEAR_FORMAT
+    part = EMBEDDING if extra.module.startswith("embed") else OTHER
+    return Matrix(part, extra.module, rows, extra.columns, format=kind)
 
 
 def mlp_matrices(decoder: Decoder, width: int, gpus: int, part: str, module: str) -> list[Matrix]:
@@ -69,12 +90,14 @@ def expert_matrices(decoder: Decoder, ranks: Ranks, stored: Stored) -> list[Matr
         return []
     mine = share(experts.number, ranks.experts)
     width = _padded(share(experts.width, ranks.expert_slices), stored.pad[0])
-    hidden = _padded(decoder.hidden, stored.pad[1])
+    hidden = _padded(experts.latent or decoder.hidden, stored.pad[1])
     matrices = [
-        Matrix(ROUTED, "mlp.experts", width, hidden, 2 * mine, EXPERTS_FORMAT),
-        Matrix(ROUTED, "mlp.experts", hidden, width, mine, EXPERTS_FORMAT),
+        Matrix(ROUTED, "mlp.experts.0.gate_proj", width, hidden, (2 if decoder.gated else 1) * mine, EXPERTS_FORMAT),
+        Matrix(ROUTED, "mlp.experts.0.down_proj", hidden, width, mine, EXPERTS_FORMAT),
         Matrix(OTHER, "mlp.gate", experts.number, decoder.hidden, format=PLAIN_FORMAT),
     ]
+    if experts.latent:  # into the size that the experts work in, and back
+        matrices.append(Matrix(OTHER, "mixer.fc1_latent_proj", experts.latent, decoder.hidden, 2))
     if experts.biased:  # float32: two 16 bit weights each
         matrices.append(Matrix(ROUTED, "mlp.experts", 2 * (2 * width + hidden), mine, format=PLAIN_FORMAT))
     if experts.shared:
@@ -95,23 +118,24 @@ def _mixer(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
     if layer.mixer == NO_MIXER:
         return []
     if layer.mixer == LINEAR:
-        return _linear_attention(decoder, ranks)
-    return _latent_attention(decoder, ranks) if decoder.latent else _attention(decoder, ranks)
+        return _state(decoder, ranks)
+    attention = _latent_attention(decoder, ranks) if decoder.latent else _attention(decoder, layer, ranks)
+    return attention + _state(decoder, ranks) if layer.mixer == BOTH else attention
 
 
-def _attention(decoder: Decoder, ranks: Ranks) -> list[Matrix]:
+def _attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
     """Attention with KV heads; they are repeated where there are fewer than GPUs (layers/linear.QKVParallelLinear)."""
-    heads = share(decoder.heads, ranks.attention)
-    kv_heads = kv_share(decoder.kv_heads, ranks.attention)
-    output = Matrix(ATTENTION, "self_attn.o_proj", decoder.hidden, heads * decoder.head_dim)
+    shape = decoder.heads_of(layer.mixer)
+    heads, kv_heads = share(shape.number, ranks.attention), kv_share(shape.kv, ranks.attention)
+    output = Matrix(ATTENTION, "self_attn.o_proj", decoder.hidden, heads * shape.value)
     if decoder.shared_query:  # Step 3: one query and one KV head on every GPU, heads made from them
-        rows = decoder.shared_query + 2 * decoder.head_dim
+        rows = decoder.shared_query + 2 * shape.key
         return [
             Matrix(ATTENTION, "self_attn.q_proj", rows, decoder.hidden),
-            Matrix(ATTENTION, "self_attn.wq", heads * decoder.head_dim, decoder.shared_query),
+            Matrix(ATTENTION, "self_attn.wq", heads * shape.key, decoder.shared_query),
             output,
         ]
-    rows = (heads * (2 if decoder.query_gate else 1) + 2 * kv_heads) * decoder.head_dim
+    rows = heads * (2 if decoder.query_gate else 1) * shape.key + kv_heads * shape.cached
     return [Matrix(ATTENTION, "self_attn.q_proj", rows, decoder.hidden), output]
 
 
@@ -146,18 +170,46 @@ def _latent_attention(decoder: Decoder, ranks: Ranks) -> list[Matrix]:
     return matrices
 
 
-def _linear_attention(decoder: Decoder, ranks: Ranks) -> list[Matrix]:
-    """A gated delta net: queries, keys, values and gate, two scalars for each value head, the convolution
-    (qwen3_next.py)."""
+def _state(decoder: Decoder, ranks: Ranks) -> list[Matrix]:
+    """A layer that keeps a state: its projections, the convolution, and what its kind has besides."""
     linear = decoder.linear
     assert linear is not None
-    values = linear.value_heads * linear.value_dim
-    gpus = ranks.attention
+    gpus, hidden = ranks.attention, decoder.hidden
+    values, channels = share(linear.values, gpus), share(linear.channels(gpus), gpus)
+    heads = share(linear.value_heads, gpus)
+    name = "linear_attn" if linear.kind not in (MAMBA, MAMBA_1) else "mixer"
     return [
-        Matrix(ATTENTION, "linear_attn.in_proj_qkvz", share(linear.channels + values, gpus), decoder.hidden),
-        Matrix(ATTENTION, "linear_attn.in_proj_ba", share(2 * linear.value_heads, gpus), decoder.hidden),
-        Matrix(ATTENTION, "linear_attn.conv1d", share(linear.channels, gpus), linear.kernel, format=PLAIN_FORMAT),
-        Matrix(ATTENTION, "linear_attn.out_proj", decoder.hidden, share(values, gpus)),
+        *_projections(linear, name, hidden, values, channels, heads),
+        Matrix(ATTENTION, f"{name}.conv1d", channels, linear.kernel, format=PLAIN_FORMAT),
+        Matrix(ATTENTION, f"{name}.out_proj", hidden, values),
+    ]
+
+
+def _projections(linear: Linear, name: str, hidden: int, values: int, channels: int, heads: int) -> list[Matrix]:
+    """What a state is fed from, with ``values``, ``channels`` and ``heads`` of one GPU (0.5.2: qwen3_next.py; later:
+    layers/attention/mamba/mamba.py, kimi_linear.py, lfm2.py; Mamba 1: transformers, modeling_jamba.py)."""
+    if linear.kind == SHORT_CONVOLUTION:
+        return [Matrix(ATTENTION, f"{name}.in_proj", 3 * values, hidden)]
+    if linear.kind == MAMBA:
+        return [Matrix(ATTENTION, f"{name}.in_proj", values + channels + heads, hidden)]
+    if linear.kind == MAMBA_1:
+        return [
+            Matrix(ATTENTION, f"{name}.in_proj", 2 * values, hidden),
+            Matrix(ATTENTION, f"{name}.x_proj", linear.rank + 2 * linear.key_dim, values),
+            Matrix(ATTENTION, f"{name}.dt_proj", values, linear.rank),
+            Matrix(ATTENTION, f"{name}.A_log", values, linear.key_dim, format=PLAIN_FORMAT),
+        ]
+    if linear.kind == KIMI_DELTA:
+        low = linear.value_dim
+        return [
+            Matrix(ATTENTION, "self_attn.qkv_proj", channels, hidden),
+            Matrix(ATTENTION, "self_attn.f_a_proj", low, hidden, 2),
+            Matrix(ATTENTION, "self_attn.f_b_proj", values, low, 2),
+            Matrix(ATTENTION, "self_attn.b_proj", heads, hidden),
+        ]
+    return [
+        Matrix(ATTENTION, f"{name}.in_proj_qkvz", channels + values, hidden),
+        Matrix(ATTENTION, f"{name}.in_proj_ba", 2 * heads, hidden),
     ]
 
 

@@ -101,10 +101,10 @@ def _understand_decoder(known: Understanding, config: Fields, values: Mapping[st
             f"{layers} layers do not divide by pp_size={stages}: the last stage holds {each + rest}, the others {each}"
             ", so that more stages may not need less"
         )
-    if decoder.assumed:
+    if not decoder.served:
         known.notes.append(
-            f"SGLang 0.5.2 has no class {decoder.architecture}: its tensors are read from the fields as those of the "
-            "usual decoder, to 5 %"
+            f"SGLang 0.5.2 has no class {decoder.architecture}"
+            + (": its tensors are read from the fields as those of the usual decoder, to 5 %" if decoder.assumed else "")
         )
     if values.get("enable_dp_attention") and (values.get("dp_size") or 1) > 1 and not decoder.shares_attention:
         known.notes.append(f"{decoder.architecture} has no DP attention in SGLang 0.5.2: tp_size shards its attention")

@@ -187,6 +187,8 @@ def _side(vision: Fields, name: str, default: int) -> int:
 _TOWERS: Mapping[str, Callable[[Fields, Decoder], Tower]] = {
     "DeepseekVL2ForCausalLM": _deepseek_vl2,
     "Gemma3ForConditionalGeneration": _projected,
+    "Glm46VForConditionalGeneration": _glm4,
+    "Glm46VMoeForConditionalGeneration": _glm4,
     "Glm4vForConditionalGeneration": _glm4,
     "Glm4vMoeForConditionalGeneration": _glm4,
     "InternS1ForConditionalGeneration": _intern,

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sglang_hydra.fit.allocator import Allocations
 from sglang_hydra.fit.decoder import LINEAR, NO_MIXER, Decoder
 from sglang_hydra.fit.formats import Stored, plain
-from sglang_hydra.fit.quantization import Scheme
+from sglang_hydra.fit.quantization import Group, Scheme
 from sglang_hydra.fit.ranks import Ranks, padded_vocabulary, ranks_of, share, stage_layers
 from sglang_hydra.fit.tensors import (
     ATTENTION,
     EMBEDDING,
-    EXPERTS_FORMAT,
     HEAD,
     LINEAR_FORMAT,
     NORMS,
     OTHER,
     PARTS,
+    PLAIN_FORMAT,
     ROTARY,
     VISION,
     Matrix,
+    extra_matrix,
     latent_copies,
     layer_matrices,
 )
@@ -61,7 +62,8 @@ def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, elemen
         return plain(element) if stored == scheme.plain else stored._replace(scale_copies=1, pad=(1, 1))
 
     linear, experts, head, vision = map(kept, (scheme.linear, scheme.experts, scheme.head, scheme.vision))
-    as_stored = scheme._replace(element=element, linear=linear, experts=experts, head=head, vision=vision)
+    groups = tuple(Group(group.targets, kept(group.linear), kept(group.experts)) for group in scheme.groups)
+    as_stored = scheme._replace(element=element, linear=linear, experts=experts, head=head, vision=vision, groups=groups)
     bare = decoder._replace(positions=0, embedding_repeated=False, copied=False)
     return decoder_weights(bare, as_stored, once, tower)[0].total
 
@@ -96,6 +98,9 @@ def _stage(
     parts = dict.fromkeys(PARTS, 0.0)
     loading = _add_layers(parts, decoder, scheme, ranks, layers)
     if first:
+        for matrix in (extra_matrix(extra, ranks) for extra in decoder.extras if not extra.layer):
+            kind = scheme.plain if matrix.format == PLAIN_FORMAT else scheme.linear
+            parts[matrix.part] += kind.size(matrix.rows, matrix.columns)
         rows = share(padded_vocabulary(decoder.embedding_rows), 1 if decoder.embedding_repeated else ranks.embedding)
         rows += decoder.learned_positions
         parts[EMBEDDING] += rows * decoder.hidden * scheme.element
@@ -117,7 +122,6 @@ def _stage(
 
 def _add_layers(parts: dict[str, float], decoder: Decoder, scheme: Scheme, ranks: Ranks, layers: range) -> float:
     """Adds the layers of a stage to ``parts``; returns how much more they take before they are quantized."""
-    formats: Mapping[str, Stored] = {LINEAR_FORMAT: scheme.linear, EXPERTS_FORMAT: scheme.experts}
     full = scheme.plain
     more = 0.0
     tensors = Allocations()
@@ -126,18 +130,15 @@ def _add_layers(parts: dict[str, float], decoder: Decoder, scheme: Scheme, ranks
         members.setdefault(decoder.layers[number], []).append(number)
     for layer, numbers in members.items():
         for matrix in layer_matrices(decoder, layer, ranks, scheme.experts):
-            stored = formats.get(matrix.format, full)
             unquantized = full.weights(matrix.rows, matrix.columns) * matrix.copies
-            weights = stored.weights(matrix.rows, matrix.columns) * matrix.copies
-            scales = stored.scales(matrix.rows, matrix.columns) * matrix.copies
-            size = weights + scales
-            left = scheme.skips.skipped(matrix.module, numbers) if stored is not full else 0
-            parts[matrix.part] += size * (len(numbers) - left) + unquantized * left
-            more += (unquantized - size) * (len(numbers) - left)
-            tensors.add(weights, len(numbers) - left)
-            tensors.add(scales, len(numbers) - left)
-            tensors.add(unquantized, left)
-        if decoder.copied and layer.mixer not in (LINEAR, NO_MIXER):
+            for stored, count in scheme.formats(matrix.format, matrix.module, numbers):
+                weights = stored.weights(matrix.rows, matrix.columns) * matrix.copies
+                scales = stored.scales(matrix.rows, matrix.columns) * matrix.copies
+                parts[matrix.part] += (weights + scales) * count
+                more += (unquantized - weights - scales) * count
+                tensors.add(weights, count)
+                tensors.add(scales, count)
+        if decoder.copied and layer.mixer not in (LINEAR, NO_MIXER) and decoder.latent is not None:
             copies = latent_copies(decoder, ranks) * scheme.element
             parts[ATTENTION] += copies * len(numbers)
             tensors.add(copies / 2, 2 * len(numbers))

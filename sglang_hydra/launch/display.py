@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from sglang_hydra.screen import printable
+
 if TYPE_CHECKING:
     from rich.status import Status
+
+# Colours, which are left out; any other escape is spelled out.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Display(Protocol):
@@ -26,6 +32,13 @@ class Display(Protocol):
         """Nothing more will be shown while waiting."""
 
 
+def harmless(line: str) -> str:
+    """A line of somebody else's as it may go to a screen: no colours, every other control character spelled out."""
+    if line.isprintable():
+        return line
+    return "\t".join(map(printable, _COLOURS.sub("", line).split("\t")))
+
+
 def display_for(errors: TextIO | None = None) -> Display:
     """A live display where stderr (or ``errors``) is a terminal, plain lines elsewhere."""
     errors = errors or sys.stderr
@@ -41,7 +54,7 @@ class PlainDisplay:
         self._next_s = every_s
 
     def line(self, stream: str, text: str) -> None:
-        _write(self._output if stream == "stdout" else self._errors, text)
+        _write(self._output if stream == "stdout" else self._errors, harmless(text))
 
     def waiting(self, elapsed_s: float, milestone: str) -> None:
         if elapsed_s >= self._next_s:
@@ -49,7 +62,7 @@ class PlainDisplay:
             self.note(_progress(elapsed_s, milestone))
 
     def note(self, text: str) -> None:
-        _write(self._errors, text)
+        _write(self._errors, harmless(text))
 
     def close(self) -> None:
         return
@@ -67,9 +80,9 @@ class TerminalDisplay:
 
     def line(self, stream: str, text: str) -> None:
         if stream == "stdout" and not sys.stdout.isatty():
-            _write(sys.stdout, text)
+            _write(sys.stdout, harmless(text))
         else:
-            self._console.print(text, markup=False, soft_wrap=True)
+            self._print(harmless(text))
 
     def waiting(self, elapsed_s: float, milestone: str) -> None:
         if self._status is None:
@@ -81,7 +94,13 @@ class TerminalDisplay:
             self._status.update(_progress(elapsed_s, milestone))
 
     def note(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True, style="bold")
+        self._print(harmless(text), "bold")
+
+    def _print(self, text: str, style: str = "") -> None:
+        from rich.text import Text
+
+        # No markup and no :names: of pictures are read in it.
+        self._console.print(Text(text, style), soft_wrap=True)
 
     def close(self) -> None:
         if self._status is not None:
@@ -94,8 +113,13 @@ def _progress(elapsed_s: float, milestone: str) -> str:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Writes a line; a reader that has gone away (``| head``) is no reason to stop a server."""
+    """Writes a line. A reader that has gone away (``| head``), a closed terminal or a full disk is no reason to stop a
+    server."""
     try:
-        print(text, file=stream, flush=True)
-    except (BrokenPipeError, ValueError):
+        print(
+            text.encode(stream.encoding or "utf-8", "backslashreplace").decode(stream.encoding or "utf-8"),
+            file=stream,
+            flush=True,
+        )
+    except (OSError, ValueError):
         return

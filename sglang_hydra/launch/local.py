@@ -9,10 +9,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import NamedTuple
 
 from sglang_hydra.engines.base import Command
@@ -20,8 +20,11 @@ from sglang_hydra.errors import MachineError, ServerError
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.child_sglang import KEY_FD
 from sglang_hydra.launch.display import Display, display_for
-from sglang_hydra.launch.output import BoundedLog, Output
+from sglang_hydra.launch.failure import Failure, failure_of
+from sglang_hydra.launch.log import BoundedLog
+from sglang_hydra.launch.output import Output
 from sglang_hydra.launch.port import client_host, port_obstacle
+from sglang_hydra.launch.signals import describe_exit, stopping_on_signals
 
 INTERRUPTED = 130
 _HEALTHY = 200
@@ -33,7 +36,6 @@ _TICK_S = 0.1
 # Beyond its own deadline, for the guard to collect the dead.
 _GUARD_EXTRA_S = 7.0
 _DRAIN_S = 2.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,12 @@ class Launch:
 
 
 class Outcome(NamedTuple):
-    """How a server's life ended: our exit code and, if it went wrong, why."""
+    """How a server's life ended: our exit code and, if it went wrong, why. ``kind`` is the class of the failure, as
+    ``diagnose`` names it, ``unknown`` included; None where nothing failed."""
 
     exit_code: int
     findings: tuple[Finding, ...] = ()
+    kind: str | None = None
 
 
 class LocalServer:
@@ -82,6 +86,10 @@ class LocalServer:
         self._output: Output | None = None
         self._stop_requested = False
         self._started_at = 0.0
+        self.milestones: dict[str, float] = {}
+        """How far the server has come, in words, each with the seconds from its start to that."""
+        self.failure: Failure | None = None
+        """Why it went wrong, once it has."""
 
     def __enter__(self) -> LocalServer:
         try:
@@ -114,7 +122,14 @@ class LocalServer:
             raise MachineError(obstacle)
         command = self.launch.command
         log = BoundedLog(self.launch.log_file) if self.launch.log_file is not None else None
-        self._output = Output(self._display.line, self.launch.milestones, log, command.secret)
+        self._output = Output(
+            self._display.line,
+            self.launch.milestones,
+            log,
+            command.secret,
+            reached=self._reached,
+            warn=self._display.note,
+        )
         watched, self._watch = os.pipe()
         passed = [watched]
         # Python holds back what goes into a pipe, and the lines are wanted as they come.
@@ -168,8 +183,9 @@ class LocalServer:
         if self._stop_requested:
             return None
         if self._process.poll() is not None:
-            how = describe_exit(self.wait())
-            raise ServerError(self.failure("ENG008", f"the server failed to start: {how} after {elapsed_s:.0f} s"))
+            code = self.wait()
+            how = f"{describe_exit(code)} after {elapsed_s:.0f} s"
+            raise self.failed("ENG008", f"the server failed to start: {how}", code)
         return elapsed_s
 
     def wait(self) -> int:
@@ -209,19 +225,26 @@ class LocalServer:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
-    def failure(self, id: str, what: str) -> Finding:
-        """A finding on a server that went wrong, with the last that it said."""
+    def failed(self, id: str, what: str, exit_code: int | None = None, advice: str | None = None) -> ServerError:
+        """The error for a server that went wrong: what happened, why as far as its output tells, and what to type."""
         assert self._output is not None
         self._output.close(_DRAIN_S)
-        said = _last_words(list(self._output.tail))
-        log = self.launch.log_file
-        return Finding(
-            level="error",
-            id=id,
-            message=f"{what}; it last said: {said}" if said else what,
-            fields=("engine",),
-            hint=f"its output is in {log}" if log else "its output is above",
-        )
+        self.failure = failure_of(id, what, self._output.lines, exit_code, self.launch.log_file, advice)
+        return ServerError(*self.failure.findings)
+
+    @property
+    def log_finding(self) -> Finding | None:
+        """What there is to say of a log that does not hold everything."""
+        problem = self._output.log_problem if self._output is not None else None
+        if problem is None:
+            return None
+        message = f"the log {self.launch.log_file} could not be written: {problem}"
+        return Finding("warning", "LCH006", message, ("hydra.run.dir",), "hydra.run.dir=/another/folder")
+
+    def _reached(self, words: str) -> None:
+        seconds = time.monotonic() - self._started_at
+        self.milestones[words] = seconds
+        self._display.note(f"{seconds:6.1f} s  {words}")
 
     def _ask_for_health(self, ready: threading.Event, over: threading.Event) -> None:
         while not over.is_set():
@@ -249,9 +272,11 @@ class LocalServer:
     def _too_late(self) -> ServerError:
         limit_s = self.launch.ready_timeout_s
         self.stop()
-        finding = self.failure("ENG009", f"the server was not ready after {limit_s:.0f} s and has been stopped")
-        hint = f"launch.ready_timeout={limit_s * 2:.0f} waits longer; {finding.hint}"
-        return ServerError(Finding(finding.level, finding.id, finding.message, finding.fields, hint))
+        what = f"the server was not ready after {limit_s:.0f} s and has been stopped"
+        assert self._output is not None
+        if self._output.milestone:
+            what += f"; it had come to: {self._output.milestone}"
+        return self.failed("ENG009", what, advice=f"launch.ready_timeout={limit_s * 2:.0f} waits longer")
 
 
 def serve(
@@ -267,70 +292,26 @@ def serve(
     """
     display = display or display_for()
     server = LocalServer(launch, display)
-    with _stopping_on_signals(server) as signals:
+    with stopping_on_signals(server.request_stop) as signals:
         try:
             server.start()
             ready_s = server.wait_ready()
             if ready_s is not None and on_ready is not None:
                 on_ready(server, ready_s)
             code = server.wait()
+            if code != 0 and not server.stop_requested:
+                raise server.failed("ENG010", f"the server ended: {describe_exit(code)}", code)
         except ServerError as error:
-            return Outcome(error.exit_code, tuple(error.findings))
+            return _outcome(server, error.exit_code, tuple(error.findings))
         finally:
             server.stop()
-    if signals:
-        return Outcome(INTERRUPTED)
-    if code != 0 and not server.stop_requested:
-        return Outcome(ServerError.exit_code, (server.failure("ENG010", f"the server ended: {describe_exit(code)}"),))
-    return Outcome(0)
+    return _outcome(server, INTERRUPTED if signals else 0)
 
 
-@contextlib.contextmanager
-def _stopping_on_signals(server: LocalServer) -> Iterator[list[int]]:
-    """While it lasts, signals stop the server; gives the list of those that came."""
-    received: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        again = bool(received)
-        received.append(number)
-        server.request_stop()
-        name = signal.Signals(number).name
-        # Not through the display: it may be what was interrupted, and hold a lock.
-        said = f"\n{name}: killing the server\n" if again else f"\n{name}: stopping the server, once more to kill it\n"
-        with contextlib.suppress(OSError):
-            os.write(2, said.encode())
-
-    if threading.current_thread() is not threading.main_thread():
-        yield received
-        return
-    # What is ignored stays ignored: nohup, and shells that start us in the background, ask for that.
-    previous = {
-        number: signal.signal(number, stop) for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-def describe_exit(code: int) -> str:
-    """A server's exit code in words."""
-    if code < 0:
-        code = 128 - code
-    try:
-        name = signal.Signals(code - 128).name
-    except ValueError:
-        return f"exit code {code}"
-    hint = ", as the system does where memory runs out" if name == "SIGKILL" else ""
-    return f"killed by {name}{hint}"
-
-
-def _last_words(lines: list[str]) -> str:
-    """The line that most likely says why: the last that reads like an error, else the last."""
-    lines = [line.strip() for line in lines if line.strip()]
-    telling = [line for line in lines if "Error" in line or "error:" in line or line.startswith("cannot run")]
-    return (telling or lines or [""])[-1][:500]
+def _outcome(server: LocalServer, exit_code: int, findings: tuple[Finding, ...] = ()) -> Outcome:
+    about_log = server.log_finding
+    kind = server.failure.kind if server.failure else None
+    return Outcome(exit_code, (*findings, *([about_log] if about_log else [])), kind)
 
 
 def _search_path(command: Command) -> str:
@@ -344,7 +325,7 @@ def _pipe_with(secret: str) -> int:
     reading, writing = os.pipe()
     try:
         os.set_blocking(writing, False)
-        os.write(writing, secret.encode())
+        os.write(writing, secret.encode("utf-8", "surrogateescape"))
     finally:
         os.close(writing)
     return reading

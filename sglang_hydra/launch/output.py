@@ -1,50 +1,32 @@
-"""What a server writes: read line by line, keys blotted out, shown, logged within bounds, and the last of it kept."""
+"""What a server writes: read line by line, keys blotted out, shown, logged within bounds, the telling parts kept."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import IO
 
+from sglang_hydra.launch.log import BoundedLog
+
 _LINE_LIMIT = 1 << 16
-_LOG_LIMIT = 32 << 20
-_TAIL_LINES = 40
+# What is kept in memory for a diagnosis, in characters: how the server was started, and how it ended.
+_KEPT_AT_START, _KEPT_AT_END = 1 << 19, 1 << 20
 # Blotting out every "a" would hide the log and not the key.
 _SHORTEST_SECRET = 4
 _MASK = b"***"
 
 
-class BoundedLog:
-    """A log file of at most ``limit`` bytes; when it is full it becomes ``<name>.1`` and a new one begins."""
-
-    def __init__(self, path: Path, limit: int = _LOG_LIMIT) -> None:
-        self._path, self._limit = path, limit
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("wb")
-        self._size = 0
-
-    def write(self, line: bytes) -> None:
-        if self._size + len(line) > self._limit and self._size:
-            self._file.close()
-            self._path.replace(self._path.with_name(self._path.name + ".1"))
-            self._file, self._size = self._path.open("wb"), 0
-        self._file.write(line)
-        self._file.flush()
-        self._size += len(line)
-
-    def close(self) -> None:
-        self._file.close()
-
-
 class Output:
     """Follows a server's stdout and stderr, each in a thread, until they close.
 
-    ``show`` gets the name of the stream and each finished line. ``milestone`` is the words of the last text of
-    ``milestones`` that was seen. A text that is overwritten in place (a progress bar) is neither shown nor logged.
+    ``show`` gets the name of the stream and each finished line. ``milestones`` maps texts to words for how far the
+    server is, in their order; ``reached`` gets the words of each once, when it or a later one is first seen, and
+    ``milestone`` is the last of them. A text that is overwritten in place (a progress bar) is neither shown nor
+    logged. ``warn`` is told, once, when the log cannot be written. Whatever fails there, the server is read on.
     """
 
     def __init__(
@@ -53,14 +35,35 @@ class Output:
         milestones: Mapping[str, str],
         log: BoundedLog | None = None,
         secret: str | None = None,
+        *,
+        reached: Callable[[str], None] = lambda words: None,
+        warn: Callable[[str], None] = lambda words: None,
     ) -> None:
-        self._show, self._milestones, self._log = show, milestones, log
+        self._show, self._reached, self._warn, self._log = show, reached, warn, log
+        order = list(dict.fromkeys(milestones.values()))
+        self._signs = [(sign, order.index(words), words) for sign, words in milestones.items()]
+        self._last, self._at = len(order) - 1, -1
         self._secrets = _spellings(secret)
         self._hold_back = max((len(spelling) for spelling in self._secrets), default=1) - 1
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._start: list[str] = []
+        self._start_size = self._end_size = 0
+        self._end: deque[str] = deque()
+        self._warned = False
         self.milestone = ""
-        self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
+
+    @property
+    def lines(self) -> list[str]:
+        """The first and the last lines so far: all of them, unless the server wrote more than about 1.5 MiB."""
+        with self._lock:
+            return [*self._start, *self._end]
+
+    @property
+    def log_problem(self) -> str | None:
+        """Why some lines are not in the log, and how many; None where all are."""
+        log = self._log
+        return f"{log.problem}: {log.lost} lines are not in it" if log is not None and log.lost else None
 
     def follow(self, name: str, pipe: IO[bytes]) -> None:
         thread = threading.Thread(target=self._read, args=(name, pipe), name=f"server-{name}", daemon=True)
@@ -74,7 +77,6 @@ class Output:
         with self._lock:
             if self._log is not None:
                 self._log.close()
-                self._log = None
 
     def _read(self, name: str, pipe: IO[bytes]) -> None:
         pending = b""
@@ -101,13 +103,36 @@ class Output:
         line = line.rstrip(b"\r").rpartition(b"\r")[2]
         text = line.decode("utf-8", "replace")
         with self._lock:
-            for sign, words in self._milestones.items():
-                if sign in text:
-                    self.milestone = words
-            self.tail.append(text)
+            self._keep(text)
             if self._log is not None:
                 self._log.write(line + b"\n")
-            self._show(name, text)
+            # A terminal that was closed is no reason to leave the server with a full pipe.
+            with contextlib.suppress(OSError, ValueError):
+                self._show(name, text)
+                self._tell_progress(text)
+                if self._log is not None and self._log.problem and not self._warned:
+                    self._warned = True
+                    self._warn(f"the log {self._log.path} cannot be written: {self._log.problem}; the server goes on")
+
+    def _keep(self, text: str) -> None:
+        if self._start_size + len(text) <= _KEPT_AT_START:
+            self._start_size += len(text) + 1
+            self._start.append(text)
+            return
+        self._start_size = _KEPT_AT_START
+        self._end_size += len(text) + 1
+        self._end.append(text)
+        while self._end_size > _KEPT_AT_END:
+            self._end_size -= len(self._end.popleft()) + 1
+
+    def _tell_progress(self, text: str) -> None:
+        if self._at >= self._last:
+            return
+        for sign, place, words in self._signs:
+            # Each rank says it again, and some begin a part when others have ended it.
+            if place > self._at and sign in text:
+                self._at, self.milestone = place, words
+                self._reached(words)
 
 
 def _spellings(secret: str | None) -> list[bytes]:
@@ -115,4 +140,4 @@ def _spellings(secret: str | None) -> list[bytes]:
     if secret is None or len(secret) < _SHORTEST_SECRET:
         return []
     spelled = {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1]}
-    return sorted((text.encode() for text in spelled), key=len, reverse=True)
+    return sorted((text.encode("utf-8", "surrogateescape") for text in spelled), key=len, reverse=True)

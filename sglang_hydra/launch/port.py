@@ -11,28 +11,36 @@ from sglang_hydra.findings import Finding
 
 _LISTEN = "0A"
 _LAST_PORT = 65535
+_LOOKED_AT = 50
 
 
-def port_obstacle(host: str, port: int) -> Finding | None:
-    """Why nobody can listen on ``host``:``port`` now; None if one can. Nothing stays open."""
-    import socket
+def port_obstacle(host: str, port: int, field: str = "port") -> Finding | None:
+    """Why nobody can listen on ``host``:``port`` now; None if one can. Nothing stays open.
 
+    ``field`` is the argument that the number comes from: the one to change.
+    """
     if not 0 <= port <= _LAST_PORT:
-        return _cannot(host, port, f"ports go from 0 to {_LAST_PORT}", "port", "port=30000")
+        return _cannot(host, port, f"ports go from 0 to {_LAST_PORT}", field, f"{field}=30000")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            # As servers do: a connection that was closed a moment ago is no obstacle.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            probe.listen(1)
+        _listen(host, port)
     except OSError as failure:
-        return _finding(host, port, failure)
+        return _finding(host, port, failure, field)
     except UnicodeError:
         return _cannot(host, port, "that is no host name", "host", "host=127.0.0.1 or host=0.0.0.0")
     return None
+
+
+def _listen(host: str, port: int) -> None:
+    import socket
+
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    with socket.socket(family, kind, protocol) as probe:
+        # As servers do: a connection that was closed a moment ago is no obstacle.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+        probe.listen(1)
 
 
 def client_host(host: str) -> str:
@@ -40,19 +48,28 @@ def client_host(host: str) -> str:
     return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
-def _finding(host: str, port: int, failure: OSError) -> Finding:
+def _finding(host: str, port: int, failure: OSError, field: str) -> Finding:
     if failure.errno == errno.EADDRINUSE:
         owner = _listener(port)
         return Finding(
             level="error",
             id="ENG006",
             message=f"port {port} is in use" + (f" by {owner}" if owner else ""),
-            fields=("port",),
-            hint=f"port={port + 1 if port < _LAST_PORT else 30000}, or stop the other server",
+            fields=(field,),
+            hint=f"{_elsewhere(host, port, field)}, or stop the other server",
         )
     if failure.errno == errno.EACCES:
-        return _cannot(host, port, "this user may not listen on it", "port", "port=30000, or any above 1023")
+        return _cannot(host, port, "this user may not listen on it", field, f"{field}=30000, or any above 1023")
     return _cannot(host, port, failure.strerror or str(failure), "host", "host=127.0.0.1 or host=0.0.0.0")
+
+
+def _elsewhere(host: str, port: int, field: str) -> str:
+    """What to type for another port: the next one that is free now."""
+    for candidate in (*range(port + 1, min(port + 1 + _LOOKED_AT, _LAST_PORT + 1)), 30000):
+        with contextlib.suppress(OSError):
+            _listen(host, candidate)
+            break
+    return f"dist_init_addr=HOST:{candidate}" if field == "dist_init_addr" else f"{field}={candidate}"
 
 
 def _cannot(host: str, port: int, why: str, field: str, hint: str) -> Finding:

@@ -136,7 +136,8 @@ def test_families_with_names_of_their_own_are_read(config: dict[str, Any]) -> No
     "fields",
     [
         {"architectures": ["NemotronHForCausalLM"], "hybrid_override_pattern": "M-M*"},
-        {"architectures": ["BertModel"]},
+        {"architectures": ["CLIPModel"]},
+        {"architectures": ["MiniMaxText01ForCausalLM"], "attn_type_list": [0, 1]},
         {"architectures": ["Gemma3nForConditionalGeneration"], "altup_num_inputs": 4},
         {"architectures": ["Grok1ForCausalLM"], "num_local_experts": 8, "moe_intermediate_size": 2048},
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from sglang_hydra import ModelFacts
 from sglang_hydra.fit.formats import FP8_TENSOR, NF4, NVFP4_LINEAR, blocks, channels, grouped, mxfp4, plain
 from sglang_hydra.fit.known import Missing
-from sglang_hydra.fit.quantization import scheme_of
+from sglang_hydra.fit.quantization import Scheme, scheme_of
 from sglang_hydra.fit.skips import read_skips
+from sglang_hydra.fit.tensors import ROUTED
 from sglang_hydra.fit.understanding import config_fields
 from tests.fit.machines import GIB, dense, gpu, model, sized
 
@@ -154,17 +156,75 @@ def test_the_kernel_decides_how_far_experts_are_padded(on: str, runner: str, pad
 FP8_CHANNELS = {"num_bits": 8, "type": "float", "strategy": "channel"}
 
 
-@pytest.mark.parametrize(("second", "linear"), [(WNA16, "int4"), (FP8_CHANNELS, None), (None, None)])
-def test_groups_of_targets_count_only_where_they_agree(second: dict[str, Any] | None, linear: str | None) -> None:
-    groups = {"a": {"targets": ["re:.*mlp.*"], "weights": WNA16}, "b": {"targets": ["Linear"], "weights": second}}
-    stored = {"quant_method": "compressed-tensors", "config_groups": groups}
+NVFP4 = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}
+FP8_BLOCKS = {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}
+
+
+def compressed(*groups: tuple[list[str], Any], ignore: Sequence[str] = ("lm_head",)) -> Scheme:
+    named = {f"group_{i}": {"targets": targets, "weights": weights} for i, (targets, weights) in enumerate(groups)}
+    stored = {"quant_method": "compressed-tensors", "config_groups": named, "ignore": list(ignore)}
     config = config_fields(ModelFacts({"quantization_config": stored}), "{}")
     assert config is not None
-    if linear is not None:
-        assert scheme_of(config, {}, gpu("h100")).linear.name == linear
-        return
+    return scheme_of(config, {}, gpu("h100"))
+
+
+def names(scheme: Scheme, kind: str, module: str, layers: int = 4) -> dict[str, int]:
+    return {stored.name: number for stored, number in scheme.formats(kind, module, range(layers))}
+
+
+@pytest.mark.parametrize(
+    ("groups", "ignore", "kind", "module", "expected"),
+    [
+        ([(["Linear"], WNA16)], ["lm_head"], "linear", "self_attn.q_proj", {"int4": 4}),
+        ([(["Linear"], WNA16)], ["re:.*self_attn.*"], "linear", "self_attn.q_proj", {"16 bit": 4}),
+        ([(["Linear"], WNA16)], ["re:.*self_attn.*"], "experts", "mlp.experts.0.gate_proj", {"int4": 4}),
+        ([(["Linear"], None)], [], "linear", "self_attn.q_proj", {"16 bit": 4}),
+        # A name goes before the class, whichever comes first.
+        ([(["Linear"], FP8_CHANNELS), (["re:.*mlp.*"], WNA16)], [], "linear", "mlp.down_proj", {"int4": 4}),
+        ([(["Linear"], FP8_CHANNELS), (["re:.*mlp.*"], WNA16)], [], "linear", "self_attn.o_proj", {"fp8 channels": 4}),
+        ([(["re:.*self_attn.*"], FP8_CHANNELS), (["re:.*experts.*"], NVFP4)], [], "experts", "mlp.experts.0.down_proj",
+         {"nvfp4": 4}),
+        ([(["re:.*self_attn.*"], FP8_CHANNELS), (["re:.*experts.*"], NVFP4)], [], "linear", "self_attn.q_proj",
+         {"fp8 channels": 4}),
+        # What no group names is not quantized.
+        ([(["re:.*self_attn.*"], FP8_CHANNELS), (["re:.*experts.*"], NVFP4)], [], "linear", "mlp.gate_proj",
+         {"16 bit": 4}),
+        ([(["re:model\\.layers\\.[0-1]\\..*"], WNA16), (["Linear"], FP8_BLOCKS)], [], "linear", "mlp.gate_proj",
+         {"int4": 2, "fp8 blocks": 2}),
+        ([(["model.layers.3.mlp.down_proj"], WNA16), (["Linear"], FP8_BLOCKS)], [], "linear", "mlp.down_proj",
+         {"int4": 1, "fp8 blocks": 3}),
+        ([(["model.layers.3.mlp.down_proj"], WNA16), (["Linear"], FP8_BLOCKS)], ["model.layers.3"], "linear",
+         "mlp.down_proj", {"16 bit": 1, "fp8 blocks": 3}),
+        ([(["Linear"], WNA16)], [], "plain", "mlp.gate", {"16 bit": 4}),
+    ],
+)  # fmt: skip
+def test_groups_of_targets_are_matched_to_layers(
+    groups: list[Any], ignore: list[str], kind: str, module: str, expected: dict[str, int]
+) -> None:
+    assert names(compressed(*groups, ignore=ignore), kind, module) == expected
+
+
+def test_compressed_tensors_without_groups_is_unknown() -> None:
     with pytest.raises(Missing, match=r"quantization_config\.config_groups"):
-        scheme_of(config, {}, gpu("h100"))
+        compressed()
+
+
+def test_kimi_k2_thinking_is_int4_in_its_experts_alone() -> None:
+    """Its published files are 594 GB: INT4 experts, attention, shared experts and the first layer in 16 bits."""
+    group = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}
+    ignore = ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*",
+              "re:.*mlp\\.(gate|up|gate_up|down)_proj.*"]  # fmt: skip
+    stored = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": group}},
+        "ignore": ignore,
+    }
+    facts = ModelFacts({**(model("kimi_k2").config or {}), "quantization_config": stored})
+    fitted = sized("h200", facts, {"tp_size": 8})
+    parts = {name: size or 0.0 for name, size in fitted.weights.parts.items()}
+    experts = 60 * 384 * 3 * 7168 * 2048 / 8
+    assert parts[ROUTED] == pytest.approx(experts * (4 + 16 / 32) / 8, rel=1e-3)
+    assert sum(parts.values()) * 8 == pytest.approx(594e9, rel=0.06)  # attention is partly on every GPU
 
 
 def test_nvfp4_keeps_the_attention_that_its_list_leaves_alone_in_16_bits() -> None:
@@ -203,7 +263,7 @@ def test_weights_that_are_quantized_on_the_gpu_arrive_whole() -> None:
     ],
 )
 def test_a_list_leaves_these_modules_alone(patterns: list[str], module: str, skipped: int) -> None:
-    assert read_skips([patterns]).skipped(module, range(4)) == skipped
+    assert len(read_skips([patterns]).skipped(module, range(4))) == skipped
 
 
 def test_a_gguf_file_needs_its_size() -> None:

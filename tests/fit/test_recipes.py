@@ -23,7 +23,6 @@ UNKNOWN = {
     "gpt_oss_120b-h200-8-low-latency": "config.json of the draft model nvidia/gpt-oss-120b-Eagle3",
     "llama_3_1_8b-h100-1-low-latency": "config.json of the draft model yuhuili/EAGLE3-LLaMA3.1-Instruct-8B",
     "llama_4_maverick-h200-8-low-latency": "config.json of the draft model nvidia/Llama-4-Maverick-17B-128E-Eagle3",
-    "grok_2-h100-8": "residual_moe",
 }
 
 

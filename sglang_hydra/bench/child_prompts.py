@@ -1,0 +1,47 @@
+"""Runs in the engine's environment, as a script: makes texts that its tokenizer turns into a number of tokens.
+
+argv: the model folder or hub id. stdin: one JSON request a line, {"seed": int, "lengths": [int, ...]}. stdout: one JSON
+line in answer, [[text, tokens], ...], where tokens is what the tokenizer counts, special tokens included.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from typing import Any
+
+_TRIES = 8
+
+
+def main() -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(sys.argv[1])
+    special = set(tokenizer.all_special_ids)
+    words = [token for token in range(min(256, len(tokenizer) // 2), len(tokenizer)) if token not in special]
+    for line in sys.stdin:
+        request = json.loads(line)
+        draw = random.Random(request["seed"])
+        print(json.dumps([text_of(tokenizer, words, draw, length) for length in request["lengths"]]), flush=True)
+
+
+def text_of(tokenizer: Any, words: list[int], draw: random.Random, length: int) -> tuple[str, int]:
+    """A random text of ``length`` tokens, or as near as some tries come: joined texts are split in other places."""
+    ids = [draw.choice(words) for _ in range(length)]
+    best: tuple[str, int] | None = None
+    for _ in range(_TRIES):
+        text = tokenizer.decode(ids)
+        count = len(tokenizer(text)["input_ids"])
+        if best is None or abs(count - length) < abs(best[1] - length):
+            best = (text, count)
+        if count == length:
+            break
+        missing = length - count
+        ids = ids + [draw.choice(words) for _ in range(missing)] if missing > 0 else ids[: max(1, len(ids) + missing)]
+    assert best is not None
+    return best
+
+
+if __name__ == "__main__":
+    main()

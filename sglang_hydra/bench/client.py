@@ -1,0 +1,268 @@
+"""Puts a load on a server: streaming requests over httpx, as many in flight as asked, or as they arrive.
+
+One thread, one event loop. The loop's own share of a core is measured, since a client that is short of it measures
+itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import httpx
+
+from sglang_hydra.bench.measures import Sample
+from sglang_hydra.bench.prompts import Prompt
+from sglang_hydra.bench.settings import Load
+
+_SAID = 300
+
+
+@dataclass(frozen=True)
+class Target:
+    """A running server: where it listens, the name it serves the model under, and how it is spoken to."""
+
+    url: str
+    model: str
+    wire: Wire
+    api_key: str | None = field(default=None, repr=False)
+
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a part of an answer tells: whether it brought text, and the server's counts so far (None: it has none)."""
+
+    text: bool
+    output_tokens: int | None = None
+    input_tokens: int | None = None
+    cached_tokens: int | None = None
+    error: str | None = None
+
+
+class Wire(Protocol):
+    """One way of asking for a completion. ``takes_ids`` says whether a prompt may be token ids."""
+
+    path: str
+    takes_ids: bool
+
+    def body(self, prompt: Prompt, model: str, stream: bool) -> dict[str, Any]:
+        """The request."""
+
+    def part(self, data: dict[str, Any]) -> Answered:
+        """What one event of the stream, or the whole answer, tells."""
+
+
+class Generate:
+    """SGLang's own endpoint: it counts tokens in every part and says how many came from its prefix cache."""
+
+    path = "/generate"
+    takes_ids = True
+
+    def body(self, prompt: Prompt, model: str, stream: bool) -> dict[str, Any]:
+        said: dict[str, Any] = {"input_ids": list(prompt.ids)} if prompt.text is None else {"text": prompt.text}
+        sampling = {"temperature": 0.0, "max_new_tokens": prompt.output_len, "ignore_eos": True}
+        return {**said, "sampling_params": sampling, "stream": stream}
+
+    def part(self, data: dict[str, Any]) -> Answered:
+        if "error" in data:
+            return Answered(False, error=_error_text(data["error"]))
+        meta = data.get("meta_info") or {}
+        text = bool(data.get("text") or data.get("output_ids"))
+        counts = (meta.get("completion_tokens"), meta.get("prompt_tokens"), meta.get("cached_tokens"))
+        return Answered(text, *counts, _aborted(meta.get("finish_reason")))
+
+
+class Completions:
+    """The completions endpoint of the embedded engine. It writes exactly the asked length by ``generation_config``,
+    its way of saying that an end-of-text token does not end it."""
+
+    path = "/v1/completions"
+    takes_ids = False
+
+    def body(self, prompt: Prompt, model: str, stream: bool) -> dict[str, Any]:
+        exactly = {"do_sample": False, "max_new_tokens": prompt.output_len, "min_new_tokens": prompt.output_len}
+        return {"model": model, "prompt": prompt.text, "stream": stream, "generation_config": json.dumps(exactly)}
+
+    def part(self, data: dict[str, Any]) -> Answered:
+        if "error" in data:
+            return Answered(False, error=_error_text(data["error"]))
+        usage = data.get("usage") or {}
+        text = any(choice.get("text") for choice in data.get("choices") or ())
+        return Answered(text, usage.get("completion_tokens"), usage.get("prompt_tokens"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a load brought: the requests, and the share of one core that the client used.
+
+    ``duration_s`` is set where the requests do not share a clock: each then counts from its own sending.
+    """
+
+    samples: Sequence[Sample]
+    client_cpu: float
+    duration_s: float | None = None
+
+
+def run_load(
+    target: Target,
+    load: Load,
+    prompts: Callable[[int], Sequence[Prompt]],
+    seed: int,
+    on_progress: Callable[[int], None] | None = None,
+) -> Run:
+    """Sends the load and waits for every answer. ``prompts(n)`` gives the next n requests.
+
+    At least ``load.smallest_count`` requests are sent, and without ``num_prompts`` more until ``min_duration`` is
+    over. A request that fails is a sample with its error; nothing is raised for it.
+    """
+    began, used = time.perf_counter(), time.thread_time()
+    samples = asyncio.run(_run(target, load, prompts, seed, on_progress or (lambda done: None)))
+    wall = time.perf_counter() - began
+    return Run(samples, (time.thread_time() - used) / wall)
+
+
+async def _run(
+    target: Target,
+    load: Load,
+    prompts: Callable[[int], Sequence[Prompt]],
+    seed: int,
+    on_progress: Callable[[int], None],
+) -> list[Sample]:
+    samples: list[Sample] = []
+    waiting = _endless(load, prompts, time.perf_counter() + load.min_duration)
+    # trust_env: a proxy of the environment would stand between us and the server.
+    async with httpx.AsyncClient(
+        timeout=httpx.Timeout(load.timeout),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+        headers=target.headers(),
+        trust_env=False,
+    ) as client:
+        done = 0
+
+        async def ask(prompt: Prompt, due: float | None = None) -> None:
+            nonlocal done
+            samples.append(sample := Sample(prompt.output_len, time.perf_counter(), due))
+            await _ask(client, target, load.stream, prompt, sample)
+            done += 1
+            on_progress(done)
+
+        if load.request_rate is None:
+            await _closed_loop(waiting, load.concurrency or 1, ask)
+        else:
+            await _open_loop(waiting, load.request_rate, load.concurrency, seed, ask)
+    return samples
+
+
+def _endless(load: Load, prompts: Callable[[int], Sequence[Prompt]], until: float) -> Iterator[Prompt]:
+    """The requests of a run: as many as there must be, then more until the time is over."""
+    yield from prompts(load.smallest_count)
+    if load.num_prompts is not None:
+        return
+    while True:
+        for prompt in prompts(load.concurrency or load.smallest_count):
+            if time.perf_counter() >= until:
+                return
+            yield prompt
+
+
+async def _closed_loop(waiting: Iterator[Prompt], slots: int, ask: Callable[[Prompt], Awaitable[None]]) -> None:
+    """Each slot asks one request after the other."""
+
+    async def slot() -> None:
+        for prompt in waiting:
+            await ask(prompt)
+
+    await asyncio.gather(*(slot() for _ in range(slots)))
+
+
+async def _open_loop(
+    waiting: Iterator[Prompt],
+    rate: float,
+    slots: int | None,
+    seed: int,
+    ask: Callable[[Prompt, float], Awaitable[None]],
+) -> None:
+    """Requests go out when they are due, whatever became of those before; ``slots`` bounds those in flight."""
+    draw, due = random.Random(seed), time.perf_counter()
+    free = asyncio.Semaphore(slots) if slots else None
+    tasks: list[asyncio.Task[None]] = []
+
+    async def held(prompt: Prompt, due: float) -> None:
+        async with free or contextlib.nullcontext():
+            await ask(prompt, due)
+
+    for prompt in waiting:
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        tasks.append(asyncio.create_task(held(prompt, due)))
+        due += draw.expovariate(rate)
+    await asyncio.gather(*tasks)
+
+
+async def _ask(client: httpx.AsyncClient, target: Target, stream: bool, prompt: Prompt, sample: Sample) -> None:
+    """Sends one request and writes into ``sample`` what comes back."""
+    content = json.dumps(target.wire.body(prompt, target.model, stream)).encode()
+    headers = {"Content-Type": "application/json"}
+    sample.sent = time.perf_counter()
+    try:
+        async with client.stream("POST", target.url + target.wire.path, content=content, headers=headers) as response:
+            if response.status_code != 200:
+                said = (await response.aread())[:_SAID].decode("utf-8", "replace")
+                sample.error = f"HTTP {response.status_code}: {' '.join(said.split())}"
+            elif stream:
+                await _read_stream(response, target.wire, sample)
+            else:
+                _take(sample, target.wire.part(json.loads(await response.aread())), time.perf_counter())
+    except (httpx.HTTPError, httpx.StreamError, OSError) as failure:
+        sample.error = f"{type(failure).__name__}: {failure}".rstrip(": ")
+    except (ValueError, AttributeError, TypeError, KeyError) as failure:
+        sample.error = f"the server's answer cannot be read: {failure}"
+    sample.end = sample.end or time.perf_counter()
+    if sample.error is None and sample.first is None:
+        sample.error = "the answer has no content"
+
+
+async def _read_stream(response: httpx.Response, wire: Wire, sample: Sample) -> None:
+    async for line in response.aiter_lines():
+        event = line.partition("data:")[2].strip()
+        if event and event != "[DONE]":
+            _take(sample, wire.part(json.loads(event)), time.perf_counter())
+
+
+def _take(sample: Sample, part: Answered, now: float) -> None:
+    """Adds one part of an answer. A part of n tokens counts as n equal gaps; where nobody counts, as one."""
+    before = sample.output_tokens or 0
+    sample.error = part.error or sample.error
+    sample.output_tokens = part.output_tokens if part.output_tokens is not None else sample.output_tokens
+    sample.input_tokens = part.input_tokens if part.input_tokens is not None else sample.input_tokens
+    sample.cached_tokens = part.cached_tokens if part.cached_tokens is not None else sample.cached_tokens
+    if not part.text:
+        return
+    if sample.first is None:
+        sample.first = now
+    else:
+        fresh = 1 if part.output_tokens is None else part.output_tokens - before
+        sample.gaps += [(now - sample.end) / fresh] * fresh if fresh > 0 else []
+        if fresh <= 0:
+            return
+    sample.end = now
+
+
+def _aborted(reason: Any) -> str | None:
+    """Why the server gave a request up, None for one that it finished."""
+    if not isinstance(reason, dict) or reason.get("type") != "abort":
+        return None
+    return _error_text(reason.get("message") or reason)
+
+
+def _error_text(error: Any) -> str:
+    said = error.get("message", error) if isinstance(error, dict) else error
+    return " ".join(str(said).split())[:_SAID] or "the server reports an error without words"

@@ -1,0 +1,110 @@
+"""What is sent: prompts of exact lengths, the same for the same seed and different for every other.
+
+Random prompts are token ids. A server that takes ids gets them as they are; one that takes text gets a text that its
+own tokenizer turns into as many tokens, made by ``child_prompts`` in the engine's environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sglang_hydra.bench.settings import Load
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.findings import Finding
+
+_MESSAGE_KEYS = ("conversations", "conversation", "messages")
+_LOWEST_ID = 256  # below it tokenizers keep special tokens and single bytes
+
+
+class Prompt(NamedTuple):
+    """One request: ``ids`` or ``text``, and the tokens asked for in answer. ``input_len`` is None where only the
+    server can count it."""
+
+    output_len: int
+    ids: tuple[int, ...] = ()
+    text: str | None = None
+    input_len: int | None = None
+
+
+def point_seed(seed: int, point_id: str, repeat: int) -> int:
+    """The seed of a point's prompts: its own for every point and repeat, so that no point finds another's prompts in
+    a prefix cache."""
+    digest = hashlib.sha256(f"{seed}/{point_id}/{repeat}".encode()).digest()
+    return int.from_bytes(digest[:6], "big")
+
+
+def make_prompts(load: Load, count: int, seed: int, vocab_size: int) -> list[Prompt]:
+    """``count`` requests. Raises ConfigError for a file that cannot be read or holds no prompt."""
+    draw = random.Random(seed)
+    if load.dataset == "file":
+        return _from_file(load, count, draw)
+    lengths = [(_length(draw, load.input_len, load), _length(draw, load.output_len, load)) for _ in range(count)]
+    prefixes: list[tuple[int, ...]] = [()]
+    if load.dataset == "shared_prefix":
+        prefixes = [_ids(draw, load.prefix_len, vocab_size) for _ in range(load.prefix_groups)]
+    prompts = []
+    for number, (input_len, output_len) in enumerate(lengths):
+        prefix = prefixes[number % len(prefixes)]
+        own = _ids(draw, max(1, input_len - len(prefix)), vocab_size)
+        prompts.append(Prompt(output_len, (*prefix, *own), None, len(prefix) + len(own)))
+    return prompts
+
+
+def _length(draw: random.Random, longest: int, load: Load) -> int:
+    return draw.randint(max(1, int(longest * load.range_ratio)), longest)
+
+
+def _ids(draw: random.Random, count: int, vocab_size: int) -> tuple[int, ...]:
+    lowest = min(_LOWEST_ID, vocab_size // 2)
+    return tuple(draw.randrange(lowest, vocab_size) for _ in range(count))
+
+
+def _from_file(load: Load, count: int, draw: random.Random) -> list[Prompt]:
+    """Prompts of a JSONL file (``prompt`` and, if it has one, ``output_len``) or of a ShareGPT file (JSON: a list of
+    conversations), in an order drawn from the seed and repeated where there are too few."""
+    path = Path(str(load.path)).expanduser()
+    rows = [_row(path, number, row, load) for number, row in _rows(path)]
+    if not rows:
+        raise ConfigError(_bad_file(f"{path} holds no prompt"))
+    draw.shuffle(rows)
+    return [rows[number % len(rows)] for number in range(count)]
+
+
+def _rows(path: Path) -> list[tuple[int, Any]]:
+    try:
+        content = path.read_text(encoding="utf-8")
+        if content.lstrip().startswith("["):
+            return list(enumerate(json.loads(content), 1))
+        lines = enumerate(content.splitlines(), 1)
+        return [(number, json.loads(line)) for number, line in lines if line.strip()]
+    except (OSError, UnicodeError) as failure:
+        raise ConfigError(_bad_file(f"bench.path={path} cannot be read: {failure}")) from None
+    except ValueError as failure:
+        raise ConfigError(_bad_file(f"bench.path={path} is neither JSON nor JSON lines: {failure}")) from None
+
+
+def _row(path: Path, number: int, row: Any, load: Load) -> Prompt:
+    text, asked = None, load.output_len
+    if isinstance(row, dict):
+        text = row.get("prompt", row.get("text", _first_message(row)))
+        asked = row.get("output_len", asked)
+    if not isinstance(text, str) or not text or not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
+        message = f"{path}, entry {number}: no text under prompt, text or conversations, or no output_len above 0"
+        raise ConfigError(_bad_file(message))
+    return Prompt(asked, (), text)
+
+
+def _first_message(row: dict[str, Any]) -> Any:
+    turns: Sequence[Any] = next((row[key] for key in _MESSAGE_KEYS if isinstance(row.get(key), list)), [])
+    first = turns[0] if turns else None
+    return first.get("value", first.get("content")) if isinstance(first, dict) else None
+
+
+def _bad_file(message: str) -> Finding:
+    hint = 'one JSON object a line, {"prompt": "...", "output_len": 128}, or a ShareGPT file'
+    return Finding("error", "BEN003", message, ("bench.path",), hint)

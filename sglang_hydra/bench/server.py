@@ -1,0 +1,154 @@
+"""What the bench asks of a running server beside the load: to be idle, an empty prefix cache, and its counters."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from sglang_hydra.errors import ServerError
+from sglang_hydra.findings import Finding
+
+_POLL_S = 0.2
+_ASK_S = 30.0
+_SAMPLE_S = 1.0
+_LINE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{[^}]*\})?\s+(?P<value>\S+)")
+
+# Prefixed with sglang: by the server. 0.5.2 and 0.5.23 count retractions under different names.
+COUNTERS = ("prompt_tokens_total", "generation_tokens_total", "cached_tokens_total", "num_aborted_requests_total")
+RETRACTIONS = ("total_retracted_reqs", "num_retracted_requests_total")
+GAUGES = ("num_running_reqs", "num_queue_reqs", "token_usage", "gen_throughput", "cache_hit_rate")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that a point runs against.
+
+    ``flushes`` says whether it has a prefix cache that can be emptied, ``gpus`` how many GPUs it computes on (None:
+    it is on none), ``gpu_ids`` which of this machine's. ``python`` is the interpreter that runs it.
+    """
+
+    url: str
+    model: str
+    engine: str
+    model_path: str
+    vocab_size: int
+    flushes: bool = False
+    python: str | None = None
+    gpus: int | None = None
+    gpu_ids: tuple[int, ...] = ()
+    api_key: str | None = field(default=None, repr=False)
+
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+
+    def ask(self, method: str, path: str) -> httpx.Response | None:
+        """The answer; None where there is none."""
+        try:
+            # trust_env: a proxy of the environment would stand between us and the server.
+            with httpx.Client(timeout=_ASK_S, trust_env=False, headers=self.headers()) as client:
+                return client.request(method, self.url + path)
+        except (httpx.HTTPError, OSError):
+            return None
+
+
+def empty_cache(server: Server, timeout_s: float) -> float:
+    """Waits until the server is idle and its prefix cache is empty. Returns the seconds that it took.
+
+    SGLang refuses to empty it while requests run (400), so its consent says both. Raises ServerError when it has not
+    agreed within ``timeout_s``.
+    """
+    began = time.monotonic()
+    said = "nothing"
+    while time.monotonic() - began <= timeout_s:
+        answer = server.ask("POST", "/flush_cache")
+        if answer is not None and answer.status_code == 200:
+            return time.monotonic() - began
+        said = f"HTTP {answer.status_code}" if answer is not None else "no answer"
+        threading.Event().wait(_POLL_S)
+    message = f"{server.url} did not empty its prefix cache within {timeout_s:g} s ({said}): requests still run in it"
+    hint = "is someone else using this server? bench.timeout=1200 waits longer"
+    raise ServerError(Finding("error", "BEN010", message, ("bench.timeout",), hint))
+
+
+def read_metrics(server: Server) -> dict[str, float] | None:
+    """The server's metrics, summed over labels; None where it publishes none (``enable_metrics`` is off)."""
+    answer = server.ask("GET", "/metrics/") if server.engine == "sglang" else None
+    if answer is not None and answer.status_code in (301, 302, 307, 308, 404):
+        answer = server.ask("GET", "/metrics")
+    if answer is None or answer.status_code != 200:
+        return None
+    found: dict[str, float] = {}
+    for line in answer.text.splitlines():
+        match = _LINE.fullmatch(line.strip()) if not line.startswith("#") else None
+        if match is None:
+            continue
+        name = match["name"].removeprefix("sglang:")
+        try:
+            found[name] = found.get(name, 0.0) + float(match["value"])
+        except ValueError:
+            continue
+    return found
+
+
+class Watch:
+    """Looks at the server's gauges once a second while a point runs, and at its counters before and after.
+
+    with Watch(server) as watch: ...
+    watch.record
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="server-metrics", daemon=True)
+        self._seen: list[Mapping[str, float]] = []
+        self._before: Mapping[str, float] | None = None
+        self.record: dict[str, Any] | None = None
+
+    def __enter__(self) -> Watch:
+        self._before = read_metrics(self._server)
+        if self._before is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._over.set()
+        if self._before is None:
+            return
+        self._thread.join(_ASK_S + _SAMPLE_S)
+        after = read_metrics(self._server)
+        if after is not None:
+            self.record = _summary(self._before, after, [*self._seen, after])
+
+    def _look(self) -> None:
+        while not self._over.wait(_SAMPLE_S):
+            seen = read_metrics(self._server)
+            if seen is not None:
+                self._seen.append(seen)
+
+
+def _summary(
+    before: Mapping[str, float], after: Mapping[str, float], seen: Iterable[Mapping[str, float]]
+) -> dict[str, Any]:
+    """What was counted in between, and the mean and the largest of every gauge."""
+    counted = {name: after[name] - before.get(name, 0.0) for name in COUNTERS if name in after}
+    retracted = next((after[name] - before.get(name, 0.0) for name in RETRACTIONS if name in after), None)
+    prompts, cached = counted.get("prompt_tokens_total"), counted.get("cached_tokens_total", 0.0)
+    seen = list(seen)
+    gauges = {}
+    for name in GAUGES:
+        values = [item[name] for item in seen if name in item]
+        if values:
+            gauges[name] = {"mean": sum(values) / len(values), "max": max(values)}
+    return {
+        "counted": counted,
+        "gauges": gauges,
+        "retracted": None if retracted is None else int(retracted),
+        "cache_hit_rate": cached / prompts if prompts else None,
+    }

@@ -1,0 +1,166 @@
+"""A log's lines as they were written: without colours, progress bars and what Docker, Kubernetes, Slurm or Ray put in
+front of each. Every line is bounded, and so is what is remembered between two of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple
+
+LONGEST = 1 << 16
+"""Characters of a line that are looked at. A ServerArgs of SGLang 0.5.23 takes about 25,000."""
+
+_CHUNK = 1 << 20
+_MOST_STREAMS = 256
+_MOST_SEGMENTS = 64
+
+# CSI sequences (colours, cursor), OSC (titles, links), and the two-character escapes.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+# What stands in front of a line, each with the name of its writer if it has one.
+_PREFIXES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"(?:(?:ERROR|WARNING|INFO|DEFAULT|CRITICAL|NOTICE) +)?{_TIME}(?: std(?:out|err) (?P<part>[FP]))? +",
+        r"- [\w.]{1,64} - (?:INFO|WARNING|ERROR|CRITICAL) - (?=\[)",
+        r"\[(?P<pod>pod/[^\]\s]{1,200})\] ",
+        r"(?P<ray>\((?:[\w.:<>-]{1,80} )?(?:pid|rank|ip)=[^()]{1,120}\)) ",
+        r"\[rank(?P<rank>\d{1,5})\]:\s?",
+        r"(?P<mpi>\[\d{1,4},\d{1,5}\])<std(?:out|err)>:\s?",
+        r"(?P<task>\d{1,5}): (?=\S)",
+        r"(?P<compose>[A-Za-z][\w.-]{0,63}) {0,20}\| ?",
+        r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@:-]{1,64}(?:\[\d{1,8}\])?: ",
+        r"> ",
+    )
+)
+# [2025-06-26 07:25:31 DP4 TP4] as SGLang begins a line; other releases of its tools add milliseconds or a level.
+_HEADER = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?(?P<rank>(?: [A-Z]{1,4}\d{1,5}){0,6})\] ?")
+_HEADER_WITHIN = 160
+_JSON_KEYS = ("log", "message", "msg", "textPayload", "line")
+_WARNING = re.compile(r"(?:^|: |\s)(?:[A-Z][A-Za-z]*Warning: |WARNING\b|WARN\b|\[W\d{3,4} |\[W )")
+
+
+class Line(NamedTuple):
+    """One line without its prefixes. ``stream`` names its writer (a container, a Slurm task), ``rank`` is SGLang's
+    (``DP4 TP4``), ``headed`` says that SGLang's own header stood in front, ``warning`` that it calls itself one."""
+
+    number: int
+    text: str
+    stream: str = ""
+    rank: str = ""
+    headed: bool = False
+    warning: bool = False
+
+
+def read_lines(file: BinaryIO) -> Iterator[str]:
+    """The lines of a file of any size and content; a longer one than ``LONGEST`` is cut there.
+
+    Reads UTF-8, or UTF-16 where a byte order mark says so; other bytes are replaced, never refused.
+    """
+    encoding = "utf-8"
+    rest = b""
+    chunk = file.read(_CHUNK)
+    if chunk[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        yield from _read_wide(file, chunk)
+        return
+    dropping = False
+    while chunk:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if not dropping:
+                yield line[: LONGEST * 4].decode(encoding, "replace")[:LONGEST]
+            dropping = False
+        if len(rest) > LONGEST * 4:
+            if not dropping:
+                yield rest[: LONGEST * 4].decode(encoding, "replace")[:LONGEST]
+            rest, dropping = b"", True
+        chunk = file.read(_CHUNK)
+    if rest and not dropping:
+        yield rest.decode(encoding, "replace")[:LONGEST]
+
+
+def _read_wide(file: BinaryIO, chunk: bytes) -> Iterator[str]:
+    """The lines of a UTF-16 file, as PowerShell redirects a log."""
+    import codecs
+
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    rest = ""
+    while chunk:
+        *whole, rest = (rest + decoder.decode(chunk)).split("\n")
+        yield from (line[:LONGEST] for line in whole)
+        rest = rest[-LONGEST:]
+        chunk = file.read(_CHUNK)
+    if rest:
+        yield rest[:LONGEST]
+
+
+class Cleaner:
+    """Turns raw lines into ``Line``s. It remembers only the begun pieces of lines that a container runtime split."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, str] = {}
+
+    def clean(self, number: int, raw: str) -> Iterator[Line]:
+        """The lines in ``raw``: one, several where carriage returns separate them, or none yet."""
+        raw = raw[:LONGEST].rstrip("\r\n")
+        if "\x1b" in raw:
+            raw = _ESCAPES.sub("", raw)
+        if raw.startswith("{") and raw.endswith("}"):
+            raw = _from_json(raw)
+        if "\r" not in raw and "\n" not in raw:
+            yield from self._line(number, raw)
+            return
+        segments = [segment for segment in re.split(r"[\r\n]", raw) if segment.strip()]
+        for segment in segments[-_MOST_SEGMENTS:]:
+            yield from self._line(number, segment)
+
+    def _line(self, number: int, text: str) -> Iterator[Line]:
+        stream, begun = "", False
+        for _ in range(4):
+            found = next((match for prefix in _PREFIXES if (match := prefix.match(text))), None)
+            if found is None:
+                break
+            names = found.groupdict()
+            begun = begun or names.pop("part", None) == "P"
+            stream = next((name for name in names.values() if name), stream)
+            text = text[found.end() :]
+        if begun or stream in self._begun:
+            text = (self._begun.pop(stream, "") + text)[:LONGEST]
+            if begun:
+                if len(self._begun) < _MOST_STREAMS:
+                    self._begun[stream] = text
+                return
+        yield _headed(number, text, stream)
+
+
+def _headed(number: int, text: str, stream: str) -> Line:
+    rank, headed = "", False
+    found = _HEADER.match(text) or (_HEADER.search(text[:_HEADER_WITHIN]) if "[20" in text[:_HEADER_WITHIN] else None)
+    if found is not None:
+        rank, headed = found["rank"].strip(), True
+        stream = stream or text[: found.start()].strip()
+        text = text[found.end() :]
+    elif text.lstrip().startswith(("| ", "+-+--")):
+        text = re.sub(r"^\s*[|+](?:-[+-]*)? ?", "", text)  # the frame that Python draws around an exception group
+    return Line(number, text, stream, rank, headed, _WARNING.search(text[:400]) is not None)
+
+
+def _from_json(raw: str) -> str:
+    """The message of a line that a log driver wrapped into JSON; the line itself where it is something else."""
+    try:
+        record = json.loads(raw)
+    except (ValueError, RecursionError):
+        return raw
+    if not isinstance(record, dict):
+        return raw
+    return next((record[key].rstrip("\n") for key in _JSON_KEYS if isinstance(record.get(key), str)), raw)
+
+
+def numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers from 1; whatever is no text is shown as Python writes it."""
+    for number, line in enumerate(lines, 1):
+        if isinstance(line, bytes):
+            yield number, line[: LONGEST * 4].decode("utf-8", "replace")
+        else:
+            yield number, line if isinstance(line, str) else str(line)

@@ -1,0 +1,125 @@
+"""The verb ``export``: plans, refuses what cannot be launched, writes the artifact."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.app import make_plan
+from sglang_hydra.config import PRIMARY_NAME
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.explain import finding_lines, summary
+from sglang_hydra.findings import Finding
+from sglang_hydra.launch.export.job import Artifact, Job, job_of
+from sglang_hydra.launch.export.registry import check_format, render
+from sglang_hydra.screen import text, write
+from sglang_hydra.tiny import ensure_tiny, tiny_path
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli import Invocation
+    from sglang_hydra.compose import Composer
+    from sglang_hydra.overrides import Request
+    from sglang_hydra.plans import Plan
+
+
+def export_plan(composer: Composer, invocation: Invocation) -> int:
+    """``export FORMAT OVERRIDES [-o FILE] [--json]``. 2 for a plan that cannot be launched; nothing is written then."""
+    words = [request.text for request in invocation.requests]
+    format = check_format(words[0] if words and "=" not in words[0] else None)
+    plan = _plan_for_sglang(composer, invocation.requests[1:])
+    refused = _refusals(plan)
+    if refused:
+        if invocation.json:
+            raise ConfigError(*refused)
+        write([*finding_lines(refused, plan), [], summary(plan)], sys.stderr)
+        return 2
+    job = job_of(plan, _remade_from(invocation, words[1:], plan))
+    artifact = render(format, job)
+    if plan.values["model_path"] == str(tiny_path()):
+        # Who runs the artifact has no package that would make it.
+        ensure_tiny()
+    _write(invocation, artifact, json.dumps(_record(format, job, artifact), indent=2) + "\n")
+    warned = [finding for finding in plan.findings if finding.level == "warning"]
+    if not invocation.json:
+        write(finding_lines([*warned, *artifact.findings], plan), sys.stderr)
+    return 0
+
+
+def _plan_for_sglang(composer: Composer, requests: Sequence[Request]) -> Plan:
+    """The plan, for SGLang also where ``engine=auto`` finds only the embedded engine here."""
+    plan = make_plan(composer, requests)
+    if plan.engine.name == "sglang":
+        return plan
+    if plan.nodes["engine"]["name"] != "auto":
+        message = f"engine={plan.engine.name}: exports start SGLang"
+        raise ConfigError(Finding("error", "EXP018", message, ("engine",), "engine=sglang"))
+    chosen = composer.with_choice(requests, "engine", "sglang", "exports start SGLang")
+    return make_plan(composer, chosen, seed=int(plan.values["random_seed"]))
+
+
+def _refusals(plan: Plan) -> list[Finding]:
+    """The errors for which nothing is written. ``launch.force=true`` leaves those that SGLang itself has."""
+    forced = bool(plan.nodes["launch"]["force"])
+    return [finding for finding in plan.errors if not (forced and finding.ours)]
+
+
+def _remade_from(invocation: Invocation, words: Sequence[str], plan: Plan) -> list[str]:
+    """The words that make the same artifact: the seed is part of it."""
+    flags = [word for folder in invocation.config_dirs for word in ("--config-dir", folder)]
+    if invocation.config_name not in (None, PRIMARY_NAME):
+        flags += ["--config-name", str(invocation.config_name)]
+    seed = [f"random_seed={plan.values['random_seed']}"] if plan.seed_drawn else []
+    return [*words, *seed, *flags]
+
+
+def _record(format: str, job: Job, artifact: Artifact) -> dict[str, Any]:
+    from sglang_hydra.launch.export.argv import argument_lists
+    from sglang_hydra.launch.export.engine_kwargs import keyword_arguments
+    from sglang_hydra.plans import plain
+
+    return {
+        "schema": "sglang_hydra.export/1",
+        "format": format,
+        "server_id": job.plan.server_id,
+        "image": job.image.image if job.image else None,
+        "argv": argument_lists(job),
+        "engine_kwargs": [plain(each) for each in keyword_arguments(job)],
+        "environment": job.environment(),
+        "secrets": list(job.secret_names),
+        "text": artifact.text,
+        "findings": [finding.to_json() for finding in artifact.findings],
+    }
+
+
+def _write(invocation: Invocation, artifact: Artifact, record: str) -> None:
+    content = record if invocation.json else artifact.text
+    if invocation.output is None:
+        sys.stdout.buffer.write(content.encode("utf-8")) if hasattr(sys.stdout, "buffer") else sys.stdout.write(content)
+        sys.stdout.flush()
+        return
+    path = Path(invocation.output)
+    try:
+        _write_whole(path, content, artifact.executable and not invocation.json)
+    except (OSError, ValueError) as failure:
+        why = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
+        hint = "-o FILE in a folder that is there"
+        raise ConfigError(Finding("error", "EXP017", f"{path} cannot be written: {why}", hint=hint)) from failure
+    write([[text(f"Written to {path}")]])
+
+
+def _write_whole(path: Path, content: str, executable: bool) -> None:
+    """The file appears whole or not at all; a link is followed to the file that it names."""
+    path = path.resolve()
+    draft = path.with_name(f".{path.name}.part")
+    try:
+        draft.write_text(content, encoding="utf-8", newline="")
+        if executable:
+            mode = draft.stat().st_mode
+            draft.chmod(mode | (mode & 0o444) >> 2)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,58 @@
+"""Signals that end a server, while there is one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def stopping_on_signals(stop: Callable[[], None], what: str = "the server") -> Iterator[list[int]]:
+    """While it lasts, SIGINT, SIGTERM and SIGHUP call ``stop``, each time; gives the list of those that came.
+
+    Outside of the main thread nothing changes. ``what`` is stopped is said on stderr.
+    """
+    received: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        again = bool(received)
+        received.append(number)
+        stop()
+        name = signal.Signals(number).name
+        # Not through the display: it may be what was interrupted, and hold a lock.
+        said = f"\n{name}: killing {what}\n" if again else f"\n{name}: stopping {what}, once more to kill it\n"
+        with contextlib.suppress(OSError):
+            os.write(2, said.encode())
+
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    # What is ignored stays ignored: nohup, and shells that start us in the background, ask for that.
+    previous = {
+        number: signal.signal(number, handle)
+        for number in STOP_SIGNALS
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def describe_exit(code: int) -> str:
+    """A server's exit code in words."""
+    if code < 0:
+        code = 128 - code
+    try:
+        name = signal.Signals(code - 128).name
+    except ValueError:
+        return f"exit code {code}"
+    hint = ", as the system does where memory runs out" if name == "SIGKILL" else ""
+    return f"killed by {name}{hint}"

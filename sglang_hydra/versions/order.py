@@ -1,0 +1,25 @@
+"""Which of two releases is the later one."""
+
+from __future__ import annotations
+
+import re
+
+_PARTS = re.compile(r"(?P<numbers>\d+(?:\.\d+)*)(?:[.-]?(?P<kind>a|b|rc|post|dev)[.-]?(?P<count>\d*))?(?:\+.*)?")
+_KINDS = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0, "post": 1}
+
+
+def release_key(version: str) -> tuple[tuple[int, ...], int, int] | None:
+    """What releases are ordered by, as PEP 440 has it; None for a text that is no version."""
+    match = _PARTS.fullmatch(version.removeprefix("v"))
+    if match is None:
+        return None
+    numbers = [int(part) for part in match["numbers"].split(".")]
+    while len(numbers) > 1 and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers), _KINDS[match["kind"]], int(match["count"] or 0)
+
+
+def at_least(version: str, other: str) -> bool:
+    """Whether ``version`` is ``other`` or later; False for a text that is no version."""
+    mine, theirs = release_key(version), release_key(other)
+    return mine is not None and theirs is not None and mine >= theirs

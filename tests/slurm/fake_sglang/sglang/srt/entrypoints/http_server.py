@@ -1,0 +1,100 @@
+"""Stands in for SGLang's server: ranks meet at the head's address, then the first one answers and the others only tell
+their health. FAKE_FAULT in the environment asks for a fault, FAKE_FAULT_RANK for the rank that has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.server
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+DEADLINE_S = 60.0
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    key: str | None = None
+    rank = 0
+    seen: list[str] = []
+
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            self.answer(200, {})
+        elif self.path == "/die":
+            os._exit(9)
+        else:
+            self.answer(404, {})
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        if Page.rank != 0:
+            self.answer(404, {})
+        elif Page.key is not None and self.headers.get("Authorization") != f"Bearer {Page.key}":
+            self.answer(401, {})
+        else:
+            environment = {name: os.environ.get(name) for name in ("HF_TOKEN", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")}
+            self.answer(200, {"choices": [{"message": {"content": "hello"}}], "ranks": Page.seen, "env": environment})
+
+    def answer(self, status: int, content: object) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+def launch_server(args: argparse.Namespace) -> None:
+    Page.key, Page.rank = args.api_key, args.node_rank
+    say(f"server_args={args!r} cuda={os.environ.get('CUDA_VISIBLE_DEVICES')} node={os.environ.get('SLURMD_NODENAME')}")
+    faulty = os.environ.get("FAKE_FAULT_RANK", "0") == str(args.node_rank)
+    fault = os.environ.get("FAKE_FAULT", "") if faulty else ""
+    if fault == "crash":
+        sys.exit("RuntimeError: out of luck")
+    if fault == "memory":
+        sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB")
+    if fault == "stubborn":
+        signal.signal(signal.SIGTERM, lambda number, frame: say("I do not stop"))
+    if args.nnodes > 1:
+        meet(args)
+    say("Load weight begin")
+    server = http.server.ThreadingHTTPServer((args.host, args.port), Page)
+    say("The server is fired up and ready to roll!")
+    try:
+        server.serve_forever()
+    finally:
+        say("stopped")
+
+
+def meet(args: argparse.Namespace) -> None:
+    """Rank 0 waits for one line of every other rank at the head's address."""
+    host, _, port = args.dist_init_addr.rpartition(":")
+    if args.node_rank == 0:
+        with socket.create_server((host.strip("[]"), int(port))) as listener:
+            listener.settimeout(DEADLINE_S)
+            while len(Page.seen) < args.nnodes - 1:
+                connection, _ = listener.accept()
+                with connection, connection.makefile() as lines:
+                    Page.seen.append(lines.readline().strip())
+        return
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=5) as connection:
+                name = os.environ.get("SLURMD_NODENAME")
+                connection.sendall(f"{args.node_rank} {name} {os.environ.get('CUDA_VISIBLE_DEVICES')}\n".encode())
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)

@@ -179,6 +179,31 @@ def doctor(invocation: Invocation) -> int:
     return catalog_actions.doctor(invocation)
 
 
+def status(invocation: Invocation) -> int:
+    """The detached servers."""
+    from sglang_hydra.launch import control
+
+    return control.status(_words(invocation), as_json=invocation.json)
+
+
+def stop(invocation: Invocation) -> int:
+    """Ends detached servers."""
+    from sglang_hydra.launch import control
+
+    return control.stop(_words(invocation), as_json=invocation.json)
+
+
+def logs(invocation: Invocation) -> int:
+    """What a detached server wrote."""
+    from sglang_hydra.launch import control
+
+    return control.logs(_words(invocation), follow=invocation.follow)
+
+
+def _words(invocation: Invocation) -> list[str]:
+    return [request.text for request in invocation.requests]
+
+
 def show_help(invocation: Invocation) -> int:
     """The one screen, or with a word every argument that has it in its name or its help."""
     from sglang_hydra.help import found_by, overview

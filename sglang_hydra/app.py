@@ -74,6 +74,11 @@ def make_plan(
     model, model_findings = (
         (recorded.model, []) if recorded else model_facts(composition, env, composer.model_presets)
     )
+    if not recorded and composition.intent.get("speculative_draft_model_path"):
+        from sglang_hydra.facts.drafts import with_draft
+
+        model, draft_findings = with_draft(model, composition.intent, composer.model_presets, env)
+        model_findings = [*model_findings, *draft_findings]
     environment, cpu = _planned_environment(composition, engine.name)
     inherited = _sglang_variables(recorded.inherited if recorded else env)
     seed_drawn = composition.intent.get("random_seed") is None
@@ -97,7 +102,9 @@ def make_plan(
     said += unfit
     if found is not None:
         said += fit_findings(
-            found, lambda: remedies_of(resolution, facts, found, composer.preset_files("gpu"), reserved)
+            found,
+            lambda: remedies_of(resolution, facts, found, composer.preset_files("gpu"), reserved),
+            refused=not resolution.ok,
         )
     shown, engine_said = told_to_engine(engine, request) if "model_path" in request.intent else ([], [])
     said += engine_said

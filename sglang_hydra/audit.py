@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from sglang_hydra.checks.launchable import PLAN_CHECKS
 from sglang_hydra.compose import Composer
 from sglang_hydra.errors import ConfigError
+from sglang_hydra.facts.drafts import known_draft
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.facts.presets import ModelPresets
+from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.fitting import fit_findings, fit_of, gpu_classes
 from sglang_hydra.recipes import Recipe, recipe_findings, recipes
@@ -64,17 +67,21 @@ class Preset:
 def judge_cells(composer: Composer) -> Iterator[Judged]:
     """Every GPU class with every model, on the fewest GPUs of one node (1, 2, 4, 8) that serve it, else on all."""
     classes = gpu_classes(composer.preset_files("gpu"))
+    pairs = _pair_args(composer)
     for preset in model_presets(composer):
         for gpu in classes:
-            yield _judge_cell(preset, gpu)
+            yield _judge_cell(preset, gpu, pairs.get(f"{gpu.name}-{preset.name}", {}))
 
 
 def judge_recipes(composer: Composer, chosen: Sequence[Recipe] | None = None) -> Iterator[Judged]:
     """Every published recipe as it is written."""
     classes = {gpu.name: gpu for gpu in gpu_classes(composer.preset_files("gpu"))}
     presets = {preset.name: preset for preset in model_presets(composer)}
+    pairs = _pair_args(composer)
     for recipe in recipes().values() if chosen is None else chosen:
-        yield _judge_recipe(recipe, classes[recipe.gpu], presets[recipe.model], composer.model_presets)
+        preset = presets[recipe.model]
+        usual = {**preset.args, **pairs.get(f"{recipe.gpu}-{preset.name}", {})}
+        yield _judge_recipe(recipe, classes[recipe.gpu], replace(preset, args=usual), composer.model_presets)
 
 
 def model_presets(composer: Composer) -> list[Preset]:
@@ -111,12 +118,26 @@ def audit_lines(cells: Sequence[Judged], published: Sequence[Judged]) -> list[Li
     return lines
 
 
-def _judge_cell(preset: Preset, gpu: GpuFacts) -> Judged:
+def _pair_args(composer: Composer) -> dict[str, Mapping[str, Any]]:
+    """What each pair of a class and a model needs besides, by ``<gpu>-<model>``."""
+    return {os.path.splitext(os.path.basename(file))[0]: _arguments(file) for file in composer.preset_files("gpu_model")}
+
+
+@lru_cache(maxsize=256)
+def _arguments(file: str) -> Mapping[str, Any]:
+    import yaml
+
+    with open(file, encoding="utf-8") as opened:
+        declared = yaml.load(opened, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return {name: value for name, value in (declared or {}).items() if name in FIELDS}
+
+
+def _judge_cell(preset: Preset, gpu: GpuFacts, pair: Mapping[str, Any]) -> Judged:
     """A cell stands for whole nodes: the first size that works, else what is said of the largest."""
     name = f"{preset.name} {gpu.name}"
     judged = None
     for size in (size for size in _TP_SIZES if size <= (gpu.count or 1)):
-        intent = {"model_path": preset.path, "tp_size": size, **preset.args}
+        intent = {"model_path": preset.path, "tp_size": size, **preset.args, **pair}
         judged = judge(name, intent, gpu, preset.facts)
         if judged.state in ("ok", "unknown"):
             break
@@ -133,6 +154,9 @@ def _judge_recipe(recipe: Recipe, gpu: GpuFacts, preset: Preset, known: ModelPre
         config = {key: value for key, value in facts.config.items() if key != "quantization_config"}
         facts = ModelFacts(config, source=facts.source)
     intent = {"model_path": path, **preset.args, **args}
+    draft = str(args.get("speculative_draft_model_path", path))
+    if draft != path:
+        facts = replace(facts, draft=known_draft(draft, known))
     return judge(recipe.id, intent, gpu, facts, recipe_findings(recipe.id))
 
 

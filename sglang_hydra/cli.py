@@ -23,6 +23,9 @@ VERBS = {
     "recipes": "published launch configurations with their verdicts: recipes gpu=h200 model=deepseek",
     "audit": "every model on every GPU class, and every recipe",
     "doctor": "what this machine has, what it lacks for a plan, and how to mend it",
+    "status": "the servers that launch.detach=true started: state, url, model, run folder",
+    "stop": "stop NAME, stop all: ends detached servers",
+    "logs": "logs NAME: what a detached server wrote; -f goes on as it writes",
 }
 FLAGS = ("--help", "--json", "--strict", "--version", "--config-dir", "--config-name", "--multirun")
 HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help", "--shell-completion")
@@ -36,6 +39,8 @@ _SWITCHES = {
     "-h": "help",
     "--multirun": "multirun",
     "-m": "multirun",
+    "--follow": "follow",
+    "-f": "follow",
 }
 
 
@@ -54,6 +59,7 @@ class Invocation:
     version: bool = False
     multirun: bool = False
     hydra: bool = False
+    follow: bool = False
     output: str | None = None
 
 

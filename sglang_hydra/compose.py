@@ -23,6 +23,8 @@ from sglang_hydra.overrides import Request, Wanted, parse_requests, read_request
 from sglang_hydra.places import Origin
 from sglang_hydra.secret import API_KEY_REFERENCE, HIDDEN, SECRET_FIELDS, secret_keys
 
+_MOST_WORDS = 4096
+
 PairOf = Callable[[str, str], tuple[Mapping[str, Any], str]]
 """What the pair file of a GPU and a model says, and the file."""
 
@@ -80,6 +82,7 @@ class Composer:
         self._repositories: dict[str, Repository] = {}
         self._bases: dict[tuple[str, ...], Base | None] = {}
         self._plain: dict[int, PlainBases] = {}
+        self._words: dict[tuple[str, str, str], Wanted] = {}
         self._group_keys: dict[str, str] = {}
 
     def options(self, group: str) -> list[str]:
@@ -165,13 +168,25 @@ class Composer:
         return _finalized(base, pair_of, leaves)
 
     def _read(self, requests: Sequence[Request], repository: Repository) -> list[Wanted]:
+        known = [self._words.get((item.text, item.place, item.layer)) if item.key is None else None for item in requests]
+        if None not in known:
+            return [item for item in known if item]
         if self.hydra_syntax:
             wanted, findings = parse_requests(requests)
         else:
             wanted, findings = read_requests(requests, group_options=repository.options, is_own_key=self._is_own_key)
         if findings:
             raise ConfigError(*findings)
+        self._keep_words(requests, wanted)
         return wanted
+
+    def _keep_words(self, requests: Sequence[Request], wanted: Sequence[Wanted]) -> None:
+        """A word means the same next time. One that stands for several, or for none, is read again."""
+        if len(self._words) > _MOST_WORDS:
+            self._words.clear()
+        for request, item in zip(requests, wanted, strict=True) if len(requests) == len(wanted) else ():
+            if item.request is request and request.key is None:
+                self._words[request.text, request.place, request.layer] = item
 
     def _is_own_key(self, key: str) -> bool:
         """Whether the app's config has this key beside our tree; possible only where ours stands under a node."""

@@ -67,11 +67,13 @@ class EngineNode:
 @dataclass
 class LaunchNode:
     """``launch``: where the server runs. Times in seconds. ``image`` is the container image, null for none here and
-    for the released one in exports."""
+    for the released one in exports. ``detach`` lets the server stay, ``wait`` until it is ready before that."""
 
     name: str = "local"
     ready_timeout: float = 1800.0
-    stop_timeout: float = 15.0
+    stop_timeout: float = 12.0
+    detach: bool = False
+    wait: bool = True
     force: bool = False
     image: str | None = None
     slurm: SlurmNode = field(default_factory=SlurmNode)

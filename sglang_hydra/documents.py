@@ -168,11 +168,16 @@ def _from_plan(file: Path, content: str) -> Document:
             source=f"{model['source']} (as {name} has it)",
             revision=model["revision"],
             unknown=tuple(model["unknown"]),
+            draft=_recorded_draft(model.get("draft")),
         ),
         seed=plan["values"]["random_seed"] if plan["seed_drawn"] else None,
         inherited=dict(plan["inherited"]),
     )
     return Document([Request.typed(key, value, name, "lock") for key, value in typed.items()], recorded)
+
+
+def _recorded_draft(draft: Mapping[str, Any] | None) -> ModelFacts | None:
+    return None if draft is None else ModelFacts(draft["config"], source=draft["source"])
 
 
 def _number_again(argument: str, value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SHOWN_REMEDIES = 4
 _GPU_NODE = asdict(GpuNode())
 # Most files need not be parsed to know that their class is too small.
-_MEMORY = re.compile(r"^memory_mib: *([0-9.]+)", re.MULTILINE)
+_MEMORY = re.compile(r"^memory_mib: *(\d+) *$", re.MULTILINE)
 _MOST_GIB = 2**20
 
 
@@ -46,17 +46,20 @@ def reserved_gib(settings: Mapping[str, Any]) -> float:
 
 
 def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0) -> Fit | None:
-    """The fit of what was resolved; None where there is nothing to fit into: no GPU with a known memory, no known
-    model, or arguments that SGLang refuses. Raises ConfigError for a config.json with impossible sizes."""
+    """The fit of what was resolved, also where SGLang refuses it for another reason; None where there is nothing to
+    fit into: no GPU with a known memory, or no known model. Raises ConfigError for a config.json with impossible
+    sizes."""
     gpu = facts.gpu
-    if not resolution.ok or gpu.memory_mib is None or gpu.device in (None, "cpu") or not facts.model.known:
+    if gpu.memory_mib is None or gpu.device in (None, "cpu") or not facts.model.known:
         return None
     from sglang_hydra.fit import fit, read_checkpoint
 
     path = str(resolution.values["model_path"])
     # A name that no file can have (half a character) is not there either; looking into it would fail.
     weights = read_checkpoint(path) if os.path.exists(path) else None
-    return fit(resolution.values, gpu, facts.model, reserved_gib=reserved_gib, weights=weights)
+    return fit(
+        resolution.values, gpu, facts.model, reserved_gib=reserved_gib, draft=facts.model.draft, weights=weights
+    )
 
 
 def fit_or_why(resolution: Resolution, facts: Facts, reserved_gib: float) -> tuple[Fit | None, Sequence[Finding]]:
@@ -89,16 +92,25 @@ def remedies_of(
     """The smallest changes with which the plan fits, each of them resolved, checked and fitted."""
     from sglang_hydra.fit import remedies
 
-    classes = {gpu.name: gpu for gpu in gpu_classes(preset_files, above_mib=facts.gpu.memory_mib or 0)}
+    classes: dict[str, GpuFacts] = {}
+
+    def larger() -> Iterator[GpuFacts]:
+        """Their files are read only where no smaller change helps."""
+        classes.update({gpu.name: gpu for gpu in gpu_classes(preset_files, facts.gpu.memory_mib or 0)})
+        yield from classes.values()
+
     verify = _verifier(resolution, facts, classes, reserved_gib)
-    return remedies(resolution.values, facts.gpu, found, verify, classes=list(classes.values()))
+    return remedies(resolution.values, facts.gpu, found, verify, classes=larger())
 
 
-def fit_findings(found: Fit, help_with: Callable[[], Sequence[Remedy]]) -> list[Finding]:
-    """What the fit means: an error of ours where it surely fails, a warning where it is tight."""
+def fit_findings(
+    found: Fit, help_with: Callable[[], Sequence[Remedy]], *, refused: bool = False
+) -> list[Finding]:
+    """What the fit means: an error of ours where it surely fails, a warning where it is tight. Nothing helps arguments
+    that SGLang refuses for another reason (``refused``), so nothing is offered for them."""
     fields = ("model_path", "tp_size", "mem_fraction_static")
     if found.fits is False:
-        offers = "; or ".join(remedy.change for remedy in help_with()[:_SHOWN_REMEDIES])
+        offers = "" if refused else "; or ".join(remedy.change for remedy in help_with()[:_SHOWN_REMEDIES])
         reasons = "; ".join(found.reasons)
         return [Finding("error", "FIT001", f"it does not fit: {reasons}", fields, offers or None)]
     if found.tight:
@@ -108,10 +120,15 @@ def fit_findings(found: Fit, help_with: Callable[[], Sequence[Remedy]]) -> list[
 
 def gpu_classes(preset_files: Sequence[str], above_mib: float = 0) -> list[GpuFacts]:
     """The GPU classes that presets declare with more memory than that, without those that stand for no GPU."""
-    texts = [(file, _text_of(file)) for file in preset_files]
-    named = [(file, text) for file, text in texts if any(float(size) > above_mib for size in _MEMORY.findall(text))]
-    found = [facts for file, text in named if (facts := _gpu_class(file, text)) is not None]
+    found = [facts for file in preset_files if (facts := _gpu_class(file, above_mib)) is not None]
     return [facts for facts in found if (facts.memory_mib or 0) > above_mib]
+
+
+def _gpu_class(file: str, above_mib: float) -> GpuFacts | None:
+    """None also for a class that is smaller, for which its file need not be parsed."""
+    text = _text_of(file)
+    size = _MEMORY.search(text)
+    return None if size and float(size[1]) <= above_mib else _declared_class(text)
 
 
 @lru_cache(maxsize=256)
@@ -124,7 +141,7 @@ def _text_of(file: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _gpu_class(file: str, text: str) -> GpuFacts | None:
+def _declared_class(text: str) -> GpuFacts | None:
     import yaml
 
     try:

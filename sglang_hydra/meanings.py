@@ -97,7 +97,21 @@ MEANINGS: Mapping[str, str] = {
     "EXP016": "-o with a verb that writes no file.",
     "EXP017": "The file that -o names cannot be written.",
     "EXP018": "An export of a plan for the embedded engine. Exports start SGLang.",
+    "EXP019": "A relative path in an artifact that may be run from another folder.",
     "EXP020": "A value that SGLang's own --config file cannot hold: it would be read as a flag.",
+    "LCH001": "The run folder cannot be made or written. Exit code 3.",
+    "LCH002": "The plan takes more GPUs of this machine than a process sees here, from base_gpu_id on. Exit code 3.",
+    "LCH003": "Other processes hold memory of the GPUs that the plan takes. A warning where the server starts with a "
+    "smaller KV cache, an error where it would stop.",
+    "LCH004": "The environment of engine.python has another SGLang than the one that engine.version names. Exit code 3.",
+    "LCH005": "The model is not here, and this user may not write where it would be downloaded to. Exit code 3.",
+    "LCH006": "Part of the server's output is not in server.log: the disk was full, or the folder went away. The server "
+    "is not stopped for that.",
+    "LCH007": "status, stop or logs with a name that no detached server has, or that several have.",
+    "LCH008": "The folder for the files of detached servers cannot be written. Exit code 3.",
+    "LCH009": "The process that stays with a detached server was killed or failed; its server ends with it.",
+    "LCH010": "This machine starts no more processes. Exit code 3.",
+    "LCH011": "The log of a detached server was removed.",
     "FIT001": "The plan does not fit into the memory of its GPUs: the least that it can need is more than there is. "
     "The hint names changes that fit, each of them planned.",
     "FIT002": "The plan fits only if everything outside of the weights takes the least that was ever seen.",

@@ -179,6 +179,7 @@ class Plan:
                 "revision": self.model.revision,
                 "gguf": self.model.gguf,
                 "unknown": list(self.model.unknown),
+                "draft": _draft_record(self.model.draft),
             },
             "choices": dict(self.choices),
             "intent": plain(self.intent),
@@ -230,6 +231,10 @@ def digest(record: Mapping[str, Any]) -> str:
     """SHA-256 over canonical JSON (sorted keys, shortest exact floats), the first 16 hex digits."""
     text = json.dumps(plain(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _draft_record(draft: ModelFacts | None) -> dict[str, Any] | None:
+    return None if draft is None else {"config": plain(draft.config), "source": draft.source}
 
 
 def _gpu_record(gpu: GpuFacts) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def secret_keys(node: Mapping[str, Any], path: str = "") -> list[str]:
     found: list[str] = []
     for name, value in node.items():
         key = f"{path}.{name}" if path else str(name)
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             found += secret_keys(value, key)
         elif value is not None and is_secret_name(str(name)):
             found.append(key)

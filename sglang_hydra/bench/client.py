@@ -220,40 +220,45 @@ async def _ask(client: httpx.AsyncClient, target: Target, stream: bool, prompt: 
             elif stream:
                 await _read_stream(response, target.wire, sample)
             else:
-                _take(sample, target.wire.part(json.loads(await response.aread())), time.perf_counter())
+                _take(sample, target.wire.part(json.loads(await response.aread())), 0.0)
     except (httpx.HTTPError, httpx.StreamError, OSError) as failure:
         sample.error = f"{type(failure).__name__}: {failure}".rstrip(": ")
     except (ValueError, AttributeError, TypeError, KeyError) as failure:
         sample.error = f"the server's answer cannot be read: {failure}"
-    sample.end = sample.end or time.perf_counter()
+    sample.end = time.perf_counter()
     if sample.error is None and sample.first is None:
         sample.error = "the answer has no content"
 
 
 async def _read_stream(response: httpx.Response, wire: Wire, sample: Sample) -> None:
+    last = 0.0
     async for line in response.aiter_lines():
         event = line.partition("data:")[2].strip()
         if event and event != "[DONE]":
-            _take(sample, wire.part(json.loads(event)), time.perf_counter())
+            last = _take(sample, wire.part(json.loads(event)), last)
 
 
-def _take(sample: Sample, part: Answered, now: float) -> None:
-    """Adds one part of an answer. A part of n tokens counts as n equal gaps; where nobody counts, as one."""
-    before = sample.output_tokens or 0
+def _take(sample: Sample, part: Answered, last: float) -> float:
+    """Adds one part of an answer, and returns when the last part with content came, ``last`` being that until now.
+
+    A part of n tokens counts as n equal gaps; where nobody counts, as one.
+    """
+    before, now = sample.output_tokens or 0, time.perf_counter()
     sample.error = part.error or sample.error
-    sample.output_tokens = part.output_tokens if part.output_tokens is not None else sample.output_tokens
-    sample.input_tokens = part.input_tokens if part.input_tokens is not None else sample.input_tokens
-    sample.cached_tokens = part.cached_tokens if part.cached_tokens is not None else sample.cached_tokens
+    for name in ("output_tokens", "input_tokens", "cached_tokens"):
+        count = getattr(part, name)
+        if count is not None:
+            setattr(sample, name, count)
     if not part.text:
-        return
+        return last
     if sample.first is None:
         sample.first = now
-    else:
-        fresh = 1 if part.output_tokens is None else part.output_tokens - before
-        sample.gaps += [(now - sample.end) / fresh] * fresh if fresh > 0 else []
-        if fresh <= 0:
-            return
-    sample.end = now
+        return now
+    fresh = 1 if part.output_tokens is None else part.output_tokens - before
+    if fresh <= 0:
+        return last
+    sample.gaps += [(now - last) / fresh] * fresh
+    return now
 
 
 def _aborted(reason: Any) -> str | None:

@@ -13,7 +13,8 @@ class ModelFacts:
 
     ``config`` is None where the facts are unknown: then the model's rules are not applied and the plan says so.
     ``gguf`` says that ``model_path`` is a local GGUF file. ``source`` is shown to the user; ``unknown`` lists
-    config fields that could not be read. ``revision`` is the hub revision that was read, if known.
+    config fields that could not be read. ``revision`` is the hub revision that was read, if known. ``draft`` is what is
+    known of the model that speculative_draft_model_path names, None where nothing is or none is named.
     """
 
     config: Mapping[str, Any] | None
@@ -22,6 +23,7 @@ class ModelFacts:
     revision: str | None = None
     unknown: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+    draft: ModelFacts | None = None
 
     @property
     def known(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sglang_hydra.facts.model import ModelFacts
@@ -16,8 +16,8 @@ class ModelPresets:
     it is parsed."""
 
     def __init__(self, files: Sequence[str]) -> None:
-        self.files = files
-        self._texts: list[tuple[str, str]] | None = None
+        self._texts: list[tuple[str, str]] = []
+        self._unread = iter(files)
         self._known: dict[str, ModelFacts | None] = {}
 
     def facts_of(self, path: str) -> ModelFacts | None:
@@ -27,13 +27,19 @@ class ModelPresets:
         return self._known[path]
 
     def _of_preset(self, path: str) -> ModelFacts | None:
-        if self._texts is None:
-            self._texts = [found for file in self.files for found in _named(file)]
-        for named, text in self._texts:
+        for named, text in self._named():
             declared = _declared(text) if named == path else None
             if declared is not None:
                 return ModelFacts(declared["config"], source=f"preset {declared['name']}, which has this model_path")
         return None
+
+    def _named(self) -> Iterator[tuple[str, str]]:
+        """The checkpoint that each file names, and the file's text."""
+        yield from self._texts
+        for file in self._unread:
+            found = _paths_in(file)
+            self._texts += found
+            yield from found
 
     def _of_format(self, path: str) -> ModelFacts | None:
         from sglang_hydra.fit.published import facts_as, find_published, originals
@@ -46,7 +52,7 @@ class ModelPresets:
         return None
 
 
-def _named(file: str) -> list[tuple[str, str]]:
+def _paths_in(file: str) -> list[tuple[str, str]]:
     """The checkpoint that a file names, and its text; nothing where it names none or cannot be read."""
     try:
         with open(file, encoding="utf-8") as opened:

@@ -16,6 +16,8 @@ from sglang_hydra.fit.weights import decoder_weights
 WITHOUT_MODEL = ("NGRAM", "LOOKAHEAD")
 _EAGLE = "Eagle"
 _EAGLE3 = "Eagle3"
+_TARGETS = {"MiMoMTP": "MiMoForCausalLM"}
+_WHILE_LOADING = ("fp8", "w8a8_fp8")
 
 
 class Draft(NamedTuple):
@@ -26,21 +28,28 @@ class Draft(NamedTuple):
 
 
 def draft_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts, target: Decoder, own: bool) -> Draft:
-    """The draft model that ``config`` describes. ``own``: it is the target's config, so its next-token layers draft.
+    """The draft model that ``config`` describes. ``own``: it is the target's config, so its next-token layers draft; so
+    do those of a checkpoint that holds nothing else (DeepSeek-V3-NextN).
 
     Embedding and lm_head are the target's (eagle_worker.py), but for an EAGLE-3 draft's own lm_head and for a model
     that drafts on its own (STANDALONE). Raises Missing.
     """
-    architecture = architecture_of(config)
+    algorithm = str(values.get("speculative_algorithm"))
+    named = architecture_of(config)
+    architecture = _TARGETS.get(named) or named.removesuffix("NextN").removesuffix("MTP")
     decoder = read_decoder(config, architecture)
-    if own:
+    standalone = algorithm == "STANDALONE"
+    brings_layers = named != architecture or config.count("num_nextn_predict_layers", default=0) > 0
+    if own or (brings_layers and not standalone):
         return _next_token_layers(config, decoder, values, gpu)
-    standalone = str(values.get("speculative_algorithm")) == "STANDALONE"
     ranks = ranks_of({**values, "pp_size": 1}, shares_attention=target.shares_attention)
-    scheme = scheme_of(config, {**values, "quantization": None}, gpu)
-    if standalone or _EAGLE not in architecture:
+    # The draft is loaded with the same argument (configs/model_config.from_server_args): only what quantizes while
+    # loading can meet a draft, whose checkpoint has no format of its own.
+    asked = values.get("quantization")
+    scheme = scheme_of(config, {**values, "quantization": asked if asked in _WHILE_LOADING else None}, gpu)
+    eagle3 = _EAGLE3 in architecture or algorithm == "EAGLE3"
+    if standalone or not (eagle3 or _EAGLE in architecture or algorithm == "EAGLE"):
         return Draft(decoder_weights(decoder, scheme, ranks, None)[0].total, decoder)
-    eagle3 = _EAGLE3 in architecture
     bare = decoder._replace(embedding_rows=0, head_rows=0, positions=0)
     weights = decoder_weights(bare, scheme, ranks, None)[0].total
     inputs = 3 * config.size("target_hidden_size", default=target.hidden) if eagle3 else 2 * decoder.hidden

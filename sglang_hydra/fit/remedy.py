@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ Verify = Callable[[Mapping[str, Any]], "Fit | None"]
 
 ARGUMENTS, CHECKPOINT, GPUS, CLASS, NODES = "arguments", "checkpoint", "gpus", "class", "nodes"
 _MOST_GPUS, _MOST_NODES = 64, 8
+_LARGE_TABLE = 4 * 2**30
+_CONTEXTS = (1_000_000, 131_072)
 
 # CUDA compute capability from which SGLang 0.5.2 takes a format (layers/quantization/*.get_min_capability).
 _LEAST_CAPABILITY = {"fp8": (8, 0), "nvfp4": (10, 0), "awq": (7, 5), "gptq": (6, 0), "int8": (7, 5)}
@@ -36,7 +38,7 @@ def remedies(
     found: Fit,
     verify: Verify,
     *,
-    classes: Sequence[GpuFacts] = (),
+    classes: Iterable[GpuFacts] = (),
     limit: int = 6,
 ) -> tuple[Remedy, ...]:
     """The smallest changes with which the server of ``values`` fits: of one argument or, where none helps, of two;
@@ -63,7 +65,7 @@ def remedies(
 
 
 def _candidates(
-    values: Mapping[str, Any], gpu: GpuFacts, found: Fit, classes: Sequence[GpuFacts]
+    values: Mapping[str, Any], gpu: GpuFacts, found: Fit, classes: Iterable[GpuFacts]
 ) -> Iterator[tuple[int, str, int, Iterator[Mapping[str, Any]]]]:
     """Each kind of change: the step at which it is thought of, how many of it are worth showing, and the changes, the
     smallest first."""
@@ -80,12 +82,20 @@ def _single_arguments(values: Mapping[str, Any], found: Fit) -> Iterator[Mapping
     interval, asked = found.interval, values.get("mem_fraction_static")
     if interval is None or interval.low >= 1:
         return
+    if found.request_table is not None and found.request_table > _LARGE_TABLE:
+        yield from _shorter(found)
     if not interval.empty and asked is not None:
         middle = (interval.low + interval.high) / 2
         fraction = round(max(interval.high - 0.01, middle) if asked > interval.high else middle, 2)
         if fraction in interval:
             yield {"mem_fraction_static": fraction}
     yield from _smaller(values, found)
+
+
+def _shorter(found: Fit) -> Iterator[Mapping[str, Any]]:
+    """A shorter longest context, where the table of token locations is what takes the memory."""
+    context = found.kv.context if found.kv is not None else 0
+    yield from ({"context_length": length} for length in _CONTEXTS if context > length)
 
 
 def _two_arguments(values: Mapping[str, Any], found: Fit) -> Iterator[Mapping[str, Any]]:
@@ -130,7 +140,7 @@ def _more_gpus(values: Mapping[str, Any], gpu: GpuFacts, *, nodes: bool) -> Iter
             yield {"tp_size": size, "nnodes": needed} if nodes else {"tp_size": size}
 
 
-def _larger(gpu: GpuFacts, classes: Sequence[GpuFacts]) -> list[GpuFacts]:
+def _larger(gpu: GpuFacts, classes: Iterable[GpuFacts]) -> list[GpuFacts]:
     """Classes with more memory, the least first; those of the same vendor before the others."""
     memory = gpu.memory_mib or 0
     more = [other for other in classes if other.name != gpu.name and (other.memory_mib or 0) > memory]

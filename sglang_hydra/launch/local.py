@@ -283,16 +283,18 @@ def serve(
     launch: Launch,
     display: Display | None = None,
     on_ready: Callable[[LocalServer, float], None] | None = None,
+    *,
+    loud: bool = True,
 ) -> Outcome:
     """Runs a server until it ends or someone ends us, and says how that went.
 
     ``on_ready`` is called with the server and the seconds it took; what it raises stops the server. SIGINT, SIGTERM
-    and SIGHUP stop the server, a second one kills it; the exit code is then 130. Raises MachineError where the
-    server cannot be started here.
+    and SIGHUP stop the server, a second one kills it; the exit code is then 130. Unless ``loud`` is false, that is
+    said on stderr. Raises MachineError where the server cannot be started here.
     """
     display = display or display_for()
     server = LocalServer(launch, display)
-    with stopping_on_signals(server.request_stop) as signals:
+    with stopping_on_signals(server.request_stop, loud=loud) as signals:
         try:
             server.start()
             ready_s = server.wait_ready()

@@ -218,7 +218,12 @@ def _run_detached(plan: Plan, machine: Machine) -> int:
     from sglang_hydra.launch.detach import start_detached
 
     folder = _leave_plan(plan)
-    return start_detached(plan, launch_of(plan, machine, folder / "server.log"), folder)
+    launch = launch_of(plan, machine, folder / "server.log")
+
+    def ready(seconds: float) -> list[Line]:
+        return ready_lines(plan, launch, seconds, folder)
+
+    return start_detached(plan, launch, folder, ready, wait=bool(plan.nodes["launch"]["wait"]))
 
 
 def _leave_plan(plan: Plan) -> Path:

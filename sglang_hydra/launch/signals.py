@@ -13,10 +13,12 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
-def stopping_on_signals(stop: Callable[[], None], what: str = "the server") -> Iterator[list[int]]:
+def stopping_on_signals(
+    stop: Callable[[], None], what: str = "the server", *, loud: bool = True
+) -> Iterator[list[int]]:
     """While it lasts, SIGINT, SIGTERM and SIGHUP call ``stop``, each time; gives the list of those that came.
 
-    Outside of the main thread nothing changes. ``what`` is stopped is said on stderr.
+    Outside of the main thread nothing changes. With ``loud`` it is said on stderr that ``what`` is stopped.
     """
     received: list[int] = []
 
@@ -28,7 +30,8 @@ def stopping_on_signals(stop: Callable[[], None], what: str = "the server") -> I
         # Not through the display: it may be what was interrupted, and hold a lock.
         said = f"\n{name}: killing {what}\n" if again else f"\n{name}: stopping {what}, once more to kill it\n"
         with contextlib.suppress(OSError):
-            os.write(2, said.encode())
+            if loud:
+                os.write(2, said.encode())
 
     if threading.current_thread() is not threading.main_thread():
         yield received

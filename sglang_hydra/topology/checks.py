@@ -27,6 +27,7 @@ def together(name: str, servers: Sequence[Server], router: Router, common: Plan)
         *_disjoint_gpus(servers),
         *_disjoint_ports(servers, router),
         *_events_apart(servers),
+        *_two_to_draw_from(servers, router),
     ]
     if name == PD:
         kinds = {server.role: server.plan.values for server in reversed(servers)}
@@ -119,6 +120,17 @@ def _events_apart(servers: Sequence[Server]) -> Iterator[Finding]:
                 message = f"{other} and {server.name} publish their KV events at the same address: {config}"
                 yield Finding("error", "TOP006", message, ("kv_events_config",), "an address for each role, or none")
                 return
+
+
+def _two_to_draw_from(servers: Sequence[Server], router: Router) -> Iterator[Finding]:
+    """The router refuses its policy power_of_two for fewer than two servers (0.1.9 to 0.3.2, seen)."""
+    roles = [server.role for server in servers]
+    for role in dict.fromkeys(roles):
+        name = "policy" if role == "replica" else f"{role}_policy"
+        if router.settings.get(name) == "power_of_two" and roles.count(role) < 2:
+            key = f"topology.router.{name}"
+            message = f"{key}=power_of_two draws two servers to choose from, and there is one"
+            yield Finding("error", "TOP013", message, (key,), f"{key}=round_robin")
 
 
 def _tp(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:

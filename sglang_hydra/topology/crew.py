@@ -70,7 +70,7 @@ class Crew:
         """Starts the servers, then the router, calls ``on_ready`` with the seconds that took, and runs until someone
         ends us or too few are left. Raises MachineError where one cannot be started here."""
         began = time.monotonic()
-        with stopping_on_signals(self.request_stop) as signals:
+        with stopping_on_signals(self.request_stop, "the router and the servers") as signals:
             try:
                 self._start(list(self._roles))
                 if self._stops == 0:

@@ -14,7 +14,7 @@ from sglang_hydra.compose import Composer
 from sglang_hydra.engines.base import Command
 from sglang_hydra.engines.choose import choose
 from sglang_hydra.errors import MachineError
-from sglang_hydra.explain import finding_lines
+from sglang_hydra.explain import finding_lines, shell_word
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.display import display_for
 from sglang_hydra.launch.hydra_run import in_hydra, run_folder, write_whole
@@ -227,7 +227,7 @@ def _ready_lines(topology: Topology, crew: Crew, seconds: float) -> list[Line]:
         [],
         [text(f"Ready after {seconds:.1f} s at {url}", "bold green")],
         [text(f"  {servers}", "dim")],
-        [text(f"  curl -N {url}/v1/chat/completions{key} -H 'Content-Type: application/json' -d '{body}'")],
+        [text(f"  curl -N {url}/v1/chat/completions{key} -H 'Content-Type: application/json' -d {shell_word(body)}")],
         [text("  Ctrl-C stops the router and then the servers", "dim")],
         [],
     ]

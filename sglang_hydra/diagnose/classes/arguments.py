@@ -50,8 +50,13 @@ CLASSES = (
         "hold, often with an assertion that has no words. Planning the same arguments shows all of them at once.",
         "sglang-hydra check with the same arguments, which names every conflict and what to type",
         (
-            sign("Error", None, Weight.GENERAL, exception=True,
-                 frame=r"server_args\.py|arg_groups/|in __post_init__$|in check_server_args$|in from_cli_args$"),
+            sign(
+                "Error",
+                None,
+                Weight.GENERAL,
+                exception=True,
+                frame=r"server_args\.py|arg_groups/|in __post_init__$|in check_server_args$|in from_cli_args$",
+            ),
             sign("must be divisible by number of nodes"),
             sign("chunked_prefill_size must be divisible by page_size"),
             sign("Model path must be specified", None, Weight.CAUSE),
@@ -78,10 +83,16 @@ CLASSES = (
             sign("Unsupported attention backend"),
             sign("Unsupported head_dim"),
             sign("head dimension", r"only supports? head dimension"),
-            sign("attention backend", r"(?:AssertionError|ValueError|RuntimeError|NotImplementedError): .*"
-                 r"(?:not support|only support|requires|incompatible)"),
-            sign("attention_backend", r"(?:AssertionError|ValueError|RuntimeError|NotImplementedError): .*"
-                 r"(?:not support|only support|requires|must be)"),
+            sign(
+                "attention backend",
+                r"(?:AssertionError|ValueError|RuntimeError|NotImplementedError): .*"
+                r"(?:not support|only support|requires|incompatible)",
+            ),
+            sign(
+                "attention_backend",
+                r"(?:AssertionError|ValueError|RuntimeError|NotImplementedError): .*"
+                r"(?:not support|only support|requires|must be)",
+            ),
             sign("is not supported by the", r"backend", Weight.GENERAL),
             sign("MoE backend", r"(?:AssertionError|ValueError|RuntimeError|NotImplementedError): "),
             sign("moe_runner_backend", r"(?:AssertionError|ValueError|RuntimeError|NotImplementedError): "),
@@ -96,4 +107,4 @@ CLASSES = (
         fields=("attention_backend", "moe_runner_backend", "sampling_backend", "grammar_backend"),
         changes=("attention_backend=null", "attention_backend=triton"),
     ),
-)  # fmt: skip
+)

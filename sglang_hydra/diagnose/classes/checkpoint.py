@@ -64,7 +64,9 @@ CLASSES = (
             sign("ConnectTimeout", r"hugging|hf\.|cdn-lfs|xethub|modelscope"),
             sign("cannot find the requested files in the local cache", None, Weight.GENERAL),
             sign("Cannot reach https://huggingface.co"),
-            sign("CERTIFICATE_VERIFY_FAILED", r"hugging|hf\.|modelscope|urlopen|SSLError|MaxRetryError", Weight.GENERAL),
+            sign(
+                "CERTIFICATE_VERIFY_FAILED", r"hugging|hf\.|modelscope|urlopen|SSLError|MaxRetryError", Weight.GENERAL
+            ),
             sign("CAS service error", None, Weight.GENERAL),
             sign("IncompleteRead(", None, Weight.GENERAL),
         ),
@@ -162,13 +164,25 @@ CLASSES = (
         "the config.json and the weights of one revision (revision=...); or quantization=..., where the checkpoint is "
         "quantized and does not say so; or a later release of SGLang",
         (
-            sign("KeyError: ", r"KeyError: '[\w.]*(?:layers\.\d|weight|scale|_proj|experts|lm_head|embed|norm|qzeros)",
-                 frame=r"load_weights|_load_weights|loader"),
+            sign(
+                "KeyError: ",
+                r"KeyError: '[\w.]*(?:layers\.\d|weight|scale|_proj|experts|lm_head|embed|norm|qzeros)",
+                frame=r"load_weights|_load_weights|loader",
+            ),
             sign("size mismatch for"),
-            sign("AssertionError", None, Weight.GENERAL, exception=True,
-                 frame=r"weight_loader|default_weight_loader|load_qkv_weight|load_merged_column|load_row_parallel"),
-            sign("RuntimeError", r"start \(.*\) \+ length|size of tensor a|shape '\[|must match the size",
-                 exception=True, frame=r"weight_loader|load_weights|default_weight_loader"),
+            sign(
+                "AssertionError",
+                None,
+                Weight.GENERAL,
+                exception=True,
+                frame=r"weight_loader|default_weight_loader|load_qkv_weight|load_merged_column|load_row_parallel",
+            ),
+            sign(
+                "RuntimeError",
+                r"start \(.*\) \+ length|size of tensor a|shape '\[|must match the size",
+                exception=True,
+                frame=r"weight_loader|load_weights|default_weight_loader",
+            ),
             sign("Attempted to load weight", r"into parameter"),
             sign("loaded_weight.shape"),
             sign("There is no module or parameter named"),
@@ -183,7 +197,7 @@ CLASSES = (
         "config.json cannot be used: broken, or without what SGLang reads from it",
         "The file is no JSON, or lacks model_type or a field that the model class needs. Often it was cut short, or "
         "edited by hand, or the folder is a checkpoint of another tool.",
-        "the model's own config.json, downloaded again; or json_model_override_args='{\"model_type\": \"...\"}', for one "
+        'the model\'s own config.json, downloaded again; or json_model_override_args=\'{"model_type": "..."}\', for one '
         "field",
         (
             sign("is not a valid JSON file"),
@@ -200,4 +214,4 @@ CLASSES = (
         fields=("model_path", "json_model_override_args"),
         details=_file,
     ),
-)  # fmt: skip
+)

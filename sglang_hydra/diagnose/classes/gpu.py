@@ -203,8 +203,11 @@ CLASSES = (
         "the line before it, which names the kernel; or disable_cuda_graph=true, to see the same error without "
         "capture; or disable_custom_all_reduce=true; or enable_torch_compile=false",
         (
-            sign("Capture cuda graph failed", r"[Cc]apture cuda graph failed: (?!.*(?:onnection closed|gloo))",
-                 Weight.GENERAL),
+            sign(
+                "Capture cuda graph failed",
+                r"[Cc]apture cuda graph failed: (?!.*(?:onnection closed|gloo))",
+                Weight.GENERAL,
+            ),
             sign("Capture CUDA graph failed", None, Weight.GENERAL),
             sign("CUDA graph failed: ", None, Weight.GENERAL),
             sign("Capture cuda graph failed", None, Weight.EFFECT),
@@ -212,4 +215,4 @@ CLASSES = (
         ),
         fields=("disable_cuda_graph", "disable_custom_all_reduce", "enable_torch_compile"),
     ),
-)  # fmt: skip
+)

@@ -133,10 +133,16 @@ CLASSES = (
         "width does not divide; or enable_dp_attention=true dp_size=N",
         (
             sign("is not divisible by", r"\d is not divisible by (?!page|min_chunk|group_size = 0)"),
-            sign("not divisible by", r"(?:heads?|hidden|intermediate|vocab|experts?|tp_?size|world_size|partition).{0,80}"
-                 r"not divisible by"),
-            sign("must be divisible by", r"(?:heads|hidden_size|intermediate_size|num_experts|world_size|moe_\w+|"
-                 r"embedding|vocab\w*) .{0,80}must be divisible by|must be divisible by (?:world|tensor|tp|ep|moe)"),
+            sign(
+                "not divisible by",
+                r"(?:heads?|hidden|intermediate|vocab|experts?|tp_?size|world_size|partition).{0,80}"
+                r"not divisible by",
+            ),
+            sign(
+                "must be divisible by",
+                r"(?:heads|hidden_size|intermediate_size|num_experts|world_size|moe_\w+|"
+                r"embedding|vocab\w*) .{0,80}must be divisible by|must be divisible by (?:world|tensor|tp|ep|moe)",
+            ),
             sign("AssertionError", None, Weight.GENERAL, exception=True, frame=r"in (?:divide|ensure_divisibility)$"),
             sign("assert self.total_num_heads %", None, Weight.GENERAL),
             sign("total_num_heads", r"AssertionError.*total_num_(?:kv_)?heads"),
@@ -175,9 +181,14 @@ CLASSES = (
             sign("Cannot find the config file for"),
             sign("GGUF", r"(?:ValueError|RuntimeError|NotImplementedError).*GGUF"),
             sign("on CPU requires that CPU has AMX support"),
-            sign("Error", None, Weight.GENERAL, exception=True,
-                 frame=r"quantization/.*(?:get_quant_config|from_config|_verify_quantization|in __init__)$|"
-                       r"in _verify_quantization$|in _get_quantization_config$"),
+            sign(
+                "Error",
+                None,
+                Weight.GENERAL,
+                exception=True,
+                frame=r"quantization/.*(?:get_quant_config|from_config|_verify_quantization|in __init__)$|"
+                r"in _verify_quantization$|in _get_quantization_config$",
+            ),
         ),
         fields=("quantization", "kv_cache_dtype", "dtype"),
         changes=("quantization=null",),
@@ -228,4 +239,4 @@ CLASSES = (
         ),
         fields=("lora_paths", "max_lora_rank", "lora_target_modules"),
     ),
-)  # fmt: skip
+)

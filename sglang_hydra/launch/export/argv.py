@@ -16,7 +16,9 @@ from sglang_hydra.launch.nodes import UNKNOWN_HEAD, node_intents
 
 def export(job: Job) -> Artifact:
     lists = argument_lists(job)
-    return Artifact(as_json(lists[0] if job.nodes == 1 else lists), (*unknown_head(job), *_without_key(job)))
+    return Artifact(
+        as_json(lists[0] if job.nodes == 1 else lists), (*unknown_head(job), *job.path_findings(), *_without_key(job))
+    )
 
 
 def argument_lists(job: Job) -> list[list[str]]:

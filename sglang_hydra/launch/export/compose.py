@@ -11,9 +11,9 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.launch.export import fabric
 from sglang_hydra.launch.export.containers import driver_lines, listening_lines, require_container_vendor
 from sglang_hydra.launch.export.docker import needs_host_network, published
-from sglang_hydra.launch.export.images import LAUNCH_SERVER, VARIABLE, missing_image
+from sglang_hydra.launch.export.images import LAUNCH_SERVER, missing_image
 from sglang_hydra.launch.export.job import CACHE, HEAD, RANK, SHM_GIB, Artifact, Job, Mount
-from sglang_hydra.launch.export.secrets import KEY_PROGRAM, KEY_VARIABLE, KEY_WHY
+from sglang_hydra.launch.export.variables import IMAGE_VARIABLE, KEY_PROGRAM, KEY_VARIABLE, KEY_WHY
 from sglang_hydra.launch.export.words import Variable, Word, commented, compose
 from sglang_hydra.launch.export.yaml_text import Block, yaml_text
 
@@ -82,7 +82,7 @@ def _image(job: Job) -> str:
         return compose(job.image.image)
     # Compose reads the message too: no braces and no dollars in it.
     said = re.sub(r"[^\w .,:()=/-]", "", missing_image(job.plan).message)
-    return f"${{{VARIABLE}:?{said}}}"
+    return f"${{{IMAGE_VARIABLE}:?{said}}}"
 
 
 def _network(job: Job) -> dict[str, Any]:
@@ -138,9 +138,7 @@ def _each_node(job: Job) -> list[str]:
     if job.nodes == 1:
         return ["Start it with: docker compose -f THIS_FILE up"]
     given = " HEAD_ADDRESS=ADDRESS" if job.needs_head else ""
-    rows = [
-        f"  on node {rank}: NODE_RANK={rank}{given} docker compose -f THIS_FILE up" for rank in range(job.nodes)
-    ]
+    rows = [f"  on node {rank}: NODE_RANK={rank}{given} docker compose -f THIS_FILE up" for rank in range(job.nodes)]
     return ["Compose knows one host. Start it on each node; the server answers on node 0.", *rows]
 
 

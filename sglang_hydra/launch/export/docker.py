@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from sglang_hydra.launch.export import fabric
 from sglang_hydra.launch.export.containers import driver_lines, listening_lines, require_container_vendor
-from sglang_hydra.launch.export.images import LAUNCH_SERVER, VARIABLE, missing_image
+from sglang_hydra.launch.export.images import LAUNCH_SERVER, missing_image
 from sglang_hydra.launch.export.job import CACHE, SHM_GIB, Artifact, Job, Mount
 from sglang_hydra.launch.export.shell import asked_nodes, each_node, key_program, required_secrets
+from sglang_hydra.launch.export.variables import IMAGE_VARIABLE
 from sglang_hydra.launch.export.words import Variable, bash, bash_lines, commented
 
 
@@ -95,8 +96,8 @@ def published(job: Job) -> str:
 def _image(job: Job) -> str:
     if job.image is not None:
         return f"image={bash(job.image.image)}\n"
-    said = bash(f"{missing_image(job.plan).message}; {VARIABLE} must name one")
-    return f'image=${{{VARIABLE}:-}}\nif [ -z "$image" ]; then\n  echo {said} >&2\n  exit 2\nfi\n'
+    said = bash(f"{missing_image(job.plan).message}; {IMAGE_VARIABLE} must name one")
+    return f'image=${{{IMAGE_VARIABLE}:-}}\nif [ -z "$image" ]; then\n  echo {said} >&2\n  exit 2\nfi\n'
 
 
 def _folders(job: Job) -> list[str]:

@@ -20,7 +20,10 @@ from sglang_hydra.plans import plain
 
 def export(job: Job) -> Artifact:
     keywords = [plain(each) for each in keyword_arguments(job)]
-    return Artifact(as_json(keywords[0] if job.nodes == 1 else keywords), (*unknown_head(job), *_differences(job)))
+    return Artifact(
+        as_json(keywords[0] if job.nodes == 1 else keywords),
+        (*unknown_head(job), *job.path_findings(), *_differences(job)),
+    )
 
 
 def keyword_arguments(job: Job) -> list[dict[str, Any]]:

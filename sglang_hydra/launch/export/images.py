@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 from sglang_hydra.config import conf_dir
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
+from sglang_hydra.launch.export.variables import IMAGE_VARIABLE
 
 if TYPE_CHECKING:
     from sglang_hydra.plans import Plan
 
 LAUNCH_SERVER = ("python3", "-m", "sglang.launch_server")
 """What starts the server in every release from 0.4 to 0.5.23."""
-
-VARIABLE = "SGLANG_IMAGE"
-"""Names the image where the table has none."""
 
 # The grammar of distribution/reference: [registry[:port]/]path[:tag][@digest].
 _REFERENCE = re.compile(
@@ -81,7 +79,7 @@ def missing_image(plan: Plan) -> Finding:
     versions = {row.version for row in images() if row.vendor == plan.gpu.vendor}
     others = f"the table has SGLang {', '.join(sorted(versions, key=_by_number))} for it" if versions else None
     message = f"no published image of SGLang {plan.engine.version} is known for {hardware(plan)}"
-    hint = f"launch.image=REPOSITORY:TAG, or {VARIABLE}=REPOSITORY:TAG where the artifact is used"
+    hint = f"launch.image=REPOSITORY:TAG, or {IMAGE_VARIABLE}=REPOSITORY:TAG where the artifact is used"
     return Finding("warning", "EXP002", f"{message}{f' ({others})' if others else ''}", ("launch.image",), hint)
 
 

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
-from sglang_hydra.launch.export import fabric, secrets
+from sglang_hydra.launch.export import fabric, variables
 from sglang_hydra.launch.export.images import Image, image_of, missing_image
-from sglang_hydra.launch.export.words import Variable, Word
+from sglang_hydra.launch.export.words import Variable, Word, typed
 from sglang_hydra.plans import Plan
+from sglang_hydra.secret import SECRET_FIELDS
 
 RANK, HEAD = Variable("NODE_RANK"), Variable("HEAD_ADDRESS")
 HEAD_PORT = 20000
@@ -60,7 +61,7 @@ class Mount(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A plan to be run elsewhere. ``overrides`` are the words that it was made from, without secrets."""
+    """A plan to be run elsewhere. ``overrides`` are the words that it was made from, without variables."""
 
     plan: Plan
     overrides: Sequence[str]
@@ -94,7 +95,7 @@ class Job:
 
     @property
     def has_key(self) -> bool:
-        return secrets.has_key(self.plan)
+        return variables.has_key(self.plan)
 
     @property
     def is_public(self) -> bool:
@@ -112,7 +113,7 @@ class Job:
         plan = self.plan
         hardware = plan.gpu.name if not self.gpus else f"{self.gpus} x {plan.gpu.name}"
         each = f"{self.nodes} nodes, each with {hardware}" if self.nodes > 1 else hardware
-        remade = " ".join(bash_words(["sglang-hydra", "export", format, *self.overrides]))
+        remade = " ".join(map(typed, ["sglang-hydra", "export", format, *self.overrides]))
         warned = [
             f"{finding.level} {finding.id}: {finding.message}" for finding in plan.findings if finding.level != "info"
         ]
@@ -125,19 +126,19 @@ class Job:
 
     def environment(self, *, interface: str | None = None) -> dict[str, str]:
         """The variables to set, by value. What the plan says of the fabric's variables beats ``fabric``."""
-        return {**fabric.variables(self.fabric, interface=interface), **secrets.literal_environment(self.plan)}
+        return {**fabric.variables(self.fabric, interface=interface), **variables.literal_environment(self.plan)}
 
     @property
     def secret_names(self) -> tuple[str, ...]:
         """The variables to hand over by name, the API key's first."""
-        own = secrets.secret_variables(self.plan)
-        key = [secrets.KEY_VARIABLE] * self.has_key
-        token = [secrets.HUB_TOKEN] * (secrets.HUB_TOKEN not in own)
+        own = variables.secret_variables(self.plan)
+        key = [variables.KEY_VARIABLE] * self.has_key
+        token = [variables.HUB_TOKEN] * (variables.HUB_TOKEN not in own)
         return (*key, *token, *own)
 
     def start(self, python: Sequence[Word], entry: Sequence[str]) -> list[Word]:
         """What starts the server, before its flags: ``entry``, or the program that adds the key under ``python``."""
-        return [*python, "-c", secrets.KEY_PROGRAM] if self.has_key else list(entry)
+        return [*python, "-c", variables.KEY_PROGRAM] if self.has_key else list(entry)
 
     def flags(self, *, contained: bool, meeting: Word | None = None, rank: Word | None = RANK) -> list[Word]:
         """SGLang's flags. ``contained``: for a container, where the server listens on every address and paths are
@@ -197,6 +198,15 @@ class Job:
             changed["lora_paths"] = [_absolute_adapter(item) for item in adapters]
         return changed
 
+    def path_findings(self) -> list[Finding]:
+        """What is to be said outside of a container: a relative path means something in one folder only."""
+        relative = [name for name in (*_READ, *_WRITTEN) if _is_relative(self.intent.get(name), name in _WRITTEN)]
+        if not relative:
+            return []
+        message = f"{relative[0]}={self.intent[relative[0]]} is relative: it is found from {os.getcwd()} only"
+        hint = f"{relative[0]}={os.path.abspath(str(self.intent[relative[0]]))}"
+        return [Finding("warning", "EXP019", message, tuple(relative), hint)]
+
     def container_findings(self) -> list[Finding]:
         """What is to be said of any container: where it listens, an image that is not known."""
         said = []
@@ -210,7 +220,7 @@ class Job:
 
 def job_of(plan: Plan, overrides: Sequence[str]) -> Job:
     """The job of a plan. Raises ConfigError (EXP004) for text that no UTF-8 file can hold."""
-    job = Job(plan, secrets.without_secrets(overrides, plan))
+    job = Job(plan, variables.without_secrets(overrides, plan))
     texts = {
         **{name: str(value) for name, value in job.intent.items()},
         **{f"engine.env.{name}": value for name, value in plan.environment.items()},
@@ -227,7 +237,7 @@ def job_of(plan: Plan, overrides: Sequence[str]) -> Job:
 def intent_of(plan: Plan) -> dict[str, Any]:
     """What SGLang is told: the intent as it was given and the seed, drawn or not; without the API key."""
     intent = {name: value for name, value in plan.intent.items() if value is not None}
-    for name in secrets.SECRET_FIELDS:
+    for name in SECRET_FIELDS:
         intent.pop(name, None)
     return {**intent, "random_seed": plan.values["random_seed"]}
 
@@ -244,12 +254,6 @@ def flags_of(plan: Plan, intent: Mapping[str, Any]) -> list[str]:
     except ValueError as failure:
         raise ConfigError(Finding("error", "ENG005", str(failure), hint="leave it at its default")) from None
     return shown[next((at for at, word in enumerate(shown) if word.startswith("--")), len(shown)) :]
-
-
-def bash_words(words: Sequence[str]) -> list[str]:
-    from sglang_hydra.launch.export.words import bash
-
-    return [bash(word) for word in words]
 
 
 def _paths(intent: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -271,6 +275,10 @@ def _local(text: str, *, certain: bool = False) -> str | None:
     if certain or text.startswith(("/", "./", "../", "~")) or text in (".", "..") or os.path.exists(text):
         return os.path.abspath(os.path.expanduser(text))
     return None
+
+
+def _is_relative(value: Any, certain: bool) -> bool:
+    return isinstance(value, str) and not os.path.isabs(value) and _local(value, certain=certain) is not None
 
 
 def _adapters(value: Any) -> list[str]:

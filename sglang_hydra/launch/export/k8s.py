@@ -12,7 +12,7 @@ from sglang_hydra.launch.export import fabric
 from sglang_hydra.launch.export.containers import driver_lines, require_container_vendor
 from sglang_hydra.launch.export.images import LAUNCH_SERVER
 from sglang_hydra.launch.export.job import CACHE, HEAD_PORT, SHM_GIB, Artifact, Job, Mount
-from sglang_hydra.launch.export.secrets import HUB_TOKEN, KEY_PROGRAM, KEY_VARIABLE, KEY_WHY
+from sglang_hydra.launch.export.variables import HUB_TOKEN, KEY_PROGRAM, KEY_VARIABLE, KEY_WHY
 from sglang_hydra.launch.export.words import Variable, Word, commented, kubernetes
 from sglang_hydra.launch.export.yaml_text import Block, yaml_text
 
@@ -93,7 +93,7 @@ def _claim(job: Job) -> dict[str, Any]:
     """The volume for downloaded weights: of one pod, or shared by all of them."""
     settings = job.plan.nodes["launch"]["k8s"]
     named = {"storageClassName": settings["storage_class"]} if settings["storage_class"] else {}
-    size = settings["cache_gib"] or _weights_gib(job)
+    size: int = settings["cache_gib"] or _weights_gib(job)
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -174,9 +174,7 @@ def _literal_env(job: Job) -> list[dict[str, str]]:
 
 def _secret_env(job: Job) -> list[dict[str, Any]]:
     """Each secret from the one Secret of this server; only the hub's token may be missing there."""
-    return [
-        {"name": name, "valueFrom": {"secretKeyRef": _secret_key(job, name)}} for name in job.secret_names
-    ]
+    return [{"name": name, "valueFrom": {"secretKeyRef": _secret_key(job, name)}} for name in job.secret_names]
 
 
 def _secret_key(job: Job, name: str) -> dict[str, Any]:
@@ -235,7 +233,7 @@ def _weights_gib(job: Job) -> int:
     stages = plan.fit.weights.stages if plan.fit is not None else ()
     if not stages:
         return _UNKNOWN_GIB
-    whole = sum(stages) * plan.values["tp_size"] / 2**30
+    whole = sum(stages) * int(plan.values["tp_size"]) / 2**30
     return max(math.ceil(whole * _ROOM / _STEP_GIB), 1) * _STEP_GIB
 
 

@@ -37,7 +37,7 @@ def render(format: str, job: Job) -> Artifact:
 
 def check_format(word: str | None) -> str:
     """``word``, which names a format. Raises ConfigError (EXP012) otherwise."""
-    if word in FORMATS:
+    if word is not None and word in FORMATS:
         return word
     hint = f"{program()} export shell gpu=h200 model=deepseek_v3 tp_size=8"
     said = "export needs a format" if word is None else f"{short(word)!r} is no format of export"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from sglang_hydra.launch.export.job import Artifact, Job
-from sglang_hydra.launch.export.secrets import KEY_PROGRAM, KEY_VARIABLE, KEY_WHY
+from sglang_hydra.launch.export.variables import KEY_PROGRAM, KEY_VARIABLE, KEY_WHY, PYTHON_VARIABLE
 from sglang_hydra.launch.export.words import Variable, Word, bash, bash_lines, commented
-
-PYTHON_VARIABLE = "SGLANG_PYTHON"
-"""Names the interpreter that has SGLang, where it is not the plan's."""
 
 PYTHON = Variable("python")
 
 
 def export(job: Job) -> Artifact:
     version = job.plan.engine.version
-    head = job.header("shell", "", f"{PYTHON_VARIABLE} names the interpreter that has SGLang {version}.", *each_node(job))
+    head = job.header(
+        "shell", "", f"{PYTHON_VARIABLE} names the interpreter that has SGLang {version}.", *each_node(job)
+    )
     parts = [
         "#!/usr/bin/env bash\n",
         commented(head),
@@ -27,7 +26,7 @@ def export(job: Job) -> Artifact:
         "\nexec " + " ".join(map(bash, server_words(job, PYTHON))) + " \\\n",
         bash_lines(job.flags(contained=False)) + "\n",
     ]
-    return Artifact("".join(parts), executable=True)
+    return Artifact("".join(parts), tuple(job.path_findings()), executable=True)
 
 
 def server_words(job: Job, python: Word) -> list[Word]:

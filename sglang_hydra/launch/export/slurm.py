@@ -49,7 +49,7 @@ def export(job: Job) -> Artifact:
         bash_lines(job.flags(contained=False, meeting=Variable("head"), rank=None), "    "),
         "\n",
     ]
-    return Artifact("".join(parts), tuple(_reachable(job)), executable=True)
+    return Artifact("".join(parts), (*job.path_findings(), *_reachable(job)), executable=True)
 
 
 def _srun(job: Job) -> list[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import yaml
 
 _BARE = re.compile(r"(--)?[A-Za-z/][A-Za-z0-9_./@-]*(:[A-Za-z0-9_./@-]+)*")
-_RESERVED = frozenset("y n yes no on off true false null nan inf".split())
+_RESERVED = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"])
 
 
 class Block(str):
@@ -36,9 +36,7 @@ def yaml_text(documents: Sequence[Mapping[str, Any]]) -> str:
 
     Dumper.add_representer(str, _represent)
     Dumper.add_representer(Block, _represent_block)
-    return yaml.dump_all(
-        documents, Dumper=Dumper, sort_keys=False, width=10**9, explicit_start=len(documents) > 1
-    )
+    return yaml.dump_all(documents, Dumper=Dumper, sort_keys=False, width=10**9, explicit_start=len(documents) > 1)
 
 
 def _represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -1,4 +1,4 @@
-"""How secrets reach a server that is started without this package: by the name of a variable, never by value."""
+"""The variables of an artifact, and how secrets reach its server: by the name of a variable, never by value."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE = "SGLANG_API_KEY"
 """The variable that holds the API key where an artifact runs. SGLang itself does not read it."""
+
+PYTHON_VARIABLE = "SGLANG_PYTHON"
+"""Names the interpreter that has SGLang, where an artifact runs."""
+
+IMAGE_VARIABLE = "SGLANG_IMAGE"
+"""Names the image, where the table has none."""
+
+OWN_VARIABLES = (KEY_VARIABLE, PYTHON_VARIABLE, IMAGE_VARIABLE)
+"""Variables of the artifacts. SGLang reads none of them."""
 
 HUB_TOKEN = "HF_TOKEN"
 
@@ -71,4 +80,4 @@ def _without_secret(word: str, values: Sequence[str]) -> str:
 def literal_environment(plan: Plan) -> Mapping[str, str]:
     """The variables that the plan sets or found set, without those that hold secrets."""
     both = {**plan.inherited, **plan.environment}
-    return {name: value for name, value in both.items() if not is_secret_name(name)}
+    return {name: value for name, value in both.items() if not is_secret_name(name) and name not in OWN_VARIABLES}

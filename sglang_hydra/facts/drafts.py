@@ -1,0 +1,64 @@
+"""What is known of a draft model: a published one by its name, any other by its own config.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.config import conf_dir
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.findings import Finding
+
+if TYPE_CHECKING:
+    from sglang_hydra.facts.presets import ModelPresets
+
+_FIELD = "speculative_draft_model_path"
+_HINT = f"{_FIELD}=<a folder with its config.json>; with sglang-hydra[hf] and without HF_HUB_OFFLINE the hub is asked"
+
+
+def with_draft(
+    model: ModelFacts, intent: Mapping[str, Any], presets: ModelPresets, env: Mapping[str, str]
+) -> tuple[ModelFacts, list[Finding]]:
+    """``model`` with the facts of the draft that ``intent`` names, and what there is to say of it; unchanged where it
+    names none, or the target itself."""
+    path = intent.get(_FIELD)
+    if not isinstance(path, str) or not intent.get("speculative_algorithm") or path == intent.get("model_path"):
+        return model, []
+    known = None if os.path.exists(path) else known_draft(path, presets)
+    if known is not None:
+        return replace(model, draft=known), []
+    from sglang_hydra.facts.hub import read_model
+
+    facts, findings = read_model(path, revision=intent.get("speculative_draft_model_revision"), env=env)
+    said = [_about_draft(finding) for finding in findings if finding.level != "info"]
+    return replace(model, draft=facts if facts.known else None), said
+
+
+def known_draft(path: str, presets: ModelPresets) -> ModelFacts | None:
+    """The facts of a published draft, or of a model of the catalog that drafts on its own."""
+    entry = _published().get(path)
+    if entry is None:
+        return presets.facts_of(path)
+    if "layers_of" in entry:
+        target = presets.facts_of(entry["layers_of"])
+        return None if target is None else replace(target, source=f"{target.source}; {entry['source']}")
+    shapes = _published()[entry["like"]] if "like" in entry else entry
+    source = f"{entry['source']}; {shapes['source']}" if "like" in entry else entry["source"]
+    return ModelFacts(shapes["config"], source=source, extra={"published": True})
+
+
+@lru_cache(maxsize=1)
+def _published() -> Mapping[str, Mapping[str, Any]]:
+    drafts: dict[str, Mapping[str, Any]] = json.loads((conf_dir() / "drafts.json").read_text("utf-8"))["drafts"]
+    return drafts
+
+
+def _about_draft(finding: Finding) -> Finding:
+    """What was said of a model, said of the draft."""
+    hint = _HINT if finding.id == "HUB004" else None
+    message = f"the draft model: {finding.message}"
+    return replace(finding, message=message, fields=(_FIELD,), hint=hint, stage="plan")

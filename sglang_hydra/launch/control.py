@@ -1,0 +1,271 @@
+"""``status``, ``stop`` and ``logs``: the verbs for servers that were started with ``launch.detach=true``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sglang_hydra.errors import MachineError, ServerError
+from sglang_hydra.explain import finding_lines
+from sglang_hydra.findings import Finding
+from sglang_hydra.launch.display import harmless
+from sglang_hydra.launch.log import log_files
+from sglang_hydra.launch.processes import Life
+from sglang_hydra.launch.servers import FAILED, READY, ServerRecord, chosen, forget, records, state_folder
+from sglang_hydra.screen import Line, columns, shown, text, write
+from sglang_hydra.words import program
+
+_HEALTH_S = 5.0
+_AT_ONCE = 16
+_LOOK_S = 0.05
+_FOLLOW_S = 0.25
+# Beyond its own time to stop: for the guard to collect what is left, and for the supervisor to write it down.
+_EXTRA_S = 10.0
+_LAST_LINES = 40
+_CHUNK = 1 << 16
+
+
+class Condition(NamedTuple):
+    """How a server is now, in a word, and what more there is to say."""
+
+    state: str
+    detail: str = ""
+
+
+def status(words: Sequence[str], *, as_json: bool = False) -> int:
+    """Shows the detached servers, or those that are named. 0 also where one has failed: it is what was asked."""
+    known = records()
+    picked = chosen(words, known, "status") if words else known
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        conditions = list(pool.map(condition_of, picked))
+    if as_json:
+        from sglang_hydra.actions import print_json
+
+        servers = [
+            {**record.to_json(), "condition": condition.state, "detail": condition.detail}
+            for record, condition in zip(picked, conditions, strict=True)
+        ]
+        print_json({"schema": "sglang_hydra.status/1", "folder": str(state_folder()), "servers": servers})
+    else:
+        write(_status_lines(picked, conditions))
+    return 0
+
+
+def condition_of(record: ServerRecord) -> Condition:
+    """Starting, ready, busy (its health page does not say 200 now), failed, gone (its supervisor was killed, or the
+    machine restarted) or elsewhere (another machine or container, whose processes cannot be seen from here)."""
+    life = record.life
+    if record.state == FAILED:
+        return Condition("failed", record.kind or "")
+    if life is Life.ELSEWHERE:
+        return Condition("elsewhere", f"on {record.process.host}")
+    if life is Life.GONE:
+        return Condition("gone", "it was killed, or the machine restarted")
+    if record.state != READY:
+        return Condition(record.state, record.milestone)
+    answer = _health(record)
+    if answer == 200:
+        return Condition("ready")
+    said = f"{record.health} gives {answer}" if answer else f"{record.health} gives no answer within {_HEALTH_S:g} s"
+    return Condition("busy", said)
+
+
+def stop(words: Sequence[str], *, as_json: bool = False) -> int:
+    """Stops the servers that are named, all at once; without a word the only one there is. 4 where one would not end,
+    3 for one that cannot be reached from here."""
+    known = records()
+    picked = chosen(words, known, "stop")
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        ends = list(pool.map(_stop, picked))
+    if as_json:
+        from sglang_hydra.actions import print_json
+
+        stopped = [
+            {"name": record.name, "server_id": record.server_id, "how": end.how, "seconds": round(end.seconds, 3)}
+            for record, end in zip(picked, ends, strict=True)
+        ]
+        print_json({"schema": "sglang_hydra.stop/1", "servers": stopped})
+    else:
+        lines: list[Line] = [
+            [text(record.name, "bold"), text(f" {end.said}")] for record, end in zip(picked, ends, strict=True)
+        ]
+        write(lines or [[text("No detached server is there.")]])
+    codes = [end.exit_code for end in ends]
+    return next((code for code in (ServerError.exit_code, MachineError.exit_code) if code in codes), 0)
+
+
+def logs(words: Sequence[str], *, follow: bool = False) -> int:
+    """Prints what a server wrote; with ``follow`` its last lines and then each new one until it ends."""
+    known = records()
+    picked = chosen(words, known, "logs")
+    if len(picked) != 1:
+        write([[text("No detached server is there." if not picked else "logs shows one server at a time.")]])
+        return 0 if not picked else 2
+    record = picked[0]
+    path = Path(record.log)
+    if not log_files(path):
+        message = f"{record.name} has no log any more: {path} is not there"
+        write(
+            finding_lines([Finding("error", "LCH011", message, hint=f"{program()} status {record.name}")]), sys.stderr
+        )
+        return MachineError.exit_code
+    if not follow:
+        for line in _lines(path):
+            _print(line)
+        return 0
+    tail = Tail(path)
+    for line in tail.last(_LAST_LINES):
+        _print(line)
+    while record.life is Life.ALIVE:
+        for line in tail.new():
+            _print(line)
+        time.sleep(_FOLLOW_S)
+    for line in tail.new():
+        _print(line)
+    return 0
+
+
+class Tail:
+    """The lines that are added to a log, across its turning over to ``<name>.1``."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("rb")
+        self._pending = b""
+
+    def last(self, count: int) -> list[bytes]:
+        """The last lines that are there already; new ones are counted from here."""
+        self._file.seek(max(0, os.fstat(self._file.fileno()).st_size - count * 1024))
+        *whole, self._pending = self._file.read().split(b"\n")
+        return whole[-count:]
+
+    def new(self) -> Iterator[bytes]:
+        """Each whole line that was added since the last look."""
+        yield from self._read()
+        with contextlib.suppress(FileNotFoundError):
+            if self._path.stat().st_ino != os.fstat(self._file.fileno()).st_ino:
+                # What was written between our last look and the turn is still in the old file.
+                yield from self._read()
+                self._file.close()
+                self._file = self._path.open("rb")
+                yield from self._read()
+
+    def _read(self) -> Iterator[bytes]:
+        while chunk := self._file.read(_CHUNK):
+            *whole, self._pending = (self._pending + chunk).split(b"\n")
+            yield from whole
+
+
+class _End(NamedTuple):
+    how: str
+    said: str
+    seconds: float = 0.0
+    exit_code: int = 0
+
+
+def _stop(record: ServerRecord) -> _End:
+    begun = time.monotonic()
+    life = record.life
+    if life is Life.ELSEWHERE:
+        said = f"runs on {record.process.host}, which cannot be reached from here: type it there"
+        return _End("elsewhere", said, exit_code=MachineError.exit_code)
+    if life is Life.GONE:
+        forget(record)
+        how = f"had failed ({record.kind})" if record.state == FAILED else "had ended already"
+        return _End("ended", f"{how}; it is forgotten")
+    try:
+        # The second signal lets it kill what did not end, the last ends the supervisor, with whom its server dies.
+        for number, patience_s in (
+            (signal.SIGTERM, record.stop_timeout + _EXTRA_S),
+            (signal.SIGTERM, _EXTRA_S),
+            (signal.SIGKILL, _EXTRA_S),
+        ):
+            record.process.send(number)
+            if _ended(record, patience_s):
+                seconds = time.monotonic() - begun
+                forget(record)
+                killed = number == signal.SIGKILL
+                return _End("killed" if killed else "stopped", f"stopped after {seconds:.1f} s", seconds)
+    except PermissionError:
+        said = f"belongs to another user: process {record.process.pid}"
+        return _End("refused", said, exit_code=MachineError.exit_code)
+    seconds = time.monotonic() - begun
+    return _End("alive", f"does not end: process {record.process.pid}", seconds, ServerError.exit_code)
+
+
+def _ended(record: ServerRecord, patience_s: float) -> bool:
+    deadline = time.monotonic() + patience_s
+    while record.process.life() is Life.ALIVE:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _health(record: ServerRecord) -> int | None:
+    import http.client
+    from urllib.parse import urlsplit
+
+    place = urlsplit(record.url)
+    connection = http.client.HTTPConnection(place.hostname or "127.0.0.1", place.port, timeout=_HEALTH_S)
+    try:
+        connection.request("GET", record.health)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+def _status_lines(picked: Sequence[ServerRecord], conditions: Sequence[Condition]) -> list[Line]:
+    if not picked:
+        return [[text("No detached server is there. launch.detach=true starts one.")]]
+    titles = ("name", "server_id", "url", "pid", "state", "since", "model", "run folder")
+    rows = [[text(title, "bold") for title in titles]]
+    for record, condition in zip(picked, conditions, strict=True):
+        style = {"ready": "green", "starting": "cyan", "busy": "yellow"}.get(condition.state, "red")
+        said = condition.state + (f": {condition.detail}" if condition.detail else "")
+        since = record.ended_at or record.ready_at or record.started_at
+        cells: list[Any] = [record.name, record.server_id, record.url, str(record.process.pid)]
+        rows.append(
+            [
+                *map(text, cells),
+                text(said, style),
+                text(_since(since)),
+                text(shown(record.model, width=48)),
+                text(record.run_folder, "dim"),
+            ]
+        )
+    failed = [record for record in picked if record.findings]
+    lines = columns(rows)
+    for record in failed:
+        lines += [[], [text(record.name, "bold")], *finding_lines(record.findings)]
+    return lines
+
+
+def _since(moment: float) -> str:
+    """When that was, on the clock of whoever reads it, and how long ago."""
+    seconds = max(0, int(time.time() - moment))
+    days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60
+    ago = f"{days} d {hours} h" if days else f"{hours} h {minutes} min" if seconds >= 3600 else f"{minutes} min"
+    return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(moment))} ({ago if seconds >= 60 else f'{seconds} s'})"
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    for file in log_files(path):
+        with contextlib.suppress(FileNotFoundError), file.open("rb") as stream:
+            for line in stream:
+                yield line.rstrip(b"\r\n")
+
+
+def _print(line: bytes) -> None:
+    content = harmless(line.decode("utf-8", "replace"))
+    encoding = sys.stdout.encoding or "utf-8"
+    print(content.encode(encoding, "backslashreplace").decode(encoding), flush=True)

@@ -1,0 +1,92 @@
+"""Files that are there whole or not at all, also after a crash, a full disk or on a shared file system."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def write_whole(path: Path, content: str) -> None:
+    """Writes ``path``, in place of what is there: to a name of its own, flushed to the disk, renamed.
+
+    Raises OSError when it cannot be written; what was there is then untouched, and nothing else is left behind.
+    """
+    with _draft(path, content) as draft:
+        draft.replace(path)
+    _flush_folder(path.parent)
+
+
+def publish(path: Path, content: str) -> bool:
+    """Writes ``path`` unless something is there; says whether it did. Of several writers one succeeds.
+
+    A hard link, unlike a rename, never replaces; file systems without links get an exclusive creation of the name
+    first. Raises OSError when it cannot be written.
+    """
+    with _draft(path, content) as draft:
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return False
+        except OSError:
+            if not create(path.with_name(f".{path.name}.taken")):
+                return False
+            draft.replace(path)
+    _flush_folder(path.parent)
+    return True
+
+
+def create(path: Path, content: str = "") -> bool:
+    """Creates ``path`` if it is not there; says whether it did. Atomic on local disks and on NFS."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        return False
+    try:
+        os.write(file, content.encode())
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(file)
+    return True
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a file; None where there is no file. Raises ValueError for what is no JSON object."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds no object")
+    return content
+
+
+@contextlib.contextmanager
+def _draft(path: Path, content: str) -> Iterator[Path]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with draft.open("x", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _flush_folder(folder: Path) -> None:
+    """A rename lasts once its folder is on the disk. Some file systems cannot do that, and lose nothing by it."""
+    with contextlib.suppress(OSError):
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)

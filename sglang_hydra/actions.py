@@ -31,7 +31,9 @@ def composer_of(invocation: Invocation) -> Composer:
 
 
 def plan(invocation: Invocation) -> int:
-    """Shows the plan. 2 when SGLang would refuse it."""
+    """Shows the plan, or with ``-m`` the verdict on each. 2 when SGLang would refuse one."""
+    if invocation.multirun:
+        return _each(invocation)
     composer = composer_of(invocation)
     made = make_plan(composer, invocation.requests)
     if _has_several_servers(made):
@@ -53,7 +55,10 @@ def serve(invocation: Invocation) -> int:
 
 
 def check(invocation: Invocation) -> int:
-    """Judges each thing named: overrides together, files and folders one by one. 2 if any is not ok."""
+    """Judges each thing named: overrides together, files and folders one by one, with ``-m`` every combination of
+    values. 2 if any is not ok."""
+    if invocation.multirun:
+        return _each(invocation)
     from sglang_hydra.documents import Document, documents, is_document
 
     composer = composer_of(invocation)
@@ -158,6 +163,20 @@ def export(invocation: Invocation) -> int:
     return export_plan(composer_of(invocation), invocation)
 
 
+def bench(invocation: Invocation) -> int:
+    """A sweep: planned, shown, run."""
+    from sglang_hydra.sweep import verbs
+
+    return verbs.bench(invocation)
+
+
+def _each(invocation: Invocation) -> int:
+    """The verdict on every point of a sweep."""
+    from sglang_hydra.sweep import verbs
+
+    return verbs.judge_all(invocation)
+
+
 def recipes(invocation: Invocation) -> int:
     """The published configurations."""
     from sglang_hydra import catalog_actions
@@ -202,6 +221,13 @@ def logs(invocation: Invocation) -> int:
 
 def _words(invocation: Invocation) -> list[str]:
     return [request.text for request in invocation.requests]
+
+
+def diagnose(invocation: Invocation) -> int:
+    """Why servers failed, by their logs. 5 where one is of no known class."""
+    from sglang_hydra.diagnose.action import run
+
+    return run(invocation)
 
 
 def show_help(invocation: Invocation) -> int:

@@ -54,7 +54,14 @@ def plan(
     if isinstance(overrides, str):
         raise TypeError(f"overrides is a list of words, [{overrides!r}, ...], not one word")
     requests = [Request(text, f"override {number}") for number, text in enumerate(overrides, 1)]
-    return make_plan(Composer(config_dirs, config_name), requests, seed=seed, env=env)
+    own = not config_dirs and config_name == PRIMARY_NAME
+    return make_plan(_own_composer() if own else Composer(config_dirs, config_name), requests, seed=seed, env=env)
+
+
+@functools.lru_cache(maxsize=1)
+def _own_composer() -> Composer:
+    """Our own configs change as little as our code does while a program runs."""
+    return Composer()
 
 
 def make_plan(
@@ -66,8 +73,21 @@ def make_plan(
     recorded: Recorded | None = None,
 ) -> Plan:
     """From what was typed to the finished plan, step by step. ``recorded`` is what an earlier plan knew already."""
+    return plan_composed(composer, requests, composer.compose(requests), seed=seed, env=env, recorded=recorded)
+
+
+def plan_composed(
+    composer: Composer,
+    requests: Sequence[Request],
+    composition: Composition,
+    *,
+    seed: int | None = None,
+    env: Mapping[str, str] | None = None,
+    recorded: Recorded | None = None,
+    with_remedies: bool = True,
+) -> Plan:
+    """The plan of what ``requests`` were composed to. Without remedies, a plan that does not fit says no more."""
     env = os.environ if env is None else env
-    composition = composer.compose(requests)
     composition, hardware = choose_gpu_class(composer, requests, composition, env)
     engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.without_accelerator)
     gpu = recorded.gpu if recorded else gpu_facts(composition.nodes["gpu"], hardware)
@@ -103,7 +123,9 @@ def make_plan(
     if found is not None:
         said += fit_findings(
             found,
-            lambda: remedies_of(resolution, facts, found, composer.preset_files("gpu"), reserved),
+            lambda: (
+                remedies_of(resolution, facts, found, composer.preset_files("gpu"), reserved) if with_remedies else ()
+            ),
             refused=not resolution.ok,
         )
     shown, engine_said = told_to_engine(engine, request) if "model_path" in request.intent else ([], [])
@@ -137,6 +159,8 @@ def make_plan(
         fit=found,
         seed_drawn=seed_drawn,
         inherited=inherited,
+        settings=composition.settings,
+        probed=bool(hardware.facts) or hardware.without_accelerator,
         secrets=composition.secrets,
     )
 

@@ -120,7 +120,9 @@ def audit_lines(cells: Sequence[Judged], published: Sequence[Judged]) -> list[Li
 
 def _pair_args(composer: Composer) -> dict[str, Mapping[str, Any]]:
     """What each pair of a class and a model needs besides, by ``<gpu>-<model>``."""
-    return {os.path.splitext(os.path.basename(file))[0]: _arguments(file) for file in composer.preset_files("gpu_model")}
+    return {
+        os.path.splitext(os.path.basename(file))[0]: _arguments(file) for file in composer.preset_files("gpu_model")
+    }
 
 
 @lru_cache(maxsize=256)

@@ -119,10 +119,13 @@ def _name_of(point: Sequence[Request], asked: Sequence[Request]) -> str:
 
 
 def _fit_record(name: str, plan: Plan) -> dict[str, Any]:
+    context = _context(plan)
     return {
         "name": name,
         "ok": plan.ok,
         "fits": plan.fit.fits if plan.fit else None,
+        "context": context,
+        "requests": plan.fit.concurrent_requests(context) if plan.fit and context else None,
         "server_id": plan.server_id,
         "fit": plan.fit.to_json() if plan.fit else None,
         "findings": [finding.to_json() for finding in plan.findings],
@@ -165,9 +168,14 @@ def _fit_table(plans: Sequence[tuple[str, Plan]]) -> list[Line]:
         if plan.fit is None:
             rows.append([text(name), text("unknown" if plan.ok else "refused", "yellow")])
             continue
-        context = plan.nodes["fit"]["context"] or (plan.fit.kv.context if plan.fit.kv else None)
-        rows.append(table_row(name, plan.fit, context))
+        rows.append(table_row(name, plan.fit, _context(plan)))
     return columns(rows)
+
+
+def _context(plan: Plan) -> int | None:
+    """The tokens of a request that requests are counted in: ``fit.context``, else the longest that the server takes."""
+    asked: int | None = plan.nodes["fit"]["context"]
+    return asked or (plan.fit.kv.context if plan.fit and plan.fit.kv else None)
 
 
 def _chosen_recipes(requests: Sequence[Request]) -> list[Recipe]:

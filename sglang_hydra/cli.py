@@ -21,12 +21,16 @@ VERBS = {
     "fit": "where the memory of a GPU goes, and what would make the model fit; -m gpu=h100,h200 compares",
     "export": "export FORMAT: a script or manifest that runs the plan without this package; -o FILE writes it",
     "recipes": "published launch configurations with their verdicts: recipes gpu=h200 model=deepseek",
+    "bench": "measure: bench -m model=qwen3_8b tp_size=1,2,4 bench.concurrency=1,8,64; starts each server once",
     "audit": "every model on every GPU class, and every recipe",
+    "diagnose": "diagnose FILE|-: why a server failed, from its log, and what to change; any SGLang since 0.4",
     "doctor": "what this machine has, what it lacks for a plan, and how to mend it",
     "status": "the servers that launch.detach=true started: state, url, model, run folder",
     "stop": "stop NAME, stop all: ends detached servers",
     "logs": "logs NAME: what a detached server wrote; -f goes on as it writes",
 }
+MULTIRUN_VERBS = ("bench", "check", "fit", "plan")
+"""The verbs that take several values for a key, with ``-m``."""
 FLAGS = ("--help", "--json", "--strict", "--version", "--config-dir", "--config-name", "--multirun")
 HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help", "--shell-completion")
 _VALUED_FLAGS = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--output", "-o")
@@ -142,15 +146,10 @@ def _run(invocation: Invocation) -> int:
         return 0
     if invocation.help:
         return actions.show_help(invocation)
-    if invocation.multirun and invocation.verb != "fit":
-        raise ConfigError(
-            Finding(
-                "error",
-                "CLI013",
-                f"-m asks for several runs, and {invocation.verb} makes one plan",
-                hint=f"plan each alone, or write a loop: for tp in 1 2 4; do {program()} plan tp_size=$tp; done",
-            )
-        )
+    if invocation.multirun and invocation.verb not in MULTIRUN_VERBS:
+        message = f"-m asks for several runs, and {invocation.verb} is for one"
+        hint = f"{program()} bench -m ... measures each, plan -m ... judges each, fit -m ... compares their memory"
+        raise ConfigError(Finding("error", "CLI013", message, hint=hint))
     if invocation.hydra and invocation.verb != "serve":
         message = f"Hydra's own flags go with serve, and {invocation.verb} runs without Hydra's run folder"
         raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} --cfg job ..., or plan --json"))

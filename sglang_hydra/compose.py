@@ -8,6 +8,7 @@ outcome equal to Hydra's compose API.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -42,7 +43,8 @@ class Composition:
     root keys that are not arguments, as plain values; ``choices`` the option taken of each group; ``named`` every
     key that was set, also inside the nodes (``gpu.count``). ``secrets`` are the real values of what stands as a
     reference in ``intent``, in memory only; ``secret_keys`` all keys with a secret. ``shadowed`` names presets that
-    hide one of ours.
+    hide one of ours. ``settings`` are the keys inside the nodes that were set beside a preset's own file, with who
+    set them.
     """
 
     intent: Mapping[str, Any]
@@ -53,6 +55,7 @@ class Composition:
     secret_keys: tuple[str, ...] = ()
     named: frozenset[str] = frozenset()
     shadowed: tuple[str, ...] = ()
+    settings: Mapping[str, Origin] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
 
@@ -83,6 +86,7 @@ class Composer:
         self._bases: dict[tuple[str, ...], Base | None] = {}
         self._plain: dict[int, PlainBases] = {}
         self._words: dict[tuple[str, str, str], Wanted] = {}
+        self._lock = threading.RLock()  # what is kept is shared by all who compose with this
         self._group_keys: dict[str, str] = {}
 
     def options(self, group: str) -> list[str]:
@@ -124,11 +128,21 @@ class Composer:
         kept = [request for request in requests if request.text.lstrip("+").partition("=")[0] not in (group, key)]
         return [*kept, Request(f"{key}={choice}", why, group)]
 
+    def check(self, requests: Sequence[Request]) -> None:
+        """Raises ConfigError for what is wrong with a word by itself: an unknown key or option, a value of the wrong
+        type."""
+        with self._lock:
+            self._read(requests, self._repository([request.text for request in requests]))
+
     def compose(self, requests: Sequence[Request]) -> Composition:
         """Composes the primary config with ``requests`` on top.
 
         Raises ConfigError with every finding at once: unknown keys and options, wrong types, broken YAML.
         """
+        with self._lock:
+            return self._compose(requests)
+
+    def _compose(self, requests: Sequence[Request]) -> Composition:
         from sglang_hydra.merging import NotPlain
 
         repository = self._repository([request.text for request in requests])
@@ -271,6 +285,7 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
         secret_keys=tuple(sorted(secret_keys(root))),
         named=layers.named(),
         shadowed=tuple(layers.shadowed),
+        settings=layers.settings(),
         findings=tuple(_typed_secrets(leaves)),
     )
 

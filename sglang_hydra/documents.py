@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +10,11 @@ from typing import Any
 
 from sglang_hydra.config import NODES
 from sglang_hydra.errors import ConfigError
-from sglang_hydra.facts.gpu import GpuFacts
-from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.places import key_lines, shown_path
-from sglang_hydra.plans import NOT_FINITE, Recorded
-from sglang_hydra.plans import SCHEMA as PLAN_SCHEMA
+from sglang_hydra.plans import Recorded
+from sglang_hydra.saved_plan import NotAPlan, OtherSchema, parse_plan
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -31,7 +27,7 @@ class Document:
     recorded: Recorded | None = None
 
 
-class _NoPlan(ConfigError):
+class _OtherKind(ConfigError):
     """A JSON file that holds something else."""
 
 
@@ -51,7 +47,7 @@ def documents(requests: Sequence[Request]) -> Iterator[tuple[str, Document | Con
         for file in files:
             try:
                 yield shown_path(str(file)), read_document(file)
-            except _NoPlan as failure:
+            except _OtherKind as failure:
                 if not is_folder:
                     yield shown_path(str(file)), failure
             except ConfigError as failure:
@@ -70,12 +66,7 @@ def read_document(file: Path) -> Document:
     except (OSError, ValueError) as failure:
         reason = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8 text"
         raise _unreadable(shown_path(str(file)), str(reason)) from failure
-    if file.suffix != ".json":
-        return Document(_from_yaml(file, content))
-    try:
-        return _from_plan(file, content)
-    except (KeyError, TypeError, ValueError, AttributeError) as failure:
-        raise _unreadable(shown_path(str(file)), f"it is no whole plan ({failure!r})") from failure
+    return _from_plan(file, content) if file.suffix == ".json" else Document(_from_yaml(file, content))
 
 
 def _files_below(folder: str) -> list[Path]:
@@ -139,16 +130,14 @@ def _flattened(name: str, keys: tuple[str, ...], value: Any, lines: Mapping[tupl
 
 
 def _from_plan(file: Path, content: str) -> Document:
-    """A plan as its intent and the facts that it was made with. Raises KeyError, TypeError and the like if broken."""
-    name = shown_path(str(file))
+    """A plan as its intent and the facts that it was made with."""
     try:
-        plan = json.loads(content)
-    except json.JSONDecodeError as failure:
-        raise _unreadable(f"{name}:{failure.lineno}:{failure.colno}", f"it is no JSON: {failure.msg}") from failure
-    schema = plan.get("schema") if isinstance(plan, dict) else None
-    if schema != PLAN_SCHEMA:
-        message = f"{name} cannot be read: its schema is {schema!r}, and only {PLAN_SCHEMA!r} can be"
-        raise _NoPlan(Finding("error", "CLI017", message))
+        saved = parse_plan(shown_path(str(file)), content)
+    except OtherSchema as failure:
+        raise _OtherKind(*_unreadable(failure.place, str(failure)).findings) from failure
+    except NotAPlan as failure:
+        raise _unreadable(failure.place, str(failure)) from failure
+    plan = saved.record
     typed: dict[str, Any] = {
         "gpu": "none",
         "model": "unset",
@@ -157,33 +146,8 @@ def _from_plan(file: Path, content: str) -> Document:
         "ignore": sorted({finding["id"] for finding in plan["ignored"]}),
     }
     typed |= {f"engine.env.{variable}": value for variable, value in plan["environment"].items()}
-    typed |= {argument: _number_again(argument, value) for argument, value in plan["intent"].items()}
-    gpu, model = dict(plan["gpu"]), plan["model"]
-    capability = gpu.pop("compute_capability")
-    recorded = Recorded(
-        gpu=GpuFacts(**gpu, compute_capability=tuple(capability) if capability else None),
-        model=ModelFacts(
-            model["config"],
-            gguf=bool(model["gguf"]),
-            source=f"{model['source']} (as {name} has it)",
-            revision=model["revision"],
-            unknown=tuple(model["unknown"]),
-            draft=_recorded_draft(model.get("draft")),
-        ),
-        seed=plan["values"]["random_seed"] if plan["seed_drawn"] else None,
-        inherited=dict(plan["inherited"]),
-    )
-    return Document([Request.typed(key, value, name, "lock") for key, value in typed.items()], recorded)
-
-
-def _recorded_draft(draft: Mapping[str, Any] | None) -> ModelFacts | None:
-    return None if draft is None else ModelFacts(draft["config"], source=draft["source"])
-
-
-def _number_again(argument: str, value: Any) -> Any:
-    """JSON has no nan: a plan holds its name."""
-    is_float = argument in FIELDS and FIELDS[argument].kind == "float"
-    return float(value) if is_float and value in NOT_FINITE else value
+    typed |= saved.intent
+    return Document([Request.typed(key, value, saved.name, "lock") for key, value in typed.items()], saved.recorded)
 
 
 def _unreadable(place: str, why: str) -> ConfigError:

@@ -16,6 +16,7 @@ from sglang_hydra.secret import HIDDEN
 from sglang_hydra.words import number, plural
 
 _LEVEL_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_ORIGINS = {"DIA": "a class of failure"}
 _LEVEL_ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -167,7 +168,7 @@ def id_screen(id: str) -> list[Line] | None:
     lines: list[Line] = [[text(f"{id}  {record['name'] or ''}".rstrip(), "bold")]]
     if record["name"]:
         span = record["upstream"]
-        where = f"SGLang 0.5.2, server_args.py:{span[0]}-{span[1]}" if span else "a check of ours"
+        where = f"SGLang 0.5.2, server_args.py:{span[0]}-{span[1]}" if span else _ORIGINS.get(id[:3], "a check of ours")
         lines.append([text(f"  {where}", "dim")])
     lines.append([])
     for part in record["page"].splitlines():
@@ -179,6 +180,10 @@ def _rule_of(id: str) -> Any:
     from sglang_hydra.checks.launchable import PLAN_CHECKS
     from sglang_hydra.rules import ORDER
 
+    if id.startswith("DIA"):
+        from sglang_hydra.diagnose.pages import page_of
+
+        return page_of(id)
     if id.startswith("DOC"):
         from sglang_hydra.doctor.order import CHECKS
 

@@ -57,9 +57,7 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0) -> F
     path = str(resolution.values["model_path"])
     # A name that no file can have (half a character) is not there either; looking into it would fail.
     weights = read_checkpoint(path) if os.path.exists(path) else None
-    return fit(
-        resolution.values, gpu, facts.model, reserved_gib=reserved_gib, draft=facts.model.draft, weights=weights
-    )
+    return fit(resolution.values, gpu, facts.model, reserved_gib=reserved_gib, draft=facts.model.draft, weights=weights)
 
 
 def fit_or_why(resolution: Resolution, facts: Facts, reserved_gib: float) -> tuple[Fit | None, Sequence[Finding]]:
@@ -103,9 +101,7 @@ def remedies_of(
     return remedies(resolution.values, facts.gpu, found, verify, classes=larger())
 
 
-def fit_findings(
-    found: Fit, help_with: Callable[[], Sequence[Remedy]], *, refused: bool = False
-) -> list[Finding]:
+def fit_findings(found: Fit, help_with: Callable[[], Sequence[Remedy]], *, refused: bool = False) -> list[Finding]:
     """What the fit means: an error of ours where it surely fails, a warning where it is tight. Nothing helps arguments
     that SGLang refuses for another reason (``refused``), so nothing is offered for them."""
     fields = ("model_path", "tp_size", "mem_fraction_static")

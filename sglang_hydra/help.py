@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from typing import Any
 
 from sglang_hydra.compose import Composer
 from sglang_hydra.config import Root
@@ -99,10 +100,19 @@ def _node_lines(group: str) -> Iterator[Line]:
     node = next((item.type for item in fields(Root) if item.name == group), None)
     if not is_dataclass(node):
         return
-    keys = [f"{group}.{item.name}" for item in fields(node) if item.name not in ("name", "args")]
+    keys = list(_keys_of(group, node))
     for row, part in enumerate(textwrap.wrap(", ".join(keys), room() - 12)):
         yield [text(f"  {'keys' if not row else '':10}", "dim"), text(part)]
     yield []
+
+
+def _keys_of(path: str, node: Any) -> Iterator[str]:
+    """Every key of a node, those of the nodes in it too."""
+    for item in fields(node):
+        if is_dataclass(item.type):
+            yield from _keys_of(f"{path}.{item.name}", item.type)
+        elif item.name not in ("name", "args") or "." in path:
+            yield f"{path}.{item.name}"
 
 
 def _field_lines(field: Field) -> Iterator[Line]:

@@ -160,6 +160,14 @@ class Layers:
         """Every argument and every key of a node that some file or override names, as ``gpu.count``."""
         return frozenset((*self._origins, *(".".join(path) for path in self._inside)))
 
+    def settings(self) -> dict[str, Origin]:
+        """Every key inside a node that somebody set beside the preset's own file, as ``gpu.count``, with who did."""
+        return {
+            ".".join(path): origin
+            for path, origin in self._inside.items()
+            if not (origin.layer in _PRESETS and origin.keys) and path[1:2] != ("args",)
+        }
+
     def chains(self) -> dict[str, tuple[Origin, ...]]:
         """The origins, a secret as the reference that stands for it."""
         return {

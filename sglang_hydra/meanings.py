@@ -9,9 +9,10 @@ def known_ids() -> frozenset[str]:
     """Every id that a finding or a ledger entry can have."""
     from sglang_hydra.argv import MEANINGS as ARGUMENTS
     from sglang_hydra.checks.launchable import PLAN_CHECKS
+    from sglang_hydra.diagnose.pages import ids as failures
     from sglang_hydra.rules import ORDER
 
-    return frozenset((*(rule.id for rule in (*ORDER, *PLAN_CHECKS)), *ARGUMENTS, *MEANINGS))
+    return frozenset((*(rule.id for rule in (*ORDER, *PLAN_CHECKS)), *failures(), *ARGUMENTS, *MEANINGS))
 
 
 def meaning_of(id: str) -> str | None:
@@ -60,6 +61,20 @@ MEANINGS: Mapping[str, str] = {
     "CLI018": "The primary config is not there, or does not hold SGLang's arguments.",
     "CLI019": "A flag of Hydra's own with a verb that runs without Hydra's run folder.",
     "CLI020": "A variable of engine.env that no environment can hold: a name that is no identifier, a zero byte.",
+    "BEN001": "A setting of the load that no client can run: a length of nothing, a rate below zero, an unknown word.",
+    "BEN002": "Settings of the load that do not go together: a file without its dataset, a prefix as long as the prompt.",
+    "BEN003": "The file of prompts cannot be read, or an entry of it holds no prompt.",
+    "BEN004": "The file of fixed questions cannot be read, or holds no question.",
+    "BEN010": "The server did not become idle, so its prefix cache could not be emptied and the point was not taken.",
+    "BEN011": "The model's tokenizer cannot be used in the engine's environment: prompts of exact length need it.",
+    "BEN012": "bench_serving was asked for where it is not to be had, or for a load that it cannot express.",
+    "BEN013": "bench_serving ended without leaving a result.",
+    "STO001": "A folder that is to hold a sweep holds something else, or nothing.",
+    "STO002": "A file of a sweep's folder cannot be read.",
+    "STO003": "A file of a sweep's folder was written in another schema than this release reads.",
+    "DIA000": "A log whose failure is of no known class, or that shows none. Its last lines are shown. Exit code 5.",
+    "DIA901": "diagnose takes the file of a log, or - for standard input; exit_code= is what the server ended with.",
+    "DIA902": "A log that cannot be read.",
     "ENG001": "engine= names something that is no engine.",
     "ENG002": "No engine on this machine can serve the plan: not installed, or not enough memory. Exit code 3.",
     "ENG003": "The embedded engine has no way to check an API key, so it does not start with one.",
@@ -98,7 +113,7 @@ MEANINGS: Mapping[str, str] = {
     "EXP017": "The file that -o names cannot be written.",
     "EXP018": "An export of a plan for the embedded engine. Exports start SGLang.",
     "EXP019": "A relative path in an artifact that may be run from another folder.",
-    "EXP020": "A value that SGLang's own --config file cannot hold: it would be read as a flag.",
+    "EXP020": "A value that SGLang's own --config file cannot hold: adapters, and what would be read as a flag.",
     "LCH001": "The run folder cannot be made or written. Exit code 3.",
     "LCH002": "The plan takes more GPUs of this machine than a process sees here, from base_gpu_id on. Exit code 3.",
     "LCH003": "Other processes hold memory of the GPUs that the plan takes. A warning where the server starts with a "
@@ -145,6 +160,44 @@ MEANINGS: Mapping[str, str] = {
     "RCP001": "A published recipe uses an argument of a later SGLang.",
     "RCP002": "What the catalog notes about a recipe.",
     "RCP003": "A published recipe leaves an argument to a variable of the script that it stands in; it is not set.",
+    "TOP001": "A setting of the topology that means nothing: a number of servers that cannot be, replicas without "
+    "topology=replicas, an unknown word.",
+    "TOP002": "An argument that a topology sets itself, or that can only be the same for all of its servers.",
+    "SWP001": "A sweep without a point: a list of no values, a pattern that no option matches.",
+    "SWP002": "Values that cannot be listed: an interval has no list of values. range(0.7,0.9,0.05) has one.",
+    "SWP003": "sweep.zip names keys that vary together, which takes as many values of each, and each key once.",
+    "SWP004": "sweep.params maps each key to a list of its values, or to a text in Hydra's sweep grammar.",
+    "SWP005": "sweep.where is no constraint: comparisons, arithmetic, and, or, not and in over the keys of a plan. "
+    "The column says where. Nothing in it is ever executed.",
+    "SWP006": "A point that sweep.where leaves out, or for which it cannot be computed.",
+    "SWP007": "No point of the sweep can be launched. Nothing is started.",
+    "SWP008": "The sweep would take more GPU hours than sweep.budget_gpu_hours. The estimate rests on "
+    "sweep.start_seconds and sweep.point_seconds.",
+    "SWP009": "A setting of the sweep node that means nothing: a time below zero, a name that no folder can have.",
+    "SWP010": "-m varies overrides. A file or a folder is judged by check, without -m.",
+    "TOP003": "A topology is started on one node, by launch=local, in the foreground.",
+    "TOP004": "The servers of a topology need more GPUs than the node has (gpu.count).",
+    "TOP005": "Two servers of a topology would run on the same GPU.",
+    "TOP006": "Two servers of a topology would listen on the same port, or a port that was set is none.",
+    "TOP007": "Prefill and decode servers split attention over numbers of ranks of which neither is a multiple of the "
+    "other.",
+    "TOP008": "Decode servers with pipeline stages, which SGLang 0.5.2 cannot send a KV cache to.",
+    "TOP009": "Prefill and decode servers use different transfer backends.",
+    "TOP010": "Prefill and decode servers hold their KV cache in pages of different sizes or types; it is copied as it "
+    "is.",
+    "TOP011": "Prefill servers have to share requests out in turn (round_robin) where a side has data parallel ranks: "
+    "both sides work out a request's rank from its number.",
+    "TOP012": "Prefill and decode servers run different models or drafts.",
+    "TOP013": "The router's policy power_of_two with one server to choose from; the router does not start.",
+    "TOP014": "A setting of the router that its release does not have, or not with this value.",
+    "TOP015": "The router's package is not installed, or its interpreter is not there. Exit code 3.",
+    "TOP016": "The router that is installed is not the one that was out when this SGLang was released.",
+    "TOP017": "The router is too old to know prefill and decode servers.",
+    "TOP018": "What the router does with the servers' API key. It is never on a command line.",
+    "TOP019": "A topology is made of SGLang servers; another engine is planned.",
+    "TOP020": "explain takes the argument of one server of a topology: explain decode.tp_size, explain replica.1.port.",
+    "TOP021": "A server of a topology ended by itself. topology.on_worker_exit says whether the others go on.",
+    "TOP022": "The router of a topology ended by itself; the servers are stopped.",
     "SLM001": "A setting of launch.slurm that Slurm would misread: not one of its values, more than one line, an option "
     "of sbatch that has a setting of its own or would make another job of it.",
     "SLM002": "launch.slurm.container without an image, or with a model that the container does not find.",
@@ -153,6 +206,8 @@ MEANINGS: Mapping[str, str] = {
     "SLM005": "A function that runs inside a Slurm job was called outside of one.",
     "SLM006": "The first node of the job has no address that the others could reach.",
     "SLM007": "A secret in a setting that goes into the job's script, which Slurm keeps and shows.",
+    "SLM008": "launch.detach with launch=slurm: the job ends with the command that submitted it.",
+    "SLM009": "The run folder still holds the secrets of another job that was submitted from it. Exit code 3.",
     "SLM011": "The job ended with its walltime, and the server with it.",
     "SLM012": "The job was preempted: another one needed its nodes.",
     "SLM013": "A node of the job went down.",

@@ -10,6 +10,7 @@ from sglang_hydra.screen import Line, columns, printable, text
 if TYPE_CHECKING:
     from sglang_hydra.fit import Fit
     from sglang_hydra.fit.overheads import Range
+    from sglang_hydra.fit.result import KvCache
 
 _GIB = 2**30
 # Parts of the weights that are worth a word beside the total, the largest first.
@@ -55,33 +56,53 @@ def table_head() -> list[tuple[str, str]]:
 
 
 def _rows(fit: Fit) -> list[list[tuple[str, str]]]:
-    rows = [_row("weights", _gib(fit.weights.total), _parts(fit))]
-    if fit.draft is not None and fit.draft.high:
-        rows.append(_row("draft", _span(fit.draft), "draft model or MTP layers"))
-    if fit.kv is not None:
-        held = f"{fit.kv.bytes_per_token:,} bytes a token"
-        if fit.kv_tokens is not None:
-            held = f"{fit.kv_tokens:,} tokens, {held}"
-            requests = fit.concurrent_requests(fit.kv.context)
-            held += f"; {requests:,} requests of {fit.kv.context:,} tokens" if requests is not None else ""
-        rows.append(_row("KV cache", _gib(fit.kv.size), held))
-    if fit.graphs is not None:
-        rows.append(_row("CUDA graphs", _span(fit.graphs), ""))
-    if fit.activations is not None:
-        rows.append(_row("activations", _span(fit.activations), ""))
+    """Everything that is counted, in the order in which a server takes it; the sizes add up to the GPU's memory."""
+    rows = []
+    if fit.before_loading is not None:
+        rows.append(_row("before loading", _span(fit.before_loading), "CUDA context, communication"))
     if fit.reserved:
         rows.append(_row("reserved", _gib(fit.reserved), "fit.reserved_gib"))
+    rows.append(_row("weights", _gib(fit.weights.total), _parts(fit)))
+    if fit.lora:
+        rows.append(_row("LoRA adapters", _gib(fit.lora), "max_loras_per_batch, max_lora_rank"))
+    if fit.draft is not None and fit.draft.high:
+        rows.append(_row("draft", _span(fit.draft), "draft model or next-token layers, with their cache"))
+    if fit.kv is not None:
+        rows.append(_row("KV cache", _gib(fit.kv.size), _cache(fit, fit.kv)))
+        if fit.kv.state:
+            rows.append(_row("states", _gib(fit.kv.state), "of layers with linear attention, one for each request"))
+    if fit.request_table is not None:
+        slots = f"{fit.kv.slots:,} requests" if fit.kv is not None and fit.kv.slots else "requests"
+        rows.append(_row("request table", _gib(fit.request_table), f"where the tokens of {slots} lie"))
+    if fit.workspace is not None and fit.libraries is not None:
+        size = fit.workspace + fit.libraries.mid
+        rows.append(_row("workspaces", _gib(size), "of attention and communication; kernels at their first use"))
+    if fit.graphs is not None:
+        rows.append(_row("CUDA graphs", _span(fit.graphs), _range(fit.graphs)))
+    if fit.activations is not None:
+        rows.append(_row("activations", _span(fit.activations), _range(fit.activations)))
     error = f"within {fit.error_gib:.1f}" if fit.error_gib is not None else ""
     of = f"of {fit.memory / _GIB:.1f}" if fit.memory else ""
     rows.append(_row("left", _gib(fit.left), ", ".join(filter(None, (of, error)))))
     return rows
 
 
+def _cache(fit: Fit, kv: KvCache) -> str:
+    held = f"{kv.bytes_per_token:,} bytes a token"
+    if fit.kv_tokens is None:
+        return held
+    requests = fit.concurrent_requests(kv.context)
+    held = f"{fit.kv_tokens:,} tokens, {held}"
+    return held if requests is None else f"{held}; {requests:,} requests of {kv.context:,} tokens"
+
+
 def _remarks(fit: Fit) -> list[Line]:
     lines: list[Line] = []
     interval = fit.interval
     if interval is not None and not interval.empty:
-        used = f"{fit.fraction:.3f}".rstrip("0") if fit.fraction is not None else "?"
+        used = "?" if fit.asked is None else f"{fit.asked:.3f}".rstrip("0")
+        if fit.asked is not None and fit.fraction is not None and fit.fraction != fit.asked:
+            used += f" (of which the aiter backend keeps {fit.fraction:.3f})"
         lines.append([text(f"  mem_fraction_static works from {interval.low} to {interval.high}; {used} is used")])
     lines += [[text(f"  {printable(note)}", "dim")] for note in fit.notes]
     if fit.unknown:
@@ -108,3 +129,9 @@ def _gib(size: float | None) -> str:
 
 def _span(size: Range) -> str:
     return f"{size.mid / _GIB:.1f}"
+
+
+def _range(size: Range) -> str:
+    """``0.6 to 4.3``, where that says more than the estimate."""
+    low, high = f"{size.low / _GIB:.1f}", f"{size.high / _GIB:.1f}"
+    return f"{low} to {high}" if low != high else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -79,7 +79,8 @@ class Plan:
 
     ``ok`` is SGLang's verdict on the arguments; ``launchable`` adds ours. ``environment`` is what the launch sets,
     ``inherited`` the SGLANG_* variables that the server finds already set. ``ignored`` are findings of ours that
-    ``ignore=[...]`` silenced. ``secrets`` is never written anywhere.
+    ``ignore=[...]`` silenced. ``secrets`` is never written anywhere. ``settings`` are the keys of the nodes that were
+    set, with who set them; ``probed`` says that the GPU facts are this machine's own.
     """
 
     resolution: Resolution
@@ -97,6 +98,8 @@ class Plan:
     fit: Fit | None = None
     seed_drawn: bool = False
     inherited: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Origin] = field(default_factory=dict, repr=False)
+    probed: bool = False
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -140,6 +143,15 @@ class Plan:
             }
         )
 
+    def _setting_records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What was set inside the nodes: the value that holds now, a secret hidden."""
+        for key, origin in self.settings.items():
+            value: Any = self.nodes
+            for name in key.split("."):
+                value = value.get(name) if isinstance(value, Mapping) else None
+            shown = masked(key.rpartition(".")[2], plain(value))
+            yield key, {"layer": origin.layer, "place": origin.place, "value": shown}
+
     def as_argv(self, node: int = 0) -> list[str]:
         """SGLang's own flags for one node, without interpreter and API key."""
         from sglang_hydra.launch.export import bridges
@@ -181,7 +193,9 @@ class Plan:
                 "unknown": list(self.model.unknown),
                 "draft": _draft_record(self.model.draft),
             },
+            "probed": self.probed,
             "choices": dict(self.choices),
+            "settings": dict(self._setting_records()),
             "intent": plain(self.intent),
             "origins": {
                 name: [plain(origin.to_json()) for origin in self.origins.get(name, ())] for name in self.intent

@@ -64,7 +64,7 @@ def several_values(field: Field | None, text: str, value: str) -> Refused:
         "CLI007",
         f"{short(text)}: {name} takes one value, and several were given",
         name,
-        hint=f"one plan for each value: for v in 1 2 4; do {program()} plan ... " + f"{name}=$v; done",
+        hint=f"{program()} bench -m ... {short(text)} measures each of them, plan -m ... judges each",
     )
 
 
@@ -188,7 +188,7 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     """An option that a group does not have."""
     parts = [part.strip() for part in value.split(",")]
     if len(parts) > 1 and all(part in options for part in parts):
-        hint = f"one plan for each: for v in {' '.join(parts)}; do {program()} plan ... {group}=$v; done"
+        hint = f"{program()} bench -m ... {group}={short(value)} measures each of them, plan -m ... judges each"
         return Refused(
             "CLI007", f"{group}={short(value)}: {group} takes one option, and several were given", group, hint=hint
         )

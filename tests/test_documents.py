@@ -84,7 +84,7 @@ def test_check_walks_a_folder(run: Run, tmp_path: Path) -> None:
         ("a.json", "{", "a.json:1:2 cannot be read: it is no JSON"),
         ("a.json", "[]", "its schema is None"),
         ("a.json", '{"schema": "other/1"}', "its schema is 'other/1', and only 'sglang_hydra.plan/1' can be"),
-        ("a.json", '{"schema": "sglang_hydra.plan/1"}', "it is no whole plan (KeyError('engine'))"),
+        ("a.json", '{"schema": "sglang_hydra.plan/1"}', "it is no whole plan: engine is missing"),
         ("missing.yaml", None, "No such file or directory"),
         ("folder.yaml/", None, "there is no .yaml or .json file in it"),
     ],

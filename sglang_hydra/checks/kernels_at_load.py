@@ -94,7 +94,7 @@ def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
     view = view_of(facts.model, args.json_model_override_args)
     if view is None:
         return None
-    latent = any(name in _MLA for name in view.architectures or ())
+    latent = is_latent(view)
     for field in ("attention_backend", "prefill_attention_backend", "decode_attention_backend"):
         backend = getattr(args, field)
         if backend in _MLA_BACKENDS and not latent:
@@ -116,11 +116,12 @@ def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
     if not facts.gpu.is_cuda or capability is None:
         return None
     view = view_of(facts.model, args.json_model_override_args)
-    latent = view is not None and any(name in _MLA for name in view.architectures or ())
+    latent = view is not None and is_latent(view)
     if capability[0] == 9 or (capability[0] == 8 and not latent):
         return None
     for field in ("attention_backend", "prefill_attention_backend", "decode_attention_backend"):
-        if getattr(args, field) == "fa3":
+        replaced = field == "attention_backend" and args.kv_cache_dtype == "fp8_e5m2"  # RUN009: by triton
+        if getattr(args, field) == "fa3" and not replaced:
             return Refusal(
                 f"fa3 has no kernels for compute capability {capability[0]}.{capability[1]}",
                 field,
@@ -162,6 +163,11 @@ def check_lowest_gpu(args: ServerArgs, facts: Facts) -> Outcome:
     if not facts.gpu.is_cuda or capability is None or capability[0] * 10 + capability[1] >= _LOWEST_CAPABILITY:
         return None
     return Refusal(f"{facts.gpu.name} has compute capability {capability[0]}.{capability[1]}, 7.5 is the lowest", "gpu")
+
+
+def is_latent(view: ConfigView) -> bool:
+    """Whether a model has latent attention, as SGLang tells it: by its class."""
+    return any(name in _MLA for name in view.architectures or ())
 
 
 def _quantization(args: ServerArgs, facts: Facts) -> str | None:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from sglang_hydra.checks import api, deprecated, kernels_at_load, machine, model_config, nodes, ranges
+from sglang_hydra.checks import (
+    api,
+    attention_at_load,
+    deprecated,
+    kernels_at_load,
+    machine,
+    model_config,
+    nodes,
+    ranges,
+    weights_at_load,
+)
 from sglang_hydra.rules.rule import Rule
 
 OUT_OF_RANGE = ("ARG020", "ARG022", "CFG005")
@@ -28,6 +38,20 @@ PLAN_CHECKS: tuple[Rule, ...] = (
     kernels_at_load.check_flash_attention_3,
     kernels_at_load.check_draft_model,
     kernels_at_load.check_lowest_gpu,
+    attention_at_load.check_delta_net_gpu,
+    attention_at_load.check_latent_kernels,
+    attention_at_load.check_fa3_cache_type,
+    attention_at_load.check_cross_attention,
+    attention_at_load.check_dual_chunks,
+    attention_at_load.check_latent_backend,
+    attention_at_load.check_graph_sizes,
+    weights_at_load.check_draft_context,
+    weights_at_load.check_quantized_shapes,
+    weights_at_load.check_fp8_on_ampere,
+    weights_at_load.check_eagle3_target,
+    weights_at_load.check_class,
+    weights_at_load.check_compressed_format,
+    weights_at_load.check_experts,
     deprecated.check_deprecated_flags,
     api.check_key_with_tokenizer_workers,
 )

@@ -54,7 +54,7 @@ def check_context_length(args: ServerArgs, facts: Facts) -> Outcome:
     view = view_of(facts.model, args.json_model_override_args)
     if view is None or args.context_length is None:
         return None
-    longest = derived_context_length(_text_config(view))
+    longest = derived_context_length(text_config(view))
     if longest is None or args.context_length <= longest:
         return None
     message = f"context_length={args.context_length} is above the model's {longest} tokens"
@@ -76,7 +76,7 @@ def check_quantization(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: configs/model_config.py 0.5.2, ModelConfig._verify_quantization.
     Example: model=deepseek_v3 quantization=awq -> refused, the checkpoint is fp8
     """
-    method = _stored_quantization(args, facts)
+    method = stored_quantization(args, facts)
     if method is None or args.quantization is None:
         return None
     asked = args.quantization.lower()
@@ -99,7 +99,7 @@ def check_quantization_runs_here(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: configs/model_config.py 0.5.2, ModelConfig._verify_quantization; layers/quantization/__init__.py.
     Example: gpu=mi300x model=gpt_oss -> refused, mxfp4 needs an MI350 or later
     """
-    stored = _stored_quantization(args, facts)
+    stored = stored_quantization(args, facts)
     method = args.quantization.lower() if args.quantization else stored
     if facts.gpu.is_hip and stored == "modelopt":
         method = "petit_nvfp4"
@@ -142,7 +142,7 @@ def check_heads(args: ServerArgs, facts: Facts) -> Outcome:
     ranks = _attention_ranks(args)
     if view is None or ranks is None or ranks <= 1:
         return None
-    text = _text_config(view)
+    text = text_config(view)
     heads, kv_heads = text.get("num_attention_heads"), text.get("num_key_value_heads")
     if isinstance(heads, int) and heads % ranks:
         fitting = ", ".join(str(size) for size in range(1, heads + 1) if heads % size == 0 and size <= 64)
@@ -187,7 +187,7 @@ def derived_context_length(text_config: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _text_config(view: ConfigView) -> Mapping[str, Any]:
+def text_config(view: ConfigView) -> Mapping[str, Any]:
     """The language model's part of a config: nested in multimodal models, else the whole.
 
     SGLang 0.5.2, hf_transformers_utils.get_hf_text_config; InternVL's nested fields are copied up where missing.
@@ -207,7 +207,7 @@ def _text_config(view: ConfigView) -> Mapping[str, Any]:
     return {**inner, **whole} if isinstance(inner, Mapping) else whole
 
 
-def _stored_quantization(args: ServerArgs, facts: Facts) -> str | None:
+def stored_quantization(args: ServerArgs, facts: Facts) -> str | None:
     """The checkpoint's own method in lower case; None where its config names none or is not known."""
     view = view_of(facts.model, args.json_model_override_args)
     stored = (view.get("quantization_config") or view.get("compression_config")) if view is not None else None

@@ -43,7 +43,7 @@ class Signature:
 
     ``needle`` is text that the line holds, letter by letter; ``pattern`` (a regular expression, searched) what must
     hold besides. ``stage`` is what the server must have been doing, ``frame`` a file or function that must be in the
-    traceback. ``in_warning`` believes it also in a line that calls itself a warning. ``request`` marks what fails one
+    traceback (``^at `` begins the innermost one outside of Python's own library). ``in_warning`` believes it also in a line that calls itself a warning. ``request`` marks what fails one
     request and leaves the server alive: any work after it acquits it. ``advice`` replaces the class's.
     """
 
@@ -111,3 +111,8 @@ class FailureClass:
     @cached_property
     def needles(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(signature.needle for signature in self.signatures))
+
+
+def exited(code: int) -> str:
+    """A pattern for how Docker, Kubernetes, Slurm and shells report an exit code."""
+    return rf"(?:[Ee]xit(?:ed)?[ -]?(?:with )?(?:[Cc]ode)?|exitCode|code|status)[\"']?[ :=(]{{1,3}}{code}\b"

@@ -10,7 +10,7 @@ _NAMES = (
     re.compile(r"\bGPU [\d,]{1,40}: ((?:NVIDIA|AMD|Tesla) [\w .-]{2,48}?)(?: \(UUID|\s*$|,|;)"),
     re.compile(r"\|\s{1,4}\d{1,2}\s{1,4}(NVIDIA [\w .-]{2,40}?)\s{2,}(?:On|Off)\b"),
 )
-_CAPACITY = re.compile(r"total capacity of ([\d.]{1,8}) (GiB|MiB)")
+_CAPACITY = re.compile(r"total capacity of (\d{1,7}(?:\.\d{1,4})?) (GiB|MiB)")
 _MOST = 64
 
 

@@ -65,11 +65,14 @@ class Evidence:
 
     failure: FailureClass
     signature: Signature
-    weight: Weight
     line: Line
     stage: Stage
     exception: bool
     work: int
+
+    @property
+    def weight(self) -> Weight:
+        return self.signature.weight
 
 
 @dataclass(slots=True)
@@ -92,14 +95,16 @@ class Life:
         return self.stages.get(rank, self.furthest)
 
     def advance(self, line: Line) -> None:
-        """Takes note of a milestone. What the same rank complained of before it did not stop it."""
+        """Takes note of a milestone. What the same rank complained of before it did not stop it; a progress bar, which
+        is written once more when it breaks off, proves nothing."""
         stage = next(stage for words, stage in MILESTONES if words in line.text)
         if len(self.stages) < 4096 or line.rank in self.stages:
             self.stages[line.rank] = stage
         self.furthest = max(self.furthest, stage)
         ready = any(words in line.text for words in READY)
         self.ready = self.ready or ready
-        self._acquit(lambda found: ready or (found.line.rank == line.rank and found.line.stream == line.stream))
+        if ready or line.headed:
+            self._acquit(lambda found: ready or (found.line.rank, found.line.stream) == (line.rank, line.stream))
 
     def worked(self, text: str) -> None:
         """Takes note of work done for clients. It shows that the server is ready, and acquits what it outlived."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from sglang_hydra.diagnose.classes import CLASSES
-from sglang_hydra.diagnose.declare import FailureClass, Signature, Stage, Weight
+from sglang_hydra.diagnose.declare import FailureClass, Signature, Stage
 from sglang_hydra.diagnose.devices import Devices
 from sglang_hydra.diagnose.lines import Cleaner, Line, numbered
-from sglang_hydra.diagnose.life import ENDINGS, MILESTONES, READY, STARTED, WORK, Evidence, Life
+from sglang_hydra.diagnose.life import ENDINGS, MILESTONES, STARTED, WORK, Evidence, Life
 from sglang_hydra.diagnose.releases import stated_version
 from sglang_hydra.diagnose.server_args import parse_server_args
 from sglang_hydra.diagnose.traces import Traces, looks_like_exception
@@ -17,27 +17,16 @@ from sglang_hydra.diagnose.traces import Traces, looks_like_exception
 SHOWN_LAST = 12
 """Lines at the end that are shown where nothing decides."""
 
-# A line without any of these letters is passed over at once: a test holds every needle against them.
-STEMS = (
-    "rror",
-    "RROR",
-    "xcept",
-    "ail",
-    "ill",
-    "KILL",
-    "emory",
-    "EMORY",
-    "ime",
-    "IME",
-    "not ",
-    "annot",
-    "o ",
-    "nvalid",
-    "upport",
-    "atal",
-    "XXX",
-)
-_INDEX: tuple[tuple[str, tuple[tuple[int, FailureClass, Signature], ...]], ...]
+# Needles are looked for only where their group's letters are found: most lines hold few of these. Any list is correct;
+# this one is fast.
+_STEMS = (
+    "rror", "ile", "emo", "xcept", "imeou", "failu", "illed", "STATU", "CCL", "GLIBC", "lib", "xit", "SIG", "path",
+    "ot ", "ali", "ort", "ect", "ble", "res", "ter", "ize", "ead", "No ", "ent", "ver", "ata", "tor", "lea", "on ",
+    " co", " re", "for", "to ", "and", "ght",
+)  # fmt: skip
+# Lines that only tell of work, or repeat what a client sent: the greater part of a large log, and never a failure.
+_ROUTINE = ("Receive: obj=", "Finish: obj=", "Receive OpenAI", "Finish OpenAI")
+_OK = '" 200'
 # What a line can say that makes no sense to hold against the server: it was tried again, or done without.
 _HARMLESS = (
     "Ignore import error",
@@ -59,6 +48,8 @@ _HARMLESS = (
 _CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")
 _TRACEBACK = "Traceback (most recent call last)"
 _MOST_LIVES = 32
+_KEPT = 1000
+Entry = tuple[int, FailureClass, Signature]
 
 
 class LogReader:
@@ -90,19 +81,23 @@ class LogReader:
         self.count = number
         if not raw or raw.isspace():
             return
-        self.last.append((number, raw[:1000]))
+        self.last.append((number, raw[:_KEPT]))
+        if any(words in raw for words in _ROUTINE):
+            return
+        if (_OK in raw or any(words in raw for words in WORK)) and len(raw) < _KEPT and "\r" not in raw.rstrip():
+            self.life.worked(raw)
+            return
         for line in self._cleaner.clean(number, raw):
             self._take(line)
 
     def _take(self, line: Line) -> None:
         text = line.text
-        if any(words in text for words in WORK) or ' 200' in text:
-            self.life.worked(text)
         if 'File "' in text and self._traces.frame(line.stream, text):
             return
         if _TRACEBACK in text:
             self._begin_trace(line)
-        elif any(words in text for words in _CHAINED):
+            return
+        if any(words in text for words in _CHAINED):
             self._chained.add(line.stream)
         elif STARTED in text:
             self._start(line)
@@ -147,13 +142,12 @@ class LogReader:
         exception = ends or looks_like_exception(text)
         rank = trace.rank if trace is not None else line.rank
         stage = self._stage(text, trace.stage if trace is not None else None, rank)
-        frames = trace.frames if trace is not None else ()
-        found: tuple[Weight, int, FailureClass, Signature] | None = None
-        for needle, entries in _INDEX:
-            if needle not in text:
-                continue
-            for order, failure, signature in entries:
-                if found is not None and (signature.weight, order) >= found[:2]:
+        frames = trace.shown if trace is not None else ()
+        best: Entry | None = None
+        for needle in _needles_in(text):
+            for entry in _BY_NEEDLE[needle]:
+                signature = entry[2]
+                if best is not None and _rank(entry) >= _rank(best):
                     continue
                 if line.warning and not signature.in_warning and not exception:
                     continue
@@ -163,13 +157,11 @@ class LogReader:
                     continue
                 if signature.frame is not None and not any(signature.frame.search(frame) for frame in frames):
                     continue
-                if signature.pattern is not None and signature.pattern.search(text) is None:
-                    continue
-                found = (signature.weight, order, failure, signature)
-        if found is not None:
-            weight, _, failure, signature = found
-            line = line._replace(rank=rank)
-            self.life.add(Evidence(failure, signature, weight, line, stage, exception, self.life.work))
+                if signature.pattern is None or signature.pattern.search(text) is not None:
+                    best = entry
+        if best is not None:
+            _, failure, signature = best
+            self.life.add(Evidence(failure, signature, line._replace(rank=rank), stage, exception, self.life.work))
 
     def _stage(self, text: str, traced: Stage | None, rank: str) -> Stage:
         if "graph failed" in text:
@@ -177,13 +169,36 @@ class LogReader:
         return traced if traced is not None else self.life.stage_of(rank)
 
 
-def _index() -> tuple[tuple[str, tuple[tuple[int, FailureClass, Signature], ...]], ...]:
+def _rank(entry: Entry) -> tuple[int, int, int]:
+    """Of several signatures in one line the weightiest counts, then the longest needle, then the table's order."""
+    order, _, signature = entry
+    return signature.weight, -len(signature.needle), order
+
+
+def _needles_in(text: str) -> Iterator[str]:
+    for stem, needles in _BY_STEM:
+        if stem in text:
+            for needle in needles:
+                if needle in text:
+                    yield needle
+
+
+def _by_needle() -> dict[str, tuple[Entry, ...]]:
     """The signatures by needle, each with its place in the table."""
-    by_needle: dict[str, list[tuple[int, FailureClass, Signature]]] = {}
+    found: dict[str, list[Entry]] = {}
     for order, failure in enumerate(CLASSES):
         for signature in failure.signatures:
-            by_needle.setdefault(signature.needle, []).append((order, failure, signature))
-    return tuple((needle, tuple(entries)) for needle, entries in by_needle.items())
+            found.setdefault(signature.needle, []).append((order, failure, signature))
+    return {needle: tuple(entries) for needle, entries in found.items()}
 
 
-_INDEX = _index()
+def _by_stem() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The needles by the first stem that each holds; those with none are always looked for."""
+    groups: dict[str, list[str]] = {}
+    for needle in _BY_NEEDLE:
+        groups.setdefault(next((stem for stem in _STEMS if stem in needle), ""), []).append(needle)
+    return tuple((stem, tuple(needles)) for stem, needles in groups.items())
+
+
+_BY_NEEDLE = _by_needle()
+_BY_STEM = _by_stem()

@@ -92,7 +92,7 @@ def _end_of_value(text: str, start: int) -> tuple[int, bool]:
             continue
         if closing and char == closing[-1]:
             closing.pop()
-        elif char in _PAIRS and (char != "<" or not text[start:at].strip() or text[at - 1] in "[(, :"):
+        elif char in _PAIRS and (char != "<" or at == start or text[at - 1] in "[(, :"):
             closing.append(_PAIRS[char])
         elif not closing and char in ",)}":
             return at, True

@@ -10,7 +10,10 @@ from sglang_hydra.diagnose.declare import Stage
 
 _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line \d+(?:, in (\S{1,120}))?')
 # exceptions.py prints the dotted name of the class, then the message.
-_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failed|Timeout\w*|\w*OOM\w*)?(?::|$)")
+_EXCEPTION = re.compile(
+    r"^(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failed|Timeout\w*|\w*OOM\w*)?(?::|$)"
+)
+_STANDARD = re.compile(r"/lib/python3\.\d+/(?!site-packages|dist-packages)|^<frozen ")
 _MOST_FRAMES, _MOST_WRITERS, _FOLLOWING = 96, 64, 40
 
 # What is running tells the stages apart where no milestone does. The first that fits counts.
@@ -36,6 +39,12 @@ class Trace:
     following: int = 0
     source: bool = False
     """Whether the next line is a frame's source without its indentation, which some log drivers take away."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The frames, and once more the innermost outside of Python's own library, as ``at path in function``."""
+        own = next((frame for frame in reversed(self.frames) if not _STANDARD.search(frame)), None)
+        return (*self.frames, f"at {own}") if own else tuple(self.frames)
 
     @property
     def stage(self) -> Stage | None:
@@ -69,7 +78,7 @@ class Traces:
         if found is None:
             return False
         trace = self._traces.get(stream)
-        if trace is None or not trace.open:  # the log begins within a traceback
+        if trace is None or not trace.open:  # the log begins within a traceback, or it has none of Python's first lines
             self.begin(stream, "", chained=False)
             trace = self._traces[stream]
         trace.frames.append(f"{found[1]} in {found[2]}")

@@ -17,14 +17,17 @@ class SGLang:
     health_path = "/health"
     health_timeout_s = 30.0
     used_fields: frozenset[str] | None = None
+    # As 0.5.2 and 0.5.23 log them; a graph is of CUDA, the CPU or another device, of the model or of its draft.
     milestones: Mapping[str, str] = {
         "server_args=": "reading its arguments",
         "Init torch distributed begin": "joining its ranks",
+        "Init parallel begin": "joining its ranks",
         "Load weight begin": "loading weights",
         "Load weight end": "weights loaded",
         "KV Cache is allocated": "KV cache allocated",
-        "Capture cuda graph begin": "capturing CUDA graphs",
-        "Capture cuda graph end": "CUDA graphs captured",
+        "Memory pool end": "KV cache allocated",
+        " graph begin": "capturing graphs",
+        " graph end": "graphs captured",
         "Application startup complete": "warming up",
         "The server is fired up": "answering",
     }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.facts.once import once
 from sglang_hydra.findings import Finding
 from sglang_hydra.words import nearest
 
@@ -74,12 +75,11 @@ def model_facts(
             return known, []
     from sglang_hydra.facts.hub import read_model
 
-    facts, findings = read_model(
-        str(path),
-        revision=composition.intent.get("revision") or node["revision"],
-        trust_remote_code=bool(composition.intent.get("trust_remote_code")),
-        facts_from=node["facts_from"],
-        env=env,
+    revision = composition.intent.get("revision") or node["revision"]
+    trusted, given = bool(composition.intent.get("trust_remote_code")), node["facts_from"]
+    facts, findings = once(
+        ("model", str(path), revision, trusted, given),
+        lambda: read_model(str(path), revision=revision, trust_remote_code=trusted, facts_from=given, env=env),
     )
     wrong = [finding for finding in findings if finding.level == "error" and finding.ours]
     if wrong:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.facts.once import once
 from sglang_hydra.findings import Finding
 from sglang_hydra.words import number
 
@@ -42,7 +43,8 @@ def choose_gpu_class(
     from sglang_hydra.facts.probe import probe_gpu
     from sglang_hydra.facts.recognise import candidates, recognise
 
-    probe = probe_gpu(env, python=composition.nodes["engine"]["python"])
+    python = composition.nodes["engine"]["python"]
+    probe = once(("GPUs", python), lambda: probe_gpu(env, python=python))
     if not probe.found:
         embedded = plan_engine(composition.nodes["engine"], embedded_first=True).name == "transformers"
         choice, why = ("cpu", "the embedded engine runs on the CPU") if embedded else ("none", "no accelerator found")

@@ -200,21 +200,37 @@ def _reach(url: str) -> None:
 
 
 def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
+    """The facts in a GGUF file's header; where it says too little, those of a config.json beside it, or named."""
+    from sglang_hydra.facts.gguf import UnreadableGguf, bits_by_name, config_of, read_header
+
+    try:
+        config = config_of(read_header(model_path))
+        broken = "its header is of a kind that is not read here"
+    except (UnreadableGguf, OSError) as failure:
+        config, broken = None, str(failure)
+    if config is not None:
+        source = f"the header of {model_path}"
+        return ModelFacts(config, gguf=True, source=source, unknown=left_out(config), extra={"note": source})
     sibling = os.path.join(os.path.dirname(model_path), "config.json")
     if os.path.isfile(sibling):
-        config: Mapping[str, Any] | None = read_config(sibling)
-        source, note = sibling, "the config.json beside the GGUF file; SGLang reads the GGUF header instead"
+        stated: Mapping[str, Any] | None = read_config(sibling)
+        source = sibling
+        note = f"the config.json beside the GGUF file ({broken}); SGLang reads the GGUF header instead"
     else:
         given = _given(facts_from, [])
-        config = given.config if given else None
+        stated = given.config if given else None
         source = given.source if given else _NOTHING
-        note = "SGLang reads a GGUF file's header, which is not read here"
-    tried = [f"{sibling} is not there, and a GGUF header is not read"] if config is None else []
+        note = f"SGLang reads a GGUF file's header, and here {broken}"
+    bits = bits_by_name(model_path)
+    if stated is not None and bits is not None:
+        stated = {**stated, "quantization_config": {"quant_method": "gguf", "bits": {"all": bits}}}
+        note += "; the format of all tensors is the one that the file's name says"
+    tried = [f"{model_path}: {broken}", f"{sibling} is not there"] if stated is None else []
     return ModelFacts(
-        config=config,
+        config=stated,
         gguf=True,
         source=source,
-        unknown=left_out(config) if config else (),
+        unknown=left_out(stated) if stated else (),
         extra={"note": note, "tried": tried},
     )
 

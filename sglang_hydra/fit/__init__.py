@@ -8,8 +8,8 @@ What does not: rendering, reading files other than a checkpoint's, anything that
     read_checkpoint(folder)                     -> CheckpointSize: what the files say of their size
     logged_pool(values, gpu, model, ...)        -> KV tokens from a server's logged free memory
 
-known, reading(_experts), architectures, decoder   config.json -> Decoder: layers and sizes
-quantization, formats, skips              config.json and arguments -> the format of each matrix
+known, reading(_experts, _states, _extras), architectures, decoder   config.json -> Decoder: layers and sizes
+quantization, scheme, formats, skips      config.json and arguments -> the format of each matrix
 ranks, tensors, vision, weights           Decoder -> bytes on each GPU, allocator: what PyTorch makes of them
 kv, overheads, draft                      the KV cache and everything else on the GPU
 understanding, weighing, sizing, verdict  all of it together; result: the record of it

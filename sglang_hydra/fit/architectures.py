@@ -147,6 +147,13 @@ KNOWN: Mapping[str, Traits] = {
 }
 """By architecture, as config.json spells it."""
 
+_DRAFTS = (
+    *("DeepseekV3ForCausalLMNextN", "Ernie4_5_MoeForCausalLMMTP", "Glm4MoeForCausalLMNextN", "MiMoMTP"),
+    *("LongcatFlashForCausalLMNextN", "PixtralVisionModel", "Qwen3NextForCausalLMMTP", "TorchNativeLlamaForCausalLM"),
+    *("TorchNativePhi3ForCausalLM", "TransformersForCausalLM"),
+)
+"""Classes of 0.5.2 that no server is asked for by name: drafts, and its own stand-ins."""
+
 _LATER = Traits(shares_attention=True)
 _LATER_WINDOWS = Traits(shares_attention=True, windows=True)
 _LATER_NORMS = Traits(norms=4, tied_default=True, embedding_repeated=True, windows=True)
@@ -207,3 +214,8 @@ def traits_of(architecture: str) -> tuple[Traits, bool | None]:
     if architecture in LATER:
         return LATER[architecture], False
     return _LATER, None
+
+
+def is_served(architecture: str) -> bool:
+    """Whether SGLang 0.5.2 has a class of this name (its models/*.py, EntryClass)."""
+    return architecture in KNOWN or architecture in ENCODERS or architecture in _DRAFTS

@@ -34,7 +34,7 @@ class Latent(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """Layers that keep a state of fixed size for each request: heads, their sizes, the length of the causal convolution.
+    """Layers that keep a state of fixed size for each request: heads, their sizes, the length of the convolution.
 
     ``kind`` is one of the names above. Of Mamba 2 ``key_heads`` are its groups and ``key_dim`` the size of its state;
     Mamba 1 is one head of all channels, with ``rank`` for its time step; a short convolution has no matrix.
@@ -119,12 +119,12 @@ class Decoder(NamedTuple):
     """A decoder-only model.
 
     ``query_gate``: queries come with a gate of their size. ``shared_query``: all heads read one query of this size.
-    ``served``: SGLang 0.5.2 has this class. ``blocks``: attention and dense MLP come so often in each layer. ``head_rows`` is 0 where lm_head is the embedding
-    (``tied``) or there is none. ``context`` is the longest context in tokens, 0 if not stated; ``rotary`` the rotated
-    dimensions of a head and ``positions`` the rows of the table of their angles. ``attention_chunk`` is the window of
-    chunked attention in tokens, 0 where there is none. ``windowed`` are the heads of layers with a sliding window where
-    they differ from the others'. ``copied``: on a GPU, with what a server makes of the weights there; else as a
-    checkpoint stores them.
+    ``blocks``: attention and dense MLP come so often in each layer. ``windowed`` are the heads of layers with a sliding
+    window where they differ from the others'. ``head_rows`` is 0 where lm_head is the embedding (``tied``) or there is
+    none. ``context`` is the longest context in tokens, 0 if not stated; ``rotary`` the rotated dimensions of a head and
+    ``positions`` the rows of the table of their angles. ``attention_chunk`` is the window of chunked attention in
+    tokens, 0 where there is none. ``served``: SGLang 0.5.2 has this class; ``assumed``: nobody here knows it.
+    ``copied``: on a GPU, with what a server makes of the weights there; else as a checkpoint stores them.
     """
 
     architecture: str

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from sglang_hydra.fit.decoder import BOTH, FULL, LINEAR, SLIDING, Decoder
-from sglang_hydra.fit.ranks import Ranks, kv_share, share, stage_layers
+from sglang_hydra.fit.ranks import Ranks, kv_share, stage_layers
 
 DEFAULT_STATES = 512  # requests with linear attention, where neither argument that limits them is set
 _INDEX_BYTES = 132  # a key of the lightning indexer: 128 in fp8 and a float32 scale

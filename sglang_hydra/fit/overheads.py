@@ -18,9 +18,19 @@ from sglang_hydra.fit.ranks import Ranks, kv_share, share
 GIB = 1 << 30
 MIB = 1 << 20
 _WIDE_WORKSPACE = ("Qwen2ForCausalLM", "Qwen3ForCausalLM", "MiMoForCausalLM")
+# utils.is_fa3_default_architecture; linear attention brings FlashAttention 3 with it (hybrid_linear_attn).
+_FA3_BY_DEFAULT = (
+    *("Qwen2ForCausalLM", "Llama4ForConditionalGeneration", "LlamaForCausalLM", "Gemma2ForCausalLM"),
+    *("Gemma3ForConditionalGeneration", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Glm4MoeForCausalLM"),
+    *("Glm4vMoeForConditionalGeneration", "Step3VLForConditionalGeneration", "Qwen3NextForCausalLM"),
+)
 _NVSWITCH_MIB = 60 * 1024  # GPUs with more memory come in boards with NVSwitch
 _LONGEST_FOR_AITER = 8192
 _AITER_SHARE = 0.85
+_AITER_PIECE = 256
+# DeepEP (csrc/config.hpp, deep_ep/buffer.py): half of 20 SMs are channels, each receives up to 256 tokens of each rank.
+_DEEPEP_CHANNELS, _DEEPEP_RECEIVED, _DEEPEP_TOPK, _DEEPEP_SCALES = 10, 256, 128, 128
+_DEEPEP_TOKENS = 128  # SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK, where nobody sets it
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +85,7 @@ def attention_backend(values: Mapping[str, Any], decoder: Decoder, gpu: GpuFacts
         return "aiter" if aiter else "triton"
     if decoder.latent is not None:
         return "fa3" if gpu.is_sm90 else "flashinfer" if gpu.is_sm100 else "triton"
-    if gpu.is_sm90 and topk_one:
+    if gpu.is_sm90 and topk_one and decoder.architecture in _FA3_BY_DEFAULT:
         return "fa3"
     return "flashinfer" if gpu.flashinfer else "triton"
 
@@ -90,24 +100,64 @@ def request_table(values: Mapping[str, Any], slots: int, context: int) -> float:
     return slots * (context + 4 + (values.get("speculative_num_draft_tokens") or 0)) * 4.0
 
 
-def workspace(backend: str, decoder: Decoder) -> float:
-    """Buffers that a backend allocates when it starts."""
+def workspace(backend: str, decoder: Decoder, ranks: Ranks, slots: int, context: int) -> float:
+    """Buffers that a backend allocates when it starts. aiter keeps partial results in float32 for every request of the
+    longest context, in pieces of 256 tokens, but for latent attention (aiter_backend.py:131-143)."""
+    if backend == "aiter" and decoder.latent is None:
+        pieces = slots * share(decoder.heads, ranks.attention) * -(-context // _AITER_PIECE)
+        return pieces * (decoder.head_dim * 4.0 + 2 * 4.0)
     if backend in ("flashinfer", "trtllm_mla", "cutlass_mla"):
         wide = decoder.architecture in _WIDE_WORKSPACE
         return 128.0 * MIB if backend == "trtllm_mla" else (512.0 if wide else 384.0) * MIB
     return 512.0 * MIB if backend == "trtllm_mha" else 0.0
 
 
-def captured_sizes(values: Mapping[str, Any], gpu: GpuFacts, slots: int) -> tuple[int, ...]:
-    """The batch sizes for which CUDA graphs are made (cuda_graph_runner.get_batch_sizes_to_capture)."""
+def expert_buffers(values: Mapping[str, Any], decoder: Decoder, ranks: Ranks) -> Range:
+    """The buffers through which DeepEP sends tokens to experts on other GPUs: NOTHING without it.
+
+    Sizes: DeepEP's csrc/config.hpp, get_nvl_buffer_size_hint and LowLatencyLayout, as SGLang 0.5.2 asks for them
+    (layers/moe/token_dispatcher/deepep.py:137-170) with its 20 SMs and 128 tokens a rank. NVSHMEM, which holds what
+    goes between nodes and all of the low-latency mode, keeps more around it.
+    """
+    experts = decoder.experts
+    if values.get("moe_a2a_backend") != "deepep" or experts is None:
+        return NOTHING
+    mode, hidden = str(values.get("deepep_mode") or "auto"), decoder.hidden
+    token = hidden * 2 + _DEEPEP_TOPK * (8 + 4) + _DEEPEP_SCALES * 4
+    linked = near = 0.0
+    if mode != "low_latency":
+        near = _DEEPEP_CHANNELS * min(ranks.tp, 8) * _DEEPEP_RECEIVED * token
+        linked = _DEEPEP_CHANNELS * max(ranks.tp // 8, 1) * 128 * (token + 24) * 2 if ranks.tp > 8 else 0.0
+    if mode != "normal":
+        redundant = int(values.get("ep_num_redundant_experts") or 0)
+        message = 16 + max(2 * hidden, hidden + hidden // 128 * 4)
+        linked = max(linked, 4.0 * (experts.number + redundant) * _DEEPEP_TOKENS * message)
+    return exactly(near) + about(linked, 1.0, 1.3)
+
+
+def libraries() -> Range:
+    """What kernels and the libraries around them (cuBLAS, the attention backends) take at their first use, after the
+    memory for the KV cache was shared out: what the logs' free memory at the end lacks beyond all other parts."""
+    return Range(0.1 * GIB, 0.5 * GIB, 1.3 * GIB)
+
+
+def captured_sizes(values: Mapping[str, Any], gpu: GpuFacts, ranks: Ranks, slots: int) -> tuple[int, ...]:
+    """The batch sizes for which CUDA graphs are made (cuda_graph_runner.get_batch_sizes_to_capture): those that the
+    ranks of an attention layer, and two overlapping batches, can share evenly."""
     if values.get("disable_cuda_graph") or not (gpu.is_cuda or gpu.is_hip):
         return ()
     given = values.get("cuda_graph_bs")
     sizes: list[int] = list(given) if given else _usual_sizes(values, gpu)
+    if max(sizes) > slots:
+        sizes.append(slots)
+    gathered = values.get("moe_a2a_backend") == "deepep" or (values.get("enable_dp_attention") and ranks.replicas > 1)
+    unit = (2 if values.get("enable_two_batch_overlap") else 1) * (ranks.attention if gathered else 1)
+    sizes = [size for size in sizes if size % unit == 0]
     limit = values.get("cuda_graph_max_bs")
     if limit:
         sizes = [size for size in sizes if size <= limit] or [1]
-        sizes += range(max(sizes), min(limit, slots) + 1, 16)
+        if max(sizes) < limit:
+            sizes += range(max(sizes), min(limit, slots) + 1, 16)
     return tuple(sorted({size for size in sizes if size <= slots}))
 
 
@@ -115,15 +165,22 @@ def graphs(
     values: Mapping[str, Any], decoder: Decoder, ranks: Ranks, backend: str, sizes: tuple[int, ...], context: int
 ) -> Range:
     """CUDA graphs: the nodes of each graph, the activations of the largest batch, and the buffers that the attention
-    backend sizes for it. A kernel in a graph keeps 15 to 70 KiB on the GPU in the logs."""
+    backend sizes for it. A kernel in a graph keeps 4 KiB (SM100) to 60 KiB on the GPU in the logs, and the first
+    capture 0.03 to 0.11 GiB whatever it is of."""
     if not sizes:
         return NOTHING
     speculative = values.get("speculative_algorithm") is not None
     tokens = max(sizes) * ((values.get("speculative_num_draft_tokens") or 1) if speculative else 1)
     kernels = sum(_kernels(decoder, layer.experts, layer.mixer == LINEAR) for layer in decoder.layers) / ranks.stages
-    nodes = about(len(sizes) * kernels * 36 * 1024, 0.4, 2.0).times(1.4 if speculative else 1.0)
+    captures = 1
+    if speculative and str(values.get("speculative_algorithm")).startswith("EAGLE"):
+        # The draft's steps and its extension of the verified tokens are captured apart (speculative/eagle_worker.py).
+        captures = 3
+        kernels += kernels / len(decoder.layers) * (int(values.get("speculative_num_steps") or 1) + 1)
+    nodes = about(len(sizes) * kernels * 20 * 1024, 0.2, 3.0).times(1.4 if speculative else 1.0)
     return (
         nodes
+        + Range(0.03 * GIB, 0.06 * GIB, 0.11 * GIB).times(captures)
         + exactly(_graph_buffers(values, decoder, ranks, backend, tokens, context))
         + activations(decoder, ranks, tokens, tokens)
     )
@@ -184,8 +241,8 @@ def _graph_buffers(
 ) -> float:
     if backend == "flashinfer":
         return tokens * context * (4.0 if decoder.latent is not None else 5.0)
-    if backend == "fa3":
-        return tokens * context * 4.0 / (values.get("page_size") or 1)
+    if backend in ("fa3", "aiter"):
+        return tokens * context * 4.0 / ((values.get("page_size") or 1) if backend == "fa3" else 1)
     if backend == "triton":
         splits = values.get("triton_attention_num_kv_splits") or 8
         wide = decoder.latent.kv_rank if decoder.latent is not None else decoder.head_dim

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from sglang_hydra.facts.gpu import GpuFacts
@@ -20,62 +20,11 @@ from sglang_hydra.fit.formats import (
     plain,
 )
 from sglang_hydra.fit.known import Fields, Missing, text_part
-from sglang_hydra.fit.skips import Skips, read_skips
+from sglang_hydra.fit.scheme import UNPACKED, Group, Scheme
+from sglang_hydra.fit.skips import read_skips
 
-_UNPACKED = "mxfp4 unpacked to 16 bit"
 _SKIP_LISTS = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "exclude")
 _NONE = read_skips(())
-
-
-class Group(NamedTuple):
-    """The formats of the modules that ``targets`` name."""
-
-    targets: Skips
-    linear: Stored
-    experts: Stored
-
-
-class Scheme(NamedTuple):
-    """The formats of one model. ``online``: the weights arrive in full precision and are quantized on the GPU after all
-    of them are there. ``element`` is what a weight takes that is not quantized, in bytes. ``groups`` are modules with
-    formats of their own; ``linear`` and ``experts`` are those of all others."""
-
-    name: str
-    element: int
-    linear: Stored
-    experts: Stored
-    head: Stored
-    vision: Stored
-    online: bool
-    skips: Skips
-    groups: tuple[Group, ...] = ()
-
-    def formats(self, kind: str, module: str, layers: Sequence[int]) -> list[tuple[Stored, int]]:
-        """The format of a module (``self_attn.o_proj``) with the number of ``layers`` that have it so. ``kind`` says
-        which of a group's formats it takes: ``linear``, ``experts``, or any other for what is never quantized."""
-        if kind not in ("linear", "experts"):
-            return [(self.plain, len(layers))]
-        usual = self.linear if kind == "linear" else self.experts
-        if usual == self.plain and not self.groups:
-            return [(usual, len(layers))]
-        left = self.skips.skipped(module, layers)
-        found = [(self.plain, len(left))] if left else []
-        rest = [number for number in layers if number not in left]
-        for group in self.groups:
-            mine = group.targets.skipped(module, rest)
-            if mine:
-                found.append((group.linear if kind == "linear" else group.experts, len(mine)))
-                rest = [number for number in rest if number not in mine]
-        return [*found, (usual, len(rest))] if rest else found
-
-    @property
-    def as_stored(self) -> bool:
-        """Whether the GPU holds the formats of the checkpoint."""
-        return not self.online and self.experts.name != _UNPACKED
-
-    @property
-    def plain(self) -> Stored:
-        return plain(self.element)
 
 
 def element_bytes(values: Mapping[str, Any], config: Fields, gpu: GpuFacts) -> int:
@@ -98,6 +47,8 @@ def scheme_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts) -> Schem
     if stored is None:
         assert asked is not None
         return _quantized_while_loading(asked, element, full)
+    if method == "gguf":
+        return _gguf(stored, element, full)
     reader = _READERS.get(method)
     if reader is None:
         raise Missing(f"{stored.prefix}quant_method ({method or 'none'}: its format is not modelled)")
@@ -159,7 +110,7 @@ def _mxfp4(stored: Fields, about: _Context) -> Pair:
         return about.full, mxfp4(pad=(256, 256))
     pad = (64, 1) if about.gpu.is_sm100 else (32, 1) if about.gpu.triton_kernels else (1, 1)
     if about.gpu.is_cuda and runner not in ("triton_kernel", "flashinfer_mxfp4"):
-        return about.full, about.full._replace(name=_UNPACKED, pad=pad)
+        return about.full, about.full._replace(name=UNPACKED, pad=pad)
     return about.full, mxfp4(pad if about.gpu.is_sm100 else (32, 1))
 
 
@@ -174,7 +125,7 @@ def _modelopt(stored: Fields, about: _Context) -> Pair:
 
 
 def _compressed(stored: Fields, about: _Context) -> Pair:
-    """compressed-tensors without groups: nothing of it is quantized (its sparsity alone is stated), or it is unknown."""
+    """compressed-tensors without groups: only its sparsity is stated, and nothing is quantized; else it is unknown."""
     if stored.part("sparsity_config") is not None:
         return _twice(about.full)
     raise Missing(f"{stored.prefix}config_groups")
@@ -211,6 +162,33 @@ def _compressed_group(weights: Fields) -> Pair:
         return _twice(FP8_TENSOR if str(weights.get("strategy")) == "tensor" else channels(f"{kind} channels"))
     zero = 0 if weights.flag("symmetric", default=True) else bits
     return _twice(grouped(f"int{bits}", bits, _group(weights, "group_size"), zero))
+
+
+def _gguf(stored: Fields, element: int, full: Stored) -> Scheme:
+    """A GGUF file keeps each tensor as it is stored (vLLM's GGUFConfig, which SGLang 0.5.2 takes): by the formats in
+    its header, or by the one that its name says of all (facts/gguf.py reads both)."""
+    bits = stored.part("bits")
+    if bits is None:
+        raise Missing(f"{stored.prefix}bits (the formats of the GGUF file's tensors)")
+    if "all" in bits:
+        every = Stored("gguf", bits.number("all"))
+        return Scheme("gguf", element, every, every, every, full, False, _NONE, (), every)
+    modules = bits.part("modules")
+    groups = [group for name in modules.values for group in _gguf_module(modules, name)] if modules else []
+    embedding = Stored("gguf", bits.number("embedding", default=full.bits))
+    head = Stored("gguf", bits.number("lm_head", default=embedding.bits))
+    return Scheme("gguf", element, full, full, head, full, False, _NONE, tuple(groups), embedding)
+
+
+def _gguf_module(modules: Fields, name: str) -> list[Group]:
+    """The formats of one module: the layers that share one together."""
+    listed = modules.get(name)
+    layers: dict[float, list[str]] = {}
+    for number, bits in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
+        if bits is not None:
+            exact = Fields({name: bits}, modules.source, modules.prefix).number(name)
+            layers.setdefault(exact, []).append(f"layers.{number}.{name}")
+    return [Group(read_skips([paths]), Stored("gguf", exact), Stored("gguf", exact)) for exact, paths in layers.items()]
 
 
 def _w4afp8(stored: Fields, about: _Context) -> Pair:

@@ -33,6 +33,7 @@ _GATED_QUERIES = ("Qwen3Next", "Qwen3_5")
 _MOST_LAYERS = 10_000
 _LEARNED_POSITIONS = ("GPT2LMHeadModel", "GPTBigCodeForCausalLM", "OPTForCausalLM", "Bert", "XLMRoberta")
 
+
 def architecture_of(config: Fields) -> str:
     """The first architecture, the one that SGLang goes by. Raises Missing where none is stated."""
     names = config.words("architectures")

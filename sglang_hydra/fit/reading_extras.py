@@ -9,7 +9,6 @@ from __future__ import annotations
 from sglang_hydra.fit.decoder import Extra, Heads
 from sglang_hydra.fit.known import Fields
 
-
 _ENCODERS = ("Bert", "XLMRoberta")
 
 

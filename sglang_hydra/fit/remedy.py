@@ -93,9 +93,11 @@ def _single_arguments(values: Mapping[str, Any], found: Fit) -> Iterator[Mapping
 
 
 def _shorter(found: Fit) -> Iterator[Mapping[str, Any]]:
-    """A shorter longest context, where the table of token locations is what takes the memory."""
-    context = found.kv.context if found.kv is not None else 0
-    yield from ({"context_length": length} for length in _CONTEXTS if context > length)
+    """A shorter longest context or fewer requests, where the table of token locations is what takes the memory."""
+    context, slots = (found.kv.context, found.kv.slots or 0) if found.kv is not None else (0, 0)
+    yield from ({"context_length": length} for length in _CONTEXTS[:1] if context > length)
+    yield from ({"max_running_requests": number} for number in (256,) if slots > number)
+    yield from ({"context_length": length} for length in _CONTEXTS[1:] if context > length)
 
 
 def _two_arguments(values: Mapping[str, Any], found: Fit) -> Iterator[Mapping[str, Any]]:

@@ -82,8 +82,8 @@ class Fit:
     ``fits`` is False only where the least that the server can need is more than there is (``reasons``), None where a
     needed fact is unknown (``unknown`` names it); ``tight`` says that it fits, but not with the likeliest numbers.
     ``memory`` is the GPU's, ``free`` what is left of it before loading, after the CUDA context and ``reserved``.
-    ``fraction`` is the mem_fraction_static that the server works with. ``left`` is what nobody uses (negative: what
-    is missing), within ``error``. ``sources`` says where the formula of each number comes from.
+    ``asked`` is mem_fraction_static, ``fraction`` what the server makes of it. ``left`` is what nobody uses (negative:
+    what is missing), within ``error``. ``sources`` says where the formula of each number comes from.
     """
 
     fits: bool | None
@@ -97,6 +97,7 @@ class Fit:
     before_loading: Range | None
     free: Range | None
     reserved: float
+    asked: float | None
     fraction: float | None
     weights: Weights
     lora: float | None
@@ -104,6 +105,7 @@ class Fit:
     draft: Range | None
     request_table: float | None
     workspace: float | None
+    libraries: Range | None
     graphs: Range | None
     activations: Range | None
     left: float | None
@@ -141,7 +143,8 @@ class Fit:
             "notes": list(self.notes),
             "gpus": self.gpus,
             "replicas": self.replicas,
-            "mem_fraction_static": self.fraction,
+            "mem_fraction_static": self.asked,
+            "kept_fraction": self.fraction,
             "memory_gib": _round(self.memory),
             "free_gib": _range(self.free),
             "before_loading_gib": _range(self.before_loading),
@@ -160,6 +163,7 @@ class Fit:
             "kv_cache": None if self.kv is None else _kv(self.kv),
             "request_table_gib": _round(self.request_table),
             "workspace_gib": _round(self.workspace),
+            "libraries_gib": _range(self.libraries),
             "cuda_graphs_gib": _range(self.graphs),
             "activations_gib": _range(self.activations),
             "left_gib": _round(self.left),

@@ -14,6 +14,8 @@ SOURCES: Mapping[str, str] = {
     "kv_cache": "model_executor/model_runner.py profile_max_num_token, mem_cache/memory_pool.py",
     "request_table": "mem_cache/memory_pool.py ReqToTokenPool, model_executor/model_runner.py init_memory_pool",
     "workspace": "layers/attention/*_backend.py",
+    "libraries": "published server logs: what the free memory at the end lacks beyond all other parts; "
+    "DeepEP's buffers: csrc/config.hpp of DeepEP, layers/moe/token_dispatcher/deepep.py",
     "cuda_graphs": "model_executor/cuda_graph_runner.py; bytes of a graph's node from published server logs",
     "activations": "the tensors that live at once in models/*.py; the range is 0.35 to 1.6 times their sum",
     "before_loading": "published server logs: total memory less the memory free at the start of loading",

@@ -11,9 +11,10 @@ from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.fit.decoder import Decoder
 from sglang_hydra.fit.known import Fields, Missing, text_part, whole_config
-from sglang_hydra.fit.quantization import Scheme, element_bytes, scheme_of
+from sglang_hydra.fit.quantization import element_bytes, scheme_of, stored_quantization
 from sglang_hydra.fit.ranks import Ranks, ranks_of
 from sglang_hydra.fit.reading import architecture_of, read_decoder
+from sglang_hydra.fit.scheme import Scheme
 from sglang_hydra.fit.vision import Tower, has_tower, read_tower
 
 _CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
@@ -71,12 +72,17 @@ def understand(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> U
     if architecture is None:
         return known
     known.decoder = known.attempt(lambda: read_decoder(config, architecture))
-    known.scheme = known.attempt(lambda: scheme_of(config, values, gpu)) if not model.gguf else None
-    if model.gguf:
-        known.unknown.append("the GGUF file's tensors (their formats are in its header)")
+    known.scheme = known.attempt(lambda: _scheme(config, values, gpu, model))
     if known.decoder is not None:
         _understand_decoder(known, config, values, known.decoder)
     return known
+
+
+def _scheme(config: Fields, values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> Scheme:
+    stored = stored_quantization(config)
+    if model.gguf and (stored is None or stored.get("quant_method") != "gguf"):
+        raise Missing("the GGUF file's tensors (their formats are in its header)")
+    return scheme_of(config, values, gpu)
 
 
 def context_length(text: Fields) -> int:
@@ -104,7 +110,11 @@ def _understand_decoder(known: Understanding, config: Fields, values: Mapping[st
     if not decoder.served:
         known.notes.append(
             f"SGLang 0.5.2 has no class {decoder.architecture}"
-            + (": its tensors are read from the fields as those of the usual decoder, to 5 %" if decoder.assumed else "")
+            + (
+                ": its tensors are read from the fields as those of the usual decoder, to 5 %"
+                if decoder.assumed
+                else ""
+            )
         )
     if values.get("enable_dp_attention") and (values.get("dp_size") or 1) > 1 and not decoder.shares_attention:
         known.notes.append(f"{decoder.architecture} has no DP attention in SGLang 0.5.2: tp_size shards its attention")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sglang_hydra.fit.kv import Cells
-from sglang_hydra.fit.overheads import GIB, Range, about, exactly
+from sglang_hydra.fit.overheads import GIB, NOTHING, Range, about, exactly
 from sglang_hydra.fit.result import Fit, Interval, KvCache, Weights
 from sglang_hydra.fit.sources import SOURCES
 from sglang_hydra.fit.understanding import Understanding
@@ -48,6 +48,7 @@ class Need:
     draft_cache: float = 0.0
     request_table: float = 0.0
     workspace: float = 0.0
+    libraries: Range = NOTHING
     graphs: Range | None = None
     activations: Range | None = None
 
@@ -68,7 +69,8 @@ class Need:
         """What is allocated after it; a draft of unknown size counts as nothing here."""
         if self.graphs is None or self.activations is None:
             return None
-        return exactly(self.request_table + self.workspace) + self.drafting + self.graphs + self.activations
+        tables = exactly(self.request_table + self.workspace) + self.libraries
+        return tables + self.drafting + self.graphs + self.activations
 
     @property
     def drafting(self) -> Range:
@@ -102,6 +104,7 @@ def judge(need: Need, memory: Memory) -> Fit:
         before_loading=memory.before_loading,
         free=memory.free,
         reserved=memory.reserved,
+        asked=None if fraction is None else float(fraction),
         fraction=need.fraction,
         weights=need.weights,
         lora=need.lora,
@@ -109,6 +112,7 @@ def judge(need: Need, memory: Memory) -> Fit:
         draft=None if need.draft is None else need.drafting,
         request_table=need.request_table if need.kv is not None else None,
         workspace=need.workspace if need.kv is not None else None,
+        libraries=need.libraries if need.kv is not None else None,
         graphs=need.graphs,
         activations=need.activations,
         left=left,
@@ -179,12 +183,14 @@ def _interval(need: Need, free: Range | None) -> Interval | None:
 
 
 def _left(need: Need, free: Range | None) -> tuple[float | None, float | None]:
-    """What nobody uses, and how far that may be off: weights, memory, graphs and activations together."""
+    """What nobody uses, and how far that may be off: weights, memory, libraries, graphs and activations, each
+    independent of the others."""
     held, after = need.before_cache, need.after_cache
     if held is None or free is None or after is None or need.fraction is None or need.draft is None:
         return None, None
     size = need.kv.size if need.kv is not None and need.kv.size is not None else 0.0
-    error = need.weights.error + (free.high - free.low) / 2 + (after.high - after.low) / 2
+    ranges = [free, need.libraries, need.drafting, need.graphs or NOTHING, need.activations or NOTHING]
+    error = math.hypot(need.weights.error, *((one.high - one.low) / 2 for one in ranges))
     return free.mid - held - need.state - size - after.mid, error
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.fit.decoder import Decoder
 from sglang_hydra.fit.known import text_part
-from sglang_hydra.fit.quantization import Scheme
 from sglang_hydra.fit.result import Weights
+from sglang_hydra.fit.scheme import Scheme
 from sglang_hydra.fit.tensors import OTHER, PARTS, VISION
 from sglang_hydra.fit.understanding import Understanding
 from sglang_hydra.fit.weights import StageWeights, decoder_weights, lora_bytes, stored_weights

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from sglang_hydra.fit.allocator import Allocations
 from sglang_hydra.fit.decoder import LINEAR, NO_MIXER, Decoder
 from sglang_hydra.fit.formats import Stored, plain
-from sglang_hydra.fit.quantization import Group, Scheme
 from sglang_hydra.fit.ranks import Ranks, padded_vocabulary, ranks_of, share, stage_layers
+from sglang_hydra.fit.scheme import Group, Scheme
 from sglang_hydra.fit.tensors import (
     ATTENTION,
     EMBEDDING,
@@ -63,7 +63,9 @@ def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, elemen
 
     linear, experts, head, vision = map(kept, (scheme.linear, scheme.experts, scheme.head, scheme.vision))
     groups = tuple(Group(group.targets, kept(group.linear), kept(group.experts)) for group in scheme.groups)
-    as_stored = scheme._replace(element=element, linear=linear, experts=experts, head=head, vision=vision, groups=groups)
+    as_stored = scheme._replace(
+        element=element, linear=linear, experts=experts, head=head, vision=vision, groups=groups
+    )
     bare = decoder._replace(positions=0, embedding_repeated=False, copied=False)
     return decoder_weights(bare, as_stored, once, tower)[0].total
 
@@ -102,8 +104,8 @@ def _stage(
             kind = scheme.plain if matrix.format == PLAIN_FORMAT else scheme.linear
             parts[matrix.part] += kind.size(matrix.rows, matrix.columns)
         rows = share(padded_vocabulary(decoder.embedding_rows), 1 if decoder.embedding_repeated else ranks.embedding)
-        rows += decoder.learned_positions
-        parts[EMBEDDING] += rows * decoder.hidden * scheme.element
+        parts[EMBEDDING] += (scheme.embedding or scheme.plain).size(rows, decoder.hidden)
+        parts[EMBEDDING] += decoder.learned_positions * decoder.hidden * scheme.element
         if tower is not None:
             linear, whole = tower.on_gpu(ranks.attention, ranks.tp)
             parts[VISION] += linear * scheme.vision.bits / 8 + whole * scheme.element

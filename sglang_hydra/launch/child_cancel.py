@@ -1,13 +1,15 @@
 """Program that cancels a Slurm job when whoever submitted it is gone, however that came about.
 
-    python child_cancel.py WATCH_FD JOB_ID
+    python child_cancel.py WATCH_FD JOB_ID [SECRETS_FILE]
 
-It stays beside the one that watches the job, in a session of its own. The pipe WATCH_FD brings a byte when the job needs
-no one any more; if it closes without, the job is cancelled. Standard library only.
+It stays beside the one that watches the job, in a session of its own. The pipe WATCH_FD brings a byte when the job
+needs no one any more; if it closes without, the job is cancelled and the file that was left for it is deleted. Standard
+library only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -18,11 +20,14 @@ _TRIES = 10
 _WAIT_S = 6.0
 
 
-def main(watch: int, job: str) -> int:
+def main(watch: int, job: str, *left: str) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if os.read(watch, 1):
         return 0
+    for file in left:
+        with contextlib.suppress(OSError):
+            os.unlink(file)
     for _ in range(_TRIES):
         done = subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True)
         if done.returncode == 0 or b"nvalid job id" in done.stderr:
@@ -32,4 +37,4 @@ def main(watch: int, job: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2]))
+    sys.exit(main(int(sys.argv[1]), *sys.argv[2:]))

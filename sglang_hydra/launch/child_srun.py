@@ -6,20 +6,31 @@ srun answers a SIGTERM by killing every task. So it is never sent one: the ranks
 standard input, which srun carries to them, and its end asks them to stop their servers. The orders are in ORDERS_FILE;
 the API key comes through the pipe that the environment names, and the variables SECRET_NAMES (with commas) are taken
 out of the environment: both are added to the orders here and are in no file. Standard library only.
+
+With --label, srun cuts a line of a rank after 1024 bytes and labels each piece as a line; here they are whole again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 from types import FrameType
+from typing import IO
 
 _KEY_FD = "SGLANG_HYDRA_KEY_FD"
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# MAX_MSG_LEN of Slurm's slurm_protocol_defs.h
+_PIECE = 1024
+_LONGEST_LINE = 1 << 20
+_LABEL = re.compile(rb" *\d+: ")
+_DRAIN_S = 10.0
 
 
 def orders_of(file: str, secret_names: str) -> bytes:
@@ -36,11 +47,39 @@ def orders_of(file: str, secret_names: str) -> bytes:
     return b"%d\n%s" % (len(content), content)
 
 
+def whole_lines(source: IO[bytes], target: IO[bytes]) -> None:
+    """Copies labelled lines, the pieces of each put together again. Ends with its source."""
+    begun: dict[bytes, bytes] = {}
+    for line in source:
+        label = _LABEL.match(line)
+        if label is None:
+            target.write(line)
+            target.flush()
+            continue
+        piece = line[label.end() :].rstrip(b"\n")
+        whole = begun.pop(label[0], b"") + piece
+        if len(piece) == _PIECE and len(whole) < _LONGEST_LINE:
+            begun[label[0]] = whole
+        else:
+            target.write(label[0] + whole + b"\n")
+            target.flush()
+    target.writelines(rank + whole + b"\n" for rank, whole in begun.items())
+    target.flush()
+
+
 def main(file: str, secret_names: str, *command: str) -> int:
     orders = orders_of(file, secret_names)
-    ranks = subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0)
+    output = subprocess.PIPE if "--label" in command else None
+    ranks = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, bufsize=0)
     stdin = ranks.stdin
     assert stdin is not None
+    copying = [
+        threading.Thread(target=whole_lines, args=(io.BufferedReader(pipe), target), daemon=True)
+        for pipe, target in ((ranks.stdout, sys.stdout.buffer), (ranks.stderr, sys.stderr.buffer))
+        if isinstance(pipe, io.RawIOBase)
+    ]
+    for thread in copying:
+        thread.start()
 
     def stop(number: int, frame: FrameType | None) -> None:
         for again in _STOP_SIGNALS:
@@ -56,6 +95,8 @@ def main(file: str, secret_names: str, *command: str) -> int:
         while left:
             left = left[stdin.write(left) :]
     code = ranks.wait()
+    for thread in copying:
+        thread.join(_DRAIN_S)
     return code if code >= 0 else 128 - code
 
 

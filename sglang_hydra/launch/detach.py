@@ -23,13 +23,12 @@ from sglang_hydra.launch.display import Display, display_for
 from sglang_hydra.launch.local import INTERRUPTED, Launch
 from sglang_hydra.launch.servers import short_name
 from sglang_hydra.launch.signals import stopping_on_signals
-from sglang_hydra.launch.supervisor import KEEP
+from sglang_hydra.launch.supervisor import KEEP, OWN_LOG
 from sglang_hydra.plans import Plan
 from sglang_hydra.screen import Line, text, write
 from sglang_hydra.words import program
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
-_OWN_LOG = "supervisor.log"
 # It has told its last and only has to end.
 _END_S = 5.0
 
@@ -123,7 +122,7 @@ def follow(
 @contextlib.contextmanager
 def _supervisor(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The running supervisor, told to stop when the block ends unless it was told to keep its server."""
-    log = folder / _OWN_LOG
+    log = folder / OWN_LOG
     try:
         errors: IO[bytes] | int = log.open("ab")
     except OSError:
@@ -154,9 +153,6 @@ def _supervisor(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.wait(0)
         # Not waited for: it is meant to outlive us. Python would warn of a child that still runs.
         process.returncode = process.returncode or 0
-        with contextlib.suppress(OSError):
-            if log.stat().st_size == 0:
-                log.unlink()
 
 
 def _events(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
@@ -183,7 +179,7 @@ def _how_to(name: str) -> list[Line]:
 
 def _crashed(folder: Path) -> Finding:
     message = "the supervisor of the server ended without a word; the server ended with it"
-    return Finding("error", "LCH009", message, ("launch.detach",), f"see {folder / _OWN_LOG}")
+    return Finding("error", "LCH009", message, ("launch.detach",), f"see {folder / OWN_LOG}")
 
 
 def _cannot_start(failure: OSError) -> Finding:

@@ -9,11 +9,13 @@ from typing import NamedTuple
 from sglang_hydra.findings import Finding
 
 _LONGEST_QUOTE = 500
+NOT_READY = "not_ready"
 
 
 class Failure(NamedTuple):
-    """``kind`` is the class that the diagnosis found, or ``unknown``. The first finding says what happened, the second
-    why and the smallest change that helps, where that is known."""
+    """``kind`` is the class that the diagnosis found, or ``unknown``; ``not_ready`` where nothing explains why the
+    server was not ready in time. The first finding says what happened, the second why, and what to change, where that
+    is known."""
 
     kind: str
     findings: tuple[Finding, ...]
@@ -27,12 +29,14 @@ def failure_of(
     log: Path | None = None,
     advice: str | None = None,
 ) -> Failure:
-    """What went wrong with a server that wrote ``lines`` and ended with ``exit_code`` (None: it had not ended)."""
+    """What went wrong with a server that wrote ``lines`` and ended with ``exit_code`` (None: it was not ready in time).
+
+    ``what`` says so in words, ``advice`` is what helps in any case.
+    """
     from sglang_hydra.diagnose import diagnose
 
     found = diagnose(lines, exit_code)
-    known = found.kind != "unknown"
-    said = "" if known else last_words(lines)
+    said = "" if found.known else last_words(lines)
     place = f"its output is in {log}" if log else "its output is above"
     happened = Finding(
         level="error",
@@ -41,11 +45,15 @@ def failure_of(
         fields=("engine",),
         hint=f"{advice}; {place}" if advice else place,
     )
-    return Failure(found.kind, (happened, found.finding) if known else (happened,))
+    if found.known:
+        return Failure(found.kind, (happened, found.finding))
+    return Failure(NOT_READY if exit_code is None else found.kind, (happened,))
 
 
 def last_words(lines: Sequence[str]) -> str:
     """The line that most likely says why: the last that reads like an error, else the last."""
     lines = [line.strip() for line in lines[-200:] if line.strip()]
+    # Of several ranks under srun, the last word is its own: that one of them ended.
+    lines = [line for line in lines if not line.startswith("srun: ")] or lines
     telling = [line for line in lines if "Error" in line or "error:" in line or line.startswith("cannot run")]
     return (telling or lines or [""])[-1][:_LONGEST_QUOTE]

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 FILE_LIMIT = 16 << 20
 """Bytes of one file; there are at most three."""
@@ -32,7 +32,8 @@ class BoundedLog:
         self._size = 0
         self._retry_at = 0.0
         self._gap = 0
-        for old in (path, *older_files(path)):
+        self._mode: Literal["wb", "ab"] = "wb"
+        for old in older_files(path):
             with contextlib.suppress(OSError):
                 old.unlink()
         self._attempt(b"")
@@ -72,7 +73,8 @@ class BoundedLog:
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered: what is written is in the file, and what is not has failed here.
-        self._file = self.path.open("ab", buffering=0)
+        self._file = self.path.open(self._mode, buffering=0)
+        self._mode = "ab"
         self._size = os.fstat(self._file.fileno()).st_size
         if self._gap:
             told = f"\n[{self._gap} lines are missing here: {self.problem}]\n".encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -18,15 +19,19 @@ _KEPT_AT_START, _KEPT_AT_END = 1 << 19, 1 << 20
 # Blotting out every "a" would hide the log and not the key.
 _SHORTEST_SECRET = 4
 _MASK = b"***"
+# The end of a bar that is drawn over and over: "Loading safetensors checkpoint shards:  40% Completed | 2/5 [...".
+_PERCENT = re.compile(rb"\b(\d{1,3})%")
+_BAR = 400
 
 
 class Output:
     """Follows a server's stdout and stderr, each in a thread, until they close.
 
     ``show`` gets the name of the stream and each finished line. ``milestones`` maps texts to words for how far the
-    server is, in their order; ``reached`` gets the words of each once, when it or a later one is first seen, and
-    ``milestone`` is the last of them. A text that is overwritten in place (a progress bar) is neither shown nor
-    logged. ``warn`` is told, once, when the log cannot be written. Whatever fails there, the server is read on.
+    server is, in their order; ``reached`` gets the words of each that is seen before a later one, and ``milestone`` is
+    the last of them. A text that is overwritten in place (a progress bar) is neither shown nor logged, but its
+    percentage stands in ``milestone``. ``warn`` is told, once, when the log cannot be written. Whatever fails there,
+    the server is read on.
     """
 
     def __init__(
@@ -51,7 +56,12 @@ class Output:
         self._start_size = self._end_size = 0
         self._end: deque[str] = deque()
         self._warned = False
-        self.milestone = ""
+        self._words = self._percent = ""
+
+    @property
+    def milestone(self) -> str:
+        """How far the server is: ``loading weights 40 %``; empty before the first milestone."""
+        return f"{self._words} {self._percent} %" if self._percent else self._words
 
     @property
     def lines(self) -> list[str]:
@@ -84,6 +94,9 @@ class Output:
             *lines, pending = (pending + chunk).split(b"\n")
             for line in lines:
                 self._line(name, self._blot(line))
+            if lines or b"\r" in pending:
+                found = _PERCENT.findall(pending[-_BAR:])
+                self._percent = found[-1].decode() if found else ""
             if len(pending) > _LINE_LIMIT + self._hold_back:
                 pending = self._blot(pending)
                 cut = max(0, len(pending) - self._hold_back)
@@ -131,7 +144,7 @@ class Output:
         for sign, place, words in self._signs:
             # Each rank says it again, and some begin a part when others have ended it.
             if place > self._at and sign in text:
-                self._at, self.milestone = place, words
+                self._at, self._words, self._percent = place, words, ""
                 self._reached(words)
 
 

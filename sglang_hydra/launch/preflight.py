@@ -42,7 +42,7 @@ def preflight(plan: Plan, env: Mapping[str, str] | None = None) -> Preflight:
     """
     seen = {**(os.environ if env is None else env), **plan.environment}
     if plan.gpu.device in (None, "cpu"):
-        machine, findings = read_machine(), []
+        machine, findings = read_machine(), list[Finding]()
     else:
         from sglang_hydra.launch.preflight_gpus import look_at_gpus
 

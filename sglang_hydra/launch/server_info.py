@@ -17,7 +17,7 @@ from sglang_hydra.screen import Line, columns, shown, text
 from sglang_hydra.versions.order import at_least
 
 if TYPE_CHECKING:
-    from http.client import HTTPConnection
+    from socket import socket
 
     from sglang_hydra.facts.gpu import GpuFacts
     from sglang_hydra.launch.actual import Comparison
@@ -69,11 +69,11 @@ def read_server_info(
     """
     pages = [NEW_PAGE, OLD_PAGE] if at_least(version, _NEW_SINCE) else [OLD_PAGE, NEW_PAGE]
     answer: list[Mapping[str, Any] | Exception] = []
-    asked: list[HTTPConnection] = []
+    asked: list[socket] = []
 
     def ask() -> None:
         try:
-            answer.append(_ask(host, port, key, pages, asked, time.monotonic() + wait_s))
+            answer.append(_ask(host, port, key, pages, asked, wait_s))
         except Exception as failure:  # noqa: BLE001 - it is raised again in the thread that waits
             answer.append(failure)
 
@@ -83,7 +83,7 @@ def read_server_info(
     asking.join(wait_s)
     if not answer:
         _hang_up(asked)
-        raise NoServerInfo(f"it did not answer within {wait_s:g} s")
+        raise _late(wait_s)
     if isinstance(answer[0], Exception):
         raise answer[0]
     return answer[0]
@@ -112,30 +112,37 @@ def comparison_lines(compared: Comparison) -> list[Line]:
 
 
 def _ask(
-    host: str, port: int, key: str | None, pages: list[str], asked: list[HTTPConnection], until: float
+    host: str, port: int, key: str | None, pages: list[str], asked: list[socket], wait_s: float
 ) -> Mapping[str, Any]:
     # Not urllib: it would obey proxy settings.
     import http.client
 
+    until = time.monotonic() + wait_s
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     status = 0
     for page in pages:
         connection = http.client.HTTPConnection(client_host(host), port, timeout=max(0.1, until - time.monotonic()))
-        asked.append(connection)
         try:
+            connection.connect()
+            asked.append(connection.sock)
             connection.request("GET", page, headers=headers)
-            answer = connection.getresponse()
-            content = _read(answer)
+            with connection.getresponse() as answer:
+                status, content = answer.status, _read(answer)
+        except TimeoutError as failure:
+            raise _late(wait_s) from failure
         except (OSError, http.client.HTTPException) as failure:
             raise NoServerInfo(f"{page}: {failure or type(failure).__name__}") from failure
         finally:
             connection.close()
-        status = answer.status
         if status == http.client.OK:
             return _parsed(page, content)
         if status != http.client.NOT_FOUND:
             break
     raise NoServerInfo(f"{page} answered {status}")
+
+
+def _late(wait_s: float) -> NoServerInfo:
+    return NoServerInfo(f"it did not answer within {wait_s:g} s")
 
 
 def _read(answer: Any) -> bytes:
@@ -157,14 +164,13 @@ def _parsed(page: str, content: bytes) -> Mapping[str, Any]:
     return info
 
 
-def _hang_up(connections: list[HTTPConnection]) -> None:
+def _hang_up(connections: list[socket]) -> None:
     """Wakes whoever still reads from them."""
-    import socket
+    from socket import SHUT_RDWR
 
     for connection in connections:
-        if connection.sock is not None:
-            with contextlib.suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            connection.shutdown(SHUT_RDWR)
 
 
 def _machine(plan: Plan) -> GpuFacts | None:

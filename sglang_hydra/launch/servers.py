@@ -26,6 +26,7 @@ STATE_DIR_VARIABLE = "SGLANG_HYDRA_STATE_DIR"
 
 _FORGET_AFTER_S = 7 * 24 * 3600
 _LONGEST_NAME = 40
+_SHORTEST_ID = 4
 _MOST_ALIKE = 1000
 
 
@@ -127,7 +128,8 @@ def forget(record: ServerRecord) -> None:
 
 
 def chosen(words: Sequence[str], known: Sequence[ServerRecord], verb: str) -> list[ServerRecord]:
-    """The servers that ``words`` name: by name, port, url or the beginning of a server_id; ``all`` is each of them.
+    """The servers that ``words`` name: by name or its beginning, port, url or the beginning of a server_id; ``all`` is
+    each of them.
 
     Without a word the only one there is. Raises ConfigError for a word that names none or several, and for no word
     where there are several.
@@ -139,7 +141,7 @@ def chosen(words: Sequence[str], known: Sequence[ServerRecord], verb: str) -> li
         return list(known)
     found: list[ServerRecord] = []
     for word in words:
-        named = list(known) if word == "all" else [record for record in known if _is_named(record, word)]
+        named = list(known) if word == "all" else _named(word, known)
         if not named and word != "all":
             raise ConfigError(_no_such(word, known, verb))
         if len(named) > 1 and word != "all":
@@ -156,9 +158,15 @@ def short_name(model: str, port: int) -> str:
     return f"{plain or 'server'}-{port}"
 
 
-def _is_named(record: ServerRecord, word: str) -> bool:
-    port = record.url.rpartition(":")[2]
-    return word in (record.name, record.url, port) or (len(word) >= 4 and record.server_id.startswith(word))
+def _named(word: str, known: Sequence[ServerRecord]) -> list[ServerRecord]:
+    exactly = [record for record in known if word in (record.name, record.url, record.url.rpartition(":")[2])]
+    if exactly or not word:
+        return exactly
+    return [
+        record
+        for record in known
+        if record.name.startswith(word) or (len(word) >= _SHORTEST_ID and record.server_id.startswith(word))
+    ]
 
 
 def _no_such(word: str, known: Sequence[ServerRecord], verb: str) -> Finding:

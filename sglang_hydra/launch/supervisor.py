@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
+OWN_LOG = "supervisor.log"
+"""Where a mistake of this program itself is told, in the run folder."""
+
 KEEP = b"keep"
 """What makes a server stay."""
 
@@ -122,8 +125,8 @@ def supervise(launch: Launch, record: ServerRecord, events: Events) -> int:
         forget(record)
     else:
         # It can still be asked what it died of.
-        ended = {"ended_at": time.time(), "exit_code": outcome.exit_code, "kind": outcome.kind}
-        update(replace(record, state=FAILED, findings=outcome.findings, **ended))
+        code, kind, findings = outcome.exit_code, outcome.kind, outcome.findings
+        update(replace(record, state=FAILED, ended_at=time.time(), exit_code=code, kind=kind, findings=findings))
     events.end(outcome.exit_code, outcome.findings)
     return outcome.exit_code
 
@@ -154,7 +157,16 @@ def main() -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _asked_to_end)
     threading.Thread(target=_wait_for_keep, args=(events,), name="keep", daemon=True).start()
-    return supervise(launch, record, events)
+    try:
+        return supervise(launch, record, events)
+    finally:
+        _remove_if_empty(Path(record.run_folder) / OWN_LOG)
+
+
+def _remove_if_empty(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if path.stat().st_size == 0:
+            path.unlink()
 
 
 def _first_line(source: int) -> bytes:

@@ -12,10 +12,12 @@ class SweepNode:
     ``params`` maps keys to lists of values, or to a text in Hydra's sweep grammar; ``zip`` lists the keys that vary
     together instead of with each other; ``where`` is a constraint that every point has to meet. ``start_seconds`` and
     ``point_seconds`` are the assumptions of the estimate, which ``budget_gpu_hours`` is held against. ``folder`` is
-    where the results go; without it multirun/<name>-<id>, the id made from the points themselves.
+    where the results go; without it multirun/<name>-<id>, the id made from the points themselves. ``retries`` are
+    further attempts at what may pass; ``fail_fast`` ends the sweep at the first failure; ``rerun`` names the states
+    (failed, invalid) that are taken again; ``max_jobs`` bounds the jobs that a launcher runs at a time.
     """
 
-    name: str = "sweep"
+    name: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
     zip: list[list[str]] = field(default_factory=list)
     where: str | None = None
@@ -24,3 +26,7 @@ class SweepNode:
     start_seconds: float = 120.0
     point_seconds: float = 60.0
     folder: str | None = None
+    retries: int = 1
+    fail_fast: bool = False
+    rerun: list[str] = field(default_factory=list)
+    max_jobs: int | None = None

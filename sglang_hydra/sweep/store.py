@@ -44,7 +44,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def begin(self, sweep: Sweep, record: Mapping[str, Any]) -> None:
+    def begin(self, sweep: Sweep) -> None:
         """Makes the folder, or adds to the one that is there: points that an earlier command planned stay.
 
         Raises ConfigError for a folder that is no sweep's, OSError where it cannot be written.
@@ -53,12 +53,12 @@ class Store:
         if self.folder.is_dir() and any(self.folder.iterdir()) and not file.is_file():
             message = f"{self.folder} is not empty and holds no sweep"
             raise ConfigError(Finding("error", "STO001", message, ("sweep.folder",), "sweep.folder=multirun/NAME"))
-        before = self.read_sweep() if file.is_file() else None
-        points = {**(before or {}).get("points", {}), **record["points"]}
-        servers = {**(before or {}).get("servers", {}), **record["servers"]}
-        merged = {**record, "schema": SWEEP_SCHEMA, "points": points, "servers": servers}
-        if merged != before:
-            write_whole(file, _dumped(merged))
+        before = self.read_sweep() if file.is_file() else {}
+        record = sweep_record(sweep)
+        for part in ("points", "servers"):
+            record[part] = {**before.get(part, {}), **record[part]}
+        if record != before:
+            write_whole(file, _dumped(record))
 
     def read_sweep(self) -> dict[str, Any]:
         """What was planned. Raises ConfigError, saying which, for a folder without it, an older or a broken one."""
@@ -132,6 +132,32 @@ class Store:
         while not publish(folder / "superseded" / f"{number}.json", _dumped(record)):
             number += 1
         (folder / "result.json").unlink()
+
+
+def sweep_record(sweep: Sweep) -> dict[str, Any]:
+    """What sweep.json holds: the words that make the sweep again, and its points and servers by their ids."""
+    return {
+        "schema": SWEEP_SCHEMA,
+        "words": list(sweep.words),
+        "config_dirs": list(sweep.source.config_dirs),
+        "config_name": sweep.source.config_name,
+        "seed": sweep.source.seed,
+        "settings": dict(sweep.settings),
+        "points": {
+            point.point_id: {
+                "server_id": point.server_id,
+                "workload_id": point.workload_id,
+                "repeat": point.repeat,
+                "words": list(point.words),
+            }
+            for point in sweep.points()
+        },
+        "servers": {group.server_id: {"gpus": group.gpus, "nodes": group.nodes} for group in sweep.groups},
+        "merged": sweep.merged,
+        "refused": [item.__dict__ for item in sweep.refused],
+        "left_out": [[list(words), list(ids)] for words, ids in sweep.left_out],
+        "estimate": sweep.estimate.__dict__,
+    }
 
 
 def _dumped(record: Mapping[str, Any]) -> str:

@@ -11,8 +11,8 @@ from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.screen import Line, text, write
 from sglang_hydra.topology.plan import Server, Topology, plan_topology
-from sglang_hydra.topology.roles import DECODE, PREFILL, REPLICA
 from sglang_hydra.topology.screen import findings_of, summary, topology_screen
+from sglang_hydra.topology.settings import DECODE, PREFILL, REPLICA
 from sglang_hydra.words import program
 
 if TYPE_CHECKING:

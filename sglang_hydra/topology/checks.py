@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.topology.places import LAST_PORT, PortUse, gpu_offsets
-from sglang_hydra.topology.settings import PD
+from sglang_hydra.topology.settings import DECODE, PD, PREFILL
 from sglang_hydra.words import plural
 
 if TYPE_CHECKING:
@@ -31,23 +31,31 @@ def together(name: str, servers: Sequence[Server], router: Router, common: Plan)
     ]
     if name == PD:
         kinds = {server.role: server.plan.values for server in reversed(servers)}
-        prefill, decode = kinds["prefill"], kinds["decode"]
+        prefill, decode = kinds[PREFILL], kinds[DECODE]
         for check in (_tp, _decode_pipeline, _transfer, _kv_layout, _round_robin, _same_model):
             findings += check(prefill, decode)
     return findings
 
 
-def in_terms_of(topology: str, role: str, finding: Finding) -> Finding:
-    """A server's finding with a hint that can be typed for its topology: the key of its role, not of all servers."""
-    if topology != PD:
-        return finding
-    if finding.id == "DIS008":
-        hint = "topology.decode.args.tp_size=N, or topology.prefill.args.tp_size=N"
-        return replace(finding, fields=("tp_size", "disaggregation_decode_tp"), hint=hint)
-    if finding.id == "DIS004":
-        hint = "topology.decode.args.prefill_round_robin_balance=true"
-        return replace(finding, hint=hint)
-    return finding
+def hint_for(id: str, hint: str | None, roles: Collection[str]) -> str | None:
+    """What to type about a finding that servers of these roles have: where it is one role of a topology=pd, that role's
+    key; and nothing that needs more nodes."""
+    role = next(iter(roles)) if len(roles) == 1 else None
+    if id == "DIS008":
+        return "topology.decode.args.tp_size=N, or topology.prefill.args.tp_size=N"
+    if id == "DIS004" and role == DECODE:
+        return f"{_role_key(DECODE, 'prefill_round_robin_balance')}=true"
+    if id not in ("FIT001", "FIT002", "GPU001") or hint is None:
+        return hint
+    remedies = [part for part in hint.split("; or ") if "nnodes=" not in part]
+    return "; or ".join(_for_role(part, role) if role in (PREFILL, DECODE) else part for part in remedies) or None
+
+
+def _for_role(remedy: str, role: str | None) -> str:
+    """``tp_size=2 ...: why`` with the keys of a role's own arguments."""
+    typed, colon, why = remedy.partition(": ")
+    words = [_role_key(str(role), word) if word.partition("=")[0] in FIELDS else word for word in typed.split()]
+    return " ".join(words) + colon + why
 
 
 def _needs_sglang(common: Plan) -> Iterator[Finding]:
@@ -163,7 +171,7 @@ def _transfer(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator
     name = "disaggregation_transfer_backend"
     if prefill[name] != decode[name]:
         message = f"prefill servers send with {prefill[name]}, and decode servers receive with {decode[name]}"
-        yield Finding("error", "TOP009", message, (_role_key("decode", name),), f"{name}={prefill[name]} for both")
+        yield Finding("error", "TOP009", message, (_role_key(DECODE, name),), f"{name}={prefill[name]} for both")
 
 
 def _kv_layout(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
@@ -178,7 +186,7 @@ def _kv_layout(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterato
                 "the KV cache of one cannot be read by the other"
             )
             hint = f"{_role_key('decode', name)}={prefill[name]}"
-            yield Finding("error", "TOP010", message, (_role_key("decode", name), _role_key("prefill", name)), hint)
+            yield Finding("error", "TOP010", message, (_role_key(DECODE, name), _role_key(PREFILL, name)), hint)
 
 
 def _round_robin(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
@@ -193,7 +201,7 @@ def _round_robin(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Itera
         f"{whose} servers have dp_size={size}, and the prefill servers share requests out by {method}: "
         f"their ranks find each other only with {ROUND_ROBIN}"
     )
-    key = _role_key("prefill", name)
+    key = _role_key(PREFILL, name)
     yield Finding("error", "TOP011", message, (key,), f"{key}={ROUND_ROBIN}")
 
 
@@ -202,7 +210,7 @@ def _same_model(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterat
     for name in ("model_path", "speculative_algorithm", "speculative_draft_model_path"):
         if prefill[name] != decode[name]:
             message = f"{name} is {prefill[name]} on prefill servers and {decode[name]} on decode servers"
-            yield Finding("warning", "TOP012", message, (_role_key("decode", name),), f"the same {name} for both")
+            yield Finding("warning", "TOP012", message, (_role_key(DECODE, name),), f"the same {name} for both")
 
 
 def _key(server: Server, name: str) -> str:

@@ -17,6 +17,7 @@ _MOST_RANKS = 4096
 
 # SGLang 0.5.2 draws its NCCL port from this far above the HTTP port (server_args.py, lines 2594-2604).
 _NCCL_FIRST, _NCCL_LAST = 100, 1000
+_NONE = -1  # a port that does not count
 # With DP attention: tokenizer, detokenizer, RPC, metrics and scheduler, then one for each rank (lines 2636-2653).
 _ZMQ_PORTS = 5
 
@@ -126,11 +127,15 @@ class Floor:
         gpus = tuple(base + offset for offset in offsets)
         self._gpus.update(gpus)
         own._gpus.update(gpus)
-        values = {**wish.values, "nccl_port": None, "disaggregation_mode": "null"}
-        pinned = not draws_nccl_port(values) and _port_in(values["dist_init_addr"]) is None
-        if pinned:
-            values["nccl_port"] = -1  # found below; meanwhile it is none of the ports that count
-        port = self._first("port", wish, own, lambda port: [use.ports for use in ports_of({**values, "port": port})])
+        # What moves with the HTTP port; the rest is found below, or stands in dist_init_addr.
+        moving = {**wish.values, "nccl_port": None, "disaggregation_mode": "null"}
+        meeting = _port_in(moving["dist_init_addr"]) is not None
+        pinned = not draws_nccl_port(moving) and not meeting
+        if pinned or meeting:
+            moving.update(nccl_port=_NONE, dist_init_addr=None)
+        if meeting:
+            moving["enable_dp_attention"] = False
+        port = self._first("port", wish, own, lambda port: [use.ports for use in ports_of({**moving, "port": port})])
         nccl = bootstrap = None
         if pinned:
             start = wish.nccl_port if wish.nccl_port is not None else port + _NCCL_FIRST
@@ -157,7 +162,7 @@ class Floor:
             raise ConfigError(Finding("error", "TOP006", message, (name,), f"{name}={FIRST_PORT}"))
         taken = own._ports if fixed else self._ports
         for candidate in range(start, LAST_PORT + 1):
-            wanted = {number for span in ports(candidate) for number in span if number >= 0}
+            wanted = {number for span in ports(candidate) for number in span if number != _NONE}
             if max(wanted) > LAST_PORT:
                 break
             if taken.isdisjoint(wanted) and (fixed or all(map(self._is_free, wanted))):

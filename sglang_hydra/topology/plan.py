@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from sglang_hydra.app import make_plan
 from sglang_hydra.compose import Composer
+from sglang_hydra.facts.once import asking_once
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan, Recorded, digest, plain
 from sglang_hydra.topology import checks
 from sglang_hydra.topology.places import FIRST_PORT, LAST_PORT, Floor, Place, PortUse, Wish, ports_of
-from sglang_hydra.topology.roles import DECODE, PREFILL, Role, roles_of
+from sglang_hydra.topology.roles import Role, roles_of
 from sglang_hydra.topology.router import PROMETHEUS_PORT, Router, plan_router, said_of_key
-from sglang_hydra.topology.settings import PD, SINGLE
+from sglang_hydra.topology.settings import DECODE, PD, PREFILL, SINGLE
 
 SCHEMA = "sglang_hydra.topology/1"
 LAYER = "topology"
@@ -82,13 +83,20 @@ class Topology:
     def findings_with_servers(self) -> list[tuple[Finding, tuple[Server, ...]]]:
         """Every finding once, with the servers that have it; those of all together have none."""
         found: dict[Finding, list[Server]] = {}
+        hints: dict[Finding, str | None] = {}
         enough = not any(finding.id in ("TOP004", "TOP005") for finding in self.together)
         for server in self.servers:
             for finding in server.plan.findings:
-                if enough or finding.id != "GPU001":  # said for all servers at once
-                    found.setdefault(checks.in_terms_of(self.name, server.role, finding), []).append(server)
+                if not enough and finding.id == "GPU001":
+                    continue  # said for all servers at once
+                same = replace(finding, hint=None)
+                hints.setdefault(same, finding.hint)
+                found.setdefault(same, []).append(server)
         whole: list[tuple[Finding, tuple[Server, ...]]] = [(finding, ()) for finding in self.together]
-        return whole + [(finding, tuple(servers)) for finding, servers in found.items()]
+        return whole + [
+            (replace(one, hint=checks.hint_for(one.id, hints[one], {server.role for server in having})), tuple(having))
+            for one, having in found.items()
+        ]
 
     @property
     def findings(self) -> list[Finding]:
@@ -168,44 +176,47 @@ def plan_topology(
     drawn seed is for all servers. Ports that nobody named are those for which ``is_free`` is true. Raises ConfigError
     for what is no topology.
     """
-    if common is None:
-        common = make_plan(composer, requests, seed=seed, env=env, recorded=recorded)
-    if seed is None and common.seed_drawn:
-        seed = int(common.values["random_seed"])
-    elif seed is None:
-        seed = random.randint(0, 1 << 30)
+    with asking_once():
+        if common is None:
+            common = make_plan(composer, requests, seed=seed, env=env, recorded=recorded)
+        if seed is None:
+            seed = int(common.values["random_seed"]) if common.seed_drawn else random.randint(0, 1 << 30)
 
-    def planned(*more: Request) -> Plan:
-        return make_plan(composer, [*requests, *more], seed=seed, env=env, recorded=recorded)
+        def planned(*more: Request) -> Plan:
+            return make_plan(composer, [*requests, *more], seed=seed, env=env, recorded=recorded)
 
-    roles = roles_of(common, requests)
-    kinds = {role.name: planned(*role.requests) if role.requests else common for role in roles}
-    node = common.nodes["topology"]
-    host, port = _address(common)
-    metrics = node["router"]["prometheus_port"]
-    floor = Floor([port] if metrics is None else [port, metrics], is_free)
-    places = _places(floor, roles, kinds, port)
-    metrics = floor.port(PROMETHEUS_PORT) if metrics is None else metrics
-    servers = tuple(
-        _server(role, index, place, kinds, planned, common)
-        for role in roles
-        for index, place in enumerate(places[role.name])
-    )
+        roles = roles_of(common, requests)
+        kinds = {role.name: planned(*role.requests) if role.requests else common for role in roles}
+        node = common.nodes["topology"]["router"]
+        host, port = _address(common)
+        floor = Floor([port, *([] if node["prometheus_port"] is None else [node["prometheus_port"]])], is_free)
+        places = _places(floor, roles, kinds, port)
+        servers = tuple(
+            _server(role, index, place, kinds, planned, common)
+            for role in roles
+            for index, place in enumerate(places[role.name])
+        )
+    metrics = floor.port(PROMETHEUS_PORT) if node["prometheus_port"] is None else node["prometheus_port"]
+    return _with_router(common, servers, host, port, metrics)
+
+
+def _with_router(common: Plan, servers: tuple[Server, ...], host: str, port: int, metrics: int) -> Topology:
+    """The servers as a topology: with the router that belongs to them, and everything looked at together."""
+    name, ignore = common.nodes["topology"]["name"], common.nodes["ignore"]
     router, said = plan_router(
-        node["router"],
+        common.nodes["topology"]["router"],
         sglang=common.engine.version,
         engine_python=common.engine.python,
         host=host,
         port=port,
         metrics=metrics,
-        pd=node["name"] == PD,
+        pd=name == PD,
     )
     if common.secrets:
         said.append(said_of_key(router))
-    said += checks.together(node["name"], servers, router, common)
-    ignore = common.nodes["ignore"]
+    said += checks.together(name, servers, router, common)
     return Topology(
-        name=node["name"],
+        name=name,
         common=common,
         servers=servers,
         router=router,

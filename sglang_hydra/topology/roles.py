@@ -12,11 +12,10 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
 from sglang_hydra.topology.places import gpu_offsets
-from sglang_hydra.topology.settings import ON_WORKER_EXIT, PD, REPLICAS, SINGLE
+from sglang_hydra.topology.settings import DECODE, ON_WORKER_EXIT, PD, PREFILL, REPLICA, REPLICAS, SINGLE
 from sglang_hydra.words import nearest
 
 NAMES = (SINGLE, REPLICAS, PD)
-REPLICA, PREFILL, DECODE = "replica", "prefill", "decode"
 MOST_SERVERS = 256
 _LONGEST_S = 7 * 24 * 3600
 PLACING = ("port", "base_gpu_id", "nccl_port", "disaggregation_bootstrap_port", "host")

@@ -28,7 +28,7 @@ SECRET = ("api_key", "control_plane_api_keys", "oracle_password", "postgres_db_u
 """Flags whose value holds a password: on the router's command line everybody on the machine could read it."""
 
 _TYPES: Mapping[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str, int, float)}
-_OWN_SETTINGS = ("python", "ready_timeout", "args")
+_OWN_SETTINGS = ("python", "host", "port", "ready_timeout", "args")
 
 
 class Flag(NamedTuple):
@@ -133,7 +133,7 @@ def plan_router(
     belongs = release_for(sglang)
     release = installed or belongs or newest_release()
     asked = {**{name: node[name] for name in node if name not in _OWN_SETTINGS}, **node["args"]}
-    asked = {name: value for name, value in asked.items() if value is not None and name not in ("host", "port")}
+    asked = {name: value for name, value in asked.items() if value is not None}
     findings = [*_misfits(asked, node, release, pd), *_release_findings(sglang, belongs, installed, release, node, pd)]
     settings = {"host": host, "port": port, **asked}
     if flags()["prometheus_port"].is_in(release):

@@ -6,7 +6,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,11 +129,7 @@ def _run(topology: Topology, checked: Sequence[Preflight]) -> int:
 
     def ready(seconds: float) -> None:
         _wait_until_all_are_known(topology)
-        write(_ready_lines(topology, crew, seconds))
-        for server in topology.servers:
-            write([[text(server.name, "bold")]])
-            plan = server.plan
-            write(after_start(plan, str(plan.values["host"]), plan.values["port"], _folder(folder, server)))
+        write([[], *_compared(topology, folder), *_ready_lines(topology, seconds)])
 
     outcome = crew.run(ready)
     write(finding_lines(outcome.findings), sys.stderr)
@@ -214,7 +210,20 @@ def _workers_known(topology: Topology) -> int | None:
         connection.close()
 
 
-def _ready_lines(topology: Topology, crew: Crew, seconds: float) -> list[Line]:
+def _compared(topology: Topology, folder: Path) -> Iterator[Line]:
+    """What each server runs with against its plan; servers of which the same is said are named together."""
+    said: dict[tuple[Line, ...], list[str]] = {}
+    for server in topology.servers:
+        host, port = str(server.plan.values["host"]), int(server.plan.values["port"])
+        lines = after_start(server.plan, host, port, _folder(folder, server))
+        said.setdefault(tuple(tuple(line) for line in lines), []).append(server.name)
+    for lines_of_all, names in said.items():
+        yield [text(", ".join(names), "bold")]
+        yield from (line for line in lines_of_all if line)
+        yield []
+
+
+def _ready_lines(topology: Topology, seconds: float) -> list[Line]:
     common = topology.servers[0].plan
     url = router_launch(topology).url
     name = common.values["served_model_name"] or common.values["model_path"]
@@ -224,7 +233,6 @@ def _ready_lines(topology: Topology, crew: Crew, seconds: float) -> list[Line]:
     key = ' -H "Authorization: Bearer $KEY"' if common.secrets else ""
     servers = ", ".join(f"{server.name} at {server.url}" for server in topology.servers)
     return [
-        [],
         [text(f"Ready after {seconds:.1f} s at {url}", "bold green")],
         [text(f"  {servers}", "dim")],
         [text(f"  curl -N {url}/v1/chat/completions{key} -H 'Content-Type: application/json' -d {shell_word(body)}")],

@@ -8,6 +8,7 @@ from typing import Any
 from sglang_hydra.findings import Finding
 
 SINGLE, REPLICAS, PD = "single", "replicas", "pd"
+REPLICA, PREFILL, DECODE = "replica", "prefill", "decode"
 ON_WORKER_EXIT = ("continue", "stop")
 
 

@@ -93,10 +93,42 @@ def test_what_is_added_to_the_catalog_contradicts_nothing_in_it() -> None:
 
 def test_only_models_whose_every_server_needs_a_flag_bring_one() -> None:
     brought = {name: load(name)["args"] for name in PRESETS if load(name)["args"]}
-    assert brought == {"kimi_k2": {"trust_remote_code": True}, "tiny": {"served_model_name": "tiny"}}
+    assert brought == {
+        "kimi_k2": {"trust_remote_code": True},
+        "llama_4_maverick": {"attention_backend": "triton"},
+        "llama_4_scout": {"attention_backend": "triton", "context_length": 1000000},
+        "tiny": {"served_model_name": "tiny"},
+    }
     commands = CATALOG["kimi_k2"]["deployments"]
     assert commands
     assert all(command["flags"]["trust_remote_code"] for command in commands)
+    assert all(command["flags"]["context_length"] for command in CATALOG["llama_4_scout"]["deployments"])
+
+
+PAIRS = FOLDER.parent / "gpu_model"
+
+
+@pytest.mark.parametrize("file", sorted(PAIRS.glob("*.yaml")), ids=lambda file: file.stem)
+def test_a_pair_is_of_a_known_class_and_model_and_cites_its_source(file: Path) -> None:
+    gpu, _, model = file.stem.partition("-")
+    assert (FOLDER.parent / "gpu" / f"{gpu}.yaml").exists()
+    assert model in PRESETS
+    assert any(line.startswith("# source: ") for line in file.read_text("utf-8").splitlines())
+
+
+def test_llama_4_has_the_backend_of_its_gpu() -> None:
+    def chosen(gpu: str) -> str:
+        pair = PAIRS / f"{gpu}-llama_4_scout.yaml"
+        own = yaml.safe_load(pair.read_text("utf-8")) if pair.exists() else load("llama_4_scout")["args"]
+        return str(own["attention_backend"])
+
+    assert {gpu: chosen(gpu) for gpu in ("h100", "h20", "mi300x", "b200", "l40s")} == {
+        "h100": "fa3",
+        "h20": "fa3",
+        "mi300x": "aiter",
+        "b200": "triton",
+        "l40s": "triton",
+    }
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -10,7 +10,8 @@ import pytest
 from sglang_hydra import ModelFacts
 from sglang_hydra.fit.formats import FP8_TENSOR, NF4, NVFP4_LINEAR, blocks, channels, grouped, mxfp4, plain
 from sglang_hydra.fit.known import Missing
-from sglang_hydra.fit.quantization import Scheme, scheme_of
+from sglang_hydra.fit.quantization import scheme_of
+from sglang_hydra.fit.scheme import Scheme
 from sglang_hydra.fit.skips import read_skips
 from sglang_hydra.fit.tensors import ROUTED
 from sglang_hydra.fit.understanding import config_fields

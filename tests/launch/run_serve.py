@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 
 from sglang_hydra.engines.base import Command
+from sglang_hydra.engines.sglang import ENGINE
 from sglang_hydra.launch.local import Launch, serve
 
 
 def main(stop_s: str, marker: str, port: str, *faults: str) -> int:
     argv = [sys.executable, str(Path(__file__).with_name("fake_server.py")), marker, port, *faults]
-    launch = Launch(Command(argv, argv), "127.0.0.1", int(port), stop_timeout_s=float(stop_s))
+    command = Command(argv, argv)
+    launch = Launch(command, "127.0.0.1", int(port), stop_timeout_s=float(stop_s), milestones=ENGINE.milestones)
     outcome = serve(launch, on_ready=lambda server, seconds: print("READY", file=sys.stderr, flush=True))
     return outcome.exit_code
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from sglang_hydra.engines.base import Command
+from sglang_hydra.engines.sglang import ENGINE
 from sglang_hydra.errors import MachineError, ServerError
 from sglang_hydra.launch.local import Launch, LocalServer, Outcome, describe_exit, serve
 from tests.launch.processes import free_port, marked, wait_until
@@ -58,7 +59,7 @@ def marker() -> Iterator[str]:
 def fake(marker: str, *faults: str, port: int | None = None, secret: str | None = None, **settings: object) -> Launch:
     port = port or free_port()
     argv = [sys.executable, str(HERE / "fake_server.py"), marker, str(port), *faults]
-    defaults: dict[str, object] = {"ready_timeout_s": 20.0, "stop_timeout_s": 5.0, "health_timeout_s": 5.0}
+    defaults: dict[str, object] = {"ready_timeout_s": 60.0, "stop_timeout_s": 10.0, "health_timeout_s": 5.0}
     return Launch(Command(argv, argv, secret=secret), "127.0.0.1", port, **{**defaults, **settings})  # type: ignore[arg-type]
 
 
@@ -96,12 +97,51 @@ def test_a_life_ends_in_its_exit_code(
     assert says in "".join(found.message for found in outcome.findings)
 
 
-@pytest.mark.parametrize("fault", ["hang", "sick"])
-def test_a_server_that_is_not_ready_in_time_is_stopped_and_reported(marker: str, fault: str) -> None:
-    outcome = serve(fake(marker, "children", fault, ready_timeout_s=1.0), Silent())
-    assert outcome.exit_code == 4
-    assert [found.id for found in outcome.findings] == ["ENG009"]
-    assert "launch.ready_timeout=2" in str(outcome.findings[0].hint)
+@pytest.mark.parametrize(
+    ("fault", "kind", "ids"), [("hang", "not_ready", ["ENG009"]), ("sick", "health_check", ["ENG009", "DIA053"])]
+)
+def test_a_server_that_is_not_ready_in_time_is_stopped_and_reported(
+    marker: str, fault: str, kind: str, ids: list[str]
+) -> None:
+    outcome = serve(fake(marker, "children", fault, ready_timeout_s=2.0), Silent())
+    assert (outcome.exit_code, outcome.kind) == (4, kind)
+    assert [found.id for found in outcome.findings] == ids
+    assert "launch.ready_timeout=4" in str(outcome.findings[0].hint)
+
+
+def test_how_far_it_had_come_is_said_of_a_server_that_hangs(marker: str) -> None:
+    launch = fake(marker, "loaded:hang", ready_timeout_s=2.0, milestones=ENGINE.milestones)
+    (finding,) = serve(launch, Silent()).findings
+    assert "it had come to: weights loaded" in finding.message
+
+
+def test_each_milestone_is_noted_once_with_the_seconds_it_took(marker: str) -> None:
+    display = Silent()
+    with LocalServer(fake(marker, milestones=ENGINE.milestones), display) as server:
+        assert server.wait_ready() is not None
+        expected = [
+            "reading its arguments",
+            "joining its ranks",
+            "loading weights",
+            "weights loaded",
+            "KV cache allocated",
+            "capturing graphs",
+            "graphs captured",
+            "answering",
+        ]
+        assert list(server.milestones) == expected
+        assert sorted(server.milestones.values()) == list(server.milestones.values())
+    noted = [line.partition(" s  ") for line in display.lines if line.partition(" s  ")[2] in expected]
+    assert [words for _, _, words in noted] == expected
+    assert all(float(seconds) >= 0 for seconds, _, _ in noted)
+
+
+def test_a_failure_is_explained_by_the_line_that_decides(marker: str, tmp_path: Path) -> None:
+    outcome = serve(fake(marker, "load:memory", log_file=tmp_path / "server.log"), Silent())
+    happened, why = outcome.findings
+    assert (outcome.kind, happened.id, why.id) == ("oom_load", "ENG008", "DIA001")
+    assert happened.hint == f"its output is in {tmp_path / 'server.log'}"
+    assert "CUDA out of memory" in (tmp_path / "server.log").read_text()
 
 
 def test_a_program_that_is_not_there_is_reported(marker: str) -> None:
@@ -181,11 +221,9 @@ def test_a_busy_port_is_named_with_who_has_it_and_nothing_is_started(marker: str
 
 def test_progress_shows_the_last_milestone(marker: str) -> None:
     display = Silent()
-    milestones = {"Load weight begin": "loading weights"}
-    with LocalServer(fake(marker, "slow", milestones=milestones), display) as server:
+    with LocalServer(fake(marker, "slow", milestones={"Load weight begin": "loading weights"}), display) as server:
         assert server.wait_ready() is not None
     assert display.waited[-1] == "loading weights"
-    assert "Load weight begin" in display.lines
 
 
 def test_a_flood_of_output_neither_blocks_nor_outgrows_the_log(marker: str, tmp_path: Path) -> None:

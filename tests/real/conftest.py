@@ -25,6 +25,12 @@ def sglang_python() -> str:
 
 
 @pytest.fixture(scope="session")
+def sglang_0_5_23_python() -> str:
+    """The interpreter that has SGLang 0.5.23."""
+    return _interpreter("SGLANG_0_5_23_PYTHON", ".venv-sglang-0.5.23/bin/python")
+
+
+@pytest.fixture(scope="session")
 def embedded_python() -> str:
     """The interpreter that has the embedded engine."""
     return _interpreter("EMBEDDED_PYTHON", ".venv/bin/python")

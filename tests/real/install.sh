@@ -40,6 +40,9 @@ install transformers==4.56.1 triton==3.9.0 \
     openai-harmony orjson partial-json-parser pillow prometheus-client psutil pybase64 pydantic python-multipart pyzmq \
     requests scipy sentencepiece setproctitle tiktoken tqdm uvicorn uvloop
 
+# The router of its day; on a Python or a machine that has no wheel of it, a later one.
+install --only-binary=:all: sglang-router==0.1.9 2> /dev/null || install --only-binary=:all: sglang-router
+
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 cp "$here/standin.py" "$site/kernel_standin.py"
 echo "import kernel_standin; kernel_standin.install()" > "$site/kernel_standin.pth"

@@ -1,7 +1,7 @@
 """An environment that looks like one with SGLang 0.5.2 and is none: its server answers what a router asks.
 
 ``environment(folder)`` makes it and gives its interpreter. The server takes SGLang's flags, remembers what was posted
-(GET /seen) and dies at GET /die. With ``FAKE_CRASH=PORT`` in its environment the one on that port ends before it
+(GET /seen). With ``FAKE_CRASH=FILE`` in its environment one of them, the first that makes the file, ends before it
 listens.
 """
 
@@ -11,8 +11,8 @@ import os
 import sys
 from pathlib import Path
 
-_SERVER = '''
-import http.server, json, os, sys, threading, time
+_SERVER = """
+import http.server, json, os, sys, threading
 
 
 def flags(argv):
@@ -38,8 +38,6 @@ class Page(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/health":
             self.answer(200, {})
-        elif self.path == "/die":
-            os._exit(3)
         elif not self.allowed():
             self.answer(401, {"error": "Unauthorized"})
         elif self.path == "/seen":
@@ -102,16 +100,24 @@ class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
 
+def first_at(file):
+    try:
+        open(file or "", "x").close()
+    except OSError:
+        return False
+    return True
+
+
 def launch_server(args):
     port = args.values.get("port", "30000")
     args.values["port"] = port
-    if os.environ.get("FAKE_CRASH") == port:
+    if first_at(os.environ.get("FAKE_CRASH")):
         print("RuntimeError: made to fail", file=sys.stderr, flush=True)
         sys.exit(7)
     Page.args = args
     print("Load weight begin", flush=True)
     Server((args.values.get("host", "127.0.0.1"), int(port)), Page).serve_forever()
-'''
+"""
 
 _MODULES = {
     "sglang/__init__.py": "",

@@ -60,7 +60,7 @@ CLASSES = (
             sign("must be divisible by number of nodes"),
             sign("chunked_prefill_size must be divisible by page_size"),
             sign("Model path must be specified", None, Weight.CAUSE),
-            sign("JSONDecodeError", exception=True, frame=r"json_model_override_args|get_config|model_config\.py"),
+            sign("JSONDecodeError", exception=True, frame=r"^at .*(?:model_config|server_args)\.py"),
         ),
         details=lambda line: (found := _ASSERTION.search(line)) and found[1],
     ),

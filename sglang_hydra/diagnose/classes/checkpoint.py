@@ -22,7 +22,7 @@ CLASSES = (
         "hub_access",
         "the hub refuses access to the model: gated, private, or the token is not valid",
         "Gated models need the terms accepted on their page, and a token of that account in the environment of the "
-        "server (in a container: of the container). A fine-grained token must have the right to read gated repositories.",
+        "server (in a container: of the container). A fine-grained token needs the right to read gated repositories.",
         "accept the model's terms on huggingface.co; or export HF_TOKEN=... where the server runs; or"
         " model_path=/local/folder, with the files downloaded before",
         (
@@ -56,8 +56,8 @@ CLASSES = (
             sign("429 Client Error", r"429 Client Error|Too Many Requests"),
             sign("Too Many Requests", r"hugging|hf\.co|Hub|/resolve/|/api/models"),
             sign("Server Error", r"50\d Server Error: .* for url"),
-            sign("HTTPSConnectionPool(host=", r"huggingface\.co|hf\.co|modelscope|cdn-lfs|xethub|hf-mirror"),
-            sign("Max retries exceeded with url", r"/resolve/|/api/models|huggingface|hf-mirror|modelscope"),
+            sign("ConnectionPool(host=", r"huggingface\.co|hf\.co|modelscope|cdn-lfs|xethub|hf-mirror", Weight.GENERAL),
+            sign("Max retries exceeded with url", r"/resolve/|/api/models|huggingface|modelscope", Weight.GENERAL),
             sign("Temporary failure in name resolution", r"hugging|hf\.|modelscope|Errno -3", Weight.GENERAL),
             sign("Name or service not known", r"hugging|hf\.|modelscope", Weight.GENERAL),
             sign("ReadTimeoutError", r"hugging|hf\.|cdn-lfs|xethub|modelscope"),
@@ -205,7 +205,7 @@ CLASSES = (
             sign("No model architectures are specified", exception=True),
             sign("does not contain a valid config", None, Weight.GENERAL),
             sign("object has no attribute", r"'\w*Config' object has no attribute", Weight.GENERAL),
-            sign("JSONDecodeError", None, Weight.GENERAL, frame=r"configuration_utils|hf_transformers|model_config"),
+            sign("JSONDecodeError", None, Weight.GENERAL, exception=True, frame=r"configuration_utils"),
             sign("Unrecognized configuration class", None, Weight.GENERAL),
             sign("rope_scaling", r"(?:KeyError|ValueError|AssertionError).*rope_scaling|Unknown RoPE scaling type"),
             sign("Unknown RoPE scaling type"),

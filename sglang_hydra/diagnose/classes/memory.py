@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sglang_hydra.diagnose.declare import FailureClass, Signature, Stage, Weight, sign
+from sglang_hydra.diagnose.declare import FailureClass, Signature, Stage, Weight, exited, sign
 
 _OUT_OF_MEMORY = (
     "CUDA out of memory",
@@ -221,11 +221,7 @@ CLASSES = (
             sign("terminated with -9", weight=Weight.EFFECT),
             sign("Killed", r"^(?:\S+: line \d+: +)?(?:\d+ )?Killed\b", weight=Weight.END),
             sign("killed", r"signal: killed|killed by signal 9|signal 9\b|SIGKILL", weight=Weight.END),
-            sign(
-                "137",
-                r"(?:[Ee]xit(?:ed|s)?(?: with)?(?: \(?code:?|[- ]?[Cc]ode:?|=)?|exitCode\W+|rc=?|code) ?\(?137\b",
-                weight=Weight.END,
-            ),
+            sign("xit", exited(137), weight=Weight.END),
         ),
         fields=("cpu_offload_gb", "hicache_size"),
         signals=(9,),

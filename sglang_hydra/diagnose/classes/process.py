@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sglang_hydra.diagnose.declare import FailureClass, Weight, sign
+from sglang_hydra.diagnose.declare import FailureClass, Weight, exited, sign
 
 _TIMEOUT = re.compile(r"watchdog_timeout=([\d.]+)")
 
@@ -51,7 +51,7 @@ CLASSES = (
             sign("failed liveness probe", None, Weight.GENERAL),
             sign("failed startup probe", None, Weight.GENERAL),
             sign("is unhealthy", r"(?i)container .* is unhealthy", Weight.GENERAL),
-            sign("GET /health", r"\"GET /health(?:_generate)? HTTP/[\d.]+\" 503", Weight.EFFECT, request=True),
+            sign('" 503', r"\"GET /health(?:_generate)? HTTP/[\d.]+\" 503", Weight.EFFECT, request=True),
             sign("Signal SIGTERM received while health check failed", None, Weight.GENERAL),
         ),
         retryable=True,
@@ -129,16 +129,8 @@ CLASSES = (
             sign("xit code: -", r"xit code: -(?:11|6|4)\b", Weight.EFFECT),
             sign("xit code -", r"xit code -(?:11|6|4)\b", Weight.EFFECT),
             sign("terminated with -", r"terminated with -(?:11|6|4)\b", Weight.EFFECT),
-            sign(
-                "139",
-                r"(?:[Ee]xit(?:ed|s)?(?: with)?(?: \(?code:?|[- ]?[Cc]ode:?|=)?|exitCode\W+|rc=?|code) ?\(?139\b",
-                Weight.END,
-            ),
-            sign(
-                "134",
-                r"(?:[Ee]xit(?:ed|s)?(?: with)?(?: \(?code:?|[- ]?[Cc]ode:?|=)?|exitCode\W+|rc=?|code) ?\(?134\b",
-                Weight.END,
-            ),
+            sign("xit", exited(139), Weight.END),
+            sign("xit", exited(134), Weight.END),
         ),
         retryable=True,
         signals=(11, 6, 4, 8),
@@ -161,11 +153,7 @@ CLASSES = (
             sign("SIGTERM received", None, Weight.EFFECT),
             sign("KeyboardInterrupt", None, Weight.EFFECT),
             sign("Gracefully exiting", None, Weight.END),
-            sign(
-                "143",
-                r"(?:[Ee]xit(?:ed|s)?(?: with)?(?: \(?code:?|[- ]?[Cc]ode:?|=)?|exitCode\W+|rc=?|code) ?\(?143\b",
-                Weight.END,
-            ),
+            sign("xit", exited(143), Weight.END),
         ),
         retryable=True,
         signals=(15, 2, 1),

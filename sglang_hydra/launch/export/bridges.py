@@ -34,15 +34,19 @@ def as_env(plan: Plan) -> dict[str, str]:
 
 def as_yaml(plan: Plan, node: int = 0) -> str:
     """SGLang writes ``--KEY`` and the value's text for each entry, so the keys are flags and every value must come
-    back as the same word. Raises ConfigError (EXP020) for one that begins with a dash: there it is read as a flag."""
+    back as the same word. Raises ConfigError (EXP020) for adapters, which it refuses there (0.5.23:
+    srt/utils/server_args_config_parser.py), and for values that begin with a dash, which it reads as flags."""
     from sglang_hydra.launch.export.yaml_text import yaml_text
 
     entries: dict[str, Any] = {}
     for option, *values in by_option(as_argv(plan, node)):
         flag, equals, _ = str(option).partition("=")
-        if equals or any(str(value).startswith("-") for value in values):
-            message = f"{flag[2:]}: SGLang's --config file cannot hold a value that begins with a dash"
-            raise ConfigError(Finding("error", "EXP020", message, (flag[2:].replace("-", "_"),), "use as_argv()"))
+        name = flag[2:].replace("-", "_")
+        dashed = equals or any(str(value).startswith("-") for value in values)
+        if dashed or name == "lora_paths":
+            what = "a value that begins with a dash" if dashed else "adapters"
+            message = f"{name}: SGLang's --config file cannot hold {what}"
+            raise ConfigError(Finding("error", "EXP020", message, (name,), "as_argv() can"))
         read = [_number(str(value)) for value in values]
         entries[flag[2:]] = True if not read else read[0] if len(read) == 1 else read
     return yaml_text([entries])

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.export import fabric
 from sglang_hydra.launch.export.containers import driver_lines, listening_lines, require_container_vendor
-from sglang_hydra.launch.export.docker import needs_host_network, published
+from sglang_hydra.launch.export.docker import needs_host_network, published_port
 from sglang_hydra.launch.export.images import LAUNCH_SERVER, missing_image
 from sglang_hydra.launch.export.job import CACHE, HEAD, RANK, SHM_GIB, Artifact, Job, Mount
 from sglang_hydra.launch.export.variables import IMAGE_VARIABLE, KEY_PROGRAM, KEY_VARIABLE, KEY_WHY
 from sglang_hydra.launch.export.words import Variable, Word, commented, compose
 from sglang_hydra.launch.export.yaml_text import Block, yaml_text
 
-_HEALTH_S, _EACH_S = 30, 60
-"""How long /health may take (it generates a token, and waits in line for it), and how often it is asked."""
+_HEALTH_S, _EACH_S, _STARTING_EACH_S = 30, 60, 10
+"""How long /health may take (it generates a token, and waits in line for it), and how often it is asked: also while
+the server starts, where a failure does not count."""
 
 
 def export(job: Job) -> Artifact:
     require_container_vendor(job)
-    more = ["", *listening_lines(job, published(job)), *driver_lines(job), *_each_node(job)]
+    more = ["", *listening_lines(job, published_port(job)), *driver_lines(job), *_each_node(job)]
     more += KEY_WHY if job.has_key else ()
     document = {"name": job.name, "services": {"sglang": service(job)}}
     text = commented(job.header("compose", *more)) + yaml_text([document])
     return Artifact(text, (*job.container_findings(), *_one_host(job)))
 
 
-def service(job: Job) -> dict[str, Any]:
-    """The one service: the server, or this host's rank of it."""
+def service(job: Job, gpu_ids: Sequence[int] | None = None, *, published: bool = True) -> dict[str, Any]:
+    """One server, or this host's rank of it. ``gpu_ids`` are its own GPUs where others run beside it; not
+    ``published``, other services alone reach it."""
     settings = job.plan.nodes["launch"]
     seconds = math.ceil(settings["ready_timeout"])
     return {
@@ -41,10 +43,10 @@ def service(job: Job) -> dict[str, Any]:
         "ipc": "host",
         "shm_size": f"{SHM_GIB}g",
         "ulimits": {"memlock": -1, "stack": 67108864},
-        **_network(job),
+        **_network(job, published),
         "volumes": [_cache(), *map(_volume, job.mounts)],
-        "environment": _environment(job),
-        **_devices(job),
+        "environment": environment(job),
+        **_devices(job, gpu_ids),
         "restart": "unless-stopped",
         "stop_grace_period": f"{math.ceil(settings['stop_timeout'])}s",
         "healthcheck": {
@@ -53,6 +55,7 @@ def service(job: Job) -> dict[str, Any]:
             "timeout": f"{_HEALTH_S + 5}s",
             "retries": 3,
             "start_period": f"{seconds}s",
+            "start_interval": f"{_STARTING_EACH_S}s",
         },
     }
 
@@ -85,10 +88,10 @@ def _image(job: Job) -> str:
     return f"${{{IMAGE_VARIABLE}:?{said}}}"
 
 
-def _network(job: Job) -> dict[str, Any]:
+def _network(job: Job, published: bool) -> dict[str, Any]:
     if needs_host_network(job):
         return {"network_mode": "host"}
-    return {"ports": [published(job)]}
+    return {"ports": [published_port(job)]} if published else {}
 
 
 def _cache() -> dict[str, Any]:
@@ -102,7 +105,7 @@ def _volume(mount: Mount) -> dict[str, Any]:
     return {**both, "bind": {"create_host_path": True}} if mount.writable else {**both, "read_only": True}
 
 
-def _environment(job: Job) -> dict[str, str | None]:
+def environment(job: Job) -> dict[str, str | None]:
     """Values as they are; of secrets the name, which Compose takes from its own environment."""
     found: dict[str, str | None] = {name: compose(value) for name, value in job.environment().items()}
     for name in job.secret_names:
@@ -111,7 +114,7 @@ def _environment(job: Job) -> dict[str, str | None]:
     return found
 
 
-def _devices(job: Job) -> Mapping[str, Any]:
+def _devices(job: Job, gpu_ids: Sequence[int] | None) -> Mapping[str, Any]:
     more: dict[str, Any] = {}
     devices = ["/dev/infiniband"] if fabric.is_rdma(job.fabric) else []
     capabilities = ["IPC_LOCK"] if fabric.is_rdma(job.fabric) else []
@@ -121,7 +124,8 @@ def _devices(job: Job) -> Mapping[str, Any]:
         more = {"group_add": ["video"], "security_opt": ["seccomp=unconfined"]}
     elif job.gpus:
         count = "all" if job.gpus == job.plan.gpu.count else job.gpus
-        wanted = {"driver": "nvidia", "count": count, "capabilities": ["gpu"]}
+        which = {"count": count} if gpu_ids is None else {"device_ids": [str(number) for number in gpu_ids]}
+        wanted = {"driver": "nvidia", **which, "capabilities": ["gpu"]}
         more = {"deploy": {"resources": {"reservations": {"devices": [wanted]}}}}
     if devices:
         more = {"devices": devices, **more}

@@ -16,7 +16,7 @@ from sglang_hydra.launch.export.words import Variable, bash, bash_lines, comment
 
 def export(job: Job) -> Artifact:
     require_container_vendor(job)
-    more = ["", *listening_lines(job, published(job)), *driver_lines(job), *each_node(job)]
+    more = ["", *listening_lines(job, published_port(job)), *driver_lines(job), *each_node(job)]
     options = "".join(f"  {option} \\\n" for option in _options(job))
     start = job.start(["python3"], job.image.entry if job.image else LAUNCH_SERVER)
     # The program is long and stands above, as a variable.
@@ -49,7 +49,7 @@ def _options(job: Job) -> Iterator[str]:
     if needs_host_network(job):
         yield "--network=host"
     else:
-        yield f"--publish {published(job)}"
+        yield f"--publish {published_port(job)}"
     if fabric.is_rdma(job.fabric):
         yield "--device=/dev/infiniband --cap-add=IPC_LOCK"
     yield f'--volume "$cache":{CACHE}'
@@ -88,7 +88,7 @@ def _csv(field: str) -> str:
     return '"' + field.replace('"', '""') + '"'
 
 
-def published(job: Job) -> str:
+def published_port(job: Job) -> str:
     """Where the port is reached on the host: where the plan's server would listen."""
     return f"{job.port}:{job.port}" if job.is_public else f"127.0.0.1:{job.port}:{job.port}"
 

@@ -31,37 +31,37 @@ _POD_INTERFACE = "eth0"
 
 def export(job: Job) -> Artifact:
     require_container_vendor(job)
-    _check_settings(job)
-    pod = _pod(job)
+    check_settings(job)
+    pod = pod(job)
     several = job.nodes > 1
     workload = _leader_worker_set(job, pod) if several else _deployment(job, pod)
-    documents = [*([] if job.is_local_model else [_claim(job)]), workload, _service(job)]
+    documents = [*claim(job, shared=several), workload, service(job)]
     text = commented(job.header("k8s", *_more(job))) + yaml_text(documents)
-    return Artifact(text, tuple(_findings(job)))
+    return Artifact(text, tuple(findings(job)))
 
 
 def _deployment(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _metadata(job),
+        "metadata": metadata(job),
         "spec": {
             "replicas": 1,
             # A second server would wait for the GPUs that the first one holds.
             "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": _labels(job)},
-            "template": {"metadata": {"labels": _labels(job)}, "spec": _serving(job, pod)},
+            "selector": {"matchLabels": labels(job)},
+            "template": {"metadata": {"labels": labels(job)}, "spec": serving(job, pod)},
         },
     }
 
 
 def _leader_worker_set(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
-    leader = {"metadata": {"labels": {**_labels(job), "role": "leader"}}, "spec": _serving(job, pod)}
-    worker = {"metadata": {"labels": {**_labels(job), "role": "worker"}}, "spec": pod}
+    leader = {"metadata": {"labels": {**labels(job), "role": "leader"}}, "spec": serving(job, pod)}
+    worker = {"metadata": {"labels": {**labels(job), "role": "worker"}}, "spec": pod}
     return {
         "apiVersion": GROUP,
         "kind": "LeaderWorkerSet",
-        "metadata": _metadata(job),
+        "metadata": metadata(job),
         "spec": {
             "replicas": 1,
             "startupPolicy": "LeaderCreated",
@@ -76,37 +76,42 @@ def _leader_worker_set(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _service(job: Job) -> dict[str, Any]:
+def service(job: Job) -> dict[str, Any]:
+    """Where clients find the server."""
     role = {"role": "leader"} if job.nodes > 1 else {}
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": job.name, "labels": _labels(job)},
+        "metadata": {"name": job.name, "labels": labels(job)},
         "spec": {
-            "selector": {**_labels(job), **role},
+            "selector": {**labels(job), **role},
             "ports": [{"name": "http", "port": job.port, "targetPort": job.port}],
         },
     }
 
 
-def _claim(job: Job) -> dict[str, Any]:
-    """The volume for downloaded weights: of one pod, or shared by all of them."""
+def claim(job: Job, *, shared: bool) -> list[dict[str, Any]]:
+    """The volume for downloaded weights, of one pod or shared by several; none where they are not downloaded."""
+    if job.is_local_model:
+        return []
     settings = job.plan.nodes["launch"]["k8s"]
     named = {"storageClassName": settings["storage_class"]} if settings["storage_class"] else {}
     size: int = settings["cache_gib"] or _weights_gib(job)
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": _cache_name(job), "labels": _labels(job)},
-        "spec": {
-            "accessModes": ["ReadWriteMany" if job.nodes > 1 else "ReadWriteOnce"],
-            **named,
-            "resources": {"requests": {"storage": f"{size}Gi"}},
-        },
-    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": _cache_name(job), "labels": labels(job)},
+            "spec": {
+                "accessModes": ["ReadWriteMany" if shared else "ReadWriteOnce"],
+                **named,
+                "resources": {"requests": {"storage": f"{size}Gi"}},
+            },
+        }
+    ]
 
 
-def _pod(job: Job) -> dict[str, Any]:
+def pod(job: Job) -> dict[str, Any]:
     own_network = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if _is_rdma(job) else {}
     cache = {"name": "cache", "persistentVolumeClaim": {"claimName": _cache_name(job)}}
     mounts = [(f"files-{number}", mount) for number, mount in enumerate(job.mounts)]
@@ -125,7 +130,7 @@ def _pod(job: Job) -> dict[str, Any]:
         "name": "sglang",
         "image": _image(job),
         **_command(job),
-        "env": [*_literal_env(job), *_secret_env(job)],
+        "env": [*_literal_env(job), *secret_env(job)],
         "ports": [{"name": "http", "containerPort": job.port}],
         "resources": _resources(job),
         **_security(job),
@@ -136,7 +141,7 @@ def _pod(job: Job) -> dict[str, Any]:
     return {**base, "containers": [container], "volumes": volumes}
 
 
-def _serving(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
+def serving(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
     """The pod whose server answers requests, with its probes."""
     health = {"path": "/health", "port": job.port}
     budget = math.ceil(job.plan.nodes["launch"]["ready_timeout"] / _STARTUP_EACH_S)
@@ -159,10 +164,10 @@ def _command(job: Job) -> dict[str, list[str]]:
     entry = job.image.entry if job.image else LAUNCH_SERVER
     meeting = Variable(LEADER_ADDRESS, f":{job.head_port or HEAD_PORT}")
     flags = job.flags(contained=True, meeting=meeting, rank=Variable(WORKER_INDEX))
-    return {"command": [_text(word) for word in job.start(["python3"], entry)], "args": [_text(word) for word in flags]}
+    return {"command": [kubernetes_text(word) for word in job.start(["python3"], entry)], "args": [kubernetes_text(word) for word in flags]}
 
 
-def _text(word: Word) -> str:
+def kubernetes_text(word: Word) -> str:
     return Block(kubernetes(word)) if word == KEY_PROGRAM else kubernetes(word)
 
 
@@ -172,7 +177,7 @@ def _literal_env(job: Job) -> list[dict[str, str]]:
     return [{"name": name, "value": kubernetes(value)} for name, value in found.items()]
 
 
-def _secret_env(job: Job) -> list[dict[str, Any]]:
+def secret_env(job: Job) -> list[dict[str, Any]]:
     """Each secret from the one Secret of this server; only the hub's token may be missing there."""
     return [{"name": name, "valueFrom": {"secretKeyRef": _secret_key(job, name)}} for name in job.secret_names]
 
@@ -211,15 +216,15 @@ def _image(job: Job) -> str:
     return job.image.image if job.image else f"NO-IMAGE-IS-KNOWN-FOR-SGLANG-{job.plan.engine.version}"
 
 
-def _metadata(job: Job) -> dict[str, Any]:
+def metadata(job: Job) -> dict[str, Any]:
     return {
         "name": job.name,
-        "labels": _labels(job),
+        "labels": labels(job),
         "annotations": {"sglang-hydra/plan": job.plan.server_id, "sglang-hydra/version": job.plan.engine.version},
     }
 
 
-def _labels(job: Job) -> dict[str, str]:
+def labels(job: Job) -> dict[str, str]:
     return {"app.kubernetes.io/name": "sglang", "app.kubernetes.io/instance": job.name}
 
 
@@ -263,7 +268,7 @@ def _findings(job: Job) -> list[Finding]:
     return said
 
 
-def _check_settings(job: Job) -> None:
+def check_settings(job: Job) -> None:
     size = job.plan.nodes["launch"]["k8s"]["cache_gib"]
     if size is not None and size < 1:
         message = f"launch.k8s.cache_gib={size} is no size in GiB"

@@ -25,9 +25,9 @@ OWN_VARIABLES = (KEY_VARIABLE, PYTHON_VARIABLE, IMAGE_VARIABLE)
 
 HUB_TOKEN = "HF_TOKEN"
 
-KEY_PROGRAM = f"""\
+_WITH_KEY = """\
 import logging, os, runpy, sys
-key = os.environ.pop("{KEY_VARIABLE}")
+key = os.environ.pop("VARIABLE")
 make = logging.getLogRecordFactory()
 def record(*about, **more):
     made = make(*about, **more)
@@ -35,9 +35,17 @@ def record(*about, **more):
     return made
 logging.setLogRecordFactory(record)
 sys.argv += ["--api-key=" + key]
-runpy.run_module("sglang.launch_server", run_name="__main__", alter_sys=True)
+runpy.run_module("MODULE", run_name="__main__", alter_sys=True)
 """
-"""Starts SGLang with its API key from the variable: ``python3 -c PROGRAM [SGLang's flags]``.
+
+
+def key_program(module: str) -> str:
+    """The program that runs ``module`` with an API key from the variable: ``python3 -c PROGRAM [its flags]``."""
+    return _WITH_KEY.replace("VARIABLE", KEY_VARIABLE).replace("MODULE", module)
+
+
+KEY_PROGRAM = key_program("sglang.launch_server")
+"""Starts SGLang with its API key.
 
 SGLang 0.5.2 to 0.5.23 take the key from ``--api-key`` only. On the command line of a process everyone on the machine
 reads it; added to ``sys.argv`` inside the process it stays there. SGLang logs all of its arguments when it starts: the

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from sglang_hydra.screen import printable
 
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
-_QUOTABLE = re.compile(r"[ -~]*")
 # Inside single quotes these are what they are, but shellcheck and people stumble over them.
-_STUMBLING = set("'\\$`!~")
+_STUMBLING = set("'\\$`!~‘’“”")
 _OPTION = re.compile(r"--[a-z0-9-]+(=.*)?", re.DOTALL)
 _EXPANDED_BY_KUBERNETES = re.compile(r"\$+(?=\()|\${2,}")
 
@@ -37,14 +36,16 @@ def bash(word: Word) -> str:
         return f'"${{{word.name}}}{word.after}"' if word.after else f'"${word.name}"'
     if _BARE.fullmatch(word):
         return word
-    if _QUOTABLE.fullmatch(word) and not _STUMBLING & set(word):
+    if word.isprintable() and not _STUMBLING & set(word):
         return f"'{word}'"
     return "$'" + "".join(_ansi_c(char) for char in word) + "'"
 
 
 def typed(word: str) -> str:
     """``word`` as people type it in a shell, on one line; for comments, where nothing else reads it."""
-    return f"'{word}'" if _QUOTABLE.fullmatch(word) and "'" not in word and not _BARE.fullmatch(word) else bash(word)
+    import shlex
+
+    return shlex.quote(word) if word.isprintable() else bash(word)
 
 
 def _ansi_c(char: str) -> str:

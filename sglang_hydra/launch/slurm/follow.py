@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 
 from sglang_hydra.launch.display import Display
 from sglang_hydra.launch.slurm.inside import LOG_NAME, PROGRAMS
@@ -22,7 +19,6 @@ from sglang_hydra.launch.slurm.submit import Job
 _LOOK_S = 0.3
 # Slurm's controller serves a whole cluster: it is asked rarely once a job runs.
 _ASK_FIRST_S, _ASK_LATER_S, _ASK_SOON = 1.0, 10.0, 60
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # After a graceful end was asked for; after Slurm was told to cancel (KillWait is 30 s by default, an epilog may run).
 _CANCEL_EXTRA_S, _GIVE_UP_S = 20.0, 120.0
 
@@ -68,6 +64,7 @@ class Follower:
         self.job, self.folder, self.display, self._stop_timeout_s = job, folder, display, stop_timeout_s
         self.state: JobState | None = None
         self.account: Account | None = None
+        self._noted: list[str] = []
         self._tail = LogTail(folder / LOG_NAME)
         self._asked, self._asked_at = 0, 0.0
         self._stopping_since: float | None = None
@@ -93,7 +90,7 @@ class Follower:
                 break
             time.sleep(_LOOK_S)
         self.display.close()
-        self.account = read_account(self.folder) or self.account
+        self._read_account()
         self._show(self._tail.rest())
 
     def _show(self, lines: Iterator[str]) -> None:
@@ -103,13 +100,20 @@ class Follower:
                 self.display.line("stdout", line)
 
     def _look(self) -> None:
-        self.account = read_account(self.folder) or self.account
+        self._read_account()
         self._show(self._tail.lines())
         now = time.monotonic()
         soon = self._asked < _ASK_SOON or self._stopping_since is not None or self._has_ended()
         if now - self._asked_at >= (_ASK_FIRST_S if soon else _ASK_LATER_S):
             self._asked, self._asked_at = self._asked + 1, now
             self.state = state_of(self.job.id) or self.state
+
+    def _read_account(self) -> None:
+        self.account = read_account(self.folder) or self.account
+        for note in self.account.notes if self.account is not None else ():
+            if note not in self._noted:
+                self._noted.append(note)
+                self.display.note(note)
 
     def _has_ended(self) -> bool:
         return self.account is not None and self.account.phase == ENDED
@@ -152,32 +156,12 @@ class Follower:
 
 
 @contextlib.contextmanager
-def noting_signals() -> Iterator[list[int]]:
-    """While it lasts, signals that would end us are kept in the list instead."""
-    received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield received
-        return
-
-    def note(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-
-    previous = {
-        number: signal.signal(number, note) for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def cancelled_with_us(job: str) -> Iterator[None]:
-    """While it lasts, the job is cancelled if this process ends in any way, ``kill -9`` included; and where the block
-    itself fails."""
+def cancelled_with_us(job: str, secrets: Path | None = None) -> Iterator[None]:
+    """While it lasts, the job is cancelled, and its file of secrets deleted, if this process ends in any way, ``kill
+    -9`` included; and where the block itself fails."""
     watched, ours = os.pipe()
     words = [sys.executable, "-I", "-S", str(PROGRAMS / "child_cancel.py"), str(watched), job]
+    words += [str(secrets)] if secrets is not None else []
     try:
         guard = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[watched], start_new_session=True

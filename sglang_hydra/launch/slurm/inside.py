@@ -1,7 +1,7 @@
 """What runs inside the job: finds the head's address, starts one rank on each node with srun, and watches them.
 
-The batch process is on the first node of the job, where rank 0 serves. It treats srun as the process of the server, whose
-life is then the same as on one machine (``launch.local``): milestones, /health, stop, diagnosis.
+The batch process is on the first node of the job, where rank 0 serves. It treats srun as the process of the server,
+whose life is then the same as on one machine (``launch.local``): milestones, /health, stop, diagnosis.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from sglang_hydra.launch.nodes import Head, free_port_block, node_intents, own_a
 from sglang_hydra.launch.slurm.keys import Secrets, take_secrets
 from sglang_hydra.launch.slurm.record import ENDED, READY, Account, Record
 from sglang_hydra.launch.slurm.submit import ORIGINAL_PYTHONPATH
+from sglang_hydra.secret import HIDDEN
 
 PROGRAMS = Path(__file__).parents[1]
 """The folder of the programs that run on the nodes; a container must see it."""
 
-ORDERS_NAME, LOG_NAME = "ranks.json", "server.log"
+ORDERS_NAME, LOG_NAME, INFO_NAME = "ranks.json", "server.log", "server_info.json"
 # Beyond their own deadline, for the ranks' guards to collect the dead and for srun to notice.
 _SRUN_EXTRA_S = 12.0
 _WRITE_EVERY_S = 1.0
+_MOST_NOTES = 100
 _ASK_S = 30.0
 _LOOPBACK = ("127.", "::1")
 
@@ -45,19 +47,20 @@ _LOOPBACK = ("127.", "::1")
 class ServerSpec:
     """One server of a job. It holds no secret and can be pickled.
 
-    ``request`` is what the engine of that name is asked for; its intent has neither the key nor a node's rank.
+    ``request`` is what the engine of that name and version is asked for; its intent has neither key nor node_rank.
     ``head_ports`` is how many ports in a row node 0 needs (``nodes.ports_for_head``). ``srun`` are further words for
     srun, ``container`` the words before a rank's own, ``python`` the interpreter inside that container. ``folder`` is
     the run folder, where the log, the orders and the job's own account go; ``secrets`` the file to take them from.
     """
 
     engine: str
+    version: str
     request: Request
     folder: Path
     nnodes: int = 1
     head_ports: int = 1
     ready_timeout_s: float = 1800.0
-    stop_timeout_s: float = 15.0
+    stop_timeout_s: float = 12.0
     srun: Sequence[str] = ()
     container: Sequence[str] = ()
     python: str | None = None
@@ -78,10 +81,15 @@ def serve_in_job(spec: ServerSpec) -> None:
     record = Record(spec.folder, Account(os.environ.get("SLURM_JOB_ID", "")))
     code: int = 1
     findings: tuple[Finding, ...] = ()
+
+    def ready(server: LocalServer, seconds: float) -> None:
+        _leave_info(spec, server.launch)
+        _ready(record, seconds)
+
     try:
         with _ended_by_signals():
             launch = prepared(spec, record)
-            outcome = run_server(launch, JobDisplay(record), on_ready=lambda server, seconds: _ready(record, seconds))
+            outcome = run_server(launch, JobDisplay(record), on_ready=ready)
         code, findings = outcome.exit_code, tuple(outcome.findings)
     except SglangHydraError as failure:
         code, findings = failure.exit_code, tuple(failure.findings)
@@ -239,7 +247,7 @@ class JobDisplay:
             self._record.update(elapsed_s=round(elapsed_s, 1), milestone=milestone)
 
     def note(self, text: str) -> None:
-        print(text, flush=True)
+        self._record.update(notes=[*self._record.account.notes, text][-_MOST_NOTES:])
 
     def close(self) -> None:
         return
@@ -247,6 +255,23 @@ class JobDisplay:
 
 def _ready(record: Record, seconds: float) -> None:
     record.update(phase=READY, elapsed_s=round(seconds, 1), milestone="answering")
+
+
+def _leave_info(spec: ServerSpec, launch: Launch) -> None:
+    """What the server says of itself, for whoever has the plan to compare; asked here, where it can be reached."""
+    from sglang_hydra.launch.server_info import NoServerInfo, read_server_info
+
+    if spec.engine != "sglang":
+        return
+    key = launch.command.secret
+    try:
+        info = dict(read_server_info(launch.host, launch.port, key, spec.version))
+    except (NoServerInfo, OSError, ValueError) as failure:
+        info = {"problem": str(failure)}
+    content = json.dumps(info)
+    if key:
+        content = content.replace(json.dumps(key)[1:-1], HIDDEN)
+    (spec.folder / INFO_NAME).write_text(content + "\n", encoding="utf-8")
 
 
 def _follower_ports(nodes: Sequence[Node], port: int) -> list[int]:

@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from sglang_hydra.errors import MachineError
+from sglang_hydra.findings import Finding
 from sglang_hydra.secret import is_secret_name
 
 _NAME = ".secrets"
@@ -41,11 +43,17 @@ def secrets_of(key: str | None, planned: Mapping[str, str], environ: Mapping[str
 
 
 def leave_secrets(folder: Path, secrets: Secrets) -> Path | None:
-    """Writes them for the job to take; None where there are none. Raises FileExistsError where some are left."""
+    """Writes them for the job to take; None where there are none. Raises MachineError where another job's are there."""
     if secrets.key is None and not secrets.env:
         return None
     path = folder / _NAME
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        message = f"{path} is there: a job that was submitted from this run folder has not taken its secrets yet"
+        hint = f"hydra.run.dir=ANOTHER/FOLDER, or rm {path} where that job is gone"
+        raise MachineError(Finding("error", "SLM009", message, ("hydra.run.dir",), hint)) from None
+    with os.fdopen(number, "w", encoding="utf-8") as file:
         # The umask may have taken away what the owner needs, and nothing may have been added.
         os.fchmod(file.fileno(), 0o600)
         json.dump({"key": secrets.key, "env": dict(secrets.env)}, file)

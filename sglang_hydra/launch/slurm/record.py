@@ -19,7 +19,8 @@ STARTING, READY, ENDED = "starting", "ready", "ended"
 class Account:
     """``phase`` is starting, ready or ended. ``elapsed_s`` counts from the start of the ranks. ``node`` is Slurm's name
     for the head, ``address`` the one that other machines reach it by; ``host`` and ``port`` are where the server
-    listens there. ``exit_code`` and ``findings`` are set at the end."""
+    listens there. ``notes`` are the launcher's own lines (a milestone, a full disk), the oldest dropped.
+    ``exit_code`` and ``findings`` are set at the end."""
 
     job: str
     phase: str = STARTING
@@ -31,6 +32,7 @@ class Account:
     port: int | None = None
     elapsed_s: float = 0.0
     milestone: str = ""
+    notes: Sequence[str] = ()
     exit_code: int | None = None
     findings: Sequence[Finding] = field(default_factory=tuple)
 
@@ -49,7 +51,7 @@ class Record:
 
     def write(self) -> None:
         content = {"schema": SCHEMA, **asdict(self.account)}
-        content["nodes"] = list(self.account.nodes)
+        content["nodes"], content["notes"] = list(self.account.nodes), list(self.account.notes)
         content["findings"] = [finding.to_json() for finding in self.account.findings]
         draft = self._path.with_name(f".{self._path.name}.part")
         draft.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,15 +19,17 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.launch.display import display_for
 from sglang_hydra.launch.hydra_run import in_hydra, run_folder, write_whole
 from sglang_hydra.launch.local import INTERRUPTED
+from sglang_hydra.launch.log import log_files
 from sglang_hydra.launch.nodes import ports_for_head
-from sglang_hydra.launch.slurm.follow import Follower, cancelled_with_us, noting_signals
-from sglang_hydra.launch.slurm.inside import LOG_NAME, PROGRAMS, ServerSpec, serve_in_job
+from sglang_hydra.launch.signals import stopping_on_signals
+from sglang_hydra.launch.slurm.follow import Follower, cancelled_with_us
+from sglang_hydra.launch.slurm.inside import INFO_NAME, LOG_NAME, PROGRAMS, ServerSpec, serve_in_job
 from sglang_hydra.launch.slurm.keys import drop_secrets, leave_secrets, secrets_of
 from sglang_hydra.launch.slurm.options import container_command, sbatch_settings, srun_settings
-from sglang_hydra.launch.slurm.record import ENDED, Account
+from sglang_hydra.launch.slurm.record import ENDED, FILE_NAME, Account
 from sglang_hydra.launch.slurm.states import ended_finding
 from sglang_hydra.launch.slurm.submit import Job, require_slurm, submit
-from sglang_hydra.screen import Line, text, write
+from sglang_hydra.screen import VERBATIM, Line, text, write
 from sglang_hydra.secret import SECRET_FIELDS, is_secret_name
 
 if TYPE_CHECKING:
@@ -50,6 +52,10 @@ def serve(composer: Composer, invocation: Invocation, plan: Plan) -> int:
     ConfigError for a secret in what Slurm would record.
     """
     refuse_recorded_secrets(plan)
+    if plan.nodes["launch"]["detach"]:
+        message = "launch.detach is for servers on this machine; a job of launch=slurm lives as long as this command"
+        hint = "leave it out, in tmux or screen; or sbatch what `export slurm` writes"
+        raise ConfigError(Finding("error", "SLM008", message, ("launch.detach",), hint))
     write([*plan_screen(plan), *job_lines(plan)])
     require_slurm()
     if plan.nodes["launch"]["slurm"]["container"] == "none":
@@ -70,6 +76,7 @@ def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> Server
     intent = {name: value for name, value in request.intent.items() if name not in (*SECRET_FIELDS, "node_rank")}
     return ServerSpec(
         engine=planned.name,
+        version=planned.version,
         request=replace(request, intent=intent),
         folder=folder,
         nnodes=int(plan.values["nnodes"]),
@@ -97,17 +104,18 @@ def refuse_recorded_secrets(plan: Plan) -> None:
 def job_lines(plan: Plan) -> list[Line]:
     """What Slurm will be asked for."""
     options = [f"--{name}" + ("" if value is True else f"={value}") for name, value in sbatch_settings(plan).items()]
-    return [[text("Slurm job", "bold")], [text(f"  sbatch {' '.join(options)}")], []]
+    return [[text("Slurm job", "bold")], [text(f"  sbatch {shlex.join(options)}", VERBATIM)], []]
 
 
 def _run(plan: Plan) -> int:
     """Inside Hydra's run folder."""
     folder = run_folder()
+    _clear(folder)
     write_whole(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
     secrets = leave_secrets(folder, secrets_of(plan.secrets.get("api_key"), plan.environment, os.environ))
     display = display_for()
     try:
-        with noting_signals() as signals:
+        with stopping_on_signals(lambda: None, loud=False) as signals:
             job = submit(
                 serve_in_job,
                 server_spec(plan, folder, secrets),
@@ -116,10 +124,10 @@ def _run(plan: Plan) -> int:
                 setup=plan.nodes["launch"]["slurm"]["setup"],
                 hidden=_hidden(plan),
             )
-            with cancelled_with_us(job.id):
+            with cancelled_with_us(job.id, secrets):
                 display.note(f"the job {job.id} was submitted; its files are in {folder}")
                 follower = Follower(job, folder, display, float(plan.nodes["launch"]["stop_timeout"]))
-                follower.until_end(signals, lambda account: write(ready_lines(plan, job, account)))
+                follower.until_end(signals, lambda account: write(ready_lines(plan, job, account, folder)))
     finally:
         drop_secrets(secrets)
     if signals:
@@ -127,6 +135,12 @@ def _run(plan: Plan) -> int:
     code, findings = outcome_of(follower, folder)
     write(finding_lines(findings), sys.stderr)
     return code
+
+
+def _clear(folder: Path) -> None:
+    """A run folder that was used before holds what an earlier job said of itself."""
+    for file in (folder / FILE_NAME, folder / INFO_NAME, *log_files(folder / LOG_NAME)):
+        file.unlink(missing_ok=True)
 
 
 def outcome_of(follower: Follower, folder: Path) -> tuple[int, list[Finding]]:
@@ -144,11 +158,12 @@ def outcome_of(follower: Follower, folder: Path) -> tuple[int, list[Finding]]:
 def diagnosis_of(logs: list[Path]) -> Finding | None:
     """What the first of the logs says that says anything; None where none does."""
     from sglang_hydra.diagnose import diagnose
+    from sglang_hydra.diagnose.lines import read_lines
 
     for log in logs:
         try:
-            with log.open(encoding="utf-8", errors="replace") as lines:
-                found = diagnose(_unlabelled(lines))
+            with log.open("rb") as file:
+                found = diagnose(read_lines(file))
         except FileNotFoundError:
             continue
         if found.kind != "unknown":
@@ -156,15 +171,8 @@ def diagnosis_of(logs: list[Path]) -> Finding | None:
     return None
 
 
-def _unlabelled(lines: Iterator[str]) -> Iterator[str]:
-    """Without the number of the rank that srun puts before each line."""
-    for line in lines:
-        head, colon, rest = line.partition(": ")
-        yield rest if colon and head.strip().isdigit() else line
-
-
-def ready_lines(plan: Plan, job: Job, account: Account) -> list[Line]:
-    """Where the server answers, and how to get there from here."""
+def ready_lines(plan: Plan, job: Job, account: Account, folder: Path) -> list[Line]:
+    """How the server compares with the plan, where it answers, and how to get there from here."""
     here = f"http://127.0.0.1:{account.port}"
     address = f"[{account.address}]" if ":" in str(account.address) else account.address
     everywhere = account.host in _EVERYWHERE
@@ -173,18 +181,42 @@ def ready_lines(plan: Plan, job: Job, account: Account) -> list[Line]:
     body = json.dumps({"model": name, "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 32})
     key = ' -H "Authorization: Bearer $KEY"' if plan.secrets else ""
     where = "" if everywhere else f" on {account.node}"
+    quoted = body.replace("'", "'\\''")
     lines: list[Line] = [
         [],
+        *comparison(plan, account, folder),
         [text(f"Ready after {account.elapsed_s:.1f} s at {url}{where}, job {job.id}", "bold green")],
     ]
     if not everywhere:
         lines.append([text(f"  from here: ssh -N -L {account.port}:{account.host}:{account.port} {account.node}")])
     lines += [
-        [text(f"  curl -N {url}/v1/chat/completions{key} -H 'Content-Type: application/json' -d '{body}'")],
+        [text(f"  curl -N {url}/v1/chat/completions{key} -H 'Content-Type: application/json' -d '{quoted}'")],
         [text("  Ctrl-C stops it and gives its nodes back", "dim")],
         [],
     ]
     return lines
+
+
+def comparison(plan: Plan, account: Account, folder: Path) -> list[Line]:
+    """What the server said of itself in the job, held against the plan; ``actual.json`` in ``folder`` has it whole."""
+    from sglang_hydra.launch.actual import compare
+    from sglang_hydra.launch.server_info import comparison_lines
+
+    try:
+        info = json.loads((folder / INFO_NAME).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    for name, settled in (("port", account.port), ("dist_init_addr", account.dist_init_addr)):
+        # What the plan leaves to the job is as planned when it is what the job found.
+        if settled is not None and info.get(name) == settled:
+            info[name] = plan.values[name]
+    try:
+        compared = compare(plan, info)
+    except ValueError as failure:
+        message = f"what the server runs with could not be compared with the plan: {info.get('problem') or failure}"
+        return finding_lines([Finding("warning", "ACT003", message, ("engine",))])
+    write_whole(folder / "actual.json", json.dumps(compared.to_json(plan), indent=2, allow_nan=False) + "\n")
+    return comparison_lines(compared)
 
 
 def _hidden(plan: Plan) -> list[str]:

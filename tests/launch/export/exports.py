@@ -67,7 +67,9 @@ HOSTILE = {
 
 @cache
 def plan_of(*overrides: str) -> Plan:
-    return planned(*overrides)
+    """Planned for 0.5.2, whatever is installed here, unless ``overrides`` name a release."""
+    named = any(word.startswith("engine.version=") for word in overrides)
+    return planned(*overrides, *([] if named else ["engine.version=0.5.2"]))
 
 
 def with_intent(plan: Plan, **arguments: Any) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sglang_hydra.argv import parse_argv
+from sglang_hydra.errors import ConfigError
 from sglang_hydra.launch.export.job import job_of
 from sglang_hydra.launch.export.registry import render
 from sglang_hydra.plans import Plan
@@ -28,12 +30,12 @@ from tests.launch.export.exports import (
 )
 
 BASE = ("gpu=h200", "model=qwen3_8b", "random_seed=7")
-# No surrogates (no UTF-8), no zero byte (no command line can hold one).
+# No surrogates (no UTF-8), no zero byte (no command line can hold one), and not the word that argparse drops.
 TEXT = st.one_of(
     st.sampled_from(list(HOSTILE.values())),
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30),
     st.text(st.sampled_from("$(){}'\"`\\ \n#:-&*!|>%@,=~a1"), max_size=20),
-)
+).filter(lambda text: text != "--")
 
 
 def hostile_plan(text: str) -> Plan:
@@ -92,11 +94,32 @@ def test_a_hostile_text_arrives_unharmed_through_every_format(text: str, tmp_pat
     assert not Path("/tmp/owned").exists()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(TEXT)
 def test_any_text_arrives_unharmed_through_every_format(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         assert_unharmed(text, Path(folder))
+
+
+@pytest.mark.long
+@settings(max_examples=1000, deadline=None)
+@given(TEXT)
+def test_a_thousand_texts_arrive_unharmed(text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        assert_unharmed(text, Path(folder))
+
+
+def test_a_word_that_sglang_cannot_be_told_is_refused() -> None:
+    plan = with_intent(plan_of(*BASE), served_model_name="--")
+    with pytest.raises(ConfigError, match="ENG005"):
+        all_texts(plan)
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_names_in_a_manifest_are_names_whatever_the_model_is_called(text: str) -> None:
+    name = job_of(with_intent(plan_of(*BASE), served_model_name=text * 9), ()).name
+    assert re.fullmatch(r"sglang(-[a-z0-9]+)*", name)
+    assert len(name) <= 50
 
 
 def test_shellcheck_finds_nothing_in_scripts_with_hostile_texts(tmp_path: Path) -> None:
@@ -114,5 +137,5 @@ def test_a_comment_keeps_to_its_line_and_sends_nothing_to_a_terminal(text: str) 
     for format in ("shell", "docker", "compose", "slurm", "k8s"):
         written = render(format, job_of(plan, [f"model_path={text}"])).text
         assert all(char.isprintable() or char == "\n" for char in written), format
-        head = written[: written.index("\nset -" if "\nset -" in written else "\n---" if "\n---" in written else "\nname:")]
-        assert all(line.startswith("#") for line in head.splitlines()), format
+        first = next(end for end in ("\nset -", "\n---", "\nname:") if end in written)
+        assert all(line.startswith("#") for line in written[: written.index(first)].splitlines()), format

@@ -7,6 +7,7 @@ import argparse
 
 def prepare_server_args(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--model-path")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=30000)
     parser.add_argument("--nnodes", type=int, default=1)

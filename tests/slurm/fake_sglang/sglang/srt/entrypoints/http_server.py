@@ -19,11 +19,14 @@ DEADLINE_S = 60.0
 class Page(http.server.BaseHTTPRequestHandler):
     key: str | None = None
     rank = 0
+    arguments: dict[str, object] = {}
     seen: list[str] = []
 
     def do_GET(self) -> None:
         if self.path == "/health":
             self.answer(200, {})
+        elif self.path == "/get_server_info" and Page.rank == 0:
+            self.answer(200, {**Page.arguments, "version": "0.5.2"})
         elif self.path == "/die":
             os._exit(9)
         else:
@@ -51,14 +54,16 @@ class Page(http.server.BaseHTTPRequestHandler):
 
 
 def launch_server(args: argparse.Namespace) -> None:
-    Page.key, Page.rank = args.api_key, args.node_rank
+    Page.key, Page.rank, Page.arguments = args.api_key, args.node_rank, vars(args)
     say(f"server_args={args!r} cuda={os.environ.get('CUDA_VISIBLE_DEVICES')} node={os.environ.get('SLURMD_NODENAME')}")
     faulty = os.environ.get("FAKE_FAULT_RANK", "0") == str(args.node_rank)
     fault = os.environ.get("FAKE_FAULT", "") if faulty else ""
     if fault == "crash":
         sys.exit("RuntimeError: out of luck")
     if fault == "memory":
-        sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB")
+        sys.exit(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB"
+        )
     if fault == "stubborn":
         signal.signal(signal.SIGTERM, lambda number, frame: say("I do not stop"))
     if args.nnodes > 1:

@@ -1,0 +1,134 @@
+"""What went wrong with a server, by its exit state and its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglang_hydra.diagnose.classes import BY_KIND
+from sglang_hydra.diagnose.declare import UNKNOWN, FailureClass
+from sglang_hydra.diagnose.lines import Line
+from sglang_hydra.diagnose.reader import LogReader
+from sglang_hydra.diagnose.releases import version_of
+from sglang_hydra.diagnose.server_args import CUT
+from sglang_hydra.diagnose.verdict import Verdict, decide, without_secrets
+from sglang_hydra.findings import Finding
+
+UNKNOWN_ID = "DIA000"
+_LONGEST_LINE = 600
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A failure by class.
+
+    ``kind`` is the stable name of the class, ``unknown`` where nothing decides; ``confidence`` is from 0 (unknown) to
+    1, and never between 0 and 0.5. ``line`` is the deciding line as it can be shown, ``line_number`` its number from
+    1, both None where only the exit state decides. ``stage`` is what the server was doing (load, kv, graphs, serve,
+    ...). ``version`` is the release of SGLang, ``server_args`` the arguments that the log writes down (under their
+    names there), None where it does not say. ``gpu`` and ``gpu_memory_mib`` are the device that it speaks of.
+    ``ready`` says that the server had begun to serve. ``finding`` is the message: what happened, and what to type.
+    ``also`` are the other classes with evidence, ``last_lines`` the end of the log, ``lines`` how many there were.
+    ``remedies`` are the changes of the hint that were planned clean, ``notes`` what was assumed to plan them, or why
+    nothing was planned.
+    """
+
+    kind: str
+    confidence: float
+    line: str | None
+    line_number: int | None
+    version: str | None
+    server_args: Mapping[str, Any] | None
+    finding: Finding
+    stage: str | None = None
+    rank: str | None = None
+    ready: bool = False
+    retryable: bool = False
+    gpu: str | None = None
+    gpu_memory_mib: float | None = None
+    also: tuple[str, ...] = ()
+    lines: int = 0
+    last_lines: tuple[tuple[int, str], ...] = field(default=(), repr=False)
+    remedies: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        return self.kind != UNKNOWN
+
+    @property
+    def failure(self) -> FailureClass | None:
+        """The class, with what it means; None where it is unknown."""
+        return BY_KIND.get(self.kind)
+
+
+def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
+    """Classifies a failed server by its log and, where it is known, its exit code (137 or -9: SIGKILL).
+
+    ``lines`` are read once and in order, in memory that does not grow with them. Nothing in them is trusted: whatever
+    they hold, this gives a Diagnosis. What nothing explains is ``unknown``.
+    """
+    reader = LogReader().read(lines)
+    return judged(reader, exit_code)
+
+
+def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
+    """The diagnosis of a log that was read."""
+    verdict = decide(reader.lives, exit_code)
+    args = next((life.server_args for life in reversed(reader.lives) if life.server_args is not None), None)
+    found = verdict.found
+    return Diagnosis(
+        kind=verdict.failure.kind if verdict.failure else UNKNOWN,
+        confidence=verdict.confidence,
+        line=_shown(found.line) if found else None,
+        line_number=found.line.number if found else None,
+        version=reader.version or _version(args),
+        server_args={key: value for key, value in args.items() if key != CUT} if args is not None else None,
+        finding=_finding(verdict, reader),
+        stage=found.stage.name.lower() if found and found.stage else None,
+        rank=(found.line.rank or None) if found else None,
+        ready=reader.life.ready,
+        retryable=verdict.failure.retryable if verdict.failure else False,
+        gpu=reader.devices.name,
+        gpu_memory_mib=reader.devices.capacity_mib,
+        also=tuple(dict.fromkeys(other.failure.kind for other in verdict.also)),
+        lines=reader.count,
+        last_lines=tuple((number, without_secrets(text.rstrip("\r\n"))) for number, text in reader.last),
+    )
+
+
+def _version(args: Mapping[str, Any] | None) -> str | None:
+    if args is None:
+        return None
+    return version_of([name for name in args if name != CUT], whole=CUT not in args)
+
+
+def _shown(line: Line) -> str:
+    return without_secrets(line.text.strip())[:_LONGEST_LINE]
+
+
+def _finding(verdict: Verdict, reader: LogReader) -> Finding:
+    failure, found = verdict.failure, verdict.found
+    if failure is None:
+        return _unknown(reader, verdict.signal)
+    detail = failure.details(_shown(found.line)) if failure.details and found else None
+    said = f": {detail}" if detail else ""
+    if found is None:
+        said = f": ended by signal {verdict.signal}, and the log says no more"
+    advice = (found.signature.advice if found else None) or failure.advice
+    return Finding("error", failure.id, failure.what + said, failure.fields, advice)
+
+
+def _unknown(reader: LogReader, number: int | None) -> Finding:
+    if reader.count == 0:
+        message = "the log is empty"
+    elif reader.life.ready and reader.life.ended_at is None and number is None:
+        message = "no failure was found: the server became ready, and nothing after says that it ended"
+    else:
+        message = f"the failure is of no known class; {reader.count} lines were read, and the last ones are shown"
+    hint = "the log from its beginning, of every rank; or --log-level debug and another start"
+    return Finding("error", UNKNOWN_ID, message, (), hint)
+
+
+__all__ = ["UNKNOWN", "Diagnosis", "diagnose", "judged"]

@@ -1,0 +1,220 @@
+"""Reads the header of a GGUF file: the model's sizes as a config.json would state them, and each tensor's format.
+
+Layout and the sizes of the formats: ggml's docs/gguf.md and ggml-common.h. Only the header is read, never the weights.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+# What follows a key, by its type: struct letters of the plain ones, then the two that hold others.
+_PLAIN = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_TEXT, _LIST = 8, 9
+_MOST_ITEMS = 1 << 24  # tensors, keys or items of a list: more is no header
+
+# Weights in a block and bytes of it, by the number of the format.
+_BLOCKS: Mapping[int, tuple[str, int, int]] = {
+    0: ("F32", 1, 4),
+    1: ("F16", 1, 2),
+    2: ("Q4_0", 32, 18),
+    3: ("Q4_1", 32, 20),
+    6: ("Q5_0", 32, 22),
+    7: ("Q5_1", 32, 24),
+    8: ("Q8_0", 32, 34),
+    10: ("Q2_K", 256, 84),
+    11: ("Q3_K", 256, 110),
+    12: ("Q4_K", 256, 144),
+    13: ("Q5_K", 256, 176),
+    14: ("Q6_K", 256, 210),
+    15: ("Q8_K", 256, 292),
+    16: ("IQ2_XXS", 256, 66),
+    17: ("IQ2_XS", 256, 74),
+    18: ("IQ3_XXS", 256, 98),
+    19: ("IQ1_S", 256, 50),
+    20: ("IQ4_NL", 32, 18),
+    21: ("IQ3_S", 256, 110),
+    22: ("IQ2_S", 256, 82),
+    23: ("IQ4_XS", 256, 136),
+    29: ("IQ1_M", 256, 56),
+    30: ("BF16", 1, 2),
+    34: ("TQ1_0", 256, 54),
+    35: ("TQ2_0", 256, 66),
+    39: ("MXFP4", 32, 17),
+}
+BITS_BY_NAME = {name: 8 * size / weights for name, weights, size in _BLOCKS.values()}
+"""Bits of a weight in each format whose name says it of all tensors; mixtures (Q4_K_M) are not among them."""
+
+# general.architecture as transformers 4.56 and SGLang name it.
+_ARCHITECTURES = {
+    "llama": ("LlamaForCausalLM", "llama"),
+    "qwen2": ("Qwen2ForCausalLM", "qwen2"),
+    "qwen2moe": ("Qwen2MoeForCausalLM", "qwen2_moe"),
+    "qwen3": ("Qwen3ForCausalLM", "qwen3"),
+    "qwen3moe": ("Qwen3MoeForCausalLM", "qwen3_moe"),
+    "gemma2": ("Gemma2ForCausalLM", "gemma2"),
+    "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
+    "phi3": ("Phi3ForCausalLM", "phi3"),
+    "stablelm": ("StableLmForCausalLM", "stablelm"),
+    "starcoder2": ("Starcoder2ForCausalLM", "starcoder2"),
+}
+_FIELDS = {
+    "num_hidden_layers": "block_count",
+    "hidden_size": "embedding_length",
+    "intermediate_size": "feed_forward_length",
+    "num_attention_heads": "attention.head_count",
+    "num_key_value_heads": "attention.head_count_kv",
+    "head_dim": "attention.key_length",
+    "max_position_embeddings": "context_length",
+    "num_experts": "expert_count",
+    "num_experts_per_tok": "expert_used_count",
+    "moe_intermediate_size": "expert_feed_forward_length",
+    "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+    "sliding_window": "attention.sliding_window",
+    "vocab_size": "vocab_size",
+}
+# A GGUF file's names of a layer's matrices, by the module of SGLang that holds them together.
+_MODULES: Mapping[str, tuple[str, ...]] = {
+    "self_attn.q_proj": ("attn_q", "attn_k", "attn_v", "attn_qkv"),
+    "self_attn.o_proj": ("attn_output",),
+    "mlp.gate_proj": ("ffn_gate", "ffn_up"),
+    "mlp.down_proj": ("ffn_down",),
+    "mlp.experts.0.gate_proj": ("ffn_gate_exps", "ffn_up_exps"),
+    "mlp.experts.0.down_proj": ("ffn_down_exps",),
+    "mlp.shared_experts.gate_proj": ("ffn_gate_shexp", "ffn_up_shexp"),
+    "mlp.shared_experts.down_proj": ("ffn_down_shexp",),
+}
+
+
+class UnreadableGguf(ValueError):
+    """The file is no GGUF file that can be read; the message says where it breaks."""
+
+
+class Tensor(NamedTuple):
+    """A tensor's numbers and bytes."""
+
+    weights: int
+    size: float
+
+
+class Header(NamedTuple):
+    """What a GGUF file says before its weights."""
+
+    values: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+
+
+def read_header(path: str) -> Header:
+    """The header of ``path``; of long lists only their length is kept. Raises UnreadableGguf or OSError."""
+    with open(path, "rb") as file:
+        try:
+            if file.read(4) != b"GGUF":
+                raise UnreadableGguf("it does not begin with GGUF")
+            version, tensors, keys = _take(file, "I"), _take(file, "Q"), _take(file, "Q")
+            if version not in (2, 3):
+                raise UnreadableGguf(f"its version is {version}, 2 and 3 are known")
+            if max(tensors, keys) > _MOST_ITEMS:
+                raise UnreadableGguf(f"its header counts {tensors} tensors and {keys} keys")
+            values = {_text(file): _value(file, _take(file, "I")) for _ in range(keys)}
+            return Header(values, dict(_tensor(file) for _ in range(tensors)))
+        except (struct.error, UnicodeDecodeError, MemoryError, OverflowError):
+            raise UnreadableGguf("its header is cut off or damaged") from None
+
+
+def config_of(header: Header) -> dict[str, Any] | None:
+    """The fields of a config.json that the header states, with the formats of its tensors as a quantization_config;
+    None for an architecture that SGLang 0.5.2 does not read from a GGUF file, or a file that is only a part."""
+    kind = header.values.get("general.architecture")
+    if kind not in _ARCHITECTURES or int(header.values.get("split.count") or 1) > 1:
+        return None
+    architecture, model_type = _ARCHITECTURES[kind]
+    stated = {field: header.values.get(f"{kind}.{key}") for field, key in _FIELDS.items()}
+    config = {field: value for field, value in stated.items() if isinstance(value, int) and value > 0}
+    embedding = header.tensors.get("token_embd.weight")
+    if "vocab_size" not in config and embedding is not None and config.get("hidden_size"):
+        config["vocab_size"] = embedding.weights // config["hidden_size"]
+    return {
+        "architectures": [architecture],
+        "model_type": model_type,
+        **config,
+        "tie_word_embeddings": "output.weight" not in header.tensors,
+        "quantization_config": {"quant_method": "gguf", "bits": _bits(header, config.get("num_hidden_layers", 0))},
+    }
+
+
+def bits_by_name(path: str) -> float | None:
+    """Bits of a weight by the file's name (``model-Q8_0.gguf``), where all tensors have the format that it names."""
+    words = os.path.basename(path).upper().removesuffix(".GGUF").replace("-", ".").split(".")
+    return next((BITS_BY_NAME[word] for word in reversed(words) if word in BITS_BY_NAME), None)
+
+
+def _bits(header: Header, layers: int) -> dict[str, Any]:
+    """Average bits of a weight: of the embedding, lm_head, and each module of each layer (null where there is none)."""
+
+    def average(names: list[str]) -> float | None:
+        found = [header.tensors[name] for name in names if name in header.tensors]
+        weights = sum(tensor.weights for tensor in found)
+        return 8 * sum(tensor.size for tensor in found) / weights if weights else None
+
+    modules = {
+        module: [average([f"blk.{layer}.{name}.weight" for name in names]) for layer in range(layers)]
+        for module, names in _MODULES.items()
+    }
+    return {
+        "embedding": average(["token_embd.weight"]),
+        "lm_head": average(["output.weight"]),
+        "modules": {module: bits for module, bits in modules.items() if any(bits)},
+    }
+
+
+def _take(file: BinaryIO, letter: str) -> Any:
+    size = struct.calcsize(f"<{letter}")
+    return struct.unpack(f"<{letter}", file.read(size))[0]
+
+
+def _text(file: BinaryIO) -> str:
+    length = _take(file, "Q")
+    if length > _MOST_ITEMS:
+        raise UnreadableGguf(f"a text of {length} bytes stands in its header")
+    data = file.read(length)
+    if len(data) < length:
+        raise UnreadableGguf("its header is cut off")
+    return data.decode("utf-8")
+
+
+def _value(file: BinaryIO, kind: int) -> Any:
+    if kind in _PLAIN:
+        return _take(file, _PLAIN[kind])
+    if kind == _TEXT:
+        return _text(file)
+    if kind != _LIST:
+        raise UnreadableGguf(f"a value of the unknown type {kind} stands in its header")
+    inner, number = _take(file, "I"), _take(file, "Q")
+    if number > _MOST_ITEMS:
+        raise UnreadableGguf(f"a list of {number} items stands in its header")
+    if inner in _PLAIN:
+        file.seek(struct.calcsize(f"<{_PLAIN[inner]}") * number, os.SEEK_CUR)
+    elif inner == _TEXT:
+        for _ in range(number):
+            file.seek(_take(file, "Q"), os.SEEK_CUR)
+    else:
+        raise UnreadableGguf("a list of lists stands in its header")
+    return None
+
+
+def _tensor(file: BinaryIO) -> tuple[str, Tensor]:
+    name = _text(file)
+    dimensions = _take(file, "I")
+    if dimensions > 8:
+        raise UnreadableGguf(f"{name} has {dimensions} dimensions")
+    weights = 1
+    for _ in range(dimensions):
+        weights *= _take(file, "Q")
+    kind = _take(file, "I")
+    _take(file, "Q")  # where its data begins
+    if kind not in _BLOCKS:
+        raise UnreadableGguf(f"{name} has the unknown format {kind}")
+    _, block, size = _BLOCKS[kind]
+    return name, Tensor(weights, weights / block * size)

@@ -1,0 +1,186 @@
+"""What a sweep varies: the values of one key, or of several that go together, in Hydra's grammar and one at a time.
+
+Nothing is held that can be made again: an axis of a million values costs as much memory as one of ten.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.findings import Finding
+from sglang_hydra.grammar import as_override, split_sweep
+from sglang_hydra.overrides import Request, parsed
+from sglang_hydra.refusals import Refused
+from sglang_hydra.words import nearest, short
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+
+_FIXED = re.compile(r"^(\+{0,2}|~)(sweep|hydra|ignore)([./=@\[]|$)")
+"""What says how a sweep is made is not varied by it; ``ignore=A,B`` is one list."""
+_MOST_KEPT = 4096
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One thing that varies. ``values`` makes its requests, one for each of ``keys``, from the first value on."""
+
+    keys: tuple[str, ...]
+    place: str
+    values: Callable[[], Iterator[tuple[Request, ...]]]
+
+    @property
+    def is_client(self) -> bool:
+        """Whether it changes the load alone, and not the server."""
+        return all(re.match(r"bench([./]|$)", key) for key in self.keys)
+
+
+Options = Callable[[str], Sequence[str]]
+"""The options of a config group; empty for what is none."""
+
+
+def axis_of(request: Request, options: Options) -> Axis | None:
+    """What a word varies; None for one that sets a single value. Raises ConfigError for values that have no end, or
+    of which there is none."""
+    if request.key is not None or "=" not in request.text or _FIXED.match(request.text):
+        return None
+    key, _, value = request.text.partition("=")
+    parts = split_sweep(value)
+    try:
+        override = parsed(request.text, key)
+    except Refused:
+        # Text that Hydra's grammar cannot read is judged, and refused, value by value.
+        return _listed(key, parts, request) if len(parts) > 1 else None
+    if not override.is_sweep_override():
+        return None
+    if not override.is_discrete_sweep():
+        raise _error(
+            "SWP002", f"{request.place}: {short(request.text)} is an interval, which has no list of values", key
+        )
+    if override.value_type is not None and override.value_type.name == "SIMPLE_CHOICE_SWEEP":
+        return _listed(key, parts, request)
+    axis = Axis((_bare(key),), request.place, lambda: _of_function(key, override, request, options))
+    return _kept(axis)
+
+
+def axis_of_params(key: str, values: Any, place: str, options: Options) -> Axis:
+    """What ``sweep.params`` says of one key: a list, or a text as one would type it. Raises ConfigError."""
+    if isinstance(values, str):
+        request = Request(f"{key}={values}", place, "cli")
+        return axis_of(request, options) or _listed(key, [values], request)
+    if isinstance(values, Mapping):
+        raise _error("SWP004", f"{place}: {key} has a mapping, and needs a list of values", key, f"{key}: [1, 2]")
+    items = values if isinstance(values, (list, tuple)) else [values]
+    try:
+        words = [as_override(key, item).partition("=")[2] for item in items]
+    except ValueError as failure:
+        raise _error("SWP004", f"{place}: {key}: {failure}", key) from None
+    return _listed(key, words, Request(f"{key}={short(str(values))}", place, "cli"))
+
+
+def zipped(axes: Sequence[Axis], together: Sequence[Sequence[str]]) -> list[Axis]:
+    """``axes`` with each list of keys in ``together`` made one that takes their first values, then their second ones.
+
+    Raises ConfigError for a key that does not vary, is named twice, or has another number of values than the first.
+    """
+    by_key = {key: axis for axis in axes for key in axis.keys}
+    named = [_bare(key) for keys in together for key in keys]
+    for key in named:
+        if key not in by_key:
+            near = nearest(key, by_key)
+            message = f"sweep.zip names {key}, which does not vary; what varies is {', '.join(by_key) or 'nothing'}"
+            raise _error("SWP003", message, "sweep.zip", f"did you mean {near}?" if near else f"{key}=A,B")
+        if named.count(key) > 1:
+            raise _error("SWP003", f"sweep.zip names {key} twice", "sweep.zip")
+    result = [axis for axis in axes if axis.keys[0] not in named]
+    for keys in together:
+        members = [by_key[_bare(key)] for key in keys]
+        if members:
+            result.append(_zipped(members))
+    return result
+
+
+def combinations(axes: Sequence[Axis]) -> Iterator[tuple[Request, ...]]:
+    """Every combination of the values of all axes, the last axis varying fastest."""
+    if not axes:
+        yield ()
+        return
+    first, *rest = axes
+    for requests in first.values():
+        for others in combinations(rest):
+            yield (*requests, *others)
+
+
+def _zipped(members: Sequence[Axis]) -> Axis:
+    columns = [list(axis.values()) for axis in members]
+    sizes = {len(column) for column in columns}
+    if len(sizes) > 1:
+        said = ", ".join(f"{axis.keys[0]} has {len(column)}" for axis, column in zip(members, columns, strict=True))
+        raise _error("SWP003", f"sweep.zip needs as many values of each key: {said}", "sweep.zip")
+    rows = [tuple(itertools.chain(*row)) for row in zip(*columns, strict=True)]
+    return Axis(tuple(key for axis in members for key in axis.keys), members[0].place, lambda: iter(rows))
+
+
+def _listed(key: str, values: Sequence[str], request: Request) -> Axis:
+    words = [(Request(f"{key}={value.strip()}", request.place, request.layer),) for value in values]
+    if not words:
+        raise _nothing(request)
+    return Axis((_bare(key),), request.place, lambda: iter(words))
+
+
+def _kept(axis: Axis) -> Axis:
+    """Few values are made once: what is shuffled stays in its order, and a mistake in them is found now."""
+    try:
+        first = list(itertools.islice(axis.values(), _MOST_KEPT + 1))
+    except (ValueError, ArithmeticError) as failure:
+        message = f"{axis.place}: the values of {axis.keys[0]} cannot be listed: {failure}"
+        raise _error("SWP002", message, axis.keys[0]) from None
+    return axis if len(first) > _MOST_KEPT else Axis(axis.keys, axis.place, lambda: iter(first))
+
+
+def _of_function(key: str, override: Override, request: Request, options: Options) -> Iterator[tuple[Request, ...]]:
+    """The values of ``choice(...)``, ``range(...)``, ``glob(...)``, ``sort(...)``, ``shuffle(...)``."""
+    from hydra.core.override_parser.types import Glob, RangeSweep
+
+    value: Any = override.value()
+    values: Iterator[Any]
+    if isinstance(value, Glob):
+        values = iter(value.filter(list(options(_bare(key).partition("@")[0]))))
+    elif isinstance(value, RangeSweep) and not value.shuffle:
+        values = iter(value.range())
+    else:
+        values = iter(override.sweep_iterator())
+    empty = True
+    for item in values:
+        empty = False
+        yield (Request(f"{key}={_spelled(item)}", request.place, request.layer),)
+    if empty:
+        raise _nothing(request)
+
+
+def _spelled(item: Any) -> str:
+    from hydra.core.override_parser.types import Override, QuotedString
+
+    if isinstance(item, QuotedString):
+        return item.with_quotes()
+    return item if isinstance(item, str) else Override._get_value_element_as_str(item)
+
+
+def _nothing(request: Request) -> ConfigError:
+    key = request.text.partition("=")[0]
+    return _error("SWP001", f"{request.place}: {short(request.text)} stands for no value at all", key, f"{key}=A,B")
+
+
+def _bare(key: str) -> str:
+    return key.lstrip("+")
+
+
+def _error(id: str, message: str, key: str, hint: str | None = None) -> ConfigError:
+    if id == "SWP002" and hint is None:
+        hint = f"{key}=range(START,STOP,STEP) or {key}=A,B,C lists them"
+    return ConfigError(Finding("error", id, message, (_bare(key),), hint))

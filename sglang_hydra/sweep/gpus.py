@@ -1,0 +1,89 @@
+"""The GPUs of this machine, divided between the servers of a sweep: each server has a set of its own."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from sglang_hydra.sweep.claims import Claim, Claims
+
+_POLL_S = 0.5
+_SLACK_MIB = 256.0
+"""Memory that a driver keeps for itself moves by less than this from one look to the next."""
+
+
+class GpuSets:
+    """Hands out sets of the ``visible`` GPUs, as claims in the sweep's folder: runners of one machine share them."""
+
+    def __init__(self, claims: Claims, visible: Sequence[int]) -> None:
+        self._claims, self._visible = claims, tuple(visible)
+
+    def take(self, count: int) -> tuple[tuple[int, ...], list[Claim]] | None:
+        """``count`` neighbouring GPUs that nobody has; None while there are none. For 0 the empty set, always."""
+        for first in range(0, len(self._visible) - count + 1, max(1, count)):
+            wanted = self._visible[first : first + count]
+            held = self._take_all(wanted)
+            if held is not None:
+                return wanted, held
+        return None
+
+    def give_back(self, held: Sequence[Claim]) -> None:
+        """Lets others have them."""
+        for claim in held:
+            self._claims.release(claim)
+
+    def _take_all(self, wanted: Sequence[int]) -> list[Claim] | None:
+        held: list[Claim] = []
+        for gpu in wanted:
+            claim = self._claims.take(f"gpus/{socket.gethostname()}/{gpu}")
+            if claim is None:
+                self.give_back(held)
+                return None
+            held.append(claim)
+        return held
+
+
+def used_mib(gpus: Sequence[int]) -> dict[int, float]:
+    """Memory in use on each of these GPUs, in MiB; empty where NVIDIA's library is not to be had."""
+    if not gpus:
+        return {}
+    try:
+        import pynvml
+    except ImportError:
+        return {}
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return {}
+    found: dict[int, float] = {}
+    try:
+        for gpu in gpus:
+            with suppress(pynvml.NVMLError):
+                found[gpu] = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(gpu)).used / (1 << 20)
+    finally:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+    return found
+
+
+def wait_for_memory(
+    baseline: dict[int, float],
+    timeout_s: float,
+    *,
+    used: Callable[[Sequence[int]], dict[int, float]] = used_mib,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[int, float]:
+    """Waits until every GPU uses no more memory than in ``baseline``, at most ``timeout_s`` seconds.
+
+    Returns the MiB that are still too much on each GPU, empty once all is given back. A driver frees the memory of a
+    process some time after it has ended, and the next server would size its KV cache by what it finds.
+    """
+    end = time.monotonic() + timeout_s
+    while True:
+        now = used(tuple(baseline))
+        over = {gpu: now[gpu] - before for gpu, before in baseline.items() if now.get(gpu, 0.0) > before + _SLACK_MIB}
+        if not over or time.monotonic() >= end:
+            return over
+        sleep(_POLL_S)

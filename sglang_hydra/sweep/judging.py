@@ -1,0 +1,149 @@
+"""One point after the other: composed, planned, and refused with its reason before anything is started.
+
+Points that differ in nothing but their load share one plan, which is made once where they follow each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sglang_hydra.app import plan_composed
+from sglang_hydra.bench.settings import problems
+from sglang_hydra.compose import Composer, Composition
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.findings import Finding
+from sglang_hydra.overrides import Request
+from sglang_hydra.plans import Plan
+from sglang_hydra.sweep.points import workload_id_of
+from sglang_hydra.sweep.values import check_keys, value_of
+from sglang_hydra.sweep.where import Uncomputable, Where, read_where
+
+LEFT_OUT = "SWP006"
+"""The id under which points are counted that ``sweep.where`` leaves out."""
+_CLIENT_NODES = ("bench", "sweep")
+
+
+@dataclass(frozen=True)
+class Server:
+    """What was planned for the server of a point. ``gpus`` are those of all its nodes, ``errors`` why it will not be
+    started; with several servers (``topology``) all of them together."""
+
+    plan: Plan
+    server_id: str
+    gpus: int
+    nodes: int
+    errors: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One combination of values. ``server`` and ``workload`` are None where not even composing worked; ``refused`` is
+    why it is no point, the first thing to mend in front."""
+
+    server: Server | None
+    workload: Mapping[str, Any] | None
+    workload_id: str = ""
+    refused: tuple[Finding, ...] = ()
+
+    @property
+    def repeats(self) -> int:
+        """How often the point is taken; a combination that is refused stands for as many points."""
+        return max(1, int(self.workload["repeats"])) if self.workload else 1
+
+
+class Judge:
+    """Judges the points of one sweep. ``common`` is what all of them share."""
+
+    def __init__(
+        self,
+        composer: Composer,
+        common: Sequence[Request],
+        *,
+        seed: int,
+        where: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._composer = composer
+        self._common = tuple(common)
+        self._seed = seed
+        self._env = dict(os.environ if env is None else env)
+        self._where: Where | None = read_where(where) if where else None
+        self._last: tuple[Composition, Server] | None = None
+        if self._where is not None:
+            check_keys(self._where)
+
+    def judge(self, requests: Sequence[Request]) -> Judged:
+        """The verdict on the point of these overrides. Raises ConfigError for a word that no point could have."""
+        words = [*self._common, *requests]
+        self._composer.check(words)
+        try:
+            composition = self._composer.compose(words)
+            server = self._server(composition, words)
+        except ConfigError as failure:
+            return Judged(None, None, refused=tuple(failure.findings))
+        bench = composition.nodes["bench"]
+        refused = server.errors or tuple(finding for finding in problems(bench) if finding.level == "error")
+        refused = refused or self._left_out(server.plan, bench)
+        if refused:
+            return Judged(server, bench, refused=refused)
+        return Judged(server, bench, workload_id_of(bench))
+
+    def _server(self, composition: Composition, words: Sequence[Request]) -> Server:
+        if self._last is None or not _same_server(self._last[0], composition):
+            self._last = composition, self._planned(composition, words)
+        return self._last[1]
+
+    def _planned(self, composition: Composition, words: Sequence[Request]) -> Server:
+        plan = plan_composed(self._composer, words, composition, seed=self._seed, env=self._env, with_remedies=False)
+        if plan.nodes["topology"]["name"] != "single":
+            return self._topology(plan, words)
+        forced = plan.ok and bool(plan.nodes["launch"]["force"])
+        return Server(plan, plan.server_id, gpus_of(plan), int(plan.values["nnodes"]), () if forced else plan.errors)
+
+    def _topology(self, common: Plan, words: Sequence[Request]) -> Server:
+        """Several servers behind a router: each is planned, and they are judged together."""
+        from sglang_hydra.topology.plan import plan_topology
+
+        topology = plan_topology(self._composer, words, common=common, seed=self._seed, env=self._env)
+        errors = tuple(finding for finding in topology.findings if finding.level == "error")
+        gpus = {number for server in topology.servers for number in server.gpus}
+        return Server(common, topology.topology_id, len(gpus), 1, errors)
+
+    def _left_out(self, plan: Plan, bench: Mapping[str, Any]) -> tuple[Finding, ...]:
+        where = self._where
+        if where is None:
+            return ()
+        try:
+            if where.holds(lambda key: value_of(key, plan, bench)):
+                return ()
+            said = ", ".join(f"{key} is {_said(value_of(key, plan, bench))}" for key in where.keys)
+            why = f"sweep.where leaves it out: {said}"
+        except Uncomputable as failure:
+            why = f"sweep.where cannot be computed: {failure}"
+        return (Finding("error", LEFT_OUT, why, tuple(where.keys)),)
+
+
+def gpus_of(plan: Plan) -> int:
+    """The GPUs that a server takes on all its nodes together; 0 on a CPU."""
+    if plan.gpu.device in (None, "cpu") or plan.values["device"] == "cpu":
+        return 0
+    values = plan.values
+    replicas = 1 if values["enable_dp_attention"] else values["dp_size"]
+    return int(values["tp_size"] * values["pp_size"] * replicas)
+
+
+def _same_server(one: Composition, other: Composition) -> bool:
+    """Whether all that a plan is made from is equal: then so is the plan."""
+    return (
+        one.intent == other.intent
+        and one.findings == other.findings
+        and one.choices.get("recipe") == other.choices.get("recipe")
+        and all(one.nodes[name] == value for name, value in other.nodes.items() if name not in _CLIENT_NODES)
+    )
+
+
+def _said(value: Any) -> str:
+    return "not known" if value is None else str(value)

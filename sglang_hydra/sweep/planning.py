@@ -1,0 +1,241 @@
+"""From what was typed to a planned sweep: expanded, judged, merged, grouped by server. Nothing is started.
+
+    words + sweep.params -> axes -> combinations -> judged -> merged by point_id -> grouped by server_id
+
+Combinations come one at a time and are forgotten, except those that will be run: of a dry run only ids are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.compose import Composer
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.facts.once import asking_once
+from sglang_hydra.findings import Finding
+from sglang_hydra.overrides import Request
+from sglang_hydra.sweep.axes import Axis, axis_of, axis_of_params, combinations, zipped
+from sglang_hydra.sweep.ids import IdSet
+from sglang_hydra.sweep.judging import Judge, Judged, Server
+from sglang_hydra.sweep.points import Estimate, Point, Refused, ServerGroup, Source, Sweep, point_id_of
+
+MOST_LISTED = 2000
+"""Points that a dry run lists; of more it only counts."""
+_HYDRA = re.compile(r"^(\+{0,2}|~)hydra([./=@]|$)")
+_NAME = re.compile(r"\w[\w.+-]*")
+_ROOT = Path("multirun")
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a sweep is made of: what all points share, what varies (servers first, so that each is planned once), and
+    the ``sweep`` node. ``words`` are all of it as typed, ``hydra_words`` those for Hydra itself."""
+
+    common: tuple[Request, ...]
+    axes: tuple[Axis, ...]
+    settings: Mapping[str, Any]
+    words: tuple[str, ...]
+    hydra_words: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What varies."""
+        return tuple(key for axis in self.axes for key in axis.keys)
+
+
+@dataclass
+class Outcome:
+    """What became of all combinations. ``groups`` is empty where there are too many points to be listed."""
+
+    grid: Grid
+    total: int = 0
+    kept: int = 0
+    merged: int = 0
+    starts: int = 0
+    gpu_seconds: float = 0.0
+    listed: bool = True
+    groups: tuple[ServerGroup, ...] = ()
+    left_out: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
+    identity: int = 0
+    _refused: dict[str, Refused] = field(default_factory=dict)
+
+    @property
+    def refused(self) -> tuple[Refused, ...]:
+        """Why points were left out, the commonest reason first."""
+        return tuple(sorted(self._refused.values(), key=lambda item: -item.count))
+
+    @property
+    def estimate(self) -> Estimate:
+        """With one server at a time, and as long a start and a point as the settings assume."""
+        settings = self.grid.settings
+        seconds = self.starts * settings["start_seconds"] + self.kept * settings["point_seconds"]
+        return Estimate(seconds / _HOUR_S, self.gpu_seconds / _HOUR_S)
+
+    @property
+    def folder(self) -> Path:
+        """Where the results go: the same points in any order, typed in any way, have the same folder."""
+        settings = self.grid.settings
+        if settings["folder"]:
+            return Path(settings["folder"])
+        digest = hashlib.sha256(f"{self.identity:016x} {self.kept}".encode()).hexdigest()[:8]
+        return _ROOT / f"{settings['name']}-{digest}"
+
+    def count_refused(self, words: tuple[str, ...], judged: Judged) -> None:
+        first = judged.refused[0]
+        before = self._refused.get(first.id)
+        count = judged.repeats + (before.count if before else 0)
+        example = before or Refused(first.id, 0, words, first.message, first.hint)
+        self._refused[first.id] = Refused(first.id, count, example.words, example.message, example.hint)
+
+
+def read_grid(composer: Composer, requests: Sequence[Request]) -> Grid:
+    """Takes a sweep apart. Raises ConfigError for what is wrong with it whatever the point: a word, a list, the
+    settings, a key in ``sweep.zip`` that does not vary."""
+    varied = [(request, axis_of(request, composer.options)) for request in requests]
+    common = tuple(request for request, axis in varied if axis is None)
+    composition = composer.compose(common)
+    settings = composition.nodes["sweep"]
+    _check(settings)
+    typed = [axis for _, axis in varied if axis is not None]
+    fixed = {request.text.partition("=")[0].lstrip("+") for request in common} | {
+        key for axis in typed for key in axis.keys
+    }
+    place = f"sweep={composition.choices['sweep']}" if composition.choices.get("sweep") else "sweep.params"
+    given = [
+        axis_of_params(key, values, place, composer.options)
+        for key, values in _flat(settings["params"])
+        if key.lstrip("+") not in fixed  # what is typed beats what a file says
+    ]
+    axes = zipped([*given, *typed], settings["zip"])
+    axes.sort(key=lambda axis: axis.is_client)
+    name = settings["name"] or composition.choices.get("sweep") or "sweep"
+    return Grid(
+        common,
+        tuple(axes),
+        {**settings, "name": name},
+        tuple(request.text for request in requests),
+        tuple(request.text for request in requests if _HYDRA.match(request.text)),
+    )
+
+
+def judged_points(composer: Composer, grid: Grid, judge: Judge) -> Iterator[tuple[tuple[Request, ...], Judged]]:
+    """Every combination with its verdict, one at a time. The machine and the hub are asked once."""
+    with asking_once():
+        for requests in combinations(grid.axes):
+            yield requests, judge.judge(requests)
+
+
+def plan_sweep(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str] | None = None) -> Outcome:
+    """Plans every point, with ``seed`` for all of them. What single points are refused for is counted."""
+    judge = Judge(composer, grid.common, seed=seed, where=grid.settings["where"], env=env)
+    outcome = Outcome(grid)
+    groups: dict[str, _Group] = {}
+    points, servers = IdSet(), IdSet()
+    keeps_all = not grid.settings["dry_run"]
+    for own, judged in judged_points(composer, grid, judge):
+        words = tuple(request.text for request in own)
+        outcome.total += judged.repeats
+        if judged.refused or judged.server is None or judged.workload is None:
+            outcome.count_refused(words, judged)
+            if keeps_all:
+                outcome.left_out.append((words, tuple(dict.fromkeys(finding.id for finding in judged.refused))))
+            continue
+        server = judged.server
+        if servers.add(server.server_id):
+            outcome.starts += 1
+            outcome.gpu_seconds += server.gpus * grid.settings["start_seconds"]
+        for repeat in range(1, judged.repeats + 1):
+            point_id = point_id_of(server.server_id, judged.workload_id, repeat)
+            if not points.add(point_id):
+                outcome.merged += 1
+                continue
+            outcome.kept += 1
+            outcome.identity ^= int(point_id, 16)
+            outcome.gpu_seconds += server.gpus * grid.settings["point_seconds"]
+            if outcome.listed:
+                point = Point(words, judged.workload, repeat, server.server_id, judged.workload_id, point_id)
+                groups.setdefault(server.server_id, _Group(server, own)).points.append(point)
+        if not keeps_all and outcome.kept > MOST_LISTED:
+            groups.clear()
+            outcome.listed = False
+    outcome.groups = tuple(group.sealed() for group in groups.values())
+    return outcome
+
+
+def sweep_of(outcome: Outcome, source: Source) -> Sweep:
+    """What the runner gets. ``source`` says where the configs are; its requests become those that all points share."""
+    grid = outcome.grid
+    return Sweep(
+        source=replace(source, requests=grid.common),
+        words=grid.words,
+        settings=grid.settings,
+        groups=outcome.groups,
+        total=outcome.total,
+        merged=outcome.merged,
+        refused=outcome.refused,
+        estimate=outcome.estimate,
+        folder=outcome.folder,
+        hydra_words=grid.hydra_words,
+        left_out=tuple(outcome.left_out),
+    )
+
+
+def verdict_on(outcome: Outcome) -> Finding | None:
+    """Why nothing of the sweep is started: there is no point, or it would cost more than it may."""
+    if outcome.kept == 0:
+        reasons = ", ".join(f"{item.count} {item.id}" for item in outcome.refused)
+        whole = "the one point cannot" if outcome.total == 1 else f"none of the {outcome.total} points can"
+        message = f"{whole} be launched: {reasons}"
+        return Finding("error", "SWP007", message, ("sweep",), "plan -m with the same words shows each of them")
+    budget, needed = outcome.grid.settings["budget_gpu_hours"], outcome.estimate.gpu_hours
+    if budget is not None and needed > budget:
+        message = f"the sweep takes about {needed:.2f} GPU hours, and sweep.budget_gpu_hours={budget:g} are allowed"
+        hint = "fewer points, or a larger budget; sweep.start_seconds and sweep.point_seconds are what is assumed"
+        return Finding("error", "SWP008", message, ("sweep.budget_gpu_hours",), hint)
+    return None
+
+
+@dataclass
+class _Group:
+    """The points of one server as they come in."""
+
+    server: Server
+    requests: tuple[Request, ...]
+    points: list[Point] = field(default_factory=list)
+
+    def sealed(self) -> ServerGroup:
+        # Repeats come after each other's whole round: what drifts with time then drifts for all points alike.
+        ordered = sorted(self.points, key=lambda point: point.repeat)
+        server = self.server
+        return ServerGroup(server.server_id, self.requests, server.gpus, server.nodes, tuple(ordered))
+
+
+def _flat(params: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """``{bench: {concurrency: [1, 2]}}`` as ``bench.concurrency``."""
+    for name, values in params.items():
+        key = f"{path}.{name}" if path else str(name)
+        if isinstance(values, Mapping) and values:
+            yield from _flat(values, key)
+        else:
+            yield key, values
+
+
+def _check(settings: Mapping[str, Any]) -> None:
+    """Raises ConfigError for settings that mean nothing."""
+    findings = [
+        Finding("error", "SWP009", f"sweep.{name}={settings[name]} is no number of {unit}", (f"sweep.{name}",))
+        for name, unit in (("start_seconds", "seconds"), ("point_seconds", "seconds"), ("budget_gpu_hours", "hours"))
+        if settings[name] is not None and not 0 <= settings[name] < math.inf
+    ]
+    if settings["name"] is not None and not _NAME.fullmatch(settings["name"]):
+        message = f"sweep.name={settings['name']!r} cannot name a folder"
+        findings.append(Finding("error", "SWP009", message, ("sweep.name",), "sweep.folder=FOLDER takes any path"))
+    if findings:
+        raise ConfigError(*findings)

@@ -1,0 +1,298 @@
+"""One server of a sweep with its points: started once, measured point by point, stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from sglang_hydra.bench.point import INVALID, Client, PointResult, client_for, run_point
+from sglang_hydra.bench.server import Server
+from sglang_hydra.bench.settings import Load, load_of
+from sglang_hydra.diagnose.classes import BY_KIND
+from sglang_hydra.errors import MachineError, SglangHydraError
+from sglang_hydra.launch.local import LocalServer
+from sglang_hydra.launch.preflight import preflight
+from sglang_hydra.launch.serve import launch_of
+from sglang_hydra.plans import Plan
+from sglang_hydra.sweep.files import write_whole
+from sglang_hydra.sweep.points import Point
+from sglang_hydra.sweep.store import Store
+
+_LOG_TAIL = 40
+_TAIL_BYTES = 1 << 16
+_DEATH_S = 2.0
+
+# Failures that are not the server's, beside the classes of ``diagnose``.
+NOT_HERE, CLIENT, NOT_IDLE = "not_here", "client", "not_idle"
+
+
+class Watcher(Protocol):
+    """Whoever is told how a sweep goes: the live screen, the line printer, a test."""
+
+    def server(self, server_id: str, said: str) -> None:
+        """What a server is doing: starting, loading weights, ready, stopped."""
+
+    def point(self, point: Point, state: str, said: str) -> None:
+        """A point is running, valid, invalid or failed; ``said`` are its numbers, or why it does not count."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How points are run. ``retries`` are further attempts at what can pass; with ``fail_fast`` the first failure ends
+    all; no new point is begun at ``stop_at`` (``time.monotonic``) or later, nor once ``stopping`` says so."""
+
+    retries: int = 1
+    fail_fast: bool = False
+    stop_at: float | None = None
+    stopping: Callable[[], bool] = field(default=lambda: False)
+
+    @property
+    def over(self) -> bool:
+        return self.stopping() or (self.stop_at is not None and time.monotonic() >= self.stop_at)
+
+
+class Failed(NamedTuple):
+    """Why points brought no measurement. ``retryable``: the same may succeed next time; ``fatal``: no other point of
+    this server can succeed either."""
+
+    kind: str
+    error: SglangHydraError
+    retryable: bool
+    fatal: bool = False
+
+
+@dataclass
+class Work:
+    """What is to be done on one server: its ``plan``, and the points that are to be taken on it."""
+
+    store: Store
+    plan: Plan
+    points: list[Point]
+    policy: Policy
+    watcher: Watcher
+    gpu_ids: tuple[int, ...] = ()
+    gpus: int | None = None
+    attempts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return self.store.server(self.plan.server_id)
+
+
+def take_points(work: Work) -> bool:
+    """Takes every point once, into the store, on as few server starts as possible. Says whether none failed.
+
+    A server that does not come up fails every point; one that dies fails the point that it died at, and the others
+    are taken on a new one. What can pass is tried again. ``work.points`` keeps those for which no time was left.
+    """
+    good = True
+    while work.points and not work.policy.over:
+        try:
+            with _server_of(work) as running:
+                failed = _take_in_turn(work, running)
+        except _NotUpError as error:
+            failed = error.failed
+        if failed is None:
+            continue
+        good = False
+        _note_failure(work, failed)
+        if work.policy.fail_fast:
+            break
+    return good
+
+
+class _Running(NamedTuple):
+    local: LocalServer
+    server: Server
+
+
+class _NotUpError(Exception):
+    """The server did not come up; ``failed`` is None where it was only asked to stop."""
+
+    def __init__(self, failed: Failed | None) -> None:
+        super().__init__()
+        self.failed = failed
+
+
+@contextlib.contextmanager
+def _server_of(work: Work) -> Iterator[_Running]:
+    """The server of the plan, ready; it has ended when the block has. Raises _NotUpError."""
+    plan = work.plan
+    found = preflight(plan)
+    wrong = [finding for finding in found.findings if finding.level == "error"]
+    if wrong:
+        raise _NotUpError(Failed(NOT_HERE, MachineError(*wrong), retryable=False, fatal=True))
+    write_whole(work.folder / "plan.json", json.dumps(plan.to_json(), indent=1) + "\n")
+    said = _Said(work)
+    launch = launch_of(plan, found.machine, work.folder / "server.log")
+    local = LocalServer(launch, said)
+    try:
+        said.note("starting")
+        try:
+            local.start()
+            seconds = local.wait_ready()
+        except SglangHydraError as error:
+            raise _NotUpError(_failed(local, error, fatal=True)) from None
+        if seconds is None:
+            raise _NotUpError(None)
+        said.note(f"ready after {seconds:.1f} s")
+        yield _Running(local, _bench_server(work, launch.url))
+    finally:
+        local.stop()
+        said.note("stopped")
+
+
+def _failed(local: LocalServer, error: SglangHydraError, *, fatal: bool) -> Failed:
+    """With the class that the diagnosis found. What nothing explains may pass another time."""
+    kind = local.failure.kind if local.failure else NOT_HERE
+    known = BY_KIND.get(kind)
+    return Failed(kind, error, known.retryable if known else kind != NOT_HERE, fatal)
+
+
+def _bench_server(work: Work, url: str) -> Server:
+    plan = work.plan
+    config = plan.model.config or {}
+    vocabulary = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size") or _SMALLEST_VOCABULARY
+    return Server(
+        url=url,
+        model=str(plan.values["served_model_name"] or plan.values["model_path"]),
+        engine=plan.engine.name,
+        model_path=str(plan.values["tokenizer_path"] or plan.values["model_path"]),
+        vocab_size=int(vocabulary),
+        flushes=plan.engine.name == "sglang",
+        python=plan.engine.python,
+        gpus=work.gpus,
+        gpu_ids=work.gpu_ids,
+        api_key=plan.secrets.get("api_key"),
+    )
+
+
+# Every tokenizer in use has more: ids below it are safe where the model's own number is not known.
+_SMALLEST_VOCABULARY = 2048
+
+
+def _take_in_turn(work: Work, running: _Running) -> Failed | None:
+    """Takes points until none is left, the time is over, or one fails; that one is then the first that is left."""
+    clients: dict[str, Client] = {}
+    try:
+        while work.points and not work.policy.over:
+            point = work.points[0]
+            load = load_of(point.workload)
+            try:
+                client = clients.get(load.client)
+                if client is None:
+                    client = clients[load.client] = client_for(running.server, load)
+                failed = _take(work, running, client, load, point)
+            except SglangHydraError as error:
+                failed = Failed(NOT_IDLE if error.exit_code == 4 else CLIENT, error, error.exit_code == 4)
+            if failed is not None:
+                return _died(running) or failed
+            work.points.pop(0)
+    finally:
+        for client in clients.values():
+            client.close()
+    return None
+
+
+def _take(work: Work, running: _Running, client: Client, load: Load, point: Point) -> Failed | None:
+    work.watcher.point(point, "running", "")
+    result = run_point(running.server, client, load, point_id=point.point_id, repeat=point.repeat)
+    if result.state == INVALID and result.measures["failed"]:
+        dead = _died(running)
+        if dead is not None:
+            return dead
+    record = {**_identity(work, point), **result.to_json()}
+    details = "".join(json.dumps(detail) + "\n" for detail in result.details)
+    work.store.add_result(point.point_id, record, details)
+    work.watcher.point(point, result.state, "; ".join(result.reasons) or numbers(result))
+    return None
+
+
+def numbers(result: PointResult) -> str:
+    """The numbers of a point in a line: tokens a second, median and 99th percentile latencies."""
+    measures = result.measures
+    said = []
+    if measures["output_throughput"] is not None:
+        said.append(f"{measures['output_throughput']:.1f} output tokens/s")
+    for name, words in (("ttft_ms", "TTFT"), ("tpot_ms", "TPOT")):
+        if measures[name]["p50"] is not None:
+            said.append(f"{words} {measures[name]['p50']:.1f} ms (p99 {measures[name]['p99']:.1f})")
+    return ", ".join(said)
+
+
+def _died(running: _Running) -> Failed | None:
+    """Why the server is no longer there, None if it is. A process takes a moment to be gone."""
+    end = time.monotonic() + _DEATH_S
+    while running.local.pid is not None and running.local.health() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    if running.local.pid is not None:
+        return None
+    code = running.local.wait()
+    error = running.local.failed("ENG010", f"the server ended while it was measured: exit code {code}", code)
+    return _failed(running.local, error, fatal=False)
+
+
+def _note_failure(work: Work, failed: Failed) -> None:
+    """Keeps a failure of every point that it concerns, and drops those that will not be tried again."""
+    concerned = list(work.points) if failed.fatal else work.points[:1]
+    for point in concerned:
+        tried = work.attempts[point.point_id] = work.attempts.get(point.point_id, 0) + 1
+        work.store.add_failure(point.point_id, {**_identity(work, point), **_failure_record(work, failed)})
+        work.watcher.point(point, "failed", f"{failed.kind}: {failed.error.findings[0].message}")
+        if not failed.retryable or tried > work.policy.retries:
+            work.points.remove(point)
+
+
+def _identity(work: Work, point: Point) -> dict[str, Any]:
+    return {
+        "server_id": point.server_id,
+        "workload_id": point.workload_id,
+        "repeat": point.repeat,
+        "words": list(point.words),
+        "workload": dict(point.workload),
+    }
+
+
+def _failure_record(work: Work, failed: Failed) -> dict[str, Any]:
+    """The class, what was said of it, and the end of the server's log."""
+    return {
+        "kind": failed.kind,
+        "retryable": failed.retryable,
+        "findings": [finding.to_json() for finding in failed.error.findings],
+        "log_tail": _tail(work.folder / "server.log"),
+        "at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+    }
+
+
+def _tail(log: Path) -> list[str]:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
+            return file.read().decode("utf-8", "replace").splitlines()[-_LOG_TAIL:]
+    except OSError:
+        return []
+
+
+class _Said:
+    """A server's display inside a sweep: its lines are in the log, its progress goes to the watcher."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def line(self, stream: str, text: str) -> None:
+        """It is in the log."""
+
+    def waiting(self, elapsed_s: float, milestone: str) -> None:
+        """The milestones come as notes."""
+
+    def note(self, text: str) -> None:
+        self._work.watcher.server(self._work.plan.server_id, text.strip())
+
+    def close(self) -> None:
+        """Nothing is kept."""

@@ -1,0 +1,130 @@
+"""``bench``, and ``plan -m`` and ``check -m``: a sweep planned and run, or only judged point by point."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.actions import composer_of, print_json
+from sglang_hydra.config import PRIMARY_NAME
+from sglang_hydra.documents import is_document
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.explain import finding_lines
+from sglang_hydra.findings import Finding
+from sglang_hydra.overrides import Request
+from sglang_hydra.screen import Line, Span, columns, text, write
+from sglang_hydra.sweep.judging import Judge, Judged
+from sglang_hydra.sweep.planning import judged_points, plan_sweep, read_grid, sweep_of, verdict_on
+from sglang_hydra.sweep.points import Source
+from sglang_hydra.sweep.table import outcome_lines, outcome_record
+from sglang_hydra.words import plural, program, short
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli import Invocation
+
+_SHOWN_NAME = 60
+
+
+def bench(invocation: Invocation) -> int:
+    """Plans a sweep, shows it, and runs what can be launched; with ``sweep.dry_run=true`` it is only shown.
+
+    2 where no point can be launched, or where it would cost more than it may.
+    """
+    composer = composer_of(invocation)
+    requests = _without_documents(invocation.requests, "bench")
+    if not invocation.multirun:
+        composer.check(requests)  # says of a list of values that -m was forgotten
+    grid = read_grid(composer, requests)
+    seed = random.randint(0, 1 << 30)
+    outcome = plan_sweep(composer, grid, seed)
+    refusal = verdict_on(outcome)
+    if invocation.json and (refusal or grid.settings["dry_run"]):
+        print_json(outcome_record(outcome, [refusal] if refusal else []))
+    else:
+        write(outcome_lines(outcome), sys.stderr if invocation.json else None)
+        write(finding_lines([refusal]) if refusal else [], sys.stderr)
+    if refusal:
+        return 2
+    if grid.settings["dry_run"]:
+        return 0
+    from sglang_hydra.sweep.runner import run
+
+    source = Source((), tuple(invocation.config_dirs), invocation.config_name or PRIMARY_NAME, seed=seed)
+    return int(run(sweep_of(outcome, source)))
+
+
+def judge_all(invocation: Invocation) -> int:
+    """The verdict on each point, and nothing merged or started. 2 if SGLang would refuse one; with ``--strict`` also
+    for what only we know will fail."""
+    composer = composer_of(invocation)
+    grid = read_grid(composer, _without_documents(invocation.requests, invocation.verb))
+    judge = Judge(composer, grid.common, seed=random.randint(0, 1 << 30), where=grid.settings["where"])
+    points = [(_name_of(own), judged) for own, judged in judged_points(composer, grid, judge)]
+    good = all(_is_good(judged, invocation.strict) for _, judged in points)
+    if invocation.json:
+        results = [_record(name, judged) for name, judged in points]
+        print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
+    else:
+        write(_lines(points))
+    return 0 if good else 2
+
+
+def _is_good(judged: Judged, strict: bool) -> bool:
+    if judged.server is None:
+        return False
+    return not judged.refused if strict else judged.server.plan.ok
+
+
+def _without_documents(requests: Sequence[Request], verb: str) -> list[Request]:
+    files = [request for request in requests if is_document(request.text)]
+    if files:
+        message = f"{short(files[0].text)}: {verb} -m varies overrides, and this is a file or a folder"
+        hint = f"{program()} check {short(files[0].text)} judges it; sweep=NAME takes conf/sweep/NAME.yaml"
+        raise ConfigError(Finding("error", "SWP010", message, hint=hint))
+    return list(requests)
+
+
+def _name_of(own: Sequence[Request]) -> str:
+    return " ".join(request.text for request in own) or "the plan"
+
+
+def _record(name: str, judged: Judged) -> dict[str, Any]:
+    """One result of the schema that ``check`` has."""
+    plan = judged.server.plan if judged.server else None
+    said = dict.fromkeys((*judged.refused, *(plan.findings if plan else ())))
+    return {
+        "name": name,
+        "ok": plan is not None and plan.ok,
+        "launchable": not judged.refused,
+        "server_id": judged.server.server_id if judged.server else None,
+        "findings": [finding.to_json() for finding in said],
+    }
+
+
+def _lines(points: Sequence[tuple[str, Judged]]) -> list[Line]:
+    rows: list[list[Span]] = [[text(title, "bold") for title in ("", "verdict", "server", "why")]]
+    rows += [_row(name, judged) for name, judged in points]
+    kept = sum(not judged.refused for _, judged in points)
+    servers = len({judged.server.server_id for _, judged in points if judged.server and not judged.refused})
+    said = f"{kept} of {plural(len(points), 'point')} can be launched, on {plural(servers, 'server start')}"
+    return [*columns(rows), [], [text(said)]]
+
+
+def _row(name: str, judged: Judged) -> list[Span]:
+    if judged.server is None:
+        verdict = text("cannot be composed", "bold red")
+    elif not judged.server.plan.ok:
+        verdict = text("SGLang refuses it", "bold red")
+    elif judged.refused:
+        verdict = text("would fail", "red")
+    else:
+        verdict = text("can be launched", "green")
+    why = judged.refused[0] if judged.refused else None
+    return [
+        text(short(name, _SHOWN_NAME)),
+        verdict,
+        text(judged.server.server_id if judged.server and not judged.refused else ""),
+        text(f"{why.id}: {short(why.message)}" if why else "", "dim"),
+    ]

@@ -184,6 +184,13 @@ def recipes(invocation: Invocation) -> int:
     return catalog_actions.recipes(invocation)
 
 
+def report(invocation: Invocation) -> int:
+    """What sweeps have found."""
+    from sglang_hydra.report import action
+
+    return action.report(invocation)
+
+
 def audit(invocation: Invocation) -> int:
     """The whole catalog."""
     from sglang_hydra import catalog_actions

@@ -19,7 +19,7 @@ from sglang_hydra.checks.launchable import OUT_OF_RANGE, PLAN_CHECKS
 from sglang_hydra.compose import Composer, Composition
 from sglang_hydra.config import PRIMARY_NAME
 from sglang_hydra.engines.base import Machine
-from sglang_hydra.engines.planned import plan_engine, told_to_engine
+from sglang_hydra.engines.planned import opinions, plan_engine, told_to_engine
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.declared import gpu_facts, model_facts
 from sglang_hydra.facts.hardware import choose_gpu_class
@@ -72,8 +72,16 @@ def make_plan(
     env: Mapping[str, str] | None = None,
     recorded: Recorded | None = None,
 ) -> Plan:
-    """From what was typed to the finished plan, step by step. ``recorded`` is what an earlier plan knew already."""
-    return plan_composed(composer, requests, composer.compose(requests), seed=seed, env=env, recorded=recorded)
+    """From what was typed to the finished plan, step by step. ``recorded`` is what an earlier plan knew already.
+
+    With ``lock=plan.json`` that plan is made once more, or refused where it would be another one.
+    """
+    composition = composer.compose(requests)
+    if composition.nodes["lock"] is not None and recorded is None:
+        from sglang_hydra.lock import replay
+
+        return replay(composer, requests, composition.nodes["lock"], os.environ if env is None else env)
+    return plan_composed(composer, requests, composition, seed=seed, env=env, recorded=recorded)
 
 
 def plan_composed(
@@ -109,12 +117,12 @@ def plan_composed(
     checked = run_checks(PLAN_CHECKS, resolution, facts)
     sane = not any(finding.id in OUT_OF_RANGE for finding in checked)
     found, unfit = fit_or_why(resolution, facts, reserved) if engine.name == "sglang" and sane else (None, ())
-    request = engine.request(resolution, environment, Machine(None))
+    request = engine.request(resolution, environment, Machine(None), composition.nodes["extra"])
     said = [
         *composition.findings,
         *hardware.findings,
         *model_findings,
-        *resolution.findings,
+        *(resolution.findings if engine.by_own_rules else opinions(resolution.findings, engine.version)),
         *checked,
         *recipe_findings(composition.choices.get(GROUP)),
     ]

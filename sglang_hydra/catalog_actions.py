@@ -16,11 +16,13 @@ from sglang_hydra.grammar import split_sweep
 from sglang_hydra.memory_screen import memory_lines, table_head, table_row, verdict
 from sglang_hydra.overrides import Request
 from sglang_hydra.screen import Line, columns, shown, text, write
+from sglang_hydra.topology.settings import SINGLE
 from sglang_hydra.words import nearest, program
 
 if TYPE_CHECKING:
     from sglang_hydra.audit import Judged
     from sglang_hydra.cli import Invocation
+    from sglang_hydra.compose import Composer
     from sglang_hydra.plans import Plan
     from sglang_hydra.recipes import Recipe
 
@@ -31,7 +33,7 @@ def fit(invocation: Invocation) -> int:
     """The memory of a plan, or with ``-m`` of several side by side. 2 if SGLang would refuse one of them."""
     composer = composer_of(invocation)
     points = list(_points(invocation.requests)) if invocation.multirun else [invocation.requests]
-    plans = [(_name_of(point, invocation.requests), make_plan(composer, point)) for point in points]
+    plans = [named for point in points for named in _plans_of(composer, point, _name_of(point, invocation.requests))]
     if invocation.json:
         records = [_fit_record(name, plan) for name, plan in plans]
         whole = [record["fits"] for record in records]
@@ -100,6 +102,19 @@ def doctor(invocation: Invocation) -> int:
     else:
         write(doctor_screen(found))
     return 0 if record["ok"] else 3
+
+
+def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Iterator[tuple[str, Plan]]:
+    """The plan of one point by its name; of several servers that of the first of each role."""
+    plan = make_plan(composer, requests)
+    if plan.nodes["topology"]["name"] == SINGLE:
+        yield name, plan
+        return
+    from sglang_hydra.topology.plan import plan_topology
+
+    for server in plan_topology(composer, requests, common=plan).servers:
+        if server.index == 0:
+            yield f"{name}, {server.role}", server.plan
 
 
 def _points(requests: Sequence[Request]) -> Iterator[list[Request]]:

@@ -22,6 +22,7 @@ VERBS = {
     "export": "export FORMAT: a script or manifest that runs the plan without this package; -o FILE writes it",
     "recipes": "published launch configurations with their verdicts: recipes gpu=h200 model=deepseek",
     "bench": "measure: bench -m model=qwen3_8b tp_size=1,2,4 bench.concurrency=1,8,64; starts each server once",
+    "report": "report multirun/SWEEP...: what sweeps found; writes report.html; several are compared with the first",
     "audit": "every model on every GPU class, and every recipe",
     "diagnose": "diagnose FILE|-: why a server failed, from its log, and what to change; any SGLang since 0.4",
     "doctor": "what this machine has, what it lacks for a plan, and how to mend it",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from sglang_hydra.overrides import Request, Wanted, parse_requests, read_request
 from sglang_hydra.places import Origin
 from sglang_hydra.secret import API_KEY_REFERENCE, HIDDEN, SECRET_FIELDS, secret_keys
 
-_MOST_WORDS = 4096
+_MOST_WORDS = 1024
 
 PairOf = Callable[[str, str], tuple[Mapping[str, Any], str]]
 """What the pair file of a GPU and a model says, and the file."""
@@ -127,6 +127,20 @@ class Composer:
         key = self._group_keys.get(group, group)
         kept = [request for request in requests if request.text.lstrip("+").partition("=")[0] not in (group, key)]
         return [*kept, Request(f"{key}={choice}", why, group)]
+
+    def spelled(self, request: Request) -> Request | None:
+        """An override of ours as this app spells it: below the node that our tree stands under, in Hydra's own syntax.
+        None for the choice of a group that the app has not. ``compose`` must have been called once."""
+        if not self.hydra_syntax:
+            return request
+        if request.key is None:
+            group, _, option = request.text.partition("=")
+            known = self._group_keys.get(group)
+            return replace(request, text=f"{known}={option}") if known else None
+        # Below a node of a node the keys are free (engine.env.X), so they may be new ones.
+        prefix = "++" if request.key.count(".") > 1 else ""
+        mount = self._group_keys.get("gpu", "gpu").partition("@")[2].removesuffix("gpu")
+        return replace(request, text=f"{prefix}{mount}{request.text}")
 
     def check(self, requests: Sequence[Request]) -> None:
         """Raises ConfigError for what is wrong with a word by itself: an unknown key or option, a value of the wrong

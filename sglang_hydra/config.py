@@ -103,10 +103,26 @@ class Root(ServerArgs):
     topology: TopologyNode = field(default_factory=TopologyNode)
     replicas: int | None = None
     fabric: str | None = None
+    lock: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
     ignore: list[str] = field(default_factory=list)
 
 
-NODES = ("gpu", "model", "engine", "launch", "fit", "bench", "sweep", "topology", "replicas", "fabric", "ignore")
+NODES = (
+    "gpu",
+    "model",
+    "engine",
+    "launch",
+    "fit",
+    "bench",
+    "sweep",
+    "topology",
+    "replicas",
+    "fabric",
+    "lock",
+    "extra",
+    "ignore",
+)
 """The root keys that are ours. None is an argument of SGLang 0.5.2 or 0.5.23."""
 
 

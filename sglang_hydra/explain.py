@@ -10,7 +10,7 @@ from typing import Any
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.places import Origin
-from sglang_hydra.plans import Plan, plain
+from sglang_hydra.plans import SPECIFIED_VERSION, Plan, plain
 from sglang_hydra.screen import VERBATIM, Line, columns, folded, room, shown, text
 from sglang_hydra.secret import HIDDEN
 from sglang_hydra.words import number, plural
@@ -24,7 +24,7 @@ def plan_screen(plan: Plan) -> list[Line]:
     """The whole plan: what it is for, what was set and by whom, what the rules made of it, and what is wrong."""
     lines: list[Line] = [*heading(plan), []]
     lines += section("Set", set_rows(plan))
-    lines += section("Resolved by SGLang's rules", changed_rows(plan))
+    lines += section(rules_title(plan), changed_rows(plan))
     if plan.fit is not None:
         from sglang_hydra.memory_screen import memory_lines
 
@@ -64,6 +64,13 @@ def command_line(plan: Plan, command: Sequence[str] | None = None) -> str:
     return " ".join([*assignments, *map(shell_word, plan.command if command is None else command)])
 
 
+def rules_title(plan: Plan) -> str:
+    """Whose rules made the values that follow."""
+    if plan.by_own_rules:
+        return "Resolved by SGLang's rules"
+    return f"Resolved by the rules of SGLang {SPECIFIED_VERSION}: {plan.engine.version} may resolve otherwise"
+
+
 def summary(plan: Plan) -> Line:
     changed = {entry.field for entry in plan.resolution.ledger}
     asked = set(plan.intent)
@@ -73,6 +80,8 @@ def summary(plan: Plan) -> Line:
         counts += f", {len(plan.ignored)} ignored"
     if plan.launchable:
         verdict = text("can be launched", "bold green")
+    elif plan.ok and not plan.resolution.ok:
+        verdict = text(f"SGLang {SPECIFIED_VERSION} would refuse it", "bold red")
     elif plan.ok:
         verdict = text("SGLang would accept it and then fail", "bold red")
     else:

@@ -110,8 +110,26 @@ def fit_findings(found: Fit, help_with: Callable[[], Sequence[Remedy]], *, refus
         reasons = "; ".join(found.reasons)
         return [Finding("error", "FIT001", f"it does not fit: {reasons}", fields, offers or None)]
     if found.tight:
-        return [Finding("warning", "FIT002", "it fits only if everything takes the least that was ever seen", fields)]
+        return [
+            Finding(
+                "warning", "FIT002", f"it fits only if everything takes the least ever seen: {_likely(found)}", fields
+            )
+        ]
     return []
+
+
+def _likely(found: Fit) -> str:
+    """What the likeliest numbers say of a fraction that only the best ones allow."""
+    interval = found.interval
+    if interval is None or found.asked is None:
+        return "the likeliest numbers say no"
+    if interval.empty:
+        return "no mem_fraction_static is likely to work"
+    below = found.asked < interval.low
+    edge, reason = (interval.low, interval.low_reason) if below else (interval.high, interval.high_reason)
+    return (
+        f"mem_fraction_static={found.asked:g} is {'below' if below else 'above'} {edge:g}; {reason.partition(', ')[2]}"
+    )
 
 
 def gpu_classes(preset_files: Sequence[str], above_mib: float = 0) -> list[GpuFacts]:

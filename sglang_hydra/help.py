@@ -18,6 +18,14 @@ from sglang_hydra.words import nearest, program
 _MOST_OPTIONS = 100
 
 
+_PLAIN_KEYS = {
+    "fabric": "the network between the nodes, in exports: tcp, roce, ib; null leaves it to NCCL",
+    "ignore": "findings of ours to leave out, by id: ignore=[FIT001]",
+    "replicas": "how many servers topology=replicas starts",
+}
+"""Root keys of ours that are values and no nodes."""
+
+
 def overview(composer: Composer) -> list[Line]:
     """Verbs, groups with their options, flags, and how to find an argument."""
     from sglang_hydra.cli import VERBS
@@ -70,6 +78,12 @@ def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
     from sglang_hydra.cli import VERBS
 
     lines: list[Line] = [[text(f"  {word:10}", "cyan"), text(VERBS[word])] for word in words if word in VERBS]
+    if "export" in words:
+        from sglang_hydra.launch.export.registry import FORMATS
+
+        lines += columns([[text(f"    {name}", "cyan"), text(each.about)] for name, each in FORMATS.items()])
+    if len(words) == 1 and words[0] in _PLAIN_KEYS:
+        lines.append([text(f"  {words[0]:10}", "cyan"), text(_PLAIN_KEYS[words[0]])])
     if len(words) == 1 and words[0] in composer.groups():
         lines += [*_group_lines(words[0], composer.options(words[0])), *_node_lines(words[0])]
     found = sorted(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LAYERS = ("schema", "gpu", "model", "gpu_model", "primary", "recipe", "experiment", "cli", "lock", "rule")
+LAYERS = ("schema", "gpu", "model", "gpu_model", "primary", "recipe", "experiment", "cli", "topology", "lock", "rule")
 """From the weakest to the strongest; a group of an app's own counts as ``experiment``."""
 
 

@@ -17,6 +17,7 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.places import Origin
 from sglang_hydra.resolution import Resolution
 from sglang_hydra.secret import masked
+from sglang_hydra.versions.order import same_release
 
 if TYPE_CHECKING:
     from sglang_hydra.fit import Fit
@@ -77,7 +78,8 @@ class Recorded:
 class Plan:
     """What would be started, why, and whether it can be.
 
-    ``ok`` is SGLang's verdict on the arguments; ``launchable`` adds ours. ``environment`` is what the launch sets,
+    ``ok`` is SGLang's verdict on the arguments; ``launchable`` adds ours. Of a release whose rules these are not, only
+    what its command line refuses is known; what 0.5.2 would refuse is then our opinion. ``environment`` is what the launch sets,
     ``inherited`` the SGLANG_* variables that the server finds already set. ``ignored`` are findings of ours that
     ``ignore=[...]`` silenced. ``secrets`` is never written anywhere. ``settings`` are the keys of the nodes that were
     set, with who set them; ``probed`` says that the GPU facts are this machine's own.
@@ -113,8 +115,13 @@ class Plan:
         return self.resolution.values
 
     @property
+    def by_own_rules(self) -> bool:
+        """Whether the rules that made ``values`` are those of the release that the plan is for."""
+        return self.engine.name != "sglang" or same_release(self.engine.version, SPECIFIED_VERSION)
+
+    @property
     def ok(self) -> bool:
-        return self.resolution.ok and all(finding.ours for finding in self.errors)
+        return (self.resolution.ok or not self.by_own_rules) and all(finding.ours for finding in self.errors)
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -123,6 +130,11 @@ class Plan:
     @property
     def launchable(self) -> bool:
         return self.ok and not self.errors
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """Arguments that only the plan's release has, a secret hidden."""
+        return {name: masked(name, value) for name, value in self.nodes["extra"].items()}
 
     @property
     def shown_environment(self) -> dict[str, str]:
@@ -140,6 +152,7 @@ class Plan:
                 "model": {"config": self.model.config, "revision": self.model.revision},
                 "engine": [self.engine.name, self.engine.version],
                 "environment": {**self.inherited, **_sglang(self.shown_environment)},
+                **({"extra": self.extra} if self.extra else {}),
             }
         )
 
@@ -200,7 +213,9 @@ class Plan:
             "origins": {
                 name: [plain(origin.to_json()) for origin in self.origins.get(name, ())] for name in self.intent
             },
+            "extra": plain(self.extra),
             "values": plain(self.values),
+            "rules": SPECIFIED_VERSION,
             "seed_drawn": self.seed_drawn,
             "ledger": [plain(entry._asdict()) for entry in self.resolution.ledger],
             "findings": [finding.to_json() for finding in self.findings],
@@ -218,6 +233,8 @@ def plain(value: Any) -> Any:
 
     JSON has no nan and no infinity: they become the texts ``nan``, ``inf`` and ``-inf``.
     """
+    if value is None or isinstance(value, (str, int)):
+        return value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (set, frozenset)):
@@ -226,8 +243,6 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):
         return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
     return value if isinstance(value, float) and math.isfinite(value) else str(value)
 
 

@@ -25,7 +25,6 @@ class Known:
 
     options: Callable[[str], Sequence[str]]
     is_own_key: Callable[[str], bool]
-    sweep: bool = False
 
 
 class Refused(Exception):

@@ -16,12 +16,14 @@ HIDDEN = "***"
 API_KEY_VARIABLE = "SGLANG_HYDRA_API_KEY"
 
 _TYPED_KEY = re.compile(r"^(?P<key>\+{0,2}(?:[\w.@/-]+\.)?api_key)=(?P<value>.+)$", re.DOTALL)
+_LATER_SECRETS = ("admin_api_key", "ssl_keyfile_password", "watermark_key", "watermark_key_b", "watermark_config")
+"""Arguments of releases after 0.5.2."""
 _TELLING = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY", "ACCESS_KEY")
 
 
 def is_secret_name(name: str) -> bool:
     """Whether an argument or a variable of this name holds a secret (api_key, HF_TOKEN, AWS_SECRET_ACCESS_KEY)."""
-    return name in SECRET_FIELDS or (name.isupper() and any(word in name for word in _TELLING))
+    return name in SECRET_FIELDS or name in _LATER_SECRETS or (name.isupper() and any(word in name for word in _TELLING))
 
 
 def hide_typed_keys(words: list[str], environ: MutableMapping[str, str]) -> None:

@@ -24,9 +24,12 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare checkout will do
 
 from sglang_hydra import ConfigError, GpuFacts, ModelFacts, resolve
+from sglang_hydra.facts.drafts import known_draft
+from sglang_hydra.facts.presets import ModelPresets
 from sglang_hydra.fit import Fit, fit, logged_pool
 
 GIB = 1 << 30
+PRESETS = [str(file) for file in sorted(Path(__file__).resolve().parents[1].glob("conf/model/*.yaml"))]
 WEIGHTS, BYTES, TOKENS, VERDICT = "weights", "bytes_per_token", "kv_tokens", "verdict"
 WEIGHTS_MEDIAN, WEIGHTS_WORST, WEIGHTS_WORST_GIB = 0.01, 0.04, 0.2
 BYTES_WORST, TOKENS_WORST = 0.005, 0.005
@@ -137,17 +140,24 @@ def _predict(row: Mapping[str, Any]) -> tuple[Fit, str]:
 
 
 def _draft(row: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[ModelFacts | None, str]:
-    """The draft model of a row and what was assumed of it: its config as ``draft_hf_config``; else, of an EAGLE draft
-    for a Llama, that it is one layer of its target with a projection of embedding and hidden state, as these are."""
-    stated, target = row.get("draft_hf_config"), row.get("hf_config") or {}
+    """The draft model of a row and what was assumed of it: its config as ``draft_hf_config``; else a published draft
+    by its name; else, of an EAGLE draft, that it is one dense layer of its target with a projection of embedding and
+    hidden states, as these are."""
+    config = row.get("hf_config") or {}
+    stated, target = row.get("draft_hf_config"), config.get("text_config") or config
     if stated is not None:
         return ModelFacts(stated, source=f"draft_hf_config of {row['id']}"), ""
-    path = values.get("speculative_draft_model_path")
-    named = path is not None and path != values.get("model_path")
-    dense = target.get("architectures") == ["LlamaForCausalLM"] and "quantization_config" not in target
-    if not named or not dense or values.get("speculative_algorithm") != "EAGLE":
+    path, algorithm = values.get("speculative_draft_model_path"), str(values.get("speculative_algorithm"))
+    if path is None or path == values.get("model_path"):
         return None, ""
-    layer = {**target, "architectures": ["LlamaForCausalLMEagle"], "num_hidden_layers": 1}
+    known = known_draft(str(path), ModelPresets(PRESETS))
+    sized = ("hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
+    if known is not None or algorithm not in ("EAGLE", "EAGLE3") or not all(name in target for name in sized):
+        return known, ""
+    names = (*sized, "num_key_value_heads", "head_dim", "torch_dtype", "max_position_embeddings")
+    layer = {name: target[name] for name in names if name in target}
+    architecture = "LlamaForCausalLMEagle3" if algorithm == "EAGLE3" else "LlamaForCausalLMEagle"
+    layer |= {"architectures": [architecture], "num_hidden_layers": 1}
     return ModelFacts(layer, source=f"hf_config of {row['id']}, one layer"), "draft taken to be one layer of the target"
 
 
@@ -215,17 +225,38 @@ def _tokens(row: Mapping[str, Any], scored: bool) -> Iterator[Comparison]:
         model, gpu = _model(row), _gpu(row)
         values = dict(resolve(_intent(row), gpu=gpu, model=model, seed=0).values)
         values["mem_fraction_static"] = fraction
-        shared, split = (  # later versions have a pool of its own for sliding windows where 0.5.2 has not
-            logged_pool({**values, "disable_hybrid_swa_memory": shared}, gpu, model, before_gib=before, after_gib=after)
-            for shared in (True, False)
-        )
-        stated = (row.get("args") or {}).get("disable_hybrid_swa_memory")
-        predicted = split if stated is False else shared
-        known = None not in (shared, split, logged)
-        if stated is None and known and abs((split or 0) - (logged or 0)) < abs((shared or 0) - (logged or 0)):
-            predicted, chosen = split, "a pool for sliding windows, as the log"
+        predicted, chosen = _nearest(row, dict(values), model, gpu, before, after, logged)
     right = predicted is not None and logged is not None and abs(predicted / logged - 1) <= TOKENS_WORST
     yield Comparison(row["id"], TOKENS, predicted, logged, scored, right if scored else None, chosen=chosen)
+
+
+def _nearest(
+    row: Mapping[str, Any],
+    values: Mapping[str, Any],
+    model: ModelFacts,
+    gpu: GpuFacts,
+    before: float,
+    after: float,
+    logged: int | None,
+) -> tuple[int | None, str]:
+    """The tokens of 0.5.2 or, where the row is silent, of a later version that comes nearer to the log: one with a pool
+    of its own for sliding windows where 0.5.2 has none, or with its states counted elsewhere."""
+    stated = (row.get("args") or {}).get("disable_hybrid_swa_memory")
+    plain = {**values, "disable_hybrid_swa_memory": stated is not False}
+
+    def pool(change: Mapping[str, Any], *, states: bool = True) -> int | None:
+        return logged_pool({**plain, **change}, gpu, model, before_gib=before, after_gib=after, with_states=states)
+
+    predicted, chosen = pool({}), ""
+    later = {"states counted elsewhere, as the log": pool({}, states=False)}
+    if stated is None:
+        later["a pool for sliding windows, as the log"] = pool({"disable_hybrid_swa_memory": False})
+    for said, tokens in later.items():
+        if None not in (tokens, predicted, logged) and abs((tokens or 0) - (logged or 0)) < abs(
+            (predicted or 0) - (logged or 0)
+        ):
+            predicted, chosen = tokens, said
+    return predicted, chosen
 
 
 def _verdict(row: Mapping[str, Any], found: Fit, scored: bool, chosen: str) -> Iterator[Comparison]:

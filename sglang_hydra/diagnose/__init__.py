@@ -1,8 +1,8 @@
 """Why a server failed, from its exit state and its log: its own, or one that somebody brings.
 
 ``diagnose(lines, exit_code)`` gives a ``Diagnosis``. What can go wrong is declared in ``classes/``, one small
-declaration a class; ``reader`` reads a log of any size once, ``verdict`` chooses the line that decides, ``remedy`` plans
-what to change. Nothing here starts, stops or asks a server.
+declaration a class; ``reader`` reads a log of any size once, ``verdict`` chooses the line that decides, ``remedy``
+plans what to change. Nothing here starts, stops or asks a server.
 """
 
 from __future__ import annotations

@@ -43,8 +43,9 @@ class Signature:
 
     ``needle`` is text that the line holds, letter by letter; ``pattern`` (a regular expression, searched) what must
     hold besides. ``stage`` is what the server must have been doing, ``frame`` a file or function that must be in the
-    traceback (``^at `` begins the innermost one outside of Python's own library). ``in_warning`` believes it also in a line that calls itself a warning. ``request`` marks what fails one
-    request and leaves the server alive: any work after it acquits it. ``advice`` replaces the class's.
+    traceback (``^at `` begins the innermost one outside of Python's own library). ``in_warning`` believes it also in
+    a line that calls itself a warning; ``exception`` only in the line that ends a traceback. ``request`` marks what
+    fails one request and leaves the server alive: any work after it acquits it. ``advice`` replaces the class's.
     """
 
     needle: str

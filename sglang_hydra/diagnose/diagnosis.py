@@ -12,7 +12,7 @@ from sglang_hydra.diagnose.lines import Line
 from sglang_hydra.diagnose.reader import LogReader
 from sglang_hydra.diagnose.releases import version_of
 from sglang_hydra.diagnose.server_args import CUT
-from sglang_hydra.diagnose.verdict import Verdict, decide, without_secrets
+from sglang_hydra.diagnose.verdict import STOPPED, Verdict, decide, without_secrets
 from sglang_hydra.findings import Finding
 
 UNKNOWN_ID = "DIA000"
@@ -123,6 +123,8 @@ def _finding(verdict: Verdict, reader: LogReader) -> Finding:
 def _unknown(reader: LogReader, number: int | None) -> Finding:
     if reader.count == 0:
         message = "the log is empty"
+    elif reader.life.ready and number is None and any(kind == STOPPED for kind, _ in reader.life.evidence):
+        message = "no failure was found: the server became ready, and was asked to stop later"
     elif reader.life.ready and reader.life.ended_at is None and number is None:
         message = "no failure was found: the server became ready, and nothing after says that it ended"
     else:

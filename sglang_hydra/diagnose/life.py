@@ -55,7 +55,7 @@ QUIT = ("eceived sigquit", "SIGQUIT received")
 """After these SGLang kills its own processes with SIGKILL: an exit state of 9 or 137 says nothing any more."""
 
 _ACQUITTED_AFTER = 25
-_REQUEST_ACQUITTED_AFTER = 3
+_REQUEST_ACQUITTED_AFTER = 1
 _LONGEST_EVIDENCE = 2000
 
 

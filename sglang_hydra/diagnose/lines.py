@@ -22,13 +22,13 @@ _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?
 _PREFIXES = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"(?:(?:ERROR|WARNING|INFO|DEFAULT|CRITICAL|NOTICE) +)?{_TIME}(?: std(?:out|err) (?P<part>[FP]))? +",
+        rf"(?:(?:ERROR|WARNING|INFO|DEFAULT|CRITICAL|NOTICE) +)?{_TIME}(?: std(?:out|err) (?P<part>[FP]))? ",
         r"- [\w.]{1,64} - (?:INFO|WARNING|ERROR|CRITICAL) - (?=\[)",
         r"\[(?P<pod>pod/[^\]\s]{1,200})\] ",
         r"(?P<ray>\((?:[\w.:<>-]{1,80} )?(?:pid|rank|ip)=[^()]{1,120}\)) ",
         r"\[rank(?P<rank>\d{1,5})\]:\s?",
         r"(?P<mpi>\[\d{1,4},\d{1,5}\])<std(?:out|err)>:\s?",
-        r"(?P<task>\d{1,5}): (?=\S)",
+        r"(?P<task>\d{1,5}): ",
         r"(?P<compose>[A-Za-z][\w.-]{0,63}) {0,20}\| ?",
         r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@:-]{1,64}(?:\[\d{1,8}\])?: ",
         r"> ",

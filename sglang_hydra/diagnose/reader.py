@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 
 from sglang_hydra.diagnose.classes import CLASSES
 from sglang_hydra.diagnose.declare import FailureClass, Signature, Stage
 from sglang_hydra.diagnose.devices import Devices
-from sglang_hydra.diagnose.lines import Cleaner, Line, numbered
 from sglang_hydra.diagnose.life import ENDINGS, MILESTONES, STARTED, WORK, Evidence, Life
+from sglang_hydra.diagnose.lines import Cleaner, Line, numbered
 from sglang_hydra.diagnose.releases import stated_version
 from sglang_hydra.diagnose.server_args import parse_server_args
 from sglang_hydra.diagnose.traces import Traces, looks_like_exception
@@ -25,27 +26,17 @@ _STEMS = (
     " co", " re", "for", "to ", "and", "ght",
 )  # fmt: skip
 # Lines that only tell of work, or repeat what a client sent: the greater part of a large log, and never a failure.
-_ROUTINE = ("Receive: obj=", "Finish: obj=", "Receive OpenAI", "Finish OpenAI")
+_ROUTINE = re.compile(r"(?:Receive|Finish|Abort)\w*: obj=")
 _OK = '" 200'
 # What a line can say that makes no sense to hold against the server: it was tried again, or done without.
-_HARMLESS = (
-    "Ignore import error",
-    "may not be an issue",
-    "will retry",
-    "Retrying",
-    "retrying",
-    "retry() failed",
-    "alling back",
-    "all back to",
-    "allback to",
-    "Address family not supported",
-    "To silence this warning",
-    "This is expected",
-    "This is normal",
-    "can be ignored",
-    "safely ignore",
+_HARMLESS = re.compile(
+    r"Ignore import error|may not be an issue|will retry|[Rr]etrying|retry\(\) failed|[Ff]alling back|[Ff]all back to|"
+    r"[Ff]allback to|Address family not supported|To silence this warning|This is (?:expected|normal)|"
+    r"can be (?:safely )?ignored|safely ignore"
 )
-_CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")
+_MILESTONE = re.compile("|".join(re.escape(words) for words, _ in MILESTONES))
+_ENDING = re.compile("|".join(map(re.escape, ENDINGS)))
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _TRACEBACK = "Traceback (most recent call last)"
 _MOST_LIVES = 32
 _KEPT = 1000
@@ -82,10 +73,10 @@ class LogReader:
         if not raw or raw.isspace():
             return
         self.last.append((number, raw[:_KEPT]))
-        if any(words in raw for words in _ROUTINE):
-            return
-        if (_OK in raw or any(words in raw for words in WORK)) and len(raw) < _KEPT and "\r" not in raw.rstrip():
+        if (_OK in raw or WORK[0] in raw or WORK[1] in raw) and len(raw) < _KEPT and "\r" not in raw.rstrip():
             self.life.worked(raw)
+            return
+        if "obj=" in raw and _ROUTINE.search(raw):
             return
         for line in self._cleaner.clean(number, raw):
             self._take(line)
@@ -95,24 +86,26 @@ class LogReader:
         if 'File "' in text and self._traces.frame(line.stream, text):
             return
         if _TRACEBACK in text:
+            self._judge(line)
             self._begin_trace(line)
             return
-        if any(words in text for words in _CHAINED):
-            self._chained.add(line.stream)
-        elif STARTED in text:
+        if STARTED in text:
             self._start(line)
-        elif any(words in text for words, _ in MILESTONES):
+            return
+        if text.startswith(_CHAINED):
+            self._chained.add(line.stream)
+        elif _MILESTONE.search(text):
             self.life.advance(line)
         if self.version is None and "glang" in text:
             self.version = stated_version(text)
         self.devices.read(text)
         self._judge(line)
-        if any(words in text for words in ENDINGS) or text.strip() in ("Killed", "Aborted"):
+        if _ENDING.search(text) or text.strip() in ("Killed", "Aborted"):
             self.life.end(line)
 
     def _begin_trace(self, line: Line) -> None:
         chained = line.stream in self._chained and not line.headed
-        self._chained.discard(line.stream)
+        self._chained.clear() if len(self._chained) > _MOST_LIVES else self._chained.discard(line.stream)
         self._traces.begin(line.stream, line.rank, chained=chained)
 
     def _start(self, line: Line) -> None:
@@ -137,14 +130,15 @@ class LogReader:
         trace, ends = self._traces.of(line.stream, text, headed=line.headed)
         if self._traces.within(line.stream) and not line.headed:
             return  # frames and their source
-        if any(words in text for words in _HARMLESS):
+        needles = list(_needles_in(text))
+        if not needles or _HARMLESS.search(text):
             return
         exception = ends or looks_like_exception(text)
         rank = trace.rank if trace is not None else line.rank
         stage = self._stage(text, trace.stage if trace is not None else None, rank)
         frames = trace.shown if trace is not None else ()
         best: Entry | None = None
-        for needle in _needles_in(text):
+        for needle in needles:
             for entry in _BY_NEEDLE[needle]:
                 signature = entry[2]
                 if best is not None and _rank(entry) >= _rank(best):

@@ -12,6 +12,7 @@ from sglang_hydra.diagnose.diagnosis import Diagnosis
 from sglang_hydra.diagnose.replan import Replanned, offline, replan
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.overrides import Request
+from sglang_hydra.screen import shown
 
 if TYPE_CHECKING:
     from sglang_hydra.compose import Composer
@@ -32,7 +33,7 @@ def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[
     Where nothing can be planned, or no change is clean, the advice of the class stays; ``notes`` say why.
     """
     failure = diagnosis.failure
-    if failure is None:
+    if failure is None or not _can_be_planned(failure):
         return diagnosis
     planned = replan(diagnosis, composer, overrides)
     if isinstance(planned, str):
@@ -59,6 +60,11 @@ def with_offers(diagnosis: Diagnosis, offers: Sequence[str]) -> Diagnosis:
     return replace(diagnosis, finding=replace(diagnosis.finding, hint=hint), remedies=tuple(offers))
 
 
+def _can_be_planned(failure: FailureClass) -> bool:
+    """Whether an argument may help at all: nothing is planned for a cable or a full disk."""
+    return failure.memory or bool(failure.changes) or failure.kind in _BY_KIND
+
+
 def offered(failure: FailureClass, diagnosis: Diagnosis, planned: Replanned, composer: Composer) -> list[str]:
     """The changes that plan clean on every GPU that the log's may be, worded to be typed."""
     first = planned.plans[0]
@@ -66,7 +72,7 @@ def offered(failure: FailureClass, diagnosis: Diagnosis, planned: Replanned, com
     for tried, change in enumerate(_candidates(failure, diagnosis, first, composer)):
         if len(found) == MOST_OFFERED or tried == _TRIED:
             break
-        cleans = [_clean(composer, requests, change) for requests in planned.requests]
+        cleans = [_clean(composer, requests, change, fitted=failure.memory) for requests in planned.requests]
         plans = [plan for plan in cleans if plan is not None]
         if len(plans) == len(cleans):
             found.append(_worded(change, plans))
@@ -76,25 +82,20 @@ def offered(failure: FailureClass, diagnosis: Diagnosis, planned: Replanned, com
 def _candidates(failure: FailureClass, diagnosis: Diagnosis, plan: Plan, composer: Composer) -> Iterator[Change]:
     """Changes worth planning for this class, the smallest first; each one once."""
     seen: list[Change] = []
-    makers: dict[str, Callable[[Diagnosis, Plan], Iterator[Change]]] = {
-        "parallel_size": _parallel_sizes,
-        "too_few_gpus": _smaller_sizes,
-        "context_length": _shorter_context,
-    }
     sources: list[Iterator[Change]] = [_declared(failure)]
-    if failure.kind in makers:
-        sources.append(makers[failure.kind](diagnosis, plan))
+    if failure.kind in _BY_KIND:
+        sources.append(_BY_KIND[failure.kind](diagnosis, plan))
     if failure.memory:
         sources += [_fractions(failure, plan), _memory_changes(failure, plan), _fit_remedies(plan, composer)]
     for source in sources:
-        for change in source:
-            if change not in seen and not _is_so_already(change, plan):
+        for change in (_smallest(change, plan) for change in source):
+            if change and change not in seen:
                 seen.append(change)
                 yield change
 
 
-def _clean(composer: Composer, requests: Sequence[Request], change: Change) -> Plan | None:
-    """The plan with ``change`` on top, None unless it can be launched and surely fits."""
+def _clean(composer: Composer, requests: Sequence[Request], change: Change, *, fitted: bool) -> Plan | None:
+    """The plan with ``change`` on top, None unless it can be launched and fits; ``fitted``: the fit must be known."""
     from sglang_hydra.app import make_plan
 
     kept = [request for request in requests if request.text.partition("=")[0] not in change]
@@ -103,12 +104,13 @@ def _clean(composer: Composer, requests: Sequence[Request], change: Change) -> P
         plan = make_plan(composer, [*kept, *typed], env=offline())
     except ConfigError:
         return None
-    fits = plan.fit is None or (plan.fit.fits is True and not plan.fit.tight)
+    fits = not fitted if plan.fit is None else plan.fit.fits is True and not plan.fit.tight
     return plan if plan.launchable and fits else None
 
 
-def _is_so_already(change: Change, plan: Plan) -> bool:
-    return all(name in plan.values and plan.values[name] == value for name, value in change.items())
+def _smallest(change: Change, plan: Plan) -> Change:
+    """``change`` without what the plan has already."""
+    return {name: value for name, value in change.items() if name not in plan.values or plan.values[name] != value}
 
 
 def _declared(failure: FailureClass) -> Iterator[Change]:
@@ -116,8 +118,7 @@ def _declared(failure: FailureClass) -> Iterator[Change]:
 
     for text in failure.changes:
         name, _, value = text.partition("=")
-        if name != "port":  # which ports are free there is not known here
-            yield {name: yaml.safe_load(value)}
+        yield {name: yaml.safe_load(value)}
 
 
 def _fractions(failure: FailureClass, plan: Plan) -> Iterator[Change]:
@@ -179,7 +180,8 @@ def _parallel_sizes(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
     others = sorted(
         (other for other in (1, 2, 4, 8, 16) if other != size), key=lambda other: (abs(other - size), other)
     )
-    yield from ({"tp_size": other} for other in others if other <= (plan.gpu.count or 8))
+    here = plan.gpu.count or 8
+    yield from ({"tp_size": other, "nnodes": max(1, other // here)} for other in others)
 
 
 def _smaller_sizes(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
@@ -197,7 +199,7 @@ def _shorter_context(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
 
 def _worded(change: Change, plans: Sequence[Plan]) -> str:
     """``mem_fraction_static=0.84 (0.71-0.86 works)``, with what the plan says of memory."""
-    typed = " ".join(request.text for request in (Request.typed(name, value, "") for name, value in change.items()))
+    typed = " ".join(f"{name}={shown(value)}" for name, value in change.items())
     fits = [plan.fit for plan in plans if plan.fit is not None]
     if not fits:
         return typed
@@ -207,3 +209,10 @@ def _worded(change: Change, plans: Sequence[Plan]) -> str:
         return f"{typed} ({low:.2f}-{high:.2f} works)"
     tokens = [fit.kv_tokens for fit in fits if fit.kv_tokens is not None]
     return f"{typed} (room for {min(tokens):,} KV tokens)" if tokens else typed
+
+
+_BY_KIND: Mapping[str, Callable[[Diagnosis, Plan], Iterator[Change]]] = {
+    "parallel_size": _parallel_sizes,
+    "too_few_gpus": _smaller_sizes,
+    "context_length": _shorter_context,
+}

@@ -15,14 +15,27 @@ from sglang_hydra.fields import FIELDS
 from sglang_hydra.overrides import Request
 
 if TYPE_CHECKING:
+    from sglang_hydra.audit import Preset
     from sglang_hydra.compose import Composer
     from sglang_hydra.plans import Plan
 
 # What decides memory, ranks and kernels. Ports, paths, logging and the like are of the other machine.
 _CONCERNS = frozenset(
-    "model quantization memory scheduling parallel kernels speculative experts sparsity offload graphs disaggregation"
-    .split()
-)  # fmt: skip
+    (
+        "model",
+        "quantization",
+        "memory",
+        "scheduling",
+        "parallel",
+        "kernels",
+        "speculative",
+        "experts",
+        "sparsity",
+        "offload",
+        "graphs",
+        "disaggregation",
+    )
+)
 _MACHINE = frozenset(
     ("device", "base_gpu_id", "dist_init_addr", "node_rank", "nccl_port", "disaggregation_ib_device", "revision")
 )
@@ -59,15 +72,30 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
         return "the log does not say which GPU it was; type gpu=... behind the file"
     plans, kept = [], []
     for gpu in gpus:
-        chosen = [Request(f"gpu={gpu}", _PLACE, "experiment")] if gpu else []
+        chosen = [Request("engine=sglang", _PLACE, "experiment")] if "engine" not in typed else []
+        chosen += [Request(f"gpu={gpu}", _PLACE, "experiment")] if gpu else []
         rest = {name: value for name, value in values.items() if name not in typed and name != "model_path"}
         try:
             plan, requests = _minimal(composer, [*model, *chosen], rest, overrides, remarks)
+            ranks = _ranks_of_a_node(plan)
+            if "gpu" not in typed and (plan.gpu.count or 0) < ranks:
+                chosen.append(Request(f"gpu.count={ranks}", _PLACE, "experiment"))
+                plan, requests = _minimal(composer, [*model, *chosen], rest, overrides, remarks)
         except ConfigError as failure:
             return f"the arguments of the log cannot be planned: {failure.findings[0].message}"
+        if not plan.model.known:
+            path = plan.values["model_path"]
+            return f"nothing is known of {path} here; type model=PRESET or model=FOLDER behind the file"
         plans.append(plan)
         kept.append(tuple(requests))
     return Replanned(tuple(plans), tuple(kept), tuple(dict.fromkeys(remarks)))
+
+
+def _ranks_of_a_node(plan: Plan) -> int:
+    """The GPUs that the server had on a node: one for each of its ranks there."""
+    values = plan.values
+    copies = 1 if values["enable_dp_attention"] else int(values["dp_size"] or 1)
+    return -(-int(values["tp_size"]) * int(values["pp_size"] or 1) * copies // int(values["nnodes"] or 1))
 
 
 def _planned_values(args: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,20 +119,21 @@ def _model_requests(
     if not os.path.exists(path):
         preset = _preset_of(path, composer)
         if preset is not None:
-            remarks.append(f"{path} is taken for model={preset}, by its name")
-            yield Request(f"model={preset}", _PLACE, "experiment")
+            if preset.path != path:
+                remarks.append(f"{path} is taken for model={preset.name}, by its name")
+            yield Request(f"model={preset.name}", _PLACE, "experiment")
             return
     yield Request.typed("model_path", path, _PLACE, "experiment")
 
 
-def _preset_of(path: str, composer: Composer) -> str | None:
+def _preset_of(path: str, composer: Composer) -> Preset | None:
     """The preset whose checkpoint has the last part of this path as its name."""
     from sglang_hydra.audit import model_presets
 
     name = path.rstrip("/").rpartition("/")[2].lower()
     return next(
         (
-            preset.name
+            preset
             for preset in model_presets(composer)
             if not preset.path.startswith("${") and preset.path.rpartition("/")[2].lower() == name
         ),

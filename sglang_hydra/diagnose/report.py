@@ -89,14 +89,14 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
     if found.gpu or found.gpu_memory_mib:
         memory = f"{found.gpu_memory_mib / 1024:.1f} GiB" if found.gpu_memory_mib else None
         yield "GPU", ", ".join(filter(None, (found.gpu, memory)))
-    if found.stage in _DOING and found.known:
+    if found.stage in _DOING and found.failure is not None and found.failure.memory:
         yield "when", _DOING[found.stage]
     if found.known:
         yield "again?", "the same command may succeed next time" if found.retryable else "it would fail again"
     if found.also:
         yield "also", ", ".join(found.also)
     for note in found.notes:
-        yield "planned", note
+        yield "note", note
 
 
 def _serving(args: Mapping[str, Any]) -> Iterator[str]:

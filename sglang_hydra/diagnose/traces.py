@@ -96,7 +96,7 @@ class Traces:
         if headed:
             trace.open = False
             return None, False
-        if trace.open and trace.source:
+        if trace.open and trace.source and not looks_like_exception(text):
             trace.source = False
             return trace, False
         if trace.open and text[:1].strip() and text[0] not in "^~":

@@ -17,14 +17,17 @@ _NOT_FATAL = 0.2
 _EARLIER_LIFE = 0.3
 _BY_SIGNAL_ALONE = 0.6
 ENOUGH = 0.5
-_USAGE_ERROR = 2
-_SECRETS = (
-    (re.compile(r"\bhf_[A-Za-z0-9]{16,}"), "hf_***"),
-    (re.compile(r"\b(Bearer) [\w.~+/=-]{4,}", re.IGNORECASE), r"\1 ***"),
-    (re.compile(r"((?:api[_-]?key|token|password|secret)['\"]?\s*[=:]\s*['\"]?)(?!None\b|null\b)[^'\",\s)]{4,}", re.I), r"\1***"),
-    (re.compile(r"(--(?:admin-)?api-key[= ])\S+"), r"\1***"),
-    (re.compile(r"(://[^/\s:@]{1,80}:)[^@/\s]{1,200}@"), r"\1***@"),
-)  # fmt: skip
+STOPPED = "stopped"
+_SECRETS = tuple(
+    (re.compile(pattern, re.IGNORECASE), replacement)
+    for pattern, replacement in (
+        (r"\bhf_[A-Za-z0-9]{16,}", "hf_***"),
+        (r"\b(Bearer) [\w.~+/=-]{4,}", r"\1 ***"),
+        (r"((?:api[_-]?key|token|password|secret)['\"]?\s?[=:]\s?['\"]?)(?!none\b|null\b)[^'\",\s)]{4,}", r"\1***"),
+        (r"(--(?:admin-)?api-key[= ])\S+", r"\1***"),
+        (r"(://[^/\s:@]{1,80}:)[^@/\s]{1,200}@", r"\1***@"),
+    )
+)
 
 
 class Verdict(NamedTuple):
@@ -72,6 +75,8 @@ def _plausible(life: Life, exit_code: int | None) -> Iterator[Evidence]:
             continue
         if found.signature.request and life.ready and exit_code == 0:
             continue
+        if exit_code is None and found.failure.kind == STOPPED and found.weight >= Weight.EFFECT and life.ready:
+            continue  # a server that served and was asked to stop is healthy
         yield found
 
 

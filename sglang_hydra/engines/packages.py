@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from sglang_hydra.facts.once import once
+
 _METADATA = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)(?:-py[\d.]+)?\.(?:dist|egg)-info", re.IGNORECASE)
 _ASK_TIMEOUT_S = 30.0
 
@@ -47,6 +49,10 @@ def _looked_up(program: str, path: str | None) -> str | None:
 
 def installed(python: str | None) -> Packages:
     """The distributions that ``python`` (None: ours) would find."""
+    return once(("packages", python), lambda: _installed(python))
+
+
+def _installed(python: str | None) -> Packages:
     path = find_python(python)
     if path is None:
         return Packages({}, f"engine.python={python} is not a program here")

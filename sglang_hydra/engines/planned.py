@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sglang_hydra.engines.base import Availability, Engine, Machine, Request
@@ -15,6 +15,7 @@ from sglang_hydra.engines.transformers import ENGINE as TRANSFORMERS
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 from sglang_hydra.resolution import Resolution
+from sglang_hydra.versions.order import same_release
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([a-z.+-]*[0-9a-z]+)*")
 SPECIFIED_VERSION = "0.5.2"
@@ -36,17 +37,25 @@ class PlannedEngine:
         return self.engine.name
 
     @property
+    def by_own_rules(self) -> bool:
+        """Whether the rules that make the plan are those of its release."""
+        return self.engine is not SGLANG or same_release(self.version, SPECIFIED_VERSION)
+
+    @property
     def note(self) -> str:
         if self.engine is not SGLANG:
             return f"engine: {self.name} {self.version}, the embedded default; values below are what SGLang would use"
         if self.installed is None:
-            return "engine: SGLang is not installed here; planned by the rules of 0.5.2"
+            return f"engine: SGLang is not installed here; planned by the rules of {SPECIFIED_VERSION}"
         if self.installed != SPECIFIED_VERSION:
             return f"engine: SGLang {self.installed} is installed; planned by the rules of {SPECIFIED_VERSION}"
         return f"engine: SGLang {self.installed}"
 
-    def request(self, resolution: Resolution, env: Mapping[str, str], machine: Machine) -> Request:
-        """What the engine is told: the intent as it was given, and the seed, drawn or not."""
+    def request(
+        self, resolution: Resolution, env: Mapping[str, str], machine: Machine, extra: Mapping[str, Any] | None = None
+    ) -> Request:
+        """What the engine is told: the intent as it was given, and the seed, drawn or not. ``extra`` are arguments that
+        only its release has."""
         intent = {name: value for name, value in resolution.intent.items() if value is not None}
         intent["random_seed"] = resolution.values["random_seed"]
         return Request(
@@ -57,6 +66,8 @@ class PlannedEngine:
             port=int(resolution.values["port"]),
             env=env,
             machine=machine,
+            version=self.version if self.engine is SGLANG else None,
+            extra=extra or {},
         )
 
 
@@ -99,9 +110,30 @@ def told_to_engine(planned: PlannedEngine, request: Request) -> tuple[list[str],
         return [], [*findings, Finding("error", "ENG005", str(failure), hint="leave it at its default")]
 
 
+def opinions(findings: Iterable[Finding], version: str) -> list[Finding]:
+    """What 0.5.2 refuses, for another release: our opinion, until its own code has been asked."""
+    return [
+        replace(
+            finding,
+            stage="plan",
+            message=f"{finding.message} (a rule of {SPECIFIED_VERSION}; {version} may see it otherwise)",
+        )
+        if finding.level == "error" and not finding.ours and not finding.id.startswith("ARG")
+        else finding
+        for finding in findings
+    ]
+
+
 def _planned(engine: Engine, node: Mapping[str, Any], found: Availability, settled: bool = True) -> PlannedEngine:
     if node["version"] is not None and not _VERSION.fullmatch(node["version"]):
         message = f"engine.version={node['version']!r} is no version of SGLang"
         raise ConfigError(Finding("error", "ENG012", message, ("engine.version",), "engine.version=0.5.2"))
+    if engine is SGLANG and node["version"] not in (None, found.version, SPECIFIED_VERSION):
+        from sglang_hydra.versions.table import nearest_known
+
+        if not same_release(nearest_known(node["version"]) or "", node["version"]):
+            from sglang_hydra.versions.translate import unknown_version
+
+            raise ConfigError(unknown_version(node["version"]))
     version = node["version"] or found.version or (SPECIFIED_VERSION if engine is SGLANG else "unknown")
     return PlannedEngine(engine, str(version), node["python"], found.version if found.ok else None, settled)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sglang_hydra.engines.base import Availability, Command, Machine, Request
 from sglang_hydra.engines.packages import find_python, installed
 from sglang_hydra.findings import Finding
+from sglang_hydra.plans import SPECIFIED_VERSION
+from sglang_hydra.versions.order import same_release
+
+if TYPE_CHECKING:
+    from sglang_hydra.versions.translate import Translation
 
 
 class SGLang:
@@ -43,14 +50,16 @@ class SGLang:
         return None
 
     def findings(self, request: Request) -> list[Finding]:
-        return []
+        told = translation_of(request)
+        return [] if told is None else told.findings
 
     def command(self, request: Request) -> Command:
         from sglang_hydra.argv import render_argv
 
         intent = dict(request.intent)
         secret = intent.pop("api_key", None)
-        flags = render_argv(intent)
+        told = translation_of(replace(request, intent=intent))
+        flags = render_argv(intent) if told is None else told.flags()
         python = find_python(request.python) or str(request.python)
         child = Path(__file__).parents[1] / "launch" / "child_sglang.py"
         return Command(
@@ -59,6 +68,15 @@ class SGLang:
             env=dict(request.env),
             secret=secret or None,
         )
+
+
+def translation_of(request: Request) -> Translation | None:
+    """What the request's release is told; None where that is the request itself, as for 0.5.2."""
+    if not request.extra and same_release(request.version or SPECIFIED_VERSION, SPECIFIED_VERSION):
+        return None
+    from sglang_hydra.versions.translate import translate
+
+    return translate(request.intent, request.version or SPECIFIED_VERSION, request.extra)
 
 
 def _whose(python: str | None) -> str:

@@ -72,7 +72,8 @@ def model_facts(
     if node["facts_from"] is None and not os.path.exists(str(path)):
         known = presets.facts_of(str(path))
         if known is not None:
-            return known, []
+            same = node["config"] is None or presets.same_weights(str(path), str(node["model_path"]))
+            return known, [] if same else [_another_model(node, path, known)]
     from sglang_hydra.facts.hub import read_model
 
     revision = composition.intent.get("revision") or node["revision"]
@@ -86,7 +87,11 @@ def model_facts(
         raise ConfigError(*wrong)
     if node["config"] is None or path == node["model_path"]:
         return facts, findings
-    changed = Finding(
+    return facts, [_another_model(node, path, facts), *findings]
+
+
+def _another_model(node: Mapping[str, Any], path: Any, facts: ModelFacts) -> Finding:
+    return Finding(
         "warning",
         "FCT001",
         f"model_path={path} is not the checkpoint of model={node['name']} ({node['model_path']}): "
@@ -94,7 +99,6 @@ def model_facts(
         ("model_path",),
         "model.facts_from=<its config.json> if it cannot be read from there",
     )
-    return facts, [changed, *findings]
 
 
 def _impossible(facts: Mapping[str, Any]) -> Iterator[Finding]:

@@ -26,6 +26,13 @@ class ModelPresets:
             self._known[path] = self._of_preset(path) or self._of_format(path)
         return self._known[path]
 
+    def same_weights(self, path: str, other: str) -> bool:
+        """Whether ``path`` is the checkpoint ``other`` or one of the same shapes, in whatever format."""
+        from sglang_hydra.fit.published import find_published, originals
+
+        published = find_published(path)
+        return path == other or (published is not None and other in originals(published))
+
     def _of_preset(self, path: str) -> ModelFacts | None:
         for named, text in self._named():
             declared = _declared(text) if named == path else None

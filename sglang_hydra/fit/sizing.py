@@ -53,16 +53,23 @@ def fit(
 
 
 def logged_pool(
-    values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts, *, before_gib: float, after_gib: float
+    values: Mapping[str, Any],
+    gpu: GpuFacts,
+    model: ModelFacts,
+    *,
+    before_gib: float,
+    after_gib: float,
+    with_states: bool = True,
 ) -> int | None:
     """KV tokens of a server that logged ``before_gib`` free before loading and ``after_gib`` after it; None where the
-    model's cache is unknown. Without the headroom for speculative decoding, which later versions add."""
+    model's cache is unknown. Without the headroom for speculative decoding, which later versions add, and on request
+    without the states of linear attention, which they count elsewhere."""
     known = understand(values, gpu, model)
     decoder, fraction = known.decoder, values.get("mem_fraction_static")
     if decoder is None or fraction is None:
         return None
     cells = cells_of(decoder, known.ranks, cache_bytes(values, known.element))
-    states = state_bytes(decoder, known.ranks, values) * state_slots(values)
+    states = state_bytes(decoder, known.ranks, values) * state_slots(values) if with_states else 0
     room = (after_gib - before_gib * (1 - float(fraction))) * GIB - states
     undrafted = {**values, "speculative_algorithm": None, "max_total_tokens": None}
     return pool_of(room, decoder, cells, undrafted, known.context).tokens

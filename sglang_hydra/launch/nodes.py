@@ -71,7 +71,7 @@ def node_commands(plan: Plan, head: str | None = None) -> list[tuple[str, ...]]:
     from dataclasses import replace
 
     planned = plan_engine(plan.nodes["engine"])
-    request = planned.request(plan.resolution, plan.environment, Machine(None))
+    request = planned.request(plan.resolution, plan.environment, Machine(None), plan.nodes["extra"])
     return [
         tuple(planned.engine.command(replace(request, intent=intent)).shown)
         for intent in node_intents(request.intent, int(plan.values["nnodes"]), head)

@@ -102,8 +102,11 @@ def version_findings(plan: Plan) -> list[Finding]:
 
 def model_findings(plan: Plan, env: Mapping[str, str]) -> list[Finding]:
     """Checkpoints that are not here whole and cannot be fetched, and a disk that has no room for a download."""
+    from sglang_hydra.tiny import tiny_path
+
     values = plan.values
-    if values["load_format"] in _NO_WEIGHTS or plan.nodes["model"]["name"] == "tiny":
+    # The tiny checkpoint is made where it is first needed.
+    if values["load_format"] in _NO_WEIGHTS or values["model_path"] == str(tiny_path()):
         return []
     found = _checkpoint_findings(plan, env, "model_path", values["revision"])
     if values["speculative_draft_model_path"]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.doctor.gpus import BALANCE, HELD_MIB, LEFT, holder_lines, named
-from sglang_hydra.doctor.words import listed, mib, numbers, plural, several
+from sglang_hydra.doctor.words import listed, mib, numbers, plural
 from sglang_hydra.engines.base import Machine
 from sglang_hydra.engines.machine import read_machine
 from sglang_hydra.findings import Finding
@@ -66,23 +66,14 @@ def memory_findings(
         return []
     fullest = min(known, key=lambda gpu: gpu.free_mib or 0.0)
     lines = [line.strip() for gpu in held for line in holder_lines(gpu, "container" if in_container else None)]
-    fatal = _why_fatal(plan, known, fullest)
-    places = several([place for place in wanted if place < len(visible) and visible[place] in held])
-    message = f"others hold memory of {places}: {'; '.join(lines)}"
-    if fatal:
-        message += f". {fatal}"
-    return [
-        Finding(
-            "error" if fatal else "warning",
-            "LCH003",
-            message if fatal else f"{message}. The KV cache will be that much smaller",
-            ("base_gpu_id",),
-            _room_elsewhere(plan, visible, wanted, held),
-        )
-    ]
+    beside = _fit_beside(plan, fullest.used_mib or 0.0)
+    fatal = _why_fatal(plan, known, fullest, beside)
+    message = f"others hold memory of the plan's GPUs: {'; '.join(lines)}; {fatal or _smaller(plan, beside)}"
+    hint = _room_elsewhere(plan, visible, wanted, held)
+    return [Finding("error" if fatal else "warning", "LCH003", message, ("base_gpu_id",), hint)]
 
 
-def _why_fatal(plan: Plan, known: Sequence[Gpu], fullest: Gpu) -> str | None:
+def _why_fatal(plan: Plan, known: Sequence[Gpu], fullest: Gpu, beside: Fit | None) -> str | None:
     """Why the server would fail beside those others, in a sentence; None if it would start."""
     free, most = fullest.free_mib or 0.0, max(gpu.free_mib or 0.0 for gpu in known)
     if free < LEFT * (fullest.total_mib or 0.0):
@@ -91,10 +82,16 @@ def _why_fatal(plan: Plan, known: Sequence[Gpu], fullest: Gpu) -> str | None:
         return None
     if plan.values["tp_size"] > 1 and free < BALANCE * most:
         return "SGLang stops where one GPU has less than 90 % of another's free"
-    beside = _fit_beside(plan, fullest.used_mib or 0.0)
     if beside is not None and beside.fits is False:
         return f"beside them the plan does not fit: {'; '.join(beside.reasons)}"
     return None
+
+
+def _smaller(plan: Plan, beside: Fit | None) -> str:
+    planned, left = (fit.kv_tokens if fit else None for fit in (plan.fit, beside))
+    if planned is None or left is None:
+        return "the KV cache will be that much smaller"
+    return f"the KV cache will hold about {left:,} tokens, {planned:,} are planned"
 
 
 def _fit_beside(plan: Plan, used_mib: float) -> Fit | None:
@@ -133,17 +130,22 @@ def _other_vendor(plan: Plan, probe: GpuProbe) -> Finding:
 
 def _is_other(plan: Plan, probe: GpuProbe) -> bool:
     memory = plan.gpu.memory_mib
-    return bool(memory and probe.memory_mib and abs(probe.memory_mib - memory) > 0.05 * memory)
+    if plan.nodes["lock"] is not None and probe.compute_capability != plan.gpu.compute_capability:
+        return True
+    # A lock is of this very GPU: its values hold for no other size.
+    tolerated = 0.0 if plan.nodes["lock"] is not None else 0.05
+    return bool(memory and probe.memory_mib and abs(probe.memory_mib - memory) > tolerated * memory)
 
 
 def _other_class(plan: Plan, probe: GpuProbe) -> Finding:
+    locked = plan.nodes["lock"] is not None
     return Finding(
-        "warning",
+        "error" if locked else "warning",
         "GPU003",
-        f"the plan is for {_asked(plan)} ({plan.gpu.memory_mib:g} MiB), and this machine has {probe.name} "
-        f"({probe.memory_mib:g} MiB): the server will resolve its own values",
+        f"the {'lock' if locked else 'plan'} is for {_asked(plan)} ({plan.gpu.memory_mib:g} MiB), and this machine "
+        f"has {probe.name} ({probe.memory_mib:g} MiB): the server will resolve its own values",
         ("gpu",),
-        "gpu=auto plans for this machine",
+        "a new lock, made on this machine" if locked else "gpu=auto plans for this machine",
     )
 
 

@@ -26,6 +26,7 @@ from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
 from sglang_hydra.screen import Line, text, write
 from sglang_hydra.tiny import ensure_tiny, tiny_path
+from sglang_hydra.words import plural
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
@@ -66,7 +67,7 @@ def serve_plan(composer: Composer, invocation: Invocation) -> int:
 def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Launch:
     """What is started for a plan: the intent, the key apart from it, and how readiness is told."""
     planned = plan_engine(plan.nodes["engine"], embedded_first=True)
-    request = planned.request(plan.resolution, plan.environment, machine)
+    request = planned.request(plan.resolution, plan.environment, machine, plan.nodes["extra"])
     settings = plan.nodes["launch"]
     command = planned.engine.command(_with_secret(request, plan))
     return Launch(
@@ -125,6 +126,8 @@ def _serve_here(composer: Composer, invocation: Invocation, plan: Plan) -> int:
         return 2
     wrong = [finding for finding in findings if finding.level == "error"]
     if wrong and not plan.nodes["launch"]["force"]:
+        said = f"Not started: {plural(len(wrong), 'error')} of this machine; launch.force=true starts it all the same"
+        write([[text(said, "bold red")]])
         return MachineError.exit_code
     run = _run_detached if plan.nodes["launch"]["detach"] else _run
     return in_hydra(composer, invocation, lambda: run(plan, found.machine))

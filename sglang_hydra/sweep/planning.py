@@ -22,7 +22,7 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.sweep.axes import Axis, axis_of, axis_of_params, combinations, zipped
 from sglang_hydra.sweep.ids import IdSet
-from sglang_hydra.sweep.judging import Judge, Judged, Server
+from sglang_hydra.sweep.judging import Judge, Judged
 from sglang_hydra.sweep.points import Estimate, Point, Refused, ServerGroup, Source, Sweep, point_id_of
 
 MOST_LISTED = 2000
@@ -161,7 +161,9 @@ def plan_sweep(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str]
             outcome.gpu_seconds += server.gpus * grid.settings["point_seconds"]
             if outcome.listed:
                 point = Point(words, judged.workload, repeat, server.server_id, judged.workload_id, point_id)
-                groups.setdefault(server.server_id, _Group(server, own)).points.append(point)
+                if server.server_id not in groups:
+                    groups[server.server_id] = _Group(ServerGroup(server.server_id, own, server.gpus, server.nodes, ()))
+                groups[server.server_id].points.append(point)
         if not keeps_all and outcome.kept > MOST_LISTED:
             groups.clear()
             outcome.listed = False
@@ -206,15 +208,12 @@ def verdict_on(outcome: Outcome) -> Finding | None:
 class _Group:
     """The points of one server as they come in."""
 
-    server: Server
-    requests: tuple[Request, ...]
+    empty: ServerGroup
     points: list[Point] = field(default_factory=list)
 
     def sealed(self) -> ServerGroup:
         # Repeats come after each other's whole round: what drifts with time then drifts for all points alike.
-        ordered = sorted(self.points, key=lambda point: point.repeat)
-        server = self.server
-        return ServerGroup(server.server_id, self.requests, server.gpus, server.nodes, tuple(ordered))
+        return replace(self.empty, points=tuple(sorted(self.points, key=lambda point: point.repeat)))
 
 
 def _flat(params: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

@@ -139,6 +139,7 @@ def sweep_record(sweep: Sweep) -> dict[str, Any]:
     return {
         "schema": SWEEP_SCHEMA,
         "words": list(sweep.words),
+        "shared": [request.text for request in sweep.source.requests],
         "config_dirs": list(sweep.source.config_dirs),
         "config_name": sweep.source.config_name,
         "seed": sweep.source.seed,

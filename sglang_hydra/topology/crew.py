@@ -79,11 +79,18 @@ class Crew:
                     on_ready(time.monotonic() - began)
                     self._watch()
             except ServerError as failure:
-                return Outcome(failure.exit_code, tuple(failure.findings))
+                return self._outcome(failure.exit_code, failure.findings)
             finally:
                 self._display.close()
                 self.stop()
-        return Outcome(INTERRUPTED if signals else 0)
+        return self._outcome(INTERRUPTED if signals else 0)
+
+    def _outcome(self, exit_code: int, findings: Sequence[Finding] = ()) -> Outcome:
+        """How it ended, with what there is to say of the logs, and the class of the failure if there was one."""
+        about_logs = [server.log_finding for server in self._servers.values()]
+        kinds = [server.failure.kind for server in self._servers.values() if server.failure is not None]
+        kind = kinds[-1] if kinds and findings else None
+        return Outcome(exit_code, (*findings, *filter(None, about_logs)), kind)
 
     def request_stop(self) -> None:
         """Asks for the end of all and returns at once; asked twice, all are killed. For signal handlers too."""

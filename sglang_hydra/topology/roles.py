@@ -12,6 +12,7 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
 from sglang_hydra.topology.places import gpu_offsets
+from sglang_hydra.topology.router import secret_flags
 from sglang_hydra.topology.settings import DECODE, ON_WORKER_EXIT, PD, PREFILL, REPLICA, REPLICAS, SINGLE
 from sglang_hydra.words import nearest
 
@@ -79,6 +80,7 @@ def _settings(common: Plan, node: Mapping[str, Any]) -> Iterator[Finding]:
         near = nearest(str(name), NAMES)
         message = f"topology.name={name!r} is none of {', '.join(NAMES)}"
         yield Finding("error", "TOP001", message, ("topology",), f"topology={near or REPLICAS}")
+    yield from secret_flags(node["router"]["args"])
     if name == SINGLE:
         yield Finding("error", "TOP001", "one server is planned, and no topology", ("topology",), "topology=replicas")
     if name == PD and common.nodes["replicas"] is not None:

@@ -156,6 +156,17 @@ def plan_router(
     return router, findings
 
 
+def secret_flags(args: Mapping[str, Any]) -> Iterator[Finding]:
+    """Passwords among ``topology.router.args``. They are refused before anything is shown or written down."""
+    for name in args:
+        key = f"topology.router.args.{name}"
+        if name == "api_key":
+            message, hint = f"{key}: the router is given the servers' key", "api_key='${oc.env:MY_KEY}'"
+            yield Finding("error", "TOP014", message, (key,), hint)
+        elif name in SECRET:
+            yield Finding("error", "TOP014", f"{key} holds a password, which its command line would show", (key,))
+
+
 def find_router(python: str | None, engine_python: str | None) -> tuple[str | None, str | None]:
     """The interpreter that has the router and the version there: the one that is named, else the engine's, else ours.
 
@@ -209,10 +220,6 @@ def _misfits(asked: Mapping[str, Any], node: Mapping[str, Any], release: str, pd
 
 def _misfit(name: str, value: Any, key: str, release: str, pd: bool, *, by_hand: bool) -> tuple[str, str | None] | None:
     """What is wrong with one setting of the router, and what to type instead."""
-    if by_hand and name in SECRET:
-        if name == "api_key":
-            return f"{key}: the router is given the servers' key", "api_key='${oc.env:MY_KEY}'"
-        return f"{key} holds a password, which its command line would show", None
     if by_hand and name in PLACED:
         own = f"topology.router.{name}" if name in ("host", "port") or name.startswith("prometheus") else None
         return f"{key} is set by the topology", f"{own}={value}" if own else None

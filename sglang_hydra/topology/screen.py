@@ -79,7 +79,7 @@ def _shape(topology: Topology) -> str:
     roles = [server.role for server in topology.servers]
     counts = ", ".join(f"{roles.count(role)} x {role}" for role in dict.fromkeys(roles))
     router = topology.router
-    state = "" if router.installed else ", not installed here"
+    state = "" if router.installed else " (not installed here)"
     return f"topology: {counts}, behind sglang-router {router.release}{state} on {router.host}:{router.port}"
 
 

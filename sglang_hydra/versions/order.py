@@ -19,6 +19,11 @@ def release_key(version: str) -> tuple[tuple[int, ...], int, int] | None:
     return tuple(numbers), _KINDS[match["kind"]], int(match["count"] or 0)
 
 
+def same_release(version: str, other: str) -> bool:
+    """Whether both are one release, also as builds of it (0.5.2+cu126)."""
+    return version == other or (release_key(version) or version) == (release_key(other) or other)
+
+
 def at_least(version: str, other: str) -> bool:
     """Whether ``version`` is ``other`` or later; False for a text that is no version."""
     mine, theirs = release_key(version), release_key(other)

@@ -32,7 +32,8 @@ ROWS = [
     # FlashAttention 3
     ("gpu=b200 model=gpt_oss attention_backend=fa3", "RUN003", "error", "fa3 has no kernels for"),
     ("gpu=a100_80gb model=qwen3_8b attention_backend=fa3", None, "", ""),
-    ("gpu=a100_80gb model=deepseek_v3 tp_size=8 attention_backend=fa3", "RUN003", "error", "8.0"),
+    ("gpu=a100_80gb model=deepseek_v3 tp_size=8 model.config.quantization_config=null attention_backend=fa3", "RUN003",
+     "error", "8.0"),
     ("gpu=h100 model=qwen3_8b prefill_attention_backend=fa3", None, "", ""),
     # drafts
     ("gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE", "RUN004", "warning", "EAGLE has no draft model"),
@@ -42,8 +43,8 @@ ROWS = [
      "speculative_draft_model_path=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "RUN006", "warning", "allows 2048 tokens"),
     ("gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE3 context_length=2048 "
      "speculative_draft_model_path=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", None, "", ""),
-    ("gpu=h200 model=deepseek_v3 tp_size=8 speculative_algorithm=EAGLE speculative_draft_model_path=lmsys/DeepSeek-V3-NextN",
-     None, "", ""),
+    ("gpu=h200 model=deepseek_v3 tp_size=8 speculative_algorithm=EAGLE "
+     "speculative_draft_model_path=lmsys/DeepSeek-V3-NextN", None, "", ""),
     ("gpu=h200 model=deepseek_v3 tp_size=8 speculative_algorithm=EAGLE3 speculative_draft_model_path=x/y", "RUN012",
      "error", "does not feed an EAGLE-3 draft"),
     ("gpu=h200 model=gpt_oss speculative_algorithm=EAGLE3 speculative_draft_model_path=x/y", None, "", ""),

@@ -83,21 +83,41 @@ def test_what_cannot_be_predicted_is_wrong_where_it_is_scored(tool: Any) -> None
 
 def test_an_unknown_verdict_is_not_right(tool: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unknown = {**row("docs-llama2-7b-eagle"), "scored": ["verdict"]}
-    arguments = {**unknown["args"], "speculative_algorithm": "EAGLE3"}
+    arguments = {
+        **unknown["args"],
+        "speculative_algorithm": "STANDALONE",
+        "speculative_draft_model_path": "org/small",
+    }
     assert tool.main([written(tmp_path / "logs.jsonl", {**unknown, "args": arguments})]) == 1
     (verdict,) = [line for line in capsys.readouterr().out.splitlines() if line.split()[1:2] == ["verdict"]]
     assert verdict.split()[2:5] == ["unknown", "ok", "WRONG"]
     assert "config.json of the draft model" in verdict
 
 
-def test_a_draft_that_is_assumed_or_stated_is_taken_and_said(tool: Any) -> None:
+@pytest.mark.parametrize("algorithm", ["EAGLE", "EAGLE3"])
+def test_a_draft_that_is_assumed_stated_or_published_is_taken_and_said(tool: Any, algorithm: str) -> None:
     entry = row("docs-llama2-7b-eagle")
+    named = {"speculative_draft_model_path": "org/draft", "speculative_algorithm": algorithm}
+    unknown = {**entry, "args": {**entry["args"], **named}}
     stated = {**entry["hf_config"], "architectures": ["LlamaForCausalLMEagle"], "num_hidden_layers": 1}
-    for changed, chosen in ((entry, "one layer of the target"), ({**entry, "draft_hf_config": stated}, "")):
+    stated = {**unknown, "draft_hf_config": stated}
+    for changed, chosen in ((unknown, "one layer of the target"), (stated, ""), (entry, "")):
         (verdict,) = [item for item in tool.compare(changed) if item.quantity == "verdict"]
         assert (verdict.predicted, verdict.right) == ("fits", True)
         assert chosen in verdict.chosen
         assert bool(verdict.chosen) is bool(chosen)
+
+
+def test_states_that_a_later_version_counts_elsewhere_are_left_out_only_as_the_log_says(tool: Any) -> None:
+    entry = row("ghfile-55529353766-qwen3-14b-4x4090")
+    config = json.loads((DATA / "catalog" / "models.json").read_text("utf-8"))["models"]["qwen3_next_80b_a3b"]["config"]
+    arguments = {**entry["args"], "max_mamba_cache_size": 64}
+    hybrid = {**entry, "hf_config": config, "args": arguments}
+    (with_states,) = tool._tokens({**hybrid, "kv_tokens": 1}, True)
+    (without,) = tool._tokens({**hybrid, "kv_tokens": 10**9}, True)
+    assert with_states.chosen == ""
+    assert without.chosen == "states counted elsewhere, as the log"
+    assert with_states.predicted < without.predicted
 
 
 def test_the_pipeline_stage_that_the_log_decides_is_said(tool: Any) -> None:

@@ -1,17 +1,45 @@
-"""What must hold for any model: more GPUs, longer contexts, smaller numbers and larger fractions only go one way."""
+"""What must hold for any model: more GPUs, longer contexts, smaller numbers and larger fractions only go one way.
+
+Drawn ones, and each of the catalog and of the families whose parameters are known, in every format.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sglang_hydra import ModelFacts
 from sglang_hydra.fit import Fit, fit
-from tests.fit.machines import gpu
+from sglang_hydra.fit.published import CHECKPOINTS
+from tests.fit.machines import DATA, catalog, gpu, model
 
 SOME = settings(max_examples=40, deadline=None)
+FORMATS: list[dict[str, Any]] = [
+    {"quant_method": "fp8", "weight_block_size": [128, 128]},
+    {"quant_method": "awq", "bits": 4, "group_size": 128},
+    {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True},
+    {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "ignore": ["lm_head"]},
+    {"quant_method": "mxfp4"},
+]
+FAMILIES = [json.loads(line) for line in (DATA / "memory" / "parameters.jsonl").read_text("utf-8").splitlines()]
+KNOWN: dict[str, ModelFacts] = {
+    **{name: model(name) for name in catalog()},
+    **{checkpoint.path: model(checkpoint.path) for checkpoint in CHECKPOINTS},
+    **{family["id"]: ModelFacts(family["config"]) for family in FAMILIES},
+}
+SPREADS: list[dict[str, Any]] = [
+    {},
+    {"ep_size": True},
+    {"dp_size": True, "enable_dp_attention": True},
+    {"dp_size": True, "enable_dp_attention": True, "ep_size": True, "moe_dense_tp_size": 1, "enable_dp_lm_head": True},
+]
+CONTEXTS = (1, 100, 1024, 4097, 8192, 16384, 32768, 100_000, 131_072, 1_000_000, 10_000_000)
+FRACTIONS = (0.05, 0.2, 0.4, 0.6, 0.7, 0.8, 0.85, 0.88, 0.9, 0.95, 0.99)
+NGRAM = {"speculative_algorithm": "NGRAM", "speculative_num_steps": 2, "speculative_num_draft_tokens": 4}
 
 
 @st.composite
@@ -36,21 +64,56 @@ def models(draw: st.DrawFn) -> ModelFacts:
         config |= {"kv_lora_rank": 512, "q_lora_rank": draw(st.sampled_from([None, 1536])), "qk_nope_head_dim": 128}
         config |= {"qk_rope_head_dim": 64, "v_head_dim": 128}
     if draw(st.booleans()):
-        config["quantization_config"] = draw(
-            st.sampled_from(
-                [
-                    {"quant_method": "fp8", "weight_block_size": [128, 128]},
-                    {"quant_method": "awq", "bits": 4, "group_size": 128},
-                    {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True},
-                ]
-            )
-        )
+        config["quantization_config"] = draw(st.sampled_from(FORMATS))
     return ModelFacts(config)
 
 
 def size(facts: ModelFacts, on: str = "h100", **values: Any) -> Fit:
     defaults = {"mem_fraction_static": 0.8, "kv_cache_dtype": "auto", "cuda_graph_max_bs": 32, "page_size": 1}
     return fit({**defaults, **values}, gpu(on), facts)
+
+
+def formats_of(facts: ModelFacts) -> list[ModelFacts]:
+    """A checkpoint as it is published and, where it is not quantized, in each format."""
+    config = facts.config or {}
+    if "quantization_config" in config:
+        return [facts]
+    return [facts, *(ModelFacts({**config, "quantization_config": format_}) for format_ in FORMATS)]
+
+
+@pytest.mark.parametrize("facts", KNOWN.values(), ids=KNOWN)
+def test_more_gpus_never_raise_the_weights_of_one_for_any_known_model(facts: ModelFacts) -> None:
+    for stored in formats_of(facts):
+        for spread in SPREADS:
+            totals = []
+            for gpus in (1, 2, 4, 8, 16, 32):
+                arguments = {
+                    name: gpus if value is True and "size" in name else value for name, value in spread.items()
+                }
+                fitted = size(stored, "h200", tp_size=gpus, **arguments)
+                totals.append(fitted.weights.total)
+            assert None not in totals
+            assert totals == sorted(totals, reverse=True), (spread, stored.config)
+
+
+@pytest.mark.parametrize("facts", KNOWN.values(), ids=KNOWN)
+def test_longer_contexts_narrow_caches_and_fractions_go_one_way_for_any_known_model(facts: ModelFacts) -> None:
+    for arguments in (
+        {"tp_size": 8},
+        {"tp_size": 8, "dp_size": 8, "enable_dp_attention": True},
+        {"pp_size": 2, **NGRAM},
+    ):
+        wide = size(facts, "h200", **arguments)
+        requests = [wide.concurrent_requests(context) for context in CONTEXTS]
+        assert None not in requests
+        assert requests == sorted(requests, reverse=True)  # type: ignore[type-var]
+        for kind in ("fp8_e5m2", "fp8_e4m3"):
+            narrow = size(facts, "h200", kv_cache_dtype=kind, **arguments)
+            assert (narrow.kv_tokens or 0) >= (wide.kv_tokens or 0)
+        for on in ("h200", "l4", "mi300x"):
+            tokens = [size(facts, on, **arguments, mem_fraction_static=fraction).kv_tokens for fraction in FRACTIONS]
+            assert None not in tokens
+            assert tokens == sorted(tokens)  # type: ignore[type-var]
 
 
 @SOME
@@ -90,11 +153,7 @@ def test_an_fp8_cache_never_holds_fewer_tokens(facts: ModelFacts, kind: str, on:
 def test_a_larger_fraction_never_lowers_the_tokens(
     facts: ModelFacts, one: float, other: float, speculative: bool
 ) -> None:
-    extra = (
-        {"speculative_algorithm": "NGRAM", "speculative_num_steps": 2, "speculative_num_draft_tokens": 4}
-        if speculative
-        else {}
-    )
+    extra = NGRAM if speculative else {}
     small, large = (size(facts, mem_fraction_static=fraction, **extra) for fraction in sorted((one, other)))
     assert small.kv_tokens is not None
     assert large.kv_tokens is not None

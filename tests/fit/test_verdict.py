@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from sglang_hydra import ModelFacts
-from tests.fit.machines import GIB, dense, sized
+from tests.fit.machines import DATA, GIB, dense, sized
 
 V3 = "deepseek-ai/DeepSeek-V3"
 EAGLE_70B = ModelFacts(
@@ -32,34 +33,8 @@ EAGLE_ON_L40S = {
     "speculative_num_draft_tokens": 64,
 }
 AWQ_70B = "hugging-quants/Meta-Llama-3.1-70B-Instruct-AWQ-INT4"
-# Public excerpts of GLM-5's config.json: 744B parameters, sparse attention as in DeepSeek-V3.2.
-GLM_5 = ModelFacts(
-    {
-        "architectures": ["GlmMoeDsaForCausalLM"],
-        "model_type": "glm_moe_dsa",
-        "hidden_size": 6144,
-        "num_hidden_layers": 78,
-        "first_k_dense_replace": 3,
-        "num_attention_heads": 64,
-        "num_key_value_heads": 64,
-        "intermediate_size": 12288,
-        "moe_intermediate_size": 2048,
-        "n_routed_experts": 256,
-        "n_shared_experts": 1,
-        "num_experts_per_tok": 8,
-        "q_lora_rank": 2048,
-        "kv_lora_rank": 512,
-        "qk_nope_head_dim": 192,
-        "qk_rope_head_dim": 64,
-        "v_head_dim": 256,
-        "index_n_heads": 32,
-        "index_head_dim": 128,
-        "vocab_size": 154880,
-        "max_position_embeddings": 202752,
-        "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
-    },
-    source="public excerpts of the config.json",
-)
+# GLM-5's config.json: 744B parameters, sparse attention as in DeepSeek-V3.2.
+GLM_5 = ModelFacts(json.loads((DATA / "catalog" / "glm_5_fp8.json").read_text("utf-8")), source="glm_5_fp8.json")
 
 
 @pytest.mark.parametrize(
@@ -205,8 +180,6 @@ def test_a_draft_that_is_not_known_leaves_the_verdict_open() -> None:
 
 
 def test_everything_is_plain_json() -> None:
-    import json
-
     for on, facts in (("h200", "deepseek_v3"), ("h100", ModelFacts(None))):
         record = json.loads(json.dumps(sized(on, facts, {"tp_size": 8}).to_json()))
         assert set(record) >= {"fits", "weights", "kv_cache", "interval", "left_gib", "error_gib", "sources"}

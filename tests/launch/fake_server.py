@@ -28,19 +28,26 @@ STAGES = {
     "graphed": "Capture cuda graph end. Time elapsed: 4.61 s. mem usage=1.02 GB. avail mem=7.28 GB.",
 }
 MEMORY = (
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of "
-    "which 1.05 GiB is free."
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB "
+    "of which 1.05 GiB is free."
 )
 CRASHES = {
     "memory": [MEMORY],
     "pool": ["RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."],
     "graph": [f"Exception: Capture cuda graph failed: {MEMORY}"],
-    "rendezvous": ["torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined."],
+    "rendezvous": [
+        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined."
+    ],
     "shard": ["FileNotFoundError: No such file or directory: '/models/tiny/model-00002-of-00003.safetensors'"],
     "architecture": ["ValueError: Model architectures ['NewForCausalLM'] are not supported for now."],
     "disk": ["OSError: [Errno 28] No space left on device: '/cache/hub/models--tiny/blobs/1.incomplete'"],
-    "address": ["ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 30000): address already in use"],
-    "flag": ["usage: launch_server.py [-h] --model-path MODEL_PATH", "launch_server.py: error: unrecognized arguments: --fast"],
+    "address": [
+        "ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 30000): address already in use"
+    ],
+    "flag": [
+        "usage: launch_server.py [-h] --model-path MODEL_PATH",
+        "launch_server.py: error: unrecognized arguments: --fast",
+    ],
     "wordless": [],
 }
 

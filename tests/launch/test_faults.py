@@ -1,4 +1,4 @@
-"""The fault matrix: a hundred lives of a server, each with its fault, of which nothing may stay and each is explained."""
+"""The fault matrix: a hundred lives of a server, each with its fault. Nothing may stay, and each is explained."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -223,10 +223,10 @@ def visit(port: int, path: str) -> None:
 
 
 @pytest.fixture
-def our_children() -> Iterator[Callable[[], set[int]]]:
+def our_children() -> Callable[[], set[int]]:
     """What of our own children is new since the test began."""
     before = {process.pid for process in psutil.Process().children(recursive=True)}
-    yield lambda: {process.pid for process in psutil.Process().children(recursive=True)} - before
+    return lambda: {process.pid for process in psutil.Process().children(recursive=True)} - before
 
 
 @pytest.mark.timeout(400)

@@ -1,23 +1,43 @@
 #!/usr/bin/env bash
-# Makes an environment with the real SGLang for a machine without a GPU. Only tests use it.
+# Makes an environment with a real SGLang for a machine without a GPU. Only tests use it.
 #
-#   tests/real/install.sh 0.5.2 .venv-sglang-0.5.2
+#   tests/real/install.sh 0.5.2 .venv-sglang-0.5.2       about 70 seconds, 2.5 GB
+#   tests/real/install.sh 0.5.23 .venv-sglang-0.5.23     about 100 seconds, 3 GB
 #
-# About 70 seconds and 2.5 GB. Does nothing where the environment is complete. The compiled kernels, which need CUDA
-# libraries, are not installed: standin.py takes their names. torch is pinned in each step: any step may pull in
-# another one, which brings gigabytes of CUDA.
+# Does nothing where the environment is complete. The compiled kernels, which need CUDA libraries, are not installed:
+# standin.py takes their names. torch is pinned in each step: any step may pull in another one, which brings gigabytes
+# of CUDA.
 set -euo pipefail
 
-version=${1:?the SGLang version, 0.5.2}
+version=${1:?the SGLang version: 0.5.2 or 0.5.23}
 venv=${2:?the folder of the environment}
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 python=${PYTHON:-python3}
 
-if [ "$version" != 0.5.2 ]; then
-    echo "install.sh knows what SGLang 0.5.2 needs, not $version" >&2
+# What SGLang imports on its way to serving on the CPU. Its own list of requirements names the CUDA kernels too.
+both="aiohttp compressed-tensors dill einops fastapi gguf interegular ipython msgspec numpy orjson partial-json-parser \
+    pillow prometheus-client psutil pybase64 pydantic python-multipart pyzmq requests scipy sentencepiece setproctitle \
+    tiktoken tqdm triton==3.9.0 uvicorn uvloop"
+case $version in
+0.5.2)
+    size="70 seconds, 2.5 GB"
+    own="transformers==4.56.1 llguidance openai openai-harmony"
+    standins="sgl_kernel='0.3.9.post2', torchao='0.9.0'"
+    ;;
+0.5.23)
+    size="100 seconds, 3 GB"
+    own="transformers==5.19.0 tokenizers==0.23.2 apache-tvm-ffi==0.1.11 datasets jsonschema llguidance>=1.7.6,<2 \
+        nvidia-ml-py openai==2.8.0 openai-harmony==0.0.4 packaging regex soundfile==0.13.1 watchfiles xgrammar xxhash \
+        zstandard"
+    kernels=0.4.10
+    standins="sgl_kernel='$kernels'"
+    ;;
+*)
+    echo "install.sh knows what SGLang 0.5.2 and 0.5.23 need, not $version" >&2
     exit 2
-fi
+    ;;
+esac
 
 stamp=$venv/.complete
 want=$(cat "$here/install.sh" "$here/standin.py" "$root/constraints.txt" | cksum)
@@ -25,26 +45,32 @@ if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; then
     exit 0
 fi
 
-echo "Installing SGLang $version for the CPU into $venv: about 70 seconds, 2.5 GB"
+echo "Installing SGLang $version for the CPU into $venv: about $size"
 rm -rf "$venv"
 "$python" -m venv "$venv"
-install() {
-    PIP_CONSTRAINT=$root/constraints.txt "$venv/bin/python" -m pip --quiet --disable-pip-version-check install "$@"
+pip() {
+    PIP_CONSTRAINT=$root/constraints.txt "$venv/bin/python" -m pip --quiet --disable-pip-version-check "$@"
 }
 
-install torch
-# Its own requirements name the CUDA kernels: the ones that a server on the CPU imports follow by hand.
-install --no-deps "sglang==$version"
-install transformers==4.56.1 triton==3.9.0 \
-    aiohttp compressed-tensors dill einops fastapi gguf interegular ipython llguidance msgspec numpy openai \
-    openai-harmony orjson partial-json-parser pillow prometheus-client psutil pybase64 pydantic python-multipart pyzmq \
-    requests scipy sentencepiece setproctitle tiktoken tqdm uvicorn uvloop
-
-# The router of its day; on a Python or a machine that has no wheel of it, a later one.
-install --only-binary=:all: sglang-router==0.1.9 2> /dev/null || install --only-binary=:all: sglang-router
+pip install torch
+pip install --no-deps "sglang==$version"
+# shellcheck disable=SC2086 # lists of words
+pip install $both $own
 
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+if [ "$version" = 0.5.23 ]; then
+    pip install --no-deps torchvision==0.28.0
+    # It describes the compiled operators of torchvision, which are not loaded beside a torch for the CPU.
+    : > "$site/torchvision/_meta_registrations.py"
+    # A module of the kernels' package that is Python alone, and that is really used.
+    modules=$site/kernel_standin_modules
+    mkdir "$modules"
+    pip download --no-deps --dest "$modules" "sglang-kernel==$kernels"
+    "$python" -c 'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read(sys.argv[2]))' \
+        "$modules"/*.whl sgl_kernel/scalar_type.py > "$modules/sgl_kernel.scalar_type.py"
+    rm "$modules"/*.whl
+fi
 cp "$here/standin.py" "$site/kernel_standin.py"
-echo "import kernel_standin; kernel_standin.install()" > "$site/kernel_standin.pth"
+echo "import kernel_standin; kernel_standin.install($standins)" > "$site/kernel_standin.pth"
 "$venv/bin/python" -c 'import sglang.srt.server_args'
 echo "$want" > "$stamp"

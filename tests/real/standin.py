@@ -6,13 +6,13 @@ leaves to test is all of SGLang but the kernels: arguments, processes, HTTP, sch
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 from types import ModuleType
 from typing import Any, NoReturn
-
-PACKAGES = ("sgl_kernel", "torchao")
 
 
 class Absent:
@@ -20,6 +20,7 @@ class Absent:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.__name__ = path.rpartition(".")[2]
 
     def __getattr__(self, name: str) -> Absent:
         return _inside(self.path, name)
@@ -36,17 +37,29 @@ class AbsentModule(ModuleType):
 
 
 class Finder:
-    """Finds the missing packages and anything below them; it is its own loader."""
+    """Finds the missing packages and anything below them; it is its own loader.
+
+    ``versions`` has a version for each of the packages. A module of them that needs no compiled part is taken from
+    ``real``, where it lies as ``package.module.py``.
+    """
+
+    def __init__(self, versions: dict[str, str], real: str) -> None:
+        self._versions, self._real = versions, real
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        known = name.partition(".")[0] in PACKAGES
-        return ModuleSpec(name, self, is_package=True) if known else None  # type: ignore[arg-type]
+        if name.partition(".")[0] not in self._versions:
+            return None
+        file = os.path.join(self._real, f"{name}.py")
+        if os.path.exists(file):
+            return spec_from_file_location(name, file)
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return AbsentModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        return
+        if module.__name__ in self._versions:
+            module.__dict__["__version__"] = self._versions[module.__name__]
 
 
 def _inside(path: str, name: str) -> Absent:
@@ -56,6 +69,7 @@ def _inside(path: str, name: str) -> Absent:
     return Absent(f"{path}.{name}")
 
 
-def install() -> None:
+def install(**versions: str) -> None:
     """First in line, so that a half-installed package is not tried."""
-    sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]
+    real = os.path.join(os.path.dirname(__file__), "kernel_standin_modules")
+    sys.meta_path.insert(0, Finder(versions, real))  # type: ignore[arg-type]

@@ -14,15 +14,15 @@ NOTICED_S = 60.0
 GONE_S = 20.0
 
 
-def words(server: Served, number: int) -> list[str]:
-    """The pieces of a streamed answer. Fails unless it came whole."""
+def words(server: Served, number: int) -> str:
+    """A streamed answer. Fails unless it came whole."""
     messages = [{"role": "user", "content": f"Tell me {number} things."}]
     body = {"model": "tiny", "messages": messages, "max_tokens": 8, "stream": True, "temperature": 0}
     status, content = server.request("POST", "/v1/chat/completions", body)
     assert status == 200, content
     events = [line.removeprefix("data: ") for line in content.decode().splitlines() if line.startswith("data: ")]
     assert events[-1] == "[DONE]", events
-    return [json.loads(event)["choices"][0]["delta"].get("content") or "" for event in events[:-1]]
+    return "".join(json.loads(event)["choices"][0]["delta"].get("content") or "" for event in events[:-1])
 
 
 def finished(log: Path) -> int:

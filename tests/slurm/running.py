@@ -67,12 +67,23 @@ class Running:
 
     def ask(self, key: str | None = None) -> tuple[int, dict[str, Any]]:
         """A completion by the server on the head."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.account()["port"], timeout=60)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
+        answer = self._talk("POST", "/v1/chat/completions", headers)
+        assert answer is not None
+        return answer
+
+    def get(self, path: str) -> tuple[int, dict[str, Any]] | None:
+        """A page of the server on the head; None where it ends without an answer."""
+        return self._talk("GET", path, {})
+
+    def _talk(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, dict[str, Any]] | None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.account()["port"], timeout=60)
         try:
-            connection.request("POST", "/v1/chat/completions", json.dumps({}), headers)
+            connection.request(method, path, "{}" if method == "POST" else None, headers)
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
+        except (OSError, http.client.HTTPException):
+            return None
         finally:
             connection.close()
 

@@ -2,7 +2,7 @@
 
 ``environment(folder)`` makes it and gives its interpreter. The server takes SGLang's flags, remembers what was posted
 (GET /seen). With ``FAKE_CRASH=FILE`` in its environment one of them, the first that makes the file, ends before it
-listens.
+listens; with ``FAKE_HANG`` set none is ever ready.
 """
 
 from __future__ import annotations
@@ -114,6 +114,9 @@ def launch_server(args):
     if first_at(os.environ.get("FAKE_CRASH")):
         print("RuntimeError: made to fail", file=sys.stderr, flush=True)
         sys.exit(7)
+    if os.environ.get("FAKE_HANG"):
+        print("Load weight begin", flush=True)
+        threading.Event().wait()
     Page.args = args
     print("Load weight begin", flush=True)
     Server((args.values.get("host", "127.0.0.1"), int(port)), Page).serve_forever()

@@ -389,6 +389,14 @@ def test_findings_of_ours_can_be_ignored() -> None:
             ),
         ),
         (
+            ["topology=pd", "topology.router.args.api_key=sesame"],
+            ("TOP014", "topology.router.args.api_key: the router is given the servers' key"),
+        ),
+        (
+            ["topology=pd", "topology.router.args.oracle_password=sesame"],
+            ("TOP014", "topology.router.args.oracle_password holds a password, which its command line would show"),
+        ),
+        (
             ["topology=pd", "disaggregation_mode=prefill"],
             ("TOP002", "disaggregation_mode=prefill is for a server that is started alone; a topology sets it itself"),
         ),

@@ -165,16 +165,6 @@ def test_every_flag_can_be_set(setting: str, words: str) -> None:
             "topology.router.policy=manual: sglang-router 0.1.9 takes cache_aware, power_of_two, random, round_robin",
         ),
         ("0.3.2", "topology.router.args.retries=3", "sglang-router has no flag --retries"),
-        (
-            "0.3.2",
-            "topology.router.args.api_key=sesame",
-            "topology.router.args.api_key: the router is given the servers' key",
-        ),
-        (
-            "0.3.2",
-            "topology.router.args.oracle_password=sesame",
-            "topology.router.args.oracle_password holds a password, which its command line would show",
-        ),
         ("0.3.2", "topology.router.args.port=1", "topology.router.args.port is set by the topology"),
         ("0.3.2", "topology.router.args.decode=x", "topology.router.args.decode is set by the topology"),
         (

@@ -14,7 +14,7 @@ from tests.topology.fake_sglang import environment
 from tests.topology.running import DEADLINE_S, READY, ask, nothing_left, running, streamed
 
 KEY = "correct-horse-battery"
-PD = ("topology=pd", "topology.prefill.replicas=2")
+PD = ("topology=pd", "topology.prefill.replicas=2", "topology.prefill.args.max_running_requests=4")
 TWO = ("topology=replicas", "replicas=2", "topology.router.policy=round_robin")
 CLIENTS = 3
 
@@ -99,6 +99,8 @@ def test_prefill_and_decode_servers_hear_of_each_other_and_the_key_is_nowhere(tm
             if server["role"] == "prefill"
         }
         assert len(set(bootstrap.values())) == 2
+        limits = [server["plan"]["intent"].get("max_running_requests") for server in served.topology()["servers"]]
+        assert limits == [4, 4, None]
         for server, body in prefilled:
             assert (body["bootstrap_host"], body["bootstrap_port"]) == ("127.0.0.1", bootstrap[server])
         processes = served.processes()
@@ -132,6 +134,17 @@ def test_nothing_serves_before_every_server_is_healthy_and_one_that_fails_ends_a
         assert READY not in served.printed
         assert not (served.folder / "router.log").exists()
         assert nothing_left([], [served.router_port, *served.ports()])
+
+
+def test_ctrl_c_while_servers_start_stops_them_all(tmp_path: Path, python: Path) -> None:
+    with running(tmp_path, python, *TWO, FAKE_HANG="1") as served:
+        served.wait_for("[replica 0] Load weight begin")
+        served.wait_for("[replica 1] Load weight begin")
+        processes, ports = served.processes(), served.ports()
+        assert len(processes) == 4  # a guard and a server each, and no router yet
+        assert served.end() == 130
+        assert READY not in served.printed
+        assert nothing_left(processes, ports)
 
 
 def test_killed_without_a_word_it_leaves_nothing(tmp_path: Path, python: Path) -> None:

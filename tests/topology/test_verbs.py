@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def test_the_screen_shows_what_is_common_once_and_a_line_for_each_server(run: Ru
     assert shown.code == 0
     lines = shown.out.splitlines()
     assert len([line for line in lines if line.startswith("  +  model_path")]) == 1
-    assert "topology: 2 x prefill, 1 x decode, behind sglang-router 0.1.9, not installed here on 127.0.0.1:30000" in (
+    assert "topology: 2 x prefill, 1 x decode, behind sglang-router 0.1.9 (not installed here) on 127.0.0.1:30000" in (
         shown.out
     )
     start = lines.index("Servers") + 2
@@ -164,3 +165,16 @@ def test_a_hostile_name_cannot_steer_the_screen(run: Run) -> None:
     shown = run("plan", "gpu=h200", "model_path=a\x1b[2J$(x)'b", "topology=replicas", "replicas=2", "random_seed=1")
     assert "\x1b" not in shown.out
     assert "\\x1b[2J" in shown.out
+
+
+def _documented() -> list[list[str]]:
+    """The commands of docs/topology.md that start nothing."""
+    page = (Path(__file__).parents[2] / "docs" / "topology.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+    return [shlex.split(line, comments=True)[1:] for line in lines]
+
+
+@pytest.mark.parametrize("words", _documented(), ids=" ".join)
+def test_what_is_documented_can_be_typed(run: Run, words: list[str]) -> None:
+    assert run(*words).code == 0

@@ -113,6 +113,9 @@ CLASSES = (
         (
             sign("Cannot find any model weights with"),
             sign("Cannot find any safetensors"),
+            sign("shard file(s) missing"),
+            sign("No model weights found in"),
+            sign("Could not find checkpoint files"),
             sign("No such file or directory", r"\.(?:safetensors|bin|pt|gguf)\b"),
             sign("No such file", r"FileNotFoundError.*(?:safetensors|pytorch_model)"),
             sign("EntryNotFoundError", r"\.safetensors|pytorch_model|\.bin", Weight.GENERAL),
@@ -144,7 +147,7 @@ CLASSES = (
             sign("InvalidHeaderDeserialization"),
             sign("PytorchStreamReader failed"),
             sign("invalid load key"),
-            sign("UnpicklingError"),
+            sign("UnpicklingError", r"UnpicklingError: (?:Weights only|invalid load|pickle|unpickling stack)"),
             sign("failed finding central directory"),
             sign("Consistency check failed"),
             sign("GGUF magic invalid"),
@@ -197,8 +200,7 @@ CLASSES = (
         "config.json cannot be used: broken, or without what SGLang reads from it",
         "The file is no JSON, or lacks model_type or a field that the model class needs. Often it was cut short, or "
         "edited by hand, or the folder is a checkpoint of another tool.",
-        'the model\'s own config.json, downloaded again; or json_model_override_args=\'{"model_type": "..."}\', for one '
-        "field",
+        "the model's own config.json, downloaded again; or json_model_override_args, for one field of it",
         (
             sign("is not a valid JSON file"),
             sign("Unrecognized model in"),

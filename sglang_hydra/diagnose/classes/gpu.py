@@ -50,6 +50,7 @@ CLASSES = (
         "nvidia-smi, to see what the machine has; or gpu=cpu, for SGLang's CPU engine",
         (
             sign("No accelerator ("),
+            sign("has no attribute '_cuda_"),
             sign("No supported accelerator"),
             sign("Torch not compiled with CUDA enabled"),
             sign("Found no NVIDIA driver on your system"),
@@ -69,6 +70,7 @@ CLASSES = (
             sign("CUDA driver initialization failed"),
             sign("cuda unknown error"),
             sign("CUDA unknown error", in_warning=True),
+            sign("-smi error: ", None, Weight.GENERAL, exception=True),
             sign("0 active drivers", None, Weight.GENERAL),
             sign("Found 0 GPUs", None, Weight.GENERAL),
             sign("PyTorch was compiled without CUDA support"),
@@ -79,7 +81,7 @@ CLASSES = (
         "DIA030",
         "too_few_gpus",
         "more GPUs are asked for than are visible",
-        "Each rank takes one GPU, from base_gpu_id on in steps of gpu_id_step; the one that is not there has no device.",
+        "Each rank takes one GPU, from base_gpu_id on in steps of gpu_id_step; the last ones are not there.",
         "tp_size=N, at most the GPUs of this node; or nnodes=2, for more; or CUDA_VISIBLE_DEVICES with all of them",
         (
             sign("invalid device ordinal"),
@@ -159,8 +161,6 @@ CLASSES = (
             sign("CUBLAS_STATUS_INTERNAL_ERROR", None, Weight.GENERAL),
             sign("CUBLAS_STATUS_NOT_INITIALIZED", None, Weight.GENERAL),
             sign("CUDA error: invalid argument", None, Weight.GENERAL),
-            sign("operation not permitted when stream is capturing", None, Weight.GENERAL),
-            sign("operation failed due to a previous error during capture", None, Weight.EFFECT),
             sign("Illegal instruction encountered"),
             sign("hipErrorIllegalAddress"),
             sign("HSA_STATUS_ERROR_EXCEPTION"),
@@ -192,7 +192,6 @@ CLASSES = (
             sign("CUDA error: unknown error", None, Weight.GENERAL),
             sign("GPU requires reset"),
         ),
-        retryable=True,
     ),
     FailureClass(
         "DIA035",
@@ -205,13 +204,13 @@ CLASSES = (
         (
             sign(
                 "Capture cuda graph failed",
-                r"[Cc]apture cuda graph failed: (?!.*(?:onnection closed|gloo))",
+                r"[Cc]apture cuda graph failed: (?!.*(?:onnection (?:closed|reset)|gloo))",
                 Weight.GENERAL,
             ),
+            sign("operation not permitted when stream is capturing", None, Weight.GENERAL),
+            sign("operation failed due to a previous error during capture", None, Weight.EFFECT),
             sign("Capture CUDA graph failed", None, Weight.GENERAL),
             sign("CUDA graph failed: ", None, Weight.GENERAL),
-            sign("Capture cuda graph failed", None, Weight.EFFECT),
-            sign("Error", None, Weight.EFFECT, exception=True, frame=r"custom_all_reduce\.py"),
         ),
         fields=("disable_cuda_graph", "disable_custom_all_reduce", "enable_torch_compile"),
     ),

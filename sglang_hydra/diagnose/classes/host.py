@@ -7,7 +7,8 @@ import re
 from sglang_hydra.diagnose.declare import FailureClass, Weight, sign
 
 _PORT = re.compile(
-    r"address \('?([\w.:-]*)'?, (\d{1,5})|(?:port:? ?|tcp://[\w.*:\[\]-]{1,80}:|:)(\d{2,5})\b(?=.{0,200}(?:in use|EADDRINUSE))"
+    r"address \('?([\w.:-]*)'?, (\d{1,5})"
+    r"|(?:port:? ?|tcp://[\w.*:\[\]-]{1,80}:|:)(\d{2,5})\b(?=.{0,200}(?:in use|EADDRINUSE))"
     r"|[Pp]ort (\d{2,5})|tcp://\S{1,80}:(\d{2,5})"
 )
 _PATH = re.compile(r"(?:Errno \d+\] [\w ]+: |denied: |device: )['\"]([^'\"]{1,300})['\"]")
@@ -48,7 +49,6 @@ CLASSES = (
         ),
         retryable=True,
         fields=("port", "dist_init_addr", "nccl_port"),
-        changes=("port=0",),
         details=_port,
     ),
     FailureClass(

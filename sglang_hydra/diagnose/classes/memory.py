@@ -158,7 +158,7 @@ CLASSES = (
         "DIA007",
         "gpu_occupied",
         "the GPUs have unequal free memory: other processes run on some of them",
-        "SGLang compares the free memory of all ranks before it loads, and stops where one has clearly less. Most often "
+        "SGLang compares the free memory of all ranks before it loads, and stops where one has clearly less. Mostly "
         "an earlier server was not stopped, or two servers share GPUs.",
         "nvidia-smi, and stop what it lists; or base_gpu_id=N, to start on other GPUs; or CUDA_VISIBLE_DEVICES",
         (sign("The memory capacity is unbalanced", exception=True),),
@@ -190,7 +190,7 @@ CLASSES = (
     FailureClass(
         "DIA009",
         "host_oom",
-        "the host's memory ran out: the kernel killed the server, or an allocation failed",
+        "the kernel killed the server, as it does where the host's memory runs out, or an allocation failed",
         "Loading keeps pieces of the checkpoint in host memory, once for each rank; pinned buffers, the hierarchical "
         "cache and CPU offloading take more. Beyond the machine's memory, or the container's limit, the kernel sends "
         "SIGKILL, which leaves no message in the server's own log.",

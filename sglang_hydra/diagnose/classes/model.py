@@ -65,11 +65,17 @@ CLASSES = (
         "for; look at it before, it runs with the server's rights.",
         "trust_remote_code=true",
         (
-            sign("trust_remote_code=True"),
+            sign(
+                "trust_remote_code=True", r"(?:argument|option|passing|pass|setting|set|with) \W?trust_remote_code=True"
+            ),
             sign("trust_remote_code", r"requires you to execute|custom code|set the option|Please pass"),
             sign("contains custom code which must be executed"),
-            sign("--trust-remote-code", r"[Pp]lease|[Rr]equires?|must|[Ss]et|add", Weight.GENERAL),
-            sign("RemoteCodeGateError"),
+            sign(
+                "--trust-remote-code",
+                r"(?:[Pp]lease|requires?|must|pass|set|with) .{0,60}--trust-remote-code",
+                Weight.GENERAL,
+            ),
+            sign("RemoteCodeGateError", r"custom model code"),
         ),
         fields=("trust_remote_code",),
         changes=("trust_remote_code=true",),
@@ -90,6 +96,7 @@ CLASSES = (
             sign("Tokenizer class", r"does not exist or is not currently imported"),
             sign("Unable to load vocabulary"),
             sign("Error while loading tokenizer"),
+            sign("Failed to load the tokenizer"),
             sign("Exception: ", r"at line \d+ column \d+", frame=r"tokeniz"),
             sign("Converting from", r"(?:SentencePiece|Tiktoken|sentencepiece|tiktoken).*fail"),
             sign("EOF while parsing", r"line \d+ column \d+"),
@@ -182,6 +189,7 @@ CLASSES = (
             sign("Cannot find the config file for"),
             sign("GGUF", r"(?:ValueError|RuntimeError|NotImplementedError).*GGUF"),
             sign("on CPU requires that CPU has AMX support"),
+            sign("BitsAndBytes", r"(?:not supported?|does not support)"),
             sign(
                 "Error",
                 None,
@@ -200,7 +208,7 @@ CLASSES = (
         "the chat template or a parser for tools or reasoning is not there",
         "chat_template takes the name of a built-in template or a file that exists where the server runs; "
         "tool_call_parser and reasoning_parser take the names that this release knows.",
-        "chat_template=/path/of/template.jinja, mounted into the container; or chat_template=null, for the model's own; "
+        "chat_template=/path/of/template.jinja, mounted into the container; or chat_template=null, the model's own; "
         "or tool_call_parser=... as the model's page says for this release",
         (
             sign("is not a built-in template name or a valid"),
@@ -229,8 +237,12 @@ CLASSES = (
             sign("is incompatible with the current LoRA memory pool"),
             sign("adapter_config.json"),
             sign("adapter_model.safetensors"),
-            sign("LoRA", r"(?:ValueError|RuntimeError|AssertionError|TypeError|Exception|KeyError): .*LoRA"),
-            sign("lora_paths", r"(?:ValueError|AssertionError|TypeError).*lora_paths"),
+            sign(
+                "LoRA",
+                r"(?:ValueError|RuntimeError|AssertionError|TypeError|Exception|KeyError): .*LoRA",
+                Weight.GENERAL,
+            ),
+            sign("lora_paths", r"(?:ValueError|AssertionError|TypeError).*lora_paths", Weight.GENERAL),
             sign("Cannot find adapter config file in"),
             sign("Error", None, Weight.GENERAL, exception=True, frame=r"srt/lora/"),
         ),

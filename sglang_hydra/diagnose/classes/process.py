@@ -113,6 +113,7 @@ CLASSES = (
             sign("Fatal Python error", r"Fatal Python error: (?!Aborted)", Weight.GENERAL),
             sign("Segmentation fault", None, Weight.GENERAL),
             sign("SIGSEGV", None, Weight.EFFECT),
+            sign("built for CPUs supporting at least the", None, Weight.GENERAL),
             sign("Illegal instruction (core dumped)", None, Weight.GENERAL),
             sign("SIGILL", None, Weight.EFFECT),
             sign("core dumped", None, Weight.EFFECT),

@@ -88,8 +88,10 @@ CLASSES = (
             sign("libnuma.so", r"cannot open shared object file"),
             sign("cannot open shared object file", r"lib(?:ibverbs|rdmacm|nl|GL|gomp|sndfile|numa|mlx5)[\w-]*\.so"),
             sign("cannot open shared object file", None, Weight.GENERAL),
-            sign("library but it was not found in your environment"),
+            sign("library but it was not found in your environment", None, Weight.GENERAL),
             sign("PackageNotFoundError"),
+            sign("is required when run on", exception=True),
+            sign("detected, but failed to import", exception=True),
             sign("requires package"),
             sign("command not found", r"(?:python3?|sglang|nvidia-smi): command not found", Weight.GENERAL),
         ),
@@ -106,10 +108,10 @@ CLASSES = (
         "gcc g++ python3-dev; or MAX_JOBS=4, where memory ran out; or rm -rf ~/.cache/flashinfer ~/.triton, for "
         "leftovers of another version",
         (
-            sign("Ninja build failed"),
-            sign("ninja: build stopped"),
-            sign("Command '['ninja'"),
-            sign("Error building extension"),
+            sign("Ninja build failed", None, Weight.GENERAL),
+            sign("ninja: build stopped", None, Weight.GENERAL),
+            sign("Command '['ninja'", None, Weight.GENERAL),
+            sign("Error building extension", None, Weight.GENERAL),
             sign("Could not find nvcc"),
             sign("nvcc: not found"),
             sign("nvcc: No such file"),
@@ -123,9 +125,7 @@ CLASSES = (
             sign("Python.h: No such file"),
             sign("fatal error: ", r"fatal error: [\w./]+\.h(?:pp)?: No such file"),
             sign("cuda_utils", r"Command '\[.*(?:gcc|cc|clang).*returned non-zero exit status"),
-            sign(
-                "returned non-zero exit status", r"(?:gcc|g\+\+|/cc|clang|nvcc|ninja|ptxas)\b.*returned non-zero exit"
-            ),
+            sign("returned non-zero exit status", r"(?:gcc|g\+\+|/cc|clang|nvcc|ptxas)\b.*returned non-zero exit"),
             sign("PTXASError"),
             sign("ptxas", r"(?:ptxas fatal|`ptxas` failed|Internal Triton PTX codegen error|ptxas died)"),
             sign("Internal Triton PTX codegen error"),

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.app import make_plan
 from sglang_hydra.config import PRIMARY_NAME
@@ -16,8 +16,9 @@ from sglang_hydra.explain import finding_lines, summary
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.export.job import Artifact, Job, job_of
 from sglang_hydra.launch.export.registry import check_format, render
-from sglang_hydra.screen import text, write
+from sglang_hydra.screen import Line, text, write
 from sglang_hydra.tiny import ensure_tiny, tiny_path
+from sglang_hydra.topology.settings import SINGLE
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
@@ -31,22 +32,60 @@ def export_plan(composer: Composer, invocation: Invocation) -> int:
     words = [request.text for request in invocation.requests]
     format = check_format(words[0] if words and "=" not in words[0] else None)
     plan = _plan_for_sglang(composer, invocation.requests[1:])
-    refused = _refusals(plan)
+    remade = _remade_from(invocation, words[1:], plan)
+    if plan.nodes["topology"]["name"] != SINGLE:
+        return _export_topology(composer, invocation, format, plan, remade)
+    refused = _refusals(plan.errors, plan)
     if refused:
-        if invocation.json:
-            raise ConfigError(*refused)
-        write([*finding_lines(refused, plan), [], summary(plan)], sys.stderr)
-        return 2
-    job = job_of(plan, _remade_from(invocation, words[1:], plan))
+        return _refuse(invocation, [*finding_lines(refused, plan), [], summary(plan)], refused)
+    job = job_of(plan, remade)
     artifact = render(format, job)
-    if plan.values["model_path"] == str(tiny_path()):
-        # Who runs the artifact has no package that would make it.
-        ensure_tiny()
-    _write(invocation, artifact, json.dumps(_record(format, job, artifact), indent=2) + "\n")
-    warned = [finding for finding in plan.findings if finding.level == "warning"]
-    if not invocation.json:
-        write(finding_lines([*warned, *artifact.findings], plan), sys.stderr)
+    _make_tiny(plan)
+    _write(invocation, artifact, record(format, plan.server_id, [job], artifact))
+    _say(invocation, plan.findings, artifact, plan)
     return 0
+
+
+def _export_topology(
+    composer: Composer, invocation: Invocation, format: str, common: Plan, remade: Sequence[str]
+) -> int:
+    """The same for several servers behind a router."""
+    from sglang_hydra.launch.export.several import export_topology, members_of
+    from sglang_hydra.topology.plan import plan_topology
+    from sglang_hydra.topology.screen import summary as summary_of_all
+
+    requests = invocation.requests[1:]
+    chosen = requests if common.nodes["engine"]["name"] == "auto" else _with_sglang(composer, requests)
+    topology = plan_topology(composer, chosen, common=common, seed=int(common.values["random_seed"]))
+    refused = _refusals([finding for finding in topology.findings if finding.level == "error"], common)
+    if refused:
+        return _refuse(invocation, [*finding_lines(refused, common), [], summary_of_all(topology)], refused)
+    artifact = export_topology(format, topology, remade)
+    _make_tiny(common)
+    jobs = [member.job for member in members_of(topology)]
+    _write(invocation, artifact, record(format, topology.topology_id, jobs, artifact))
+    _say(invocation, topology.findings, artifact, common)
+    return 0
+
+
+def _refuse(invocation: Invocation, screen: Sequence[Line], refused: Sequence[Finding]) -> int:
+    if invocation.json:
+        raise ConfigError(*refused)
+    write(screen, sys.stderr)
+    return 2
+
+
+def _say(invocation: Invocation, findings: Sequence[Finding], artifact: Artifact, plan: Plan) -> None:
+    """Warnings of the plan and everything about the artifact, beside it."""
+    if not invocation.json:
+        warned = [finding for finding in findings if finding.level == "warning"]
+        write(finding_lines([*warned, *artifact.findings], plan), sys.stderr)
+
+
+def _make_tiny(plan: Plan) -> None:
+    """Who runs the artifact has no package that would make the tiny model."""
+    if plan.values["model_path"] == str(tiny_path()):
+        ensure_tiny()
 
 
 def _plan_for_sglang(composer: Composer, requests: Sequence[Request]) -> Plan:
@@ -57,14 +96,17 @@ def _plan_for_sglang(composer: Composer, requests: Sequence[Request]) -> Plan:
     if plan.nodes["engine"]["name"] != "auto":
         message = f"engine={plan.engine.name}: exports start SGLang"
         raise ConfigError(Finding("error", "EXP018", message, ("engine",), "engine=sglang"))
-    chosen = composer.with_choice(requests, "engine", "sglang", "exports start SGLang")
-    return make_plan(composer, chosen, seed=int(plan.values["random_seed"]))
+    return make_plan(composer, _with_sglang(composer, requests), seed=int(plan.values["random_seed"]))
 
 
-def _refusals(plan: Plan) -> list[Finding]:
+def _with_sglang(composer: Composer, requests: Sequence[Request]) -> list[Request]:
+    return composer.with_choice(requests, "engine", "sglang", "exports start SGLang")
+
+
+def _refusals(errors: Sequence[Finding], plan: Plan) -> list[Finding]:
     """The errors for which nothing is written. ``launch.force=true`` leaves those that SGLang itself has."""
     forced = bool(plan.nodes["launch"]["force"])
-    return [finding for finding in plan.errors if not (forced and finding.ours)]
+    return [finding for finding in errors if not (forced and finding.ours)]
 
 
 def _remade_from(invocation: Invocation, words: Sequence[str], plan: Plan) -> list[str]:
@@ -76,23 +118,26 @@ def _remade_from(invocation: Invocation, words: Sequence[str], plan: Plan) -> li
     return [*words, *seed, *flags]
 
 
-def _record(format: str, job: Job, artifact: Artifact) -> dict[str, Any]:
+def record(format: str, id: str, jobs: Sequence[Job], artifact: Artifact) -> str:
+    """The record of ``--json``: the artifact, and what each node or each server of it is told."""
     from sglang_hydra.launch.export.argv import argument_lists
     from sglang_hydra.launch.export.engine_kwargs import keyword_arguments
     from sglang_hydra.plans import plain
 
-    return {
+    first = jobs[0]
+    said = {
         "schema": "sglang_hydra.export/1",
         "format": format,
-        "server_id": job.plan.server_id,
-        "image": job.image.image if job.image else None,
-        "argv": argument_lists(job),
-        "engine_kwargs": [plain(each) for each in keyword_arguments(job)],
-        "environment": job.environment(),
-        "secrets": list(job.secret_names),
+        "server_id": id,
+        "image": first.image.image if first.image else None,
+        "argv": [words for job in jobs for words in argument_lists(job)],
+        "engine_kwargs": [plain(each) for job in jobs for each in keyword_arguments(job)],
+        "environment": first.environment(),
+        "secrets": list(first.secret_names),
         "text": artifact.text,
         "findings": [finding.to_json() for finding in artifact.findings],
     }
+    return json.dumps(said, indent=2) + "\n"
 
 
 def _write(invocation: Invocation, artifact: Artifact, record: str) -> None:

@@ -17,9 +17,8 @@ from sglang_hydra.launch.export.variables import IMAGE_VARIABLE, KEY_PROGRAM, KE
 from sglang_hydra.launch.export.words import Variable, Word, commented, compose
 from sglang_hydra.launch.export.yaml_text import Block, yaml_text
 
-_HEALTH_S, _EACH_S, _STARTING_EACH_S = 30, 60, 10
-"""How long /health may take (it generates a token, and waits in line for it), and how often it is asked: also while
-the server starts, where a failure does not count."""
+_HEALTH_S, _EACH_S = 30, 30
+"""How long /health may take (it generates a token, and waits in line for it), and how long until it is asked again."""
 
 
 def export(job: Job) -> Artifact:
@@ -55,7 +54,6 @@ def service(job: Job, gpu_ids: Sequence[int] | None = None, *, published: bool =
             "timeout": f"{_HEALTH_S + 5}s",
             "retries": 3,
             "start_period": f"{seconds}s",
-            "start_interval": f"{_STARTING_EACH_S}s",
         },
     }
 

@@ -27,11 +27,18 @@ def export(job: Job) -> Artifact:
 
 
 def keyword_arguments(job: Job) -> list[dict[str, Any]]:
-    """The keyword arguments of each node, node 0 first. ``host`` is left out: nothing listens there."""
+    """The keyword arguments of each node, node 0 first, as the plan's release names them. ``host`` is left out: nothing
+    listens there."""
     return [
-        {name: value for name, value in intent.items() if name != "host"}
+        {name: value for name, value in _of_release(job, intent).items() if name != "host"}
         for intent in node_intents(job.intent, job.nodes)
     ]
+
+
+def _of_release(job: Job, intent: dict[str, Any]) -> dict[str, Any]:
+    from sglang_hydra.versions.translate import told_to
+
+    return told_to(intent, job.plan.engine.version, job.plan.nodes["extra"])
 
 
 def _differences(job: Job) -> list[Finding]:

@@ -248,7 +248,9 @@ def flags_of(plan: Plan, intent: Mapping[str, Any]) -> list[str]:
     from sglang_hydra.engines.base import Request
     from sglang_hydra.engines.sglang import ENGINE
 
-    request = Request(intent, None, str(plan.values["host"]), int(plan.values["port"]))
+    version = plan.engine.version if plan.engine.name == ENGINE.name else None
+    host, port = str(plan.values["host"]), int(plan.values["port"])
+    request = Request(intent, None, host, port, version=version, extra=plan.nodes["extra"])
     try:
         shown = list(ENGINE.command(request).shown)
     except ValueError as failure:

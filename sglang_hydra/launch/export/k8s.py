@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,8 @@ from sglang_hydra.launch.export import fabric
 from sglang_hydra.launch.export.containers import driver_lines, require_container_vendor
 from sglang_hydra.launch.export.images import LAUNCH_SERVER
 from sglang_hydra.launch.export.job import CACHE, HEAD_PORT, SHM_GIB, Artifact, Job, Mount
-from sglang_hydra.launch.export.variables import HUB_TOKEN, KEY_PROGRAM, KEY_VARIABLE, KEY_WHY
+from sglang_hydra.launch.export.settings import K8sNode
+from sglang_hydra.launch.export.variables import HUB_TOKEN, KEY_PROGRAM, KEY_WHY
 from sglang_hydra.launch.export.words import Variable, Word, commented, kubernetes
 from sglang_hydra.launch.export.yaml_text import Block, yaml_text
 
@@ -25,6 +27,9 @@ _STARTUP_EACH_S, _LIVE_EACH_S, _HEALTH_S = 10, 60, 30
 second on an idle server and waits in line on a busy one (SGLang itself gives up after 20 s)."""
 
 _GRACE_S = 30
+# Names as Kubernetes has them: RFC 1123, and DOMAIN/NAME for what a device plugin offers.
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _ROOM, _UNKNOWN_GIB, _STEP_GIB = 1.25, 500, 10
 _POD_INTERFACE = "eth0"
 
@@ -32,7 +37,7 @@ _POD_INTERFACE = "eth0"
 def export(job: Job) -> Artifact:
     require_container_vendor(job)
     check_settings(job)
-    pod = pod(job)
+    pod = pod_of(job)
     several = job.nodes > 1
     workload = _leader_worker_set(job, pod) if several else _deployment(job, pod)
     documents = [*claim(job, shared=several), workload, service(job)]
@@ -111,7 +116,7 @@ def claim(job: Job, *, shared: bool) -> list[dict[str, Any]]:
     ]
 
 
-def pod(job: Job) -> dict[str, Any]:
+def pod_of(job: Job) -> dict[str, Any]:
     own_network = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if _is_rdma(job) else {}
     cache = {"name": "cache", "persistentVolumeClaim": {"claimName": _cache_name(job)}}
     mounts = [(f"files-{number}", mount) for number, mount in enumerate(job.mounts)]
@@ -164,7 +169,10 @@ def _command(job: Job) -> dict[str, list[str]]:
     entry = job.image.entry if job.image else LAUNCH_SERVER
     meeting = Variable(LEADER_ADDRESS, f":{job.head_port or HEAD_PORT}")
     flags = job.flags(contained=True, meeting=meeting, rank=Variable(WORKER_INDEX))
-    return {"command": [kubernetes_text(word) for word in job.start(["python3"], entry)], "args": [kubernetes_text(word) for word in flags]}
+    return {
+        "command": [kubernetes_text(word) for word in job.start(["python3"], entry)],
+        "args": [kubernetes_text(word) for word in flags],
+    }
 
 
 def kubernetes_text(word: Word) -> str:
@@ -246,20 +254,24 @@ def _is_rdma(job: Job) -> bool:
     return fabric.is_rdma(job.fabric)
 
 
-def _more(job: Job) -> list[str]:
+def secret_line(job: Job) -> str:
+    """How the Secret is made that the pods take theirs from."""
     keys = [name for name in job.secret_names if "optional" not in _secret_key(job, name)]
-    literal = " ".join(f"--from-literal={name}=..." for name in (*keys, *[HUB_TOKEN] * (HUB_TOKEN not in keys)))
+    named = (*keys, *[HUB_TOKEN] * (HUB_TOKEN not in keys))
+    literal = " ".join(f"--from-literal={name}=..." for name in named)
+    return f"{'Needs' if keys else 'Gated models need'} a Secret: kubectl create secret generic {job.name} {literal}"
+
+
+def _more(job: Job) -> list[str]:
     lines = ["", "In its pod the server listens on every address (0.0.0.0); the Service of the same name leads to it."]
-    lines += driver_lines(job)
-    needed = "Needs a Secret" if keys else "Gated models need a Secret"
-    lines.append(f"{needed}: kubectl create secret generic {job.name} {literal}")
+    lines += [*driver_lines(job), secret_line(job)]
     if job.nodes > 1:
         shared = "" if job.is_local_model else ", and a storage class that several nodes can write to"
         lines.append(f"Needs LeaderWorkerSet 0.6 or newer in the cluster{shared}.")
-    return [*lines, *(KEY_WHY if KEY_VARIABLE in keys else ())]
+    return [*lines, *(KEY_WHY if job.has_key else ())]
 
 
-def _findings(job: Job) -> list[Finding]:
+def findings(job: Job) -> list[Finding]:
     said = job.container_findings()
     if job.mounts:
         paths = ", ".join(mount.path for mount in job.mounts)
@@ -269,7 +281,24 @@ def _findings(job: Job) -> list[Finding]:
 
 
 def check_settings(job: Job) -> None:
-    size = job.plan.nodes["launch"]["k8s"]["cache_gib"]
-    if size is not None and size < 1:
-        message = f"launch.k8s.cache_gib={size} is no size in GiB"
-        raise ConfigError(Finding("error", "EXP015", message, ("launch.k8s.cache_gib",), "launch.k8s.cache_gib=800"))
+    """Raises ConfigError for settings (EXP015) and paths (EXP023) that Kubernetes would refuse."""
+    settings = job.plan.nodes["launch"]["k8s"]
+    said = []
+    if settings["cache_gib"] is not None and settings["cache_gib"] < 1:
+        said.append(_wrong("cache_gib", settings["cache_gib"], "is no size in GiB", "800"))
+    if settings["storage_class"] is not None and not _NAME.fullmatch(settings["storage_class"]):
+        said.append(_wrong("storage_class", settings["storage_class"], "is no name of a storage class", "null"))
+    if not _RESOURCE.fullmatch(settings["rdma_resource"]):
+        default = K8sNode().rdma_resource
+        said.append(_wrong("rdma_resource", settings["rdma_resource"], "is no name of a resource", default))
+    for mount in job.mounts:
+        if ":" in mount.path:
+            message = f"{mount.path}: Kubernetes mounts no path with a colon in it"
+            said.append(Finding("error", "EXP023", message, ("model_path",), "give the folder another name"))
+    if said:
+        raise ConfigError(*said)
+
+
+def _wrong(name: str, value: object, why: str, instead: str) -> Finding:
+    key = f"launch.k8s.{name}"
+    return Finding("error", "EXP015", f"{key}={value} {why}", (key,), f"{key}={instead}")

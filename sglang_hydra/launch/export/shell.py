@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.findings import Finding
 from sglang_hydra.launch.export.job import Artifact, Job
 from sglang_hydra.launch.export.variables import KEY_PROGRAM, KEY_VARIABLE, KEY_WHY, PYTHON_VARIABLE
 from sglang_hydra.launch.export.words import Variable, Word, bash, bash_lines, commented
 
 PYTHON = Variable("python")
+
+# Variables of the scripts themselves, and those that bash does not let anyone set.
+_OWN = ("python", "program", "first", "address", "head", "NODE_RANK", "HEAD_ADDRESS")
+_OF_BASH = ("UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")
+_TAKEN = frozenset({*_OWN, *_OF_BASH})
 
 
 def export(job: Job) -> Artifact:
@@ -44,7 +51,14 @@ def interpreter(job: Job) -> str:
 
 
 def environment(job: Job) -> str:
-    """The plan's variables by value, and of those with a secret that they must be set."""
+    """The plan's variables by value, and of those with a secret that they must be set.
+
+    Raises ConfigError (EXP022) for names that the script needs itself.
+    """
+    taken = [name for name in job.environment() if name in _TAKEN]
+    if taken:
+        message = f"engine.env.{taken[0]}: a script cannot set it, bash or the script has a variable of this name"
+        raise ConfigError(Finding("error", "EXP022", message, (f"engine.env.{taken[0]}",), "export docker can"))
     lines = [f"export {name}={bash(value)}\n" for name, value in job.environment().items()]
     return "".join(lines) + required_secrets(job)
 

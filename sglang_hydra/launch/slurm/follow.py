@@ -13,7 +13,7 @@ from pathlib import Path
 from sglang_hydra.launch.display import Display
 from sglang_hydra.launch.slurm.inside import LOG_NAME, PROGRAMS
 from sglang_hydra.launch.slurm.record import ENDED, READY, Account, read_account
-from sglang_hydra.launch.slurm.states import JobState, cancel, state_of
+from sglang_hydra.launch.slurm.states import WAITS_FOR_EVER, JobState, cancel, state_of
 from sglang_hydra.launch.slurm.submit import Job
 
 _LOOK_S = 0.3
@@ -111,9 +111,12 @@ class Follower:
     def _read_account(self) -> None:
         self.account = read_account(self.folder) or self.account
         for note in self.account.notes if self.account is not None else ():
-            if note not in self._noted:
-                self._noted.append(note)
-                self.display.note(note)
+            self._note_once(note)
+
+    def _note_once(self, note: str) -> None:
+        if note not in self._noted:
+            self._noted.append(note)
+            self.display.note(note)
 
     def _has_ended(self) -> bool:
         return self.account is not None and self.account.phase == ENDED
@@ -124,6 +127,8 @@ class Follower:
         if self.state is None or not self.state.waiting:
             return f"the job {self.job.id} is starting"
         why = f" ({self.state.reason})" if self.state.reason else ""
+        if str(self.state.reason).startswith(WAITS_FOR_EVER):
+            self._note_once(f"this does not pass by itself{why}: Ctrl-C, and ask for less or elsewhere")
         return f"the job {self.job.id} is waiting for its turn{why}"
 
     def _stop(self, *, again: bool) -> None:

@@ -10,22 +10,22 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from sglang_hydra.engines.base import Command, Request
 from sglang_hydra.engines.choose import engines
-from sglang_hydra.errors import MachineError, SglangHydraError
+from sglang_hydra.errors import SglangHydraError
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.local import INTERRUPTED, Launch, LocalServer
 from sglang_hydra.launch.local import serve as run_server
-from sglang_hydra.launch.nodes import Head, free_port_block, node_intents, own_address
+from sglang_hydra.launch.nodes import free_port_block, node_intents, own_address
+from sglang_hydra.launch.slurm.allocation import follower_ports, head_on, nodes_of_job
 from sglang_hydra.launch.slurm.keys import Secrets, take_secrets
 from sglang_hydra.launch.slurm.record import ENDED, READY, Account, Record
 from sglang_hydra.launch.slurm.submit import ORIGINAL_PYTHONPATH
@@ -39,8 +39,6 @@ ORDERS_NAME, LOG_NAME, INFO_NAME = "ranks.json", "server.log", "server_info.json
 _SRUN_EXTRA_S = 12.0
 _WRITE_EVERY_S = 1.0
 _MOST_NOTES = 100
-_ASK_S = 30.0
-_LOOPBACK = ("127.", "::1")
 
 
 @dataclass(frozen=True)
@@ -65,14 +63,6 @@ class ServerSpec:
     container: Sequence[str] = ()
     python: str | None = None
     secrets: Path | None = None
-
-
-class Node(NamedTuple):
-    """A node as Slurm knows it: its name, the address that Slurm itself reaches it by, and the machine's own name."""
-
-    name: str
-    address: str
-    machine: str
 
 
 def serve_in_job(spec: ServerSpec) -> None:
@@ -137,13 +127,16 @@ def prepared(spec: ServerSpec, record: Record) -> Launch:
     """
     secrets = take_secrets(spec.secrets)
     nodes = nodes_of_job()
+    if len(nodes) < spec.nnodes:
+        message = f"the server needs {spec.nnodes} nodes, and this job has {len(nodes)}"
+        raise MachineError(Finding("error", "SLM005", message, ("nnodes",), f"sbatch --nodes={spec.nnodes}"))
     address = spec.request.intent.get("dist_init_addr")
     head = None
     if spec.nnodes > 1 and not address:
         head = head_on(nodes, spec.head_ports, spec.request.port)
         address = head.address
     port = spec.request.port or free_port_block(1)
-    ports = [port, *_follower_ports(nodes, port)] if spec.nnodes > 1 else [port]
+    ports = [port, *follower_ports(nodes, port)] if spec.nnodes > 1 else [port]
     commands = rank_commands(spec, ports, address)
     orders = spec.folder / ORDERS_NAME
     orders.write_text(json.dumps(orders_of(spec, commands), indent=2) + "\n", encoding="utf-8")
@@ -202,35 +195,6 @@ def srun_command(spec: ServerSpec, orders: Path, secrets: Secrets) -> Command:
     return Command(argv=[*relay, *srun, *rank], shown=[*srun, *rank], env=dict(secrets.env), secret=secrets.key)
 
 
-def nodes_of_job(environ: Mapping[str, str] = os.environ) -> list[Node]:
-    """This job's nodes in the order of its ranks. Raises MachineError outside of a job."""
-    listed = environ.get("SLURM_JOB_NODELIST")
-    said = _asked("scontrol", "show", "hostnames", listed) if listed else None
-    if said is None:
-        raise MachineError(Finding("error", "SLM005", "this is no Slurm job: it has no list of nodes", ("launch",)))
-    names = said.split()
-    rows = _asked("scontrol", "--oneliner", "show", "node", str(listed)) or ""
-    known = {words["NodeName"]: words for line in rows.splitlines() if "NodeName" in (words := _words(line))}
-    return [
-        Node(name, known.get(name, {}).get("NodeAddr", name), known.get(name, {}).get("NodeHostName", name))
-        for name in names
-    ]
-
-
-def head_on(nodes: Sequence[Node], ports: int, http_port: int) -> Head:
-    """Where the other nodes reach this one: the address that it has on its way to the second node, and ports that are
-    free here. Raises MachineError where that is the loopback address and the others are other machines."""
-    host = own_address(nodes[1].address)
-    others = {node.machine for node in nodes[1:]} - {nodes[0].machine}
-    if host.startswith(_LOOPBACK) and others:
-        host = own_address()
-    if host.startswith(_LOOPBACK) and others:
-        message = f"node {nodes[0].name} has no address that {nodes[1].name} ({nodes[1].address}) could reach"
-        hint = "dist_init_addr=HOST:PORT with launch.slurm.sbatch.nodelist=..., or ask who runs the cluster"
-        raise MachineError(Finding("error", "SLM006", message, ("dist_init_addr",), hint))
-    return Head(host, free_port_block(ports, [http_port] if http_port else []))
-
-
 class JobDisplay:
     """A launcher's display inside a job: what people see of it is written where the terminal looks."""
 
@@ -274,18 +238,6 @@ def _leave_info(spec: ServerSpec, launch: Launch) -> None:
     (spec.folder / INFO_NAME).write_text(content + "\n", encoding="utf-8")
 
 
-def _follower_ports(nodes: Sequence[Node], port: int) -> list[int]:
-    """The HTTP port of every rank but the first. It answers health checks only, and may not be the first one's where
-    several of Slurm's nodes are one machine."""
-    taken: dict[str, list[int]] = {nodes[0].machine: [port]}
-    ports = []
-    for node in nodes[1:]:
-        here = taken.setdefault(node.machine, [])
-        ports.append(free_port_block(1, here) if here else port)
-        here.append(ports[-1])
-    return ports
-
-
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """submitit ignores SIGTERM; wherever the server's own handlers do not stand, it ends us."""
@@ -307,14 +259,3 @@ def _leave_our_path() -> None:
         os.environ["PYTHONPATH"] = original
     elif original is not None:
         os.environ.pop("PYTHONPATH", None)
-
-
-def _words(line: str) -> dict[str, str]:
-    return {name: value for word in line.split() for name, equals, value in [word.partition("=")] if equals}
-
-
-def _asked(*words: str) -> str | None:
-    try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=_ASK_S, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None

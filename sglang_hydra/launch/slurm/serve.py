@@ -71,7 +71,7 @@ def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> Server
     programs = [str(PROGRAMS)] if container else []
     planned = plan_engine(plan.nodes["engine"], embedded_first=plan.engine.name == "transformers")
     public = {name: value for name, value in plan.environment.items() if not is_secret_name(name)}
-    request = planned.request(plan.resolution, public, Machine(None))
+    request = planned.request(plan.resolution, public, Machine(None), plan.nodes["extra"])
     # The key goes its own way, and every node gets its own rank.
     intent = {name: value for name, value in request.intent.items() if name not in (*SECRET_FIELDS, "node_rank")}
     return ServerSpec(

@@ -25,6 +25,16 @@ _OVER = frozenset(
     )
 )
 _WAITING = frozenset(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"))
+WAITS_FOR_EVER = (
+    "BadConstraints",
+    "DependencyNeverSatisfied",
+    "InvalidAccount",
+    "InvalidQOS",
+    "PartitionConfig",
+    "PartitionNodeLimit",
+    "PartitionTimeLimit",
+)
+"""How those of Slurm's reasons begin for which a job that asks for too much is left waiting instead of refused."""
 _ASK_S = 30.0
 # The order is scontrol's. Names and comments can hold anything, but not this before it: job names are plain.
 _JOB = re.compile(r" JobState=(?P<state>[A-Z_]+) Reason=(?P<reason>\S*) Dependency=(?P<rest>.*)", re.DOTALL)

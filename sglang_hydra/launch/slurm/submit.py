@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import shlex
@@ -33,8 +34,10 @@ _REFUSALS = (
     ("generic resource", "launch.slurm.gpus", "launch.slurm.gpus=gres, launch.slurm.gpu_type=...: `sinfo -o %G`"),
     ("node configuration is not available", "launch.slurm", "fewer GPUs, cpus or nodes: `sinfo -N -o '%N %c %m %G'`"),
     ("more processors", "launch.slurm.cpus", "launch.slurm.cpus=...: `sinfo -N -o '%N %c'`"),
+    ("invalid node name", "launch.slurm.sbatch", "a node that `sinfo -N` lists"),
     ("node count", "nnodes", "nnodes=..., or a partition with more nodes: `sinfo`"),
     ("unrecognized option", "launch.slurm.sbatch", "leave the option out: `sbatch --help` lists them"),
+    ("configuration source", "launch", "export SLURM_CONF=/etc/slurm/slurm.conf, or start it on a login node"),
     ("contact slurm controller", "launch", "try again when Slurm runs: `scontrol ping`"),
 )
 
@@ -102,7 +105,8 @@ def submit(
         additional_parameters={name.replace("_", "-"): value for name, value in own.items()},
     )
     try:
-        with _recorded_environment(options, hidden):
+        # submitit would print what sbatch said, and the finding says it again.
+        with _recorded_environment(options, hidden), contextlib.redirect_stderr(io.StringIO()):
             job = executor.submit(call, *arguments)
     except (FailedJobError, FailedSubmissionError, OSError) as failure:
         raise MachineError(_refused(str(failure))) from failure

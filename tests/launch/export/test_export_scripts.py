@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sglang_hydra.argv import parse_argv
+from sglang_hydra.errors import ConfigError
 from sglang_hydra.launch.export.docker import mount_option
 from sglang_hydra.launch.export.job import Mount
 from sglang_hydra.launch.export.variables import KEY_PROGRAM
@@ -142,6 +143,14 @@ def test_a_secret_variable_is_asked_for_by_name(format: str, tmp_path: Path) -> 
 def test_the_plans_variables_are_set(tmp_path: Path) -> None:
     run = run_script(tmp_path, artifact("shell", *DEEPSEEK, "+engine.env.SGLANG_X='a b'").text, "server")
     assert run.environment["SGLANG_X"] == "a b"
+
+
+@pytest.mark.parametrize("name", ["python", "head", "NODE_RANK", "UID"])
+def test_a_variable_that_the_script_needs_itself_is_refused(name: str) -> None:
+    for format in ("shell", "slurm"):
+        with pytest.raises(ConfigError, match="EXP022"):
+            artifact(format, *DEEPSEEK, f"+engine.env.{name}=1")
+    assert f"--env {name}=1" in artifact("docker", *DEEPSEEK, f"+engine.env.{name}=1").text
 
 
 def test_a_cpu_plan_sets_what_sglang_wants(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -182,3 +183,20 @@ def test_the_command_above_each_of_them_makes_it(run: Run) -> None:
             line = next(line for line in content.splitlines() if "once more: " in line)
             words = shlex.split(line.partition("once more: ")[2])
             assert run(*words[1:]).out == content, file
+
+
+def test_the_commands_of_the_page_work(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    commands = [shlex.split(line) for line in page.splitlines() if line.startswith("sglang-hydra ")]
+    assert len(commands) == 4
+    monkeypatch.chdir(tmp_path)
+    for _, *words in commands:
+        done = run(*words)
+        assert done.code == 0, done.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deepseek.yaml", "serve.sh"]
+
+
+def test_every_file_that_the_page_links_to_is_there() -> None:
+    page = ROOT / "docs" / "export.md"
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).is_file(), link

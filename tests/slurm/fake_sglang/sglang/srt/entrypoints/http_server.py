@@ -39,8 +39,9 @@ class Page(http.server.BaseHTTPRequestHandler):
         elif Page.key is not None and self.headers.get("Authorization") != f"Bearer {Page.key}":
             self.answer(401, {})
         else:
+            answer = {"choices": [{"message": {"content": "hello"}}], "model": Page.arguments["model_path"]}
             environment = {name: os.environ.get(name) for name in ("HF_TOKEN", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")}
-            self.answer(200, {"choices": [{"message": {"content": "hello"}}], "ranks": Page.seen, "env": environment})
+            self.answer(200, {**answer, "ranks": Page.seen, "env": environment})
 
     def answer(self, status: int, content: object) -> None:
         body = json.dumps(content).encode()
@@ -61,9 +62,7 @@ def launch_server(args: argparse.Namespace) -> None:
     if fault == "crash":
         sys.exit("RuntimeError: out of luck")
     if fault == "memory":
-        sys.exit(
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB"
-        )
+        sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 79.10 GiB in all.")
     if fault == "stubborn":
         signal.signal(signal.SIGTERM, lambda number, frame: say("I do not stop"))
     if args.nnodes > 1:

@@ -1,0 +1,71 @@
+"""How well ``diagnose`` does on its public cases, class by class, and how fast it reads.
+
+    python benchmarks/diagnosis_table.py [INDEX]
+
+INDEX names another index of cases of the same form. The exit code is 1 where fewer than 85 % are classified right, or
+one is wrong with confidence.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
+
+from sglang_hydra.diagnose import UNKNOWN, diagnose  # noqa: E402
+from sglang_hydra.diagnose.lines import read_lines  # noqa: E402
+
+INDEX = ROOT / "tests" / "data" / "diagnosis" / "index.json"
+LEAST_RIGHT = 0.85
+_WORK = (
+    "[2025-09-13 09:09:15 TP0] Decode batch. #running-req: 4, #token: 9071, token usage: 0.01, cuda graph: True, gen "
+    "throughput (token/s): 93.51, #queue-req: 0, "
+)
+_LINES = 100_000
+
+
+def main(arguments: list[str]) -> int:
+    index = Path(arguments[0]) if arguments else INDEX
+    cases = json.loads(index.read_text(encoding="utf-8"))["cases"]
+    right: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    wrong: list[str] = []
+    for case in cases:
+        with (index.parent / case["file"]).open("rb") as file:
+            found = diagnose(read_lines(file), case.get("exit_code"))
+        if found.kind == case["class"]:
+            right[case["class"]] += 1
+        elif found.kind == UNKNOWN:
+            unknown[case["class"]] += 1
+        else:
+            wrong.append(f"{case['file']}: {case['class']} was taken for {found.kind} ({found.confidence:.0%} sure)")
+    print("\n".join(_table(cases, right, unknown)))
+    print("\n".join(["", *wrong] if wrong else ["", "none is wrong"]))
+    share = sum(right.values()) / len(cases)
+    print(f"{sum(right.values())} of {len(cases)} right ({share:.1%}), {sum(unknown.values())} unknown, {len(wrong)} wrong")
+    print(f"{_LINES / _seconds():,.0f} lines of work a second")
+    return int(share < LEAST_RIGHT or bool(wrong))
+
+
+def _table(cases: list[dict[str, str]], right: Counter[str], unknown: Counter[str]) -> Iterator[str]:
+    total = Counter(case["class"] for case in cases)
+    yield f"{'class':26} {'cases':>5} {'right':>5} {'unknown':>7} {'wrong':>5}"
+    for name, count in sorted(total.items()):
+        missed = count - right[name] - unknown[name]
+        yield f"{name:26} {count:5} {right[name]:5} {unknown[name]:7} {missed:5}"
+
+
+def _seconds() -> float:
+    start = time.perf_counter()
+    diagnose(_WORK for _ in range(_LINES))
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""What sweeps have found: read from their folders, compared, and shown in the terminal, as CSV and as one HTML file."""

@@ -1,0 +1,158 @@
+"""``report multirun/<sweep>...``: a table here, report.html and points.csv in the first sweep's folder."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.findings import Finding
+from sglang_hydra.places import shown_path
+from sglang_hydra.report.charts import short
+from sglang_hydra.report.contents import Report, make_report, shown
+from sglang_hydra.report.page import counts, page, rejected
+from sglang_hydra.report.reading import read_sweeps
+from sglang_hydra.screen import Line, columns, text, write
+from sglang_hydra.sweep.files import write_whole
+from sglang_hydra.words import program
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli import Invocation
+
+SCHEMA = "sglang_hydra.report/1"
+
+
+def report(invocation: Invocation) -> int:
+    """Reads the folders that were named, shows what they found, and writes it beside the results."""
+    folders = [Path(request.text).expanduser() for request in invocation.requests]
+    if not folders:
+        hint = f"{program()} report multirun/SWEEP; several are compared with the first"
+        raise ConfigError(Finding("error", "REP001", "report of which sweep?", hint=hint))
+    made = make_report(read_sweeps(folders))
+    if invocation.json:
+        from sglang_hydra.actions import print_json
+
+        print_json(to_json(made))
+        return 0
+    written = [(folders[0] / "report.html", page(made)), (folders[0] / "points.csv", points_csv(made))]
+    lines = list(report_lines(made))
+    for file, content in written:
+        try:
+            write_whole(file, content)
+        except OSError as failure:
+            raise ConfigError(Finding("error", "REP002", f"{file} cannot be written: {failure}")) from None
+        lines.append([text(f"wrote {shown_path(str(file))}", "dim")])
+    write(lines)
+    return 0
+
+
+def report_lines(made: Report) -> Iterator[Line]:
+    """The report in a terminal: counts, points, the best of them, what does not count."""
+    yield [text(", ".join(sweep.name for sweep in made.sweeps), "bold"), text(f": {counts(made)}")]
+    for sweep in made.sweeps:
+        for problem in sweep.problems:
+            yield [text(problem.message, "bold red")]
+    yield []
+    if made.groups:
+        head = ["sweep"] if len(made.sweeps) > 1 else []
+        table = [[*head, *made.keys, *(metric.words for metric in made.columns)]]
+        for group in made.groups:
+            where = [group.first.sweep] if len(made.sweeps) > 1 else []
+            means = [group.mean(metric) for metric in made.columns]
+            table.append([*where, *made.cells(group), *("" if mean is None else short(mean) for mean in means)])
+        yield from columns([[text(cell) for cell in row] for row in table])
+        yield []
+    for winner in made.winners:
+        number = short(winner.verdict.best.mean(winner.metric) or 0.0)
+        yield [
+            text(f"{winner.title}: "),
+            text(f"{number} {winner.metric.unit}", "bold green" if winner.verdict.sure else ""),
+        ]
+        yield [text(f"  {winner.verdict.why}", "dim")]
+        yield [text(f"  {winner.command}")]
+    for item in made.changes:
+        said = {None: "repeats are needed to tell", True: "noise", False: "beyond the noise"}[item.noise]
+        moved = f"{short(item.before)} -> {short(item.after)} ({item.change:+.1%}, {said})"
+        yield [text(f"{item.words}: {item.metric.words} {moved}")]
+    for row in rejected(made):
+        yield [text(f"{row['state']}: ", "yellow"), text(f"{row['words']}: {row['why']}")]
+
+
+def points_csv(made: Report) -> str:
+    """Every point of every sweep, a line each: ids, state, the settings that vary, all measures."""
+    rows = [row for sweep in made.sweeps for row in sweep.rows]
+    measures = sorted({name for row in rows for name in _flat(row.measures)})
+    file = io.StringIO(newline="")
+    writer = csv.writer(file)
+    writer.writerow(["sweep", "point_id", "server_id", "repeat", "state", "reasons", "words", *made.keys, *measures])
+    for row in rows:
+        flat = _flat(row.measures)
+        settings = [shown(row.settings.get(key)) if row.settings else "" for key in made.keys]
+        ids = [
+            row.sweep,
+            row.point_id,
+            row.server_id,
+            row.repeat,
+            row.state,
+            "; ".join(row.reasons),
+            " ".join(row.words),
+        ]
+        writer.writerow([*ids, *settings, *("" if flat.get(name) is None else flat[name] for name in measures)])
+    return file.getvalue()
+
+
+def to_json(made: Report) -> dict[str, Any]:
+    """The report for programs."""
+    return {
+        "schema": SCHEMA,
+        "sweeps": [
+            {
+                "name": sweep.name,
+                "folder": str(sweep.folder),
+                "words": list(sweep.words),
+                "refused": list(sweep.refused),
+            }
+            for sweep in made.sweeps
+        ],
+        "keys": list(made.keys),
+        "points": [
+            {
+                "sweep": row.sweep,
+                "point_id": row.point_id,
+                "server_id": row.server_id,
+                "repeat": row.repeat,
+                "state": row.state,
+                "reasons": list(row.reasons),
+                "words": list(row.words),
+                "settings": {key: row.settings.get(key) for key in made.keys},
+                "measures": dict(row.measures),
+            }
+            for sweep in made.sweeps
+            for row in sweep.rows
+        ],
+        "best": [
+            {
+                "title": winner.title,
+                "measure": winner.metric.key,
+                "value": winner.verdict.best.mean(winner.metric),
+                "sure": winner.verdict.sure,
+                "why": winner.verdict.why,
+                "points": [row.point_id for row in winner.verdict.best.rows],
+                "command": winner.command,
+            }
+            for winner in made.winners
+        ],
+    }
+
+
+def _flat(measures: Any, path: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in measures.items():
+        if isinstance(value, dict):
+            found.update(_flat(value, f"{path}{name}."))
+        else:
+            found[path + name] = value
+    return found

@@ -1,0 +1,142 @@
+"""Charts as SVG: scatter plots with their Pareto front, and heat maps. Built as a tree, so no text can break out.
+
+Colours come from the page's CSS classes, so that one file suits light and dark; each mark has a title that browsers
+show when it is pointed at. 420 units are as wide as a phone, so that nothing shrinks below reading there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+WIDTH, HEIGHT = 420, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 14, 44
+_TICKS = 5
+_CELL_HEIGHT = 34
+_SERIES = 6
+
+Element = ElementTree.Element
+
+
+class Mark(NamedTuple):
+    """A point of a scatter plot. ``series`` numbers its sweep; ``on_front`` marks those that nothing beats."""
+
+    x: float
+    y: float
+    series: int
+    on_front: bool
+    title: str
+
+
+def scatter(marks: Sequence[Mark], x_words: str, y_words: str) -> str:
+    """Marks with a line along each series' front."""
+    svg = _svg(WIDTH, HEIGHT, f"{y_words} against {x_words}")
+    x_ticks, y_ticks = ticks(0, max(mark.x for mark in marks)), ticks(0, max(mark.y for mark in marks))
+    x_of = _scale(x_ticks[-1], _LEFT, WIDTH - _RIGHT)
+    y_of = _scale(y_ticks[-1], HEIGHT - _BOTTOM, _TOP)
+    for value in x_ticks:
+        _line(svg, x_of(value), _TOP, x_of(value), HEIGHT - _BOTTOM, "grid")
+        _text(svg, x_of(value), HEIGHT - _BOTTOM + 16, short(value), "tick", "middle")
+    for value in y_ticks:
+        _line(svg, _LEFT, y_of(value), WIDTH - _RIGHT, y_of(value), "grid")
+        _text(svg, _LEFT - 6, y_of(value) + 4, short(value), "tick", "end")
+    _text(svg, (_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, x_words, "axis", "middle")
+    label = _text(svg, 0, 0, y_words, "axis", "middle")
+    label.set("transform", f"translate(13 {(_TOP + HEIGHT - _BOTTOM) / 2:g}) rotate(-90)")
+    for series in sorted({mark.series for mark in marks}):
+        front = sorted((mark.x, mark.y) for mark in marks if mark.series == series and mark.on_front)
+        if len(front) > 1:
+            steps = " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in front)
+            ElementTree.SubElement(svg, "polyline", {"points": steps, "class": f"front s{series % _SERIES}"})
+    for mark in sorted(marks, key=lambda mark: mark.on_front):
+        kind = f"mark s{mark.series % _SERIES}" + ("" if mark.on_front else " behind")
+        place = {"cx": f"{x_of(mark.x):.1f}", "cy": f"{y_of(mark.y):.1f}", "r": "5" if mark.on_front else "3.5"}
+        _titled(ElementTree.SubElement(svg, "circle", {**place, "class": kind, "tabindex": "0"}), mark.title)
+    return _written(svg)
+
+
+def heat_map(
+    columns: Sequence[str], rows: Sequence[str], values: Sequence[Sequence[float | None]], x_words: str, y_words: str
+) -> str:
+    """A table of ``values`` (by row, None where nothing valid was measured) under the labels of its two axes."""
+    left = 24 + 7 * max(len(row) for row in rows)
+    height = _TOP + _CELL_HEIGHT * len(rows) + _BOTTOM
+    svg = _svg(WIDTH, height, f"by {x_words} and {y_words}")
+    width = (WIDTH - left - _RIGHT) / len(columns)
+    known = [value for row in values for value in row if value is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    for row_number, (row, cells) in enumerate(zip(rows, values, strict=True)):
+        top = _TOP + row_number * _CELL_HEIGHT
+        _text(svg, left - 6, top + _CELL_HEIGHT / 2 + 4, row, "tick", "end")
+        for number, value in enumerate(cells):
+            place = {"x": left + number * width + 1, "y": top + 1, "width": width - 2, "height": _CELL_HEIGHT - 2}
+            attributes = {name: f"{size:.1f}" for name, size in place.items()}
+            share = 0.5 if high == low else ((value or low) - low) / (high - low)
+            kind = "cell none" if value is None else "cell"
+            cell = ElementTree.SubElement(svg, "rect", {**attributes, "class": kind, "rx": "3"})
+            if value is not None:
+                cell.set("style", f"fill-opacity:{0.12 + 0.7 * share:.2f}")
+            said = "not measured" if value is None else short(value)
+            _titled(cell, f"{x_words}={columns[number]}, {y_words}={row}: {said}")
+            words = "" if value is None else short(value)
+            _text(svg, left + (number + 0.5) * width, top + _CELL_HEIGHT / 2 + 4, words, "value", "middle")
+    bottom = _TOP + _CELL_HEIGHT * len(rows)
+    for number, column in enumerate(columns):
+        _text(svg, left + (number + 0.5) * width, bottom + 16, column, "tick", "middle")
+    _text(svg, (left + WIDTH - _RIGHT) / 2, bottom + 36, x_words, "axis", "middle")
+    label = _text(svg, 0, 0, y_words, "axis", "middle")
+    label.set("transform", f"translate(13 {_TOP + _CELL_HEIGHT * len(rows) / 2:g}) rotate(-90)")
+    return _written(svg)
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """About five round numbers from ``low`` to the first that is not below ``high``."""
+    if not high > low:
+        return [low, low + 1]
+    rough = (high - low) / _TICKS
+    size = 10 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * 0.999)
+    count = math.ceil((high - low) / step - 1e-9)
+    return [low + step * number for number in range(count + 1)]
+
+
+def short(value: float) -> str:
+    """A number in at most three or four digits: 0.012, 1.5, 1,240, 12.4k."""
+    if value and abs(value) < 1:
+        return f"{value:.2g}"
+    if abs(value) >= 10_000:
+        return f"{value / 1000:.3g}k" if abs(value) < 1e6 else f"{value / 1e6:.3g}M"
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def _svg(width: float, height: float, title: str) -> Element:
+    view = {"viewBox": f"0 0 {width:g} {height:g}", "role": "img", "xmlns": "http://www.w3.org/2000/svg"}
+    svg = Element("svg", view)
+    ElementTree.SubElement(svg, "title").text = title
+    return svg
+
+
+def _scale(top: float, begin: float, end: float) -> Callable[[float], float]:
+    return lambda value: begin + (end - begin) * (value / top if top else 0.0)
+
+
+def _line(svg: Element, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+    ends = {"x1": f"{x1:.1f}", "y1": f"{y1:.1f}", "x2": f"{x2:.1f}", "y2": f"{y2:.1f}"}
+    ElementTree.SubElement(svg, "line", {**ends, "class": kind})
+
+
+def _text(svg: Element, x: float, y: float, words: str, kind: str, anchor: str) -> Element:
+    place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "class": kind, "text-anchor": anchor}
+    element = ElementTree.SubElement(svg, "text", place)
+    element.text = words
+    return element
+
+
+def _titled(element: Element, words: str) -> None:
+    ElementTree.SubElement(element, "title").text = words
+
+
+def _written(svg: Element) -> str:
+    return ElementTree.tostring(svg, encoding="unicode")

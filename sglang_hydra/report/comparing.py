@@ -1,0 +1,161 @@
+"""What the points say: repeats put together, Pareto fronts, the best within an SLO, and what is only noise."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sglang_hydra.report.reading import Row
+
+_DRAWS = 2000
+_SEED = 20250912
+_LEVEL = 0.95
+
+
+class Metric(NamedTuple):
+    """A number of a point: the key of its measure, how it is called, and whether more of it is better."""
+
+    key: str
+    words: str
+    more_is_better: bool
+    unit: str
+
+
+THROUGHPUT = Metric("output_throughput", "output tokens/s", True, "tokens/s")
+THROUGHPUT_PER_GPU = Metric("output_throughput_per_gpu", "output tokens/s per GPU", True, "tokens/s/GPU")
+TTFT = Metric("ttft_ms.p50", "median TTFT", False, "ms")
+ITL = Metric("itl_ms.p50", "median ITL", False, "ms")
+INTERACTIVITY = Metric("interactivity", "tokens/s per user", True, "tokens/s")
+GOODPUT = Metric("goodput", "goodput", True, "requests/s")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The valid repeats of one point: equal server, equal load."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def first(self) -> Row:
+        return self.rows[0]
+
+    def values(self, metric: Metric) -> list[float]:
+        return [value for row in self.rows if (value := row.measure(metric.key)) is not None]
+
+    def mean(self, metric: Metric) -> float | None:
+        """The mean over the repeats; None where nobody measured it."""
+        values = self.values(metric)
+        return math.fsum(values) / len(values) if values else None
+
+
+class Interval(NamedTuple):
+    """Where a number lies with a probability of 95 %, by bootstrap over the repeats."""
+
+    low: float
+    high: float
+
+
+class Verdict(NamedTuple):
+    """The best group of a metric. ``sure`` only when no other one reaches it within the noise; ``why`` says what is
+    known of that."""
+
+    best: Group
+    sure: bool
+    why: str
+    rivals: tuple[Group, ...] = ()
+
+
+def grouped(rows: Iterable[Row]) -> list[Group]:
+    """Valid rows by point, the repeats together, in the order of their first."""
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        if row.state == "valid":
+            found.setdefault((row.sweep, *row.same), []).append(row)
+    return [Group(tuple(rows)) for rows in found.values()]
+
+
+def throughput_of(groups: Sequence[Group]) -> Metric:
+    """Per GPU where every point has GPUs, else of the whole server."""
+    per_gpu = all(group.mean(THROUGHPUT_PER_GPU) is not None for group in groups)
+    return THROUGHPUT_PER_GPU if groups and per_gpu else THROUGHPUT
+
+
+def pareto(groups: Sequence[Group], x: Metric, y: Metric) -> list[Group]:
+    """Those that no other beats in both metrics, sorted by x. Of equals the first stays."""
+    points = [
+        (group, gx, gy) for group in groups if (gx := group.mean(x)) is not None and (gy := group.mean(y)) is not None
+    ]
+    best_first = sorted(points, key=lambda item: (_cost(x, item[1]), _cost(y, item[2])))
+    front: list[tuple[Group, float, float]] = []
+    for item in best_first:
+        if not front or _cost(y, item[2]) < _cost(y, front[-1][2]):
+            front.append(item)
+    return [group for group, _, _ in sorted(front, key=lambda item: item[1])]
+
+
+def best(
+    groups: Sequence[Group], metric: Metric, within: Callable[[Group], bool] = lambda group: True
+) -> Verdict | None:
+    """The group with the best mean among those ``within``; None where there is none.
+
+    No winner is declared inside the noise: it is sure only when the interval of its difference to every other group
+    leaves zero out, and that takes repeats.
+    """
+    candidates = [group for group in groups if within(group) and group.mean(metric) is not None]
+    if not candidates:
+        return None
+    found = min(candidates, key=lambda group: _cost(metric, group.mean(metric) or 0.0))
+    others = [group for group in candidates if group is not found]
+    if not others:
+        return Verdict(found, True, "it is the only one")
+    alone = [group for group in candidates if len(group.values(metric)) < 2]
+    if alone:
+        return Verdict(found, False, "a single repeat says nothing of the noise: bench.repeats=3 and more do")
+    rivals = tuple(group for group in others if not _apart(found, group, metric))
+    if rivals:
+        return Verdict(
+            found, False, f"{len(rivals)} of the others cannot be told from it: the difference is noise", rivals
+        )
+    return Verdict(found, True, "every other one is worse by more than the noise")
+
+
+def interval(values: Sequence[float]) -> Interval | None:
+    """The mean's interval, by percentile bootstrap with a fixed seed; None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    draw = random.Random(_SEED)
+    return _middle(sorted(_resampled(values, draw) for _ in range(_DRAWS)))
+
+
+def difference(before: Sequence[float], after: Sequence[float]) -> Interval | None:
+    """Of the means, after - before; None where either has fewer than two values."""
+    if len(before) < 2 or len(after) < 2:
+        return None
+    draw = random.Random(_SEED)
+    return _middle(sorted(_resampled(after, draw) - _resampled(before, draw) for _ in range(_DRAWS)))
+
+
+def meets_slo(group: Group) -> bool:
+    """Whether every repeat met the SLO that it was measured under."""
+    return all(row.measures.get("slo_met") for row in group.rows)
+
+
+def _apart(best: Group, other: Group, metric: Metric) -> bool:
+    found = difference(other.values(metric), best.values(metric))
+    return found is not None and not found.low <= 0 <= found.high
+
+
+def _resampled(values: Sequence[float], draw: random.Random) -> float:
+    return math.fsum(draw.choices(values, k=len(values))) / len(values)
+
+
+def _middle(ordered: Sequence[float]) -> Interval:
+    tail = (1 - _LEVEL) / 2
+    return Interval(ordered[int(tail * len(ordered))], ordered[math.ceil((1 - tail) * len(ordered)) - 1])
+
+
+def _cost(metric: Metric, value: float) -> float:
+    return -value if metric.more_is_better else value

@@ -48,7 +48,8 @@ def main(arguments: list[str]) -> int:
     print("\n".join(_table(cases, right, unknown)))
     print("\n".join(["", *wrong] if wrong else ["", "none is wrong"]))
     share = sum(right.values()) / len(cases)
-    print(f"{sum(right.values())} of {len(cases)} right ({share:.1%}), {sum(unknown.values())} unknown, {len(wrong)} wrong")
+    counts = f"{sum(right.values())} of {len(cases)} right ({share:.1%})"
+    print(f"{counts}, {sum(unknown.values())} unknown, {len(wrong)} wrong")
     print(f"{_LINES / _seconds():,.0f} lines of work a second")
     return int(share < LEAST_RIGHT or bool(wrong))
 

@@ -234,6 +234,10 @@ def set_rows(plan: Plan) -> list[list[tuple[str, str]]]:
         beaten = f" (over {_who(chain[-2])})" if len(chain) > 1 else ""
         who = f"{_who(chain[-1])}{beaten}" if chain else ""
         rows.append([text("+", "green"), text(name), text(_shown_of(name, value)), text(who, "dim")])
+    for name, value in plan.extra.items():
+        origin = plan.settings.get(f"extra.{name}")
+        who = origin.place if origin else ""
+        rows.append([text("+", "green"), text(f"extra.{name}"), text(shown(value)), text(who, "dim")])
     return rows
 
 

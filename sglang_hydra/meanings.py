@@ -27,7 +27,8 @@ def meaning_of(id: str) -> str | None:
 MEANINGS: Mapping[str, str] = {
     "ACT001": "A running server holds another value for an argument than the plan. A warning where the server is the "
     "release whose rules the plan follows: there, they should have been equal.",
-    "ACT002": "The KV cache of a running server is larger or smaller than the memory fit allows for, its error included.",
+    "ACT002": "The KV cache of a running server is larger or smaller than the memory fit allows for, its error "
+    "included.",
     "ACT003": "A running server could not be compared with its plan: it did not say in time what it runs with, or "
     "refused to. The server is left alone.",
     "ACT004": "The running server is another release of SGLang than the plan was made for.",
@@ -239,6 +240,7 @@ MEANINGS: Mapping[str, str] = {
     "VER004": "An argument that the engine's release no longer has, and nothing that takes its place with this value.",
     "VER005": "A value that the engine's release does not take for an argument.",
     "VER006": "A flag that the engine's release still takes and calls deprecated.",
-    "VER007": "Arguments that nobody set and whose defaults are others in the engine's release. The plan shows 0.5.2's.",
+    "VER007": "Arguments that nobody set and whose defaults are others in the engine's release. The plan shows "
+    "0.5.2's.",
     "VER008": "An extra argument that the engine's release does not have, cannot be given, or not with this value.",
 }

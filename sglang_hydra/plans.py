@@ -79,10 +79,10 @@ class Plan:
     """What would be started, why, and whether it can be.
 
     ``ok`` is SGLang's verdict on the arguments; ``launchable`` adds ours. Of a release whose rules these are not, only
-    what its command line refuses is known; what 0.5.2 would refuse is then our opinion. ``environment`` is what the launch sets,
-    ``inherited`` the SGLANG_* variables that the server finds already set. ``ignored`` are findings of ours that
-    ``ignore=[...]`` silenced. ``secrets`` is never written anywhere. ``settings`` are the keys of the nodes that were
-    set, with who set them; ``probed`` says that the GPU facts are this machine's own.
+    what its command line refuses is known; what 0.5.2 would refuse is then our opinion. ``environment`` is what the
+    launch sets, ``inherited`` the SGLANG_* variables that the server finds already set. ``ignored`` are findings of
+    ours that ``ignore=[...]`` silenced. ``secrets`` is never written anywhere. ``settings`` are the keys of the nodes
+    that were set, with who set them; ``probed`` says that the GPU facts are this machine's own.
     """
 
     resolution: Resolution

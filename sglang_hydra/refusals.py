@@ -170,6 +170,11 @@ def unknown_key(prefix: str, key: str, known: Known) -> Refused:
             name,
             hint=f"put {name}/NAME.yaml into a folder of yours and type --config-dir FOLDER {name}=NAME",
         )
+    from sglang_hydra.versions.extra import first_with
+
+    if since := first_with(name):
+        message = f"{short(key)!r} is an argument of SGLang {since}, and 0.5.2 does not have it"
+        return Refused("CLI001", message, short(key), hint=f"engine.version={since} extra.{name}=...")
     flagged = _flagged(f"--{name}")
     near = _ELSEWHERE.get(name) or (flagged.name if flagged else nearest(name, [*FIELDS, *NODES]))
     message = f"{short(key)!r} is neither an argument of SGLang 0.5.2 nor a config group"
@@ -206,6 +211,14 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     return Refused("CLI006", message, group, hint=" ".join(hints) or None)
 
 
+def _later_choice(name: str, value: str) -> str | None:
+    """How to type a value that only a later release of SGLang takes."""
+    from sglang_hydra.versions.extra import first_with_choice
+
+    since = first_with_choice(name, value)
+    return f"engine.version={since} extra.{name}={value}" if since else None
+
+
 def type_hint(field: Field, value: Any) -> str:
     """What to type for an argument whose value does not fit."""
     choices = field.arg.choices
@@ -215,7 +228,8 @@ def type_hint(field: Field, value: Any) -> str:
             return f"{field.name}={'true' if word in ('1', 'on', 'yes', 'y') else 'false'}"
     if choices and isinstance(value, str):
         near = nearest(_LONG_NAMES.get(value.lower(), value), map(str, choices))
-        return f"did you mean {field.name}={near}?" if near else f"{field.name}={choices[0]}"
+        hint = f"did you mean {field.name}={near}?" if near else f"{field.name}={choices[0]}"
+        return "; or ".join(filter(None, [hint, _later_choice(field.name, value)]))
     if isinstance(value, bool) and field.kind == "str":
         return f'quote it if the word was meant: {field.name}="{"on" if value else "off"}" or "{str(value).lower()}"'
     if value is None and not field.required:

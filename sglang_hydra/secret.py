@@ -23,7 +23,8 @@ _TELLING = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY", "ACCESS_KEY"
 
 def is_secret_name(name: str) -> bool:
     """Whether an argument or a variable of this name holds a secret (api_key, HF_TOKEN, AWS_SECRET_ACCESS_KEY)."""
-    return name in SECRET_FIELDS or name in _LATER_SECRETS or (name.isupper() and any(word in name for word in _TELLING))
+    telling = name.isupper() and any(word in name for word in _TELLING)
+    return telling or name in SECRET_FIELDS or name in _LATER_SECRETS
 
 
 def hide_typed_keys(words: list[str], environ: MutableMapping[str, str]) -> None:

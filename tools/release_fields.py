@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "sglang_hydra" / "diagnose" / "releases.json"
+_DECLARES = re.compile(r"srt/(?:server_args|arg_groups/fields/\w+)\.py$")
 _WHEEL = re.compile(r"sglang-(\d+)\.(\d+)\.(\d+)(?:\.post(\d+))?-")
 
 
@@ -47,8 +48,7 @@ def _order(wheel: Path) -> tuple[int, ...]:
 
 def _fields(wheel: Path) -> Iterator[str]:
     with zipfile.ZipFile(wheel) as archive:
-        files = [name for name in archive.namelist() if re.search(r"srt/(server_args|arg_groups/fields/\w+)\.py$", name)]
-        for name in files:
+        for name in filter(_DECLARES.search, archive.namelist()):
             tree = ast.parse(archive.read(name))
             for node in tree.body:
                 if isinstance(node, ast.ClassDef) and (node.name == "ServerArgs" or _is_namespace(node)):
@@ -64,9 +64,10 @@ def _is_namespace(node: ast.ClassDef) -> bool:
 
 def _annotated(node: ast.ClassDef) -> Iterator[str]:
     for item in node.body:
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            if "ClassVar" not in ast.unparse(item.annotation) and not item.target.id.startswith("_"):
-                yield item.target.id
+        if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
+            continue
+        if "ClassVar" not in ast.unparse(item.annotation) and not item.target.id.startswith("_"):
+            yield item.target.id
 
 
 if __name__ == "__main__":

@@ -91,8 +91,9 @@ class Life:
     server_args: dict[str, Any] | None = None
 
     def stage_of(self, rank: str) -> Stage:
-        """What ``rank`` was doing; where it never said, the furthest that any rank came."""
-        return self.stages.get(rank, self.furthest)
+        """What ``rank`` was doing; where it never said, the furthest that any rank came. A server that is ready serves,
+        although only its first process says so."""
+        return Stage.SERVE if self.ready else self.stages.get(rank, self.furthest)
 
     def advance(self, line: Line) -> None:
         """Takes note of a milestone. What the same rank complained of before it did not stop it; a progress bar, which

@@ -35,7 +35,7 @@ def ids() -> list[str]:
 def telling(failure: FailureClass) -> list[str]:
     """Some of the texts by which the class is known, the most telling first."""
     signatures = sorted(failure.signatures, key=lambda signature: signature.weight)
-    found = [item.needle.strip() for item in signatures if item.weight < Weight.END and not item.exception]
+    found = [item.needle.strip() for item in signatures if item.weight < Weight.END and item.frame is None]
     shown = [needle for needle in dict.fromkeys(found) if len(needle) >= _LEAST_LETTERS]
     return shown[:_MOST_SHOWN]
 

@@ -199,18 +199,20 @@ def _minimal(
     plan, values = _composed(composer, fixed, dict(values), overrides, remarks)
     intent = {name: value for name, value in plan.intent.items() if value is not None}
 
-    def distance(tried: Mapping[str, Any]) -> int:
+    def resolved(tried: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+        """How many arguments resolve otherwise than the log shows, and all that do."""
         planned = resolve(tried, gpu=plan.gpu, model=plan.model, seed=0, env=plan.environment)
         if not planned.ok and plan.ok:
-            return len(values) + 1
-        return sum(planned.values[name] != value for name, value in values.items())
+            return len(values) + 1, planned.values
+        return sum(planned.values[name] != value for name, value in values.items()), planned.values
 
-    best = distance(intent)
+    best, _ = resolved(intent)
     for _ in range(_ROUNDS):
         before = dict(intent)
         for name in values:
             for tried in _lighter(intent, name, values):
-                if (away := distance(tried)) <= best:
+                away, found = resolved(tried)
+                if away <= best and found[name] == values[name]:
                     intent, best = tried, away
                     break
         if intent == before:

@@ -91,7 +91,7 @@ class Traces:
         Lines of the message that follow are of it too, until the writer begins another line of its log.
         """
         trace = self._traces.get(stream)
-        if trace is None or not trace.frames:
+        if trace is None:
             return None, False
         if headed:
             trace.open = False

@@ -23,7 +23,10 @@ _SECRETS = tuple(
     for pattern, replacement in (
         (r"\bhf_[A-Za-z0-9]{16,}", "hf_***"),
         (r"\b(Bearer) [\w.~+/=-]{4,}", r"\1 ***"),
-        (r"((?:api[_-]?key|token|password|secret)['\"]?\s?[=:]\s?['\"]?)(?!none\b|null\b)[^'\",\s)]{4,}", r"\1***"),
+        (
+            r"((?:api[_-]?key|token|password|secret)['\"]?\s?[=:]\s?['\"]?)(?!none\b|null\b)(?=\S*[a-z])[^'\",\s)]{6,}",
+            r"\1***",
+        ),
         (r"(--(?:admin-)?api-key[= ])\S+", r"\1***"),
         (r"(://[^/\s:@]{1,80}:)[^@/\s]{1,200}@", r"\1***@"),
     )

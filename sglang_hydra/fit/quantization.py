@@ -52,7 +52,7 @@ def scheme_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts) -> Schem
     reader = _READERS.get(method)
     if reader is None:
         raise Missing(f"{stored.prefix}quant_method ({method or 'none'}: its format is not modelled)")
-    skips = read_skips(stored.words(name) for name in _SKIP_LISTS if isinstance(stored.get(name), (list, tuple)))
+    skips = read_skips(stored.words(name) for name in _SKIP_LISTS)
     groups = _compressed_groups(stored, full) if method == "compressed-tensors" else ()
     linear, experts = reader(stored, _Context(full, values, gpu, asked)) if not groups else groups[-1][1:]
     head = linear if stored.flag("lm_head") and not skips.names("lm_head") else full

@@ -11,11 +11,12 @@ from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.findings import Finding
 from sglang_hydra.plans import NOT_FINITE, SPECIFIED_VERSION, plain
 from sglang_hydra.screen import printable, shown
-from sglang_hydra.secret import HIDDEN, is_secret_name
+from sglang_hydra.secret import HIDDEN, is_secret_name, masked
 
 if TYPE_CHECKING:
     from sglang_hydra.facts.gpu import GpuFacts
     from sglang_hydra.launch.actual_memory import KvTokens
+    from sglang_hydra.launch.actual_reasons import Reasons
     from sglang_hydra.plans import Plan
 
 SCHEMA = "sglang_hydra.actual/1"
@@ -88,15 +89,16 @@ def compare(plan: Plan, info: Mapping[str, Any], machine: GpuFacts | None = None
     version = said if isinstance(said, str) else "this server"
     reasons = Reasons(plan, version, machine)
     common = [name for name in FIELDS if name in info]
-    differences = tuple(_differences(plan, info, common, reasons))
+    others = {name: value for name, value in _own_names(plan).items() if name in info}
+    differences = (*_differences(plan, info, common, reasons), *_other_differences(others, info, reasons))
     kv = kv_tokens(plan, info, differences, version, machine)
     findings = [*_other_release(plan, said), *(_finding(item, plan, version) for item in differences)]
     if kv is not None and kv.finding is not None:
         findings.append(kv.finding)
     return Comparison(
         version=version,
-        same=len(common) - len(differences),
-        of=len(common),
+        same=len(common) + len(others) - len(differences),
+        of=len(common) + len(others),
         absent=tuple(name for name in FIELDS if name not in info),
         differences=differences,
         kv=kv,
@@ -104,7 +106,7 @@ def compare(plan: Plan, info: Mapping[str, Any], machine: GpuFacts | None = None
     )
 
 
-def _differences(plan: Plan, info: Mapping[str, Any], common: list[str], reasons: Any) -> Iterator[Difference]:
+def _differences(plan: Plan, info: Mapping[str, Any], common: list[str], reasons: Reasons) -> Iterator[Difference]:
     for name in common:
         field = FIELDS[name]
         planned, actual = comparable(field, plan.values[name]), comparable(field, info[name])
@@ -116,6 +118,23 @@ def _differences(plan: Plan, info: Mapping[str, Any], common: list[str], reasons
             words = {None: None, _SET: HIDDEN}
             planned, actual = words[planned], words[actual]
         yield Difference(name, planned, _without(actual, plan.secrets), reasons.of(name, actual))
+
+
+def _own_names(plan: Plan) -> dict[str, Any]:
+    """What a later release is told beside 0.5.2's arguments: extras, and arguments under their new names."""
+    if plan.by_own_rules:
+        return {}
+    from sglang_hydra.versions.translate import told_to
+
+    told = told_to(plan.intent, plan.engine.version, plan.nodes["extra"])
+    return {name: plain(value) for name, value in told.items() if name not in FIELDS}
+
+
+def _other_differences(told: Mapping[str, Any], info: Mapping[str, Any], reasons: Reasons) -> Iterator[Difference]:
+    for name, planned in told.items():
+        if planned != info[name]:
+            shown_planned, actual = masked(name, planned), masked(name, plain(info[name]))
+            yield Difference(name, shown_planned, actual, reasons.of_own(name))
 
 
 def comparable(field: Field, value: Any) -> Any:

@@ -61,6 +61,10 @@ class Reasons:
             return "it was set, and the server changed it after its rules had run"
         return "no rule of ours leads there"
 
+    def of_own(self, name: str) -> str:
+        """The same for an argument that 0.5.2 does not have."""
+        return f"it was set, and a rule of {printable(self.version)} changed it"
+
     def _of_release(self, name: str, actual: Any) -> str:
         from sglang_hydra.versions.defaults import changed_default
 

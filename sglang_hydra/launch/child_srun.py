@@ -7,7 +7,9 @@ standard input, which srun carries to them, and its end asks them to stop their 
 the API key comes through the pipe that the environment names, and the variables SECRET_NAMES (with commas) are taken
 out of the environment: both are added to the orders here and are in no file. Standard library only.
 
-With --label, srun cuts a line of a rank after 1024 bytes and labels each piece as a line; here they are whole again.
+Of several ranks (--label), srun cuts a line after 1024 bytes and labels each piece as a line: here they are whole. When
+one has failed, srun ends the others and tells of each how it ended, and its exit code is the highest of them all: here
+it is the code of the first, and what is said of the others, which is no reason of anything, is left out.
 """
 
 from __future__ import annotations
@@ -30,6 +32,12 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PIECE = 1024
 _LONGEST_LINE = 1 << 20
 _LABEL = re.compile(rb" *\d+: ")
+_ENDED = re.compile(rb"srun: error: \S+: tasks? [\d,-]+: (?:Exited with exit code (?P<code>\d+)|.)")
+_CONSEQUENCE = re.compile(
+    rb"srun: error: \S+: tasks? |srun: launch/slurm: _step_signal|srun: Job step aborted|"
+    rb"(?: *\d+: )?slurmstepd-\S+: error: \*\*\* STEP "
+)
+_KILLED = 137
 _DRAIN_S = 10.0
 
 
@@ -47,12 +55,17 @@ def orders_of(file: str, secret_names: str) -> bytes:
     return b"%d\n%s" % (len(content), content)
 
 
-def whole_lines(source: IO[bytes], target: IO[bytes]) -> None:
-    """Copies labelled lines, the pieces of each put together again. Ends with its source."""
+def whole_lines(source: IO[bytes], target: IO[bytes], codes: list[int]) -> None:
+    """Copies labelled lines, the pieces of each put together again, and notes the exit codes that srun tells. Ends with
+    its source."""
     begun: dict[bytes, bytes] = {}
     for line in source:
+        if codes and _CONSEQUENCE.match(line):
+            continue
         label = _LABEL.match(line)
         if label is None:
+            if ended := _ENDED.match(line):
+                codes.append(int(ended["code"] or _KILLED))
             target.write(line)
             target.flush()
             continue
@@ -73,8 +86,9 @@ def main(file: str, secret_names: str, *command: str) -> int:
     ranks = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, bufsize=0)
     stdin = ranks.stdin
     assert stdin is not None
+    codes: list[int] = []
     copying = [
-        threading.Thread(target=whole_lines, args=(io.BufferedReader(pipe), target), daemon=True)
+        threading.Thread(target=whole_lines, args=(io.BufferedReader(pipe), target, codes), daemon=True)
         for pipe, target in ((ranks.stdout, sys.stdout.buffer), (ranks.stderr, sys.stderr.buffer))
         if isinstance(pipe, io.RawIOBase)
     ]
@@ -97,6 +111,8 @@ def main(file: str, secret_names: str, *command: str) -> int:
     code = ranks.wait()
     for thread in copying:
         thread.join(_DRAIN_S)
+    if code and codes:
+        return codes[0]
     return code if code >= 0 else 128 - code
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 WIDTH, HEIGHT = 420, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 14, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 24, 14, 44
 _TICKS = 5
 _CELL_HEIGHT = 34
 _SERIES = 6

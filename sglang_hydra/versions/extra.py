@@ -10,7 +10,7 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.screen import shown
 from sglang_hydra.secret import is_secret_name
 from sglang_hydra.versions.table import Release, known_versions, release
-from sglang_hydra.versions.values import flag_for, problem, rendered
+from sglang_hydra.versions.values import flag_for, nearest_choice, problem, rendered
 from sglang_hydra.words import nearest
 
 
@@ -63,7 +63,8 @@ def _problem(name: str, value: Any, known: Release) -> Finding | None:
         return _refusal(f"{key}: the command line of SGLang {known.version} has no flag for it", key)
     wrong = problem(argument, value)
     if wrong is not None:
-        return _refusal(f"{key}={shown(value)} {wrong}", key)
+        near = nearest_choice(argument, value)
+        return _refusal(f"{key}={shown(value)} {wrong}", key, f"did you mean {key}={near}?" if near else None)
     try:
         rendered(argument, value, flag)
     except ValueError as failure:

@@ -15,8 +15,7 @@ from sglang_hydra.versions.extra import checked_extras
 from sglang_hydra.versions.order import same_release
 from sglang_hydra.versions.successors import SAME, successor
 from sglang_hydra.versions.table import Release, known_versions, nearest_known, release
-from sglang_hydra.versions.values import flag_for, problem, rendered
-from sglang_hydra.words import nearest
+from sglang_hydra.versions.values import flag_for, nearest_choice, problem, rendered
 
 
 @dataclass
@@ -52,9 +51,8 @@ class Translation:
 def unknown_version(version: str) -> Finding:
     """The refusal of a release that is not in the table."""
     known = known_versions()
-    near = nearest(version, known)
     message = f"engine.version={version} is no release that is known here; known are {', '.join(known)}"
-    hint = f"engine.version={near or known[-1]}"
+    hint = f"engine.version={nearest_known(version) or known[0]}"
     return Finding("error", "VER001", message, ("engine.version",), hint)
 
 
@@ -101,8 +99,11 @@ def _place(made: Translation, name: str, value: Any, intent: Mapping[str, Any]) 
         return
     wrong = problem(argument, _as_read(name, value))
     if wrong is not None:
-        message = f"{name}={shown(value)} {wrong}, in SGLang {made.known.version}"
-        made.findings.append(Finding("error", "VER005", message, (name,), stage="argparse"))
+        message = f"SGLang {made.known.version}: {name}={shown(value)} {wrong}"
+        near = nearest_choice(argument, value)
+        key = name if near in (FIELDS[name].arg.choices or (near,)) else f"extra.{name}"
+        hint = f"did you mean {key}={near}?" if near else f"leave {name} out"
+        made.findings.append(Finding("error", "VER005", message, (name,), hint, stage="argparse"))
         return
     if argument.flag is None:
         old = made.known.old_flags[flag]

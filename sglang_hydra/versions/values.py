@@ -35,7 +35,7 @@ def problem(argument: Argument, value: Any) -> str | None:
     if argument.choices is not None:
         for item in value if isinstance(value, (list, tuple, set, frozenset)) else [value]:
             if item not in argument.choices:
-                return f"is none of its choices: {_choices(item, argument.choices)}"
+                return f"is none of its choices: {_listed(argument.choices)}"
     return None
 
 
@@ -120,7 +120,10 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _choices(value: Any, choices: tuple[Any, ...]) -> str:
-    listed = ", ".join(map(str, choices[:_MOST_CHOICES])) + (", ..." if len(choices) > _MOST_CHOICES else "")
-    near = nearest(str(value), map(str, choices))
-    return f"{listed}; did you mean {near}?" if near else listed
+def nearest_choice(argument: Argument, value: Any) -> str | None:
+    """The choice that was probably meant."""
+    return nearest(str(value), map(str, argument.choices)) if argument.choices else None
+
+
+def _listed(choices: tuple[Any, ...]) -> str:
+    return ", ".join(map(str, choices[:_MOST_CHOICES])) + (", ..." if len(choices) > _MOST_CHOICES else "")

@@ -31,6 +31,11 @@ NO_FACTORS: list[Any] = [INFINITY, NO_NUMBER, "x", -2, 0, [2], True, 10**400]
 NO_BLOCKS: list[Any] = [[], {}, "x", 3, [3], [{}], [BLOCK, None]]
 NO_SIZES: list[Any] = [[0, 0], [128], [128, -1], [128, 128, 1], "128", []]
 NO_STEPS: list[Any] = [0, -1, "x", [1, "x"], INFINITY]
+GDN = {"linear_num_key_heads": 4, "linear_num_value_heads": 8, "linear_key_head_dim": 64, "linear_value_head_dim": 64}
+GDN |= {"linear_conv_kernel_dim": 4, "full_attention_interval": 4}  # type: ignore[dict-item]
+GROUPS: dict[str, Any] = {"quant_method": "compressed-tensors"}
+INT4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128}
+INT4_GROUP = {**GROUPS, "config_groups": {"a": {"targets": ["Linear"], "weights": INT4}}}
 NO_FLAGS: list[Any] = ["no", 2, [], 1.0, NO_NUMBER]
 
 
@@ -53,6 +58,15 @@ NO_FLAGS: list[Any] = ["no", 2, [], 1.0, NO_NUMBER]
         ({"architectures": ["MixtralForCausalLM"], "tie_word_embeddings": "no"}, "tie_word_embeddings"),
         *[({"num_hidden_layers": value}, "num_hidden_layers") for value in (0, INFINITY, NO_NUMBER, 1e300, 10**400)],
         ({"max_position_embeddings": 10**400}, "max_position_embeddings"),
+        *[({"hybrid_override_pattern": value}, "hybrid_override_pattern") for value in ("MX*", "")],
+        ({"layers_block_type": ["mlp", "dance"]}, "layers_block_type"),
+        ({"intermediate_size": [4096, "x", 4096, 4096]}, "intermediate_size"),
+        ({**GDN, "linear_num_value_heads": "many"}, "linear_num_value_heads"),
+        ({**GDN, "full_attention_interval": 0}, "full_attention_interval"),
+        ({"quantization_config": {**GROUPS, "config_groups": [1]}}, "quantization_config.config_groups"),
+        ({"quantization_config": {**GROUPS, "config_groups": {"a": {"targets": "Linear", "weights": 4}}}},
+         "quantization_config.config_groups.a.weights"),
+        ({"quantization_config": {**INT4_GROUP, "ignore": 3}}, "quantization_config.ignore"),
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be_meant_is_refused_by_its_name(fields: dict[str, Any], named: str) -> None:

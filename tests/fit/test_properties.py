@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from sglang_hydra import ModelFacts
 from sglang_hydra.fit import Fit, fit
 from sglang_hydra.fit.published import CHECKPOINTS
+from sglang_hydra.fit.result import Weights
+from sglang_hydra.fit.tensors import OTHER
 from tests.fit.machines import DATA, catalog, gpu, model
 
 SOME = settings(max_examples=40, deadline=None)
@@ -83,17 +85,26 @@ def formats_of(facts: ModelFacts) -> list[ModelFacts]:
 
 @pytest.mark.parametrize("facts", KNOWN.values(), ids=KNOWN)
 def test_more_gpus_never_raise_the_weights_of_one_for_any_known_model(facts: ModelFacts) -> None:
+    """Tensors never grow. Where DP attention leaves next to nothing to cut, what PyTorch rounds them up to may, by less
+    than what a log rounds."""
     for stored in formats_of(facts):
         for spread in SPREADS:
-            totals = []
+            few: Weights | None = None
             for gpus in (1, 2, 4, 8, 16, 32):
                 arguments = {
                     name: gpus if value is True and "size" in name else value for name, value in spread.items()
                 }
-                fitted = size(stored, "h200", tp_size=gpus, **arguments)
-                totals.append(fitted.weights.total)
-            assert None not in totals
-            assert totals == sorted(totals, reverse=True), (spread, stored.config)
+                many = size(stored, "h200", tp_size=gpus, **arguments).weights
+                assert many.total is not None
+                if few is not None:
+                    assert few.total is not None
+                    assert _tensors(many) <= _tensors(few) * (1 + 1e-12), spread
+                    assert many.total <= few.total + (many.slack if "dp_size" in spread else 0.0), spread
+                few = many
+
+
+def _tensors(weights: Weights) -> float:
+    return sum(size or 0.0 for name, size in weights.parts.items() if name != OTHER)
 
 
 @pytest.mark.parametrize("facts", KNOWN.values(), ids=KNOWN)

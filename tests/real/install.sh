@@ -16,20 +16,20 @@ root=$(cd "$here/../.." && pwd)
 python=${PYTHON:-python3}
 
 # What SGLang imports on its way to serving on the CPU. Its own list of requirements names the CUDA kernels too.
-both="aiohttp compressed-tensors dill einops fastapi gguf interegular ipython msgspec numpy orjson partial-json-parser \
-    pillow prometheus-client psutil pybase64 pydantic python-multipart pyzmq requests scipy sentencepiece setproctitle \
-    tiktoken tqdm triton==3.9.0 uvicorn uvloop"
+both="aiohttp dill einops fastapi gguf interegular ipython msgspec numpy orjson partial-json-parser pillow \
+    prometheus-client psutil pybase64 pydantic python-multipart pyzmq requests scipy setproctitle tiktoken tqdm \
+    triton==3.9.0 uvicorn uvloop"
 case $version in
 0.5.2)
     size="70 seconds, 2.5 GB"
-    own="transformers==4.56.1 llguidance openai openai-harmony"
+    own="compressed-tensors llguidance openai openai-harmony sentencepiece transformers==4.56.1"
     standins="sgl_kernel='0.3.9.post2', torchao='0.9.0'"
     ;;
 0.5.23)
     size="100 seconds, 3 GB"
-    own="transformers==5.19.0 tokenizers==0.23.2 apache-tvm-ffi==0.1.11 datasets jsonschema llguidance>=1.7.6,<2 \
-        nvidia-ml-py openai==2.8.0 openai-harmony==0.0.4 packaging regex soundfile==0.13.1 watchfiles xgrammar xxhash \
-        zstandard"
+    own="apache-tvm-ffi==0.1.11 compressed-tensors==0.18.0 datasets jsonschema llguidance>=1.7.6,<2 nvidia-ml-py \
+        openai==2.8.0 openai-harmony==0.0.4 packaging regex sentencepiece==0.2.1 soundfile==0.13.1 tokenizers==0.23.2 \
+        transformers==5.19.0 watchfiles xgrammar==0.2.7 xxhash zstandard"
     kernels=0.4.10
     standins="sgl_kernel='$kernels'"
     ;;
@@ -53,9 +53,12 @@ pip() {
 }
 
 pip install torch
-pip install --no-deps "sglang==$version"
 # shellcheck disable=SC2086 # lists of words
 pip install $both $own
+# Last, and without what it requires: pip would name everything that is left out.
+pip install --no-deps "sglang==$version"
+# The router of its day; a later one on a Python or a machine that has no wheel of it.
+pip install --only-binary=:all: "sglang-router==$router" || pip install --only-binary=:all: sglang-router
 
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 if [ "$version" = 0.5.23 ]; then

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import IO
 
 STATE = Path(os.environ["FAKE_SLURM"])
-PROGRAMS = ("sbatch", "srun", "scontrol", "scancel", "sinfo")
 
 
 def main(program: str, words: list[str]) -> int:
@@ -127,19 +126,21 @@ def srun(words: list[str]) -> int:
     for thread in copying:
         thread.start()
     threading.Thread(target=broadcast, args=(tasks,), daemon=True).start()
-    code = 0
-    while any(task.poll() is None for task in tasks):
-        for task in tasks:
+    told: set[int] = set()
+    while len(told) < count:
+        for number, task in enumerate(tasks):
             try:
-                code = max(code, abs(task.wait(0.05)))
+                code = task.wait(0.05)
             except subprocess.TimeoutExpired:
                 continue
-            if code and "--kill-on-bad-exit=1" in options:
+            if code and number not in told:
+                print(f"srun: error: {nodes[number]}: task {number}: Exited with exit code {code}", file=sys.stderr)
                 for other in tasks:
                     other.terminate()
+            told.add(number)
     for thread in copying:
         thread.join()
-    return code
+    return max(task.returncode for task in tasks)
 
 
 def broadcast(tasks: list[subprocess.Popen[bytes]]) -> None:
@@ -169,5 +170,5 @@ def state_of(job: str) -> str:
 
 
 if __name__ == "__main__":
-    name = os.path.basename(sys.argv[0])
-    sys.exit(main(name, sys.argv[1:]) if name in PROGRAMS else watch(*sys.argv[2:]))
+    is_watcher = sys.argv[1:2] == ["watch"]
+    sys.exit(watch(*sys.argv[2:]) if is_watcher else main(os.path.basename(sys.argv[0]), sys.argv[1:]))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from sglang_hydra.cli import entry
 from sglang_hydra.schemas import schema_of
 from tests.launch.processes import wait_until
 from tests.slurm import fake_slurm_install
@@ -91,7 +94,10 @@ def test_a_rank_that_fails_is_heard(serve: Serve) -> None:
     running = serve("tp_size=16", "nnodes=2", "+engine.env.FAKE_FAULT=crash", "+engine.env.FAKE_FAULT_RANK='1'")
     assert running.ended() == 4
     assert "1: RuntimeError: out of luck" in running.printed
-    assert "it last said: 1: RuntimeError: out of luck" in running.printed
+    said = " ".join(running.printed.split())
+    assert "exit code 1 after" in said
+    assert "it last said: 1: RuntimeError: out of luck" in said
+    assert "DIA" not in said
 
 
 def test_a_waiting_job_keeps_its_key_unread_and_ends_without_it(serve: Serve, state: Path) -> None:
@@ -122,35 +128,61 @@ def test_a_killed_terminal_cancels_its_job(serve: Serve, state: Path) -> None:
     assert wait_until(lambda: not (running.folder / ".secrets").exists(), 60)
 
 
+def test_what_slurm_refuses_is_shown_with_what_to_type(serve: Serve, state: Path) -> None:
+    running = serve("launch.slurm.partition=none", "api_key=${oc.env:MY_KEY}", MY_KEY=KEY)
+    assert running.ended() == 3
+    for words in ("SLM004", "invalid partition specified: none", "launch.slurm.partition=gpu"):
+        assert words in running.printed
+    assert "sbatch: error" not in running.printed
+    assert not (running.folder / ".secrets").exists()
+
+
 @pytest.mark.parametrize(
     ("overrides", "code", "said"),
     [
-        (["launch.slurm.partition=none"], 3, ["SLM004", "invalid partition specified: none", "partition=gpu"]),
         (["launch.slurm.walltime=240"], 2, ["SLM001", "launch.slurm.walltime=4:00:00"]),
         (["launch.slurm.sbatch.array=1-3"], 2, ["SLM001", "leave out launch.slurm.sbatch.array"]),
         (["launch.detach=true"], 2, ["SLM008", "export slurm"]),
-        (["launch.slurm.setup=['export T=hf_secretive0815']", "+engine.env.HF_TOKEN=hf_secretive0815"], 2, ["SLM007"]),
+        (["launch.slurm.setup=['export T=hf_abc']", "+engine.env.HF_TOKEN=hf_abc"], 2, ["SLM007"]),
+        (["launch.slurm.sbatch.comment=k-e-y", "api_key=k-e-y"], 2, ["SLM007"]),
         (["engine.python=/none/python"], 3, ["ENG002", "/none/python is not a program"]),
         (["nnodes=2", "tp_size=2", "engine=transformers"], 2, ["NOD005"]),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else str(value),
 )
-def test_what_cannot_be_submitted_is_refused(
-    serve: Serve, state: Path, overrides: list[str], code: int, said: list[str]
+def test_what_cannot_be_submitted_is_refused_before(
+    capsys: pytest.CaptureFixture[str],
+    state: Path,
+    fake_python: Path,
+    overrides: list[str],
+    code: int,
+    said: list[str],
 ) -> None:
-    running = serve(*overrides)
-    assert running.ended() == code
+    fake = ["gpu=h200", "model=qwen3_8b", "engine=sglang", f"engine.python={fake_python}", "launch=slurm"]
+    assert entry([*fake, *overrides]) == code
+    printed = " ".join("".join(capsys.readouterr()).split())
     for words in said:
-        assert words in running.printed
-    assert "Traceback" not in running.printed
-    assert not state.exists() or not list(state.iterdir())
+        assert words in printed
+    assert not state.exists()
 
 
-def test_a_machine_without_slurm_says_what_is_missing(
-    fake_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("missing", ["commands", "submitit"])
+def test_a_machine_that_cannot_submit_says_what_is_missing(
+    missing: str,
+    capsys: pytest.CaptureFixture[str],
+    state: Path,
+    fake_python: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    running = Running(tmp_path / "run", ["gpu=h200", "model=qwen3_8b", "engine=sglang", "launch=slurm"], {})
-    assert running.ended() == 3
-    assert "SLM003" in running.printed
-    assert "no sbatch, srun, scontrol, scancel" in running.printed
+    if missing == "commands":
+        monkeypatch.setenv("PATH", str(tmp_path))
+    else:
+        monkeypatch.setitem(sys.modules, "submitit", None)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    fake = ["gpu=h200", "model=qwen3_8b", "engine=sglang", f"engine.python={fake_python}", "launch=slurm"]
+    assert entry(fake) == 3
+    printed = " ".join("".join(capsys.readouterr()).split())
+    assert "SLM003" in printed
+    wanted = "no sbatch, srun, scontrol, scancel" if missing == "commands" else 'pip install "sglang-hydra[slurm]"'
+    assert wanted in printed

@@ -116,7 +116,7 @@ def test_ports_that_are_in_use_are_passed_over() -> None:
     assert made.router.prometheus_port == 29001
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     replicas=st.integers(1, 5),
     tp=st.sampled_from([1, 2, 4]),

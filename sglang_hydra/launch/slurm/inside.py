@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from sglang_hydra.engines.base import Command, Request
 from sglang_hydra.engines.choose import engines
-from sglang_hydra.errors import SglangHydraError
+from sglang_hydra.errors import MachineError, SglangHydraError
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.local import INTERRUPTED, Launch, LocalServer
 from sglang_hydra.launch.local import serve as run_server

@@ -102,6 +102,7 @@ def test_any_text_arrives_unharmed_through_every_format(text: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @settings(max_examples=1000, deadline=None)
 @given(TEXT)
 def test_a_thousand_texts_arrive_unharmed(text: str) -> None:

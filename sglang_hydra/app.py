@@ -99,9 +99,7 @@ def plan_composed(
     composition, hardware = choose_gpu_class(composer, requests, composition, env)
     engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.without_accelerator)
     gpu = recorded.gpu if recorded else gpu_facts(composition.nodes["gpu"], hardware)
-    model, model_findings = (
-        (recorded.model, []) if recorded else model_facts(composition, env, composer.model_presets)
-    )
+    model, model_findings = (recorded.model, []) if recorded else model_facts(composition, env, composer.model_presets)
     if not recorded and composition.intent.get("speculative_draft_model_path"):
         from sglang_hydra.facts.drafts import with_draft
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.fields import FIELDS, Field, LoRARef
 from sglang_hydra.findings import Finding
+from sglang_hydra.words import program, typed
 
 # What each finding of this room is about; the findings themselves say which word, and what to type.
 MEANINGS: Mapping[str, str] = {
@@ -210,7 +211,7 @@ class _Reader:
             self._refuse("ARG016", message, "remove -- and what follows it")
         else:
             self.findings.clear()
-            hint = "sglang-hydra --help shows everything, sglang-hydra --help WORD finds arguments"
+            hint = f"{program()} --help shows everything, {program()} --help WORD finds arguments"
             self._refuse("ARG019", f"{word.text} asks for help, which starts nothing", hint)
 
     def _set(self, field: Field, value: Any, place: int) -> None:
@@ -245,7 +246,7 @@ def _nearest(word: str) -> str | None:
 
     head = word.partition("=")[0]
     near = difflib.get_close_matches(head.lower().replace("_", "-"), [*_fields_by_flag(), _HELP], n=2, cutoff=0.7)
-    return f"did you mean {' or '.join(near)}?" if near else "sglang-hydra --help WORD finds arguments"
+    return f"did you mean {' or '.join(near)}?" if near else f"{program()} --help WORD finds arguments"
 
 
 def _nearest_choice(text: str, choices: Sequence[Any]) -> str | None:
@@ -365,5 +366,5 @@ def _adapter_text(field: Field, item: Any) -> str:
 
 
 def _unsayable(field: Field, value: Any, why: str) -> ValueError:
-    said = "***" if field.arg.secret else repr(value)
+    said = "***" if field.arg.secret else typed(value)
     return ValueError(f"{field.name}={said} cannot be said on SGLang's command line: {why}")

@@ -196,7 +196,9 @@ class Composer:
         return _finalized(base, pair_of, leaves)
 
     def _read(self, requests: Sequence[Request], repository: Repository) -> list[Wanted]:
-        known = [self._words.get((item.text, item.place, item.layer)) if item.key is None else None for item in requests]
+        known = [
+            self._words.get((item.text, item.place, item.layer)) if item.key is None else None for item in requests
+        ]
         if None not in known:
             return [item for item in known if item]
         if self.hydra_syntax:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sglang_hydra.config import conf_dir
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
+from sglang_hydra.words import program, typed
 
 if TYPE_CHECKING:
     from hydra.core.config_store import ConfigStore
@@ -104,10 +105,10 @@ def recipe_findings(id: str | None) -> list[Finding]:
         Finding(
             "error",
             "RCP001",
-            f"recipe={recipe.id} was written for SGLang {recipe.version} and uses {name}={recipe.args[name]!r}, "
+            f"recipe={recipe.id} was written for SGLang {recipe.version} and uses {name}={typed(recipe.args[name])}, "
             "which 0.5.2 does not have",
             (GROUP,),
-            "another recipe: sglang-hydra recipes",
+            f"another recipe: {program()} recipes",
         )
         for name in recipe.unknown_args
     ]

@@ -18,6 +18,7 @@ from sglang_hydra.ledger import Entry, Ledger
 from sglang_hydra.rules import ORDER
 from sglang_hydra.rules.environment import planned_environment
 from sglang_hydra.rules.rule import Change, Facts, Notice, Refusal, Restated, Rule
+from sglang_hydra.words import program, typed
 
 _NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
@@ -144,7 +145,7 @@ def _overridden(field: str, before: Any, change: Change, rule: Rule) -> Finding:
     return Finding(
         level="info" if isinstance(change, Restated) else "warning",
         id=rule.id,
-        message=f"{field}={before!r} was set, and SGLang makes it {change.values[field]!r}: {change.reason}",
+        message=f"{field}={typed(before)} was set, and SGLang makes it {typed(change.values[field])}: {change.reason}",
         fields=(field,),
         stage=rule.stage,
         upstream=rule.lines,
@@ -174,7 +175,7 @@ def _uncomputable(rule: Rule, failure: Exception, intent: Mapping[str, Any]) -> 
         message=f"{rule.name.replace('_', ' ')} cannot be computed from these values ({why}); "
         "SGLang fails at the same place",
         fields=tuple(odd),
-        hint=f"sglang-hydra explain {rule.id} names the arguments it reads",
+        hint=f"{program()} explain {rule.id} names the arguments it reads",
         stage=rule.stage,
         upstream=rule.lines,
     )
@@ -191,7 +192,7 @@ def _unknown_or_missing(intent: Mapping[str, Any], values: Mapping[str, Any]) ->
                     id="ARG001",
                     message=f"{name!r} is not an argument of SGLang 0.5.2",
                     fields=(name,),
-                    hint=f"did you mean {near[0]}?" if near else "sglang-hydra --help WORD finds arguments",
+                    hint=f"did you mean {near[0]}?" if near else f"{program()} --help WORD finds arguments",
                     stage="post_init",
                 )
             )

@@ -30,6 +30,15 @@ def number(value: Any) -> str:
     return str(value)
 
 
+def typed(value: Any) -> str:
+    """A value as one types it, for a message: null, true and bare words; anything else is written as Python does."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) and value else repr(value)
+
+
 def short(text: str, width: int = _WIDTH) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
 

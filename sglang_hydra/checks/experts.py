@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.words import typed
 
 if TYPE_CHECKING:
     from sglang_hydra.fields import ServerArgs
@@ -21,7 +22,7 @@ def cutlass_runs_nvfp4(args: ServerArgs, facts: Facts) -> Outcome:
     if args.moe_runner_backend != "flashinfer_cutlass" or args.quantization == "modelopt_fp4":
         return None
     return Refusal(
-        f"moe_runner_backend=flashinfer_cutlass needs quantization=modelopt_fp4, not {args.quantization}",
+        f"moe_runner_backend=flashinfer_cutlass needs quantization=modelopt_fp4, not {typed(args.quantization)}",
         "quantization",
         "moe_runner_backend",
         hint="quantization=modelopt_fp4 or moe_runner_backend=auto",
@@ -57,7 +58,7 @@ def trtllm_runs_fp4_and_fp8(args: ServerArgs, facts: Facts) -> Outcome:
     if args.moe_runner_backend != "flashinfer_trtllm" or args.quantization in ("modelopt_fp4", "fp8"):
         return None
     return Refusal(
-        f"moe_runner_backend=flashinfer_trtllm needs quantization modelopt_fp4 or fp8, not {args.quantization}",
+        f"moe_runner_backend=flashinfer_trtllm needs quantization modelopt_fp4 or fp8, not {typed(args.quantization)}",
         "quantization",
         "moe_runner_backend",
         hint="quantization=fp8 or moe_runner_backend=auto",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.rules.lora import is_adapter
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
+from sglang_hydra.words import typed
 
 if TYPE_CHECKING:
     from sglang_hydra.fields import ServerArgs
@@ -96,8 +97,8 @@ def adapter_shape_is_known(args: ServerArgs, facts: Facts) -> Outcome:
     if not args.enable_lora or args.lora_paths or (args.max_lora_rank and args.lora_target_modules):
         return None
     return Refusal(
-        f"LoRA without lora_paths needs both: max_lora_rank is {args.max_lora_rank}, "
-        f"lora_target_modules is {args.lora_target_modules}",
+        f"LoRA without lora_paths needs both: max_lora_rank is {typed(args.max_lora_rank)}, "
+        f"lora_target_modules is {typed(args.lora_target_modules)}",
         "max_lora_rank",
         "lora_target_modules",
         hint='max_lora_rank=16 lora_target_modules=["all"]',

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sglang_hydra.facts.config_view import ConfigView, UnreadableOverrides, read_overrides, view_of
 from sglang_hydra.rules.model import GPT_OSS_BACKENDS, LLAMA_4_BACKENDS, gpt_oss_view
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.words import typed
 
 if TYPE_CHECKING:
     from sglang_hydra.fields import ServerArgs
@@ -97,7 +98,7 @@ def gpt_oss_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
     if args.attention_backend in GPT_OSS_BACKENDS or gpt_oss_view(args, facts) is None:
         return None
     return Refusal(
-        f"gpt-oss does not run on attention_backend={args.attention_backend}; it runs on {_either(GPT_OSS_BACKENDS)}",
+        f"gpt-oss does not run on attention_backend={typed(args.attention_backend)}; it runs on {_either(GPT_OSS_BACKENDS)}",
         "attention_backend",
         hint=_NO_GAUDI if args.device == "hpu" else "attention_backend=null lets SGLang choose",
     )
@@ -127,7 +128,7 @@ def llama_4_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
     What: Llama 4 is refused unless attention_backend is fa3, aiter or triton; SGLang chooses none for it.
     Why: its chunked attention is implemented in these three only.
     Upstream: server_args.py 0.5.2 lines 2493-2498.
-    Example: gpu=h100 model=llama_4_scout -> refused
+    Example: gpu=h100 model=llama_4_scout attention_backend=null -> refused
     """
     view = view_of(facts.model, args.json_model_override_args)
     if view is None or "Llama4" not in view.architecture:
@@ -137,7 +138,7 @@ def llama_4_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
         return None
     best = "aiter" if facts.gpu.is_hip else "fa3" if facts.gpu.is_sm90 else "triton"
     return Refusal(
-        f"Llama 4 does not run on attention_backend={args.attention_backend}; it runs on {_either(LLAMA_4_BACKENDS)}",
+        f"Llama 4 does not run on attention_backend={typed(args.attention_backend)}; it runs on {_either(LLAMA_4_BACKENDS)}",
         "attention_backend",
         hint=_NO_GAUDI if args.device == "hpu" else f"attention_backend={best}",
     )

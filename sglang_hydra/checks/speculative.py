@@ -8,6 +8,7 @@ from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.memory import TRTLLM_MHA
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.rules.speculative import DRAFTING, WITH_OWN_DRAFT
+from sglang_hydra.words import typed
 
 if TYPE_CHECKING:
     from sglang_hydra.fields import ServerArgs
@@ -24,7 +25,7 @@ def standalone_draft_without_dp_attention(args: ServerArgs, facts: Facts) -> Out
     if args.speculative_algorithm != "STANDALONE" or args.enable_dp_attention is False:
         return None
     return Refusal(
-        f"speculative_algorithm=STANDALONE does not run with enable_dp_attention={args.enable_dp_attention}",
+        f"speculative_algorithm=STANDALONE does not run with enable_dp_attention={typed(args.enable_dp_attention)}",
         "enable_dp_attention",
         "speculative_algorithm",
         hint="enable_dp_attention=false",

@@ -7,7 +7,15 @@ plans what to change. Nothing here starts, stops or asks a server.
 
 from __future__ import annotations
 
+from sglang_hydra.diagnose.classes import BY_KIND
 from sglang_hydra.diagnose.declare import UNKNOWN
 from sglang_hydra.diagnose.diagnosis import Diagnosis, diagnose
 
-__all__ = ["UNKNOWN", "Diagnosis", "diagnose"]
+__all__ = ["UNKNOWN", "Diagnosis", "diagnose", "is_retryable"]
+
+
+def is_retryable(kind: str) -> bool:
+    """Whether the command of a failure of this kind may succeed when it is run again; False for a kind that is not known
+    here."""
+    failure = BY_KIND.get(kind)
+    return failure is not None and failure.retryable

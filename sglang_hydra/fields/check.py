@@ -11,6 +11,7 @@ from typing import Any
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.fields.arg import Field
 from sglang_hydra.fields.lora import LoRARef
+from sglang_hydra.words import typed
 
 
 def check_value(name: str, value: Any) -> str | None:
@@ -21,7 +22,7 @@ def check_value(name: str, value: Any) -> str | None:
     """
     field = FIELDS[name]
     if value is None:
-        return None if field.optional else f"{name}=None: {name} cannot be None, it is {_a(field.type)}"
+        return None if field.optional else f"{name}=null: {name} cannot be null, it is {_a(field.type)}"
     if name == "lora_paths":
         return _check_lora_paths(value)
     if name == "lora_target_modules":
@@ -44,6 +45,8 @@ def check_json(name: str, text: str) -> str | None:
         return f"{name} is not JSON: {failure.msg} at {place}, near {text[failure.pos : failure.pos + 20]!r}"
     except RecursionError:
         return f"{name} is not JSON that can be read: it is nested too deeply"
+    except ValueError:  # Python reads no whole number of more than 4,300 digits
+        return f"{name} is not JSON that can be read: a number in it is too long"
     return None if isinstance(value, dict) else f"{name} must be a JSON object like {{...}}, not {text[:40]!r}"
 
 
@@ -109,7 +112,7 @@ def _said(field: Field, value: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = typed(value) if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

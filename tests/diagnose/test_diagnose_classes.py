@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sglang_hydra.diagnose import is_retryable
 from sglang_hydra.diagnose.classes import BY_KIND, CLASSES
 from sglang_hydra.diagnose.declare import UNKNOWN, FailureClass
 from sglang_hydra.diagnose.pages import page_of, telling
@@ -114,6 +115,15 @@ def test_advice_names_arguments_that_exist() -> None:
 def test_a_signal_means_one_class() -> None:
     signals = [number for failure in CLASSES for number in failure.signals]
     assert len(signals) == len(set(signals))
+
+
+@pytest.mark.parametrize(
+    ("kind", "retryable"),
+    [("port_in_use", True), ("nccl_timeout", True), ("hub_unreachable", True), ("oom_load", False), ("bad_flag", False)]
+    + [("unknown", False), ("not_ready", False)],
+)
+def test_only_what_can_pass_is_tried_again(kind: str, retryable: bool) -> None:
+    assert is_retryable(kind) is retryable
 
 
 def test_every_class_can_be_explained() -> None:

@@ -141,7 +141,7 @@ def _container_findings(launch: Mapping[str, Any], model_path: str) -> Iterator[
         if settings["mounts"]:
             yield _wrong("mounts", settings["mounts"], "needs a container", "launch.slurm.container=pyxis")
         return
-    if not launch["image"]:
+    if settings["container"] in CONTAINERS and not launch["image"]:
         message = f"launch.slurm.container={settings['container']} needs launch.image"
         yield Finding("error", "SLM002", message, ("launch.image",), "launch.image=lmsysorg/sglang:v0.5.2-cu126")
     for mount in settings["mounts"]:

@@ -1,0 +1,218 @@
+"""What a report says of sweeps: fronts, winners and noise, what does not count, and three renderings of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from sglang_hydra.cli import entry
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.report.action import points_csv
+from sglang_hydra.report.charts import Mark, heat_map, scatter, short, ticks
+from sglang_hydra.report.comparing import (
+    INTERACTIVITY,
+    ITL,
+    THROUGHPUT,
+    TTFT,
+    best,
+    difference,
+    interval,
+    pareto,
+)
+from sglang_hydra.report.contents import Report, make_report
+from sglang_hydra.report.page import page
+from sglang_hydra.report.reading import read_sweeps
+from tests.report.folders import grid, result, write_sweep
+
+HOSTILE = "</td><script>alert('x')</script>&amp;${x}\x1b[31m"
+
+
+def made(*folders: Path) -> Report:
+    return make_report(read_sweeps(list(folders)))
+
+
+def test_only_the_settings_that_vary_are_shown(tmp_path: Path) -> None:
+    report = made(write_sweep(tmp_path / "s", grid()))
+    assert report.keys == ("bench.concurrency", "bench.output_len")
+    assert report.cells(report.groups[0]) == ["1", "8"]
+
+
+@pytest.mark.parametrize("x", [TTFT, ITL, INTERACTIVITY])
+def test_nothing_beats_what_is_on_the_front_and_something_beats_the_rest(tmp_path: Path, x: object) -> None:
+    groups = made(write_sweep(tmp_path / "s", grid())).groups
+    front = pareto(groups, x, THROUGHPUT)  # type: ignore[arg-type]
+    assert front
+
+    def beats(one: object, other: object) -> bool:
+        signs = [(metric, 1 if metric.more_is_better else -1) for metric in (x, THROUGHPUT)]  # type: ignore[attr-defined]
+        gains = [sign * (one.mean(metric) - other.mean(metric)) for metric, sign in signs]  # type: ignore[attr-defined]
+        return min(gains) >= 0 and max(gains) > 0
+
+    for group in groups:
+        assert any(beats(other, group) for other in groups) == (group not in front)
+
+
+def test_a_winner_needs_repeats(tmp_path: Path) -> None:
+    once = best(made(write_sweep(tmp_path / "once", grid())).groups, THROUGHPUT)
+    often = best(made(write_sweep(tmp_path / "often", grid(repeats=3))).groups, THROUGHPUT)
+    assert once is not None
+    assert often is not None
+    assert (once.sure, "bench.repeats=3" in once.why) == (False, True)
+    assert often.sure
+    assert often.best.first.words == ("bench.concurrency=4", "bench.output_len=8")
+
+
+def test_no_winner_is_declared_inside_the_noise(tmp_path: Path) -> None:
+    points = []
+    for name, times in (("a", (0.10, 0.12, 0.11)), ("b", (0.105, 0.115, 0.112))):
+        for repeat, seconds in enumerate(times, 1):
+            load = {"concurrency": 1, "output_len": len(name), "dataset": name}
+            points.append({"words": [name], "workload_id": name, "repeat": repeat, "result": result(seconds, load)})
+    verdict = best(made(write_sweep(tmp_path / "s", points)).groups, THROUGHPUT)
+    assert verdict is not None
+    assert not verdict.sure
+    assert "the difference is noise" in verdict.why
+    assert len(verdict.rivals) == 1
+
+
+def test_an_interval_holds_the_mean_and_shrinks_with_repeats() -> None:
+    few, many = interval([1, 2, 3]), interval([1, 2, 3] * 10)
+    assert few is not None
+    assert many is not None
+    assert few.low <= 2 <= few.high
+    assert many.high - many.low < few.high - few.low
+    assert interval([1.0]) is None
+    assert difference([1.0], [1.0, 2.0]) is None
+
+
+def test_only_points_within_the_slo_are_best_within_it(tmp_path: Path) -> None:
+    slo = {"ttft_ms": 8.0, "itl_ms": None, "e2e_ms": None, "share": 0.99}
+    fast = {"words": ["fast"], "result": result(0.05, {"concurrency": 1, "slo": slo})}
+    slow = {"words": ["slow"], "result": result(0.2, {"concurrency": 2, "slo": slo})}
+    winners = {winner.title: winner for winner in made(write_sweep(tmp_path / "s", [slow, fast])).winners}
+    assert winners["highest throughput within the SLO"].verdict.best.first.words == ("fast",)
+
+
+def test_the_winner_comes_with_the_command_that_starts_it(tmp_path: Path) -> None:
+    points = [{"words": ["tp_size=2", "bench.concurrency=1"], "result": result(0.1, {"concurrency": 1})}]
+    folder = write_sweep(tmp_path / "s", points, ["model=a b", "tp_size=1", "bench.input_len=8", "sweep.retries=2"])
+    assert made(folder).winners[0].command == "python serve.py 'model=a b' tp_size=2"
+
+
+def test_two_sweeps_are_compared_point_by_point(tmp_path: Path) -> None:
+    before = write_sweep(tmp_path / "before", grid(repeats=3))
+    after = write_sweep(tmp_path / "after", grid(0.8, repeats=3))
+    same = write_sweep(tmp_path / "same", grid(repeats=3))
+    changes = made(before, after).changes
+    assert len(changes) == 6 * 3
+    throughput = [item for item in changes if item.metric.key.startswith("output")]
+    assert all(item.change == pytest.approx(0.25) and item.noise is False for item in throughput)
+    assert all(item.noise for item in made(before, same).changes)
+
+
+def test_what_does_not_count_is_shown_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    points = [
+        {"words": ["one"], "result": result(0.1, {"concurrency": 1}, "invalid", ["the clocks were lowered"])},
+        {"words": ["two"], "failure": {"kind": "kv_oom", "findings": [{"id": "DIA003", "message": "no memory"}]}},
+        {"words": ["three"]},
+    ]
+    folder = write_sweep(tmp_path / "s", points)
+    assert entry(["report", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "3 points, 1 invalid, 1 failed, 1 open, 3 refused before anything started" in said
+    for words in ("the clocks were lowered", "kv_oom; DIA003: no memory", "MOE003"):
+        assert words in said
+
+
+def test_the_files_are_written_beside_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_sweep(tmp_path / "s", grid())
+    assert entry(["report", str(folder)]) == 0
+    rows = list(csv.DictReader(io.StringIO((folder / "points.csv").read_text())))
+    assert len(rows) == 6
+    assert rows[0]["state"] == "valid"
+    assert float(rows[0]["output_throughput"]) > 0
+    assert (folder / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    text = page(made(write_sweep(tmp_path / "s", grid())))
+    assert not re.search(r"<script|<link|@import|url\(", text)
+    assert set(re.findall(r"https?://[^\"' <]+", text)) <= {"http://www.w3.org/2000/svg"}
+    assert text.count("<svg") == 4
+    for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        ElementTree.fromstring(svg)
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    points = [
+        {"words": [HOSTILE], "result": result(0.1, {"concurrency": 1, "dataset": HOSTILE})},
+        {"words": ["x"], "result": result(0.2, {"concurrency": 2, "dataset": "y"}, "valid")},
+        {"words": ["z"], "failure": {"kind": HOSTILE, "findings": []}},
+    ]
+    text = page(made(write_sweep(tmp_path / "s", points, [HOSTILE])))
+
+    class Tags(HTMLParser):
+        seen: set[str] = set()
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            self.seen.add(tag)
+
+    Tags().feed(text)
+    assert "script" not in Tags.seen
+    assert "alert" in text
+
+
+def test_csv_and_json_hold_every_point(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_sweep(tmp_path / "s", grid(repeats=2))
+    assert len(points_csv(made(folder)).splitlines()) == 13
+    assert entry(["report", "--json", str(folder)]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["schema"] == "sglang_hydra.report/1"
+    assert len(record["points"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("content", "id"),
+    [(None, "STO001"), ('{"schema": "sglang_hydra.sweep/0"}', "STO003"), ('{"points": ', "STO002"), ("[]", "STO002")],
+)
+def test_a_foreign_or_broken_folder_says_so(tmp_path: Path, content: str | None, id: str) -> None:
+    if content is not None:
+        (tmp_path / "sweep.json").write_text(content)
+    with pytest.raises(ConfigError, match=id):
+        read_sweeps([tmp_path])
+
+
+def test_a_half_written_result_is_named_and_left_out(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", grid())
+    (folder / "points" / f"{0:016x}" / "result.json").write_text('{"state": "val')
+    (read,) = read_sweeps([folder])
+    assert len(read.rows) == 5
+    assert "result.json cannot be read" in read.problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("high", "expected"),
+    [(0, [0, 1]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]), (29.6, [0, 10, 20, 30]), (8000, [0, 2000, 4000, 6000, 8000])],
+)
+def test_ticks_are_round_and_reach_the_top(high: float, expected: list[float]) -> None:
+    assert ticks(0, high) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0, "0"), (0.0123, "0.012"), (1.5, "1.5"), (12, "12"), (1240.4, "1,240"), (12_400, "12.4k"), (3_200_000, "3.2M")],
+)
+def test_numbers_are_short(value: float, words: str) -> None:
+    assert short(value) == words
+
+
+def test_charts_of_a_single_point_can_be_drawn() -> None:
+    assert "<circle" in scatter([Mark(0, 0, 0, True, "one")], "x", "y")
+    assert "<rect" in heat_map(["1"], ["a"], [[None]], "x", "y")

@@ -15,7 +15,6 @@ __all__ = ["UNKNOWN", "Diagnosis", "diagnose", "is_retryable"]
 
 
 def is_retryable(kind: str) -> bool:
-    """Whether the command of a failure of this kind may succeed when it is run again; False for a kind that is not known
-    here."""
+    """Whether the command of a failure of this kind may succeed when it is run again; False for an unknown kind."""
     failure = BY_KIND.get(kind)
     return failure is not None and failure.retryable

@@ -38,6 +38,7 @@ _MILESTONE = re.compile("|".join(re.escape(words) for words, _ in MILESTONES))
 _ENDING = re.compile("|".join(map(re.escape, ENDINGS)))
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _TRACEBACK = "Traceback (most recent call last)"
+_WITHOUT_WORDS = ("AssertionError", "NotImplementedError", "ValueError", "RuntimeError")
 _MOST_LIVES = 32
 _KEPT = 1000
 Entry = tuple[int, FailureClass, Signature]
@@ -130,6 +131,8 @@ class LogReader:
         trace, ends = self._traces.of(line.stream, text, headed=line.headed)
         if self._traces.within(line.stream) and not line.headed:
             return  # frames and their source
+        if ends and trace is not None and trace.code and text.strip() in _WITHOUT_WORDS:
+            text = f"{text.strip()}: {trace.code}"
         needles = list(_needles_in(text))
         if not needles or _HARMLESS.search(text):
             return
@@ -155,7 +158,8 @@ class LogReader:
                     best = entry
         if best is not None:
             _, failure, signature = best
-            self.life.add(Evidence(failure, signature, line._replace(rank=rank), stage, exception, self.life.work))
+            line = line._replace(rank=rank, text=text)
+            self.life.add(Evidence(failure, signature, line, stage, exception, self.life.work))
 
     def _stage(self, text: str, traced: Stage | None, rank: str) -> Stage:
         if "graph failed" in text:

@@ -14,7 +14,7 @@ _EXCEPTION = re.compile(
     r"^(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failed|Timeout\w*|\w*OOM\w*)?(?::|$)"
 )
 _STANDARD = re.compile(r"/lib/python3\.\d+/(?!site-packages|dist-packages)|^<frozen ")
-_MOST_FRAMES, _MOST_WRITERS, _FOLLOWING = 96, 64, 40
+_MOST_FRAMES, _MOST_WRITERS, _FOLLOWING, _LONGEST_CODE = 96, 64, 40, 300
 
 # What is running tells the stages apart where no milestone does. The first that fits counts.
 _STAGES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
@@ -39,6 +39,8 @@ class Trace:
     following: int = 0
     source: bool = False
     """Whether the next line is a frame's source without its indentation, which some log drivers take away."""
+    code: str = ""
+    """The source line of the innermost frame, where the log shows it: what an assertion without words asserts."""
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -82,6 +84,7 @@ class Traces:
             self.begin(stream, "", chained=False)
             trace = self._traces[stream]
         trace.frames.append(f"{found[1]} in {found[2]}")
+        trace.code = ""
         trace.source = text.startswith("File")
         return True
 
@@ -98,10 +101,13 @@ class Traces:
             return None, False
         if trace.open and trace.source and not looks_like_exception(text):
             trace.source = False
+            trace.code = text.strip()[:_LONGEST_CODE]
             return trace, False
         if trace.open and text[:1].strip() and text[0] not in "^~":
             trace.open = False
             return trace, _EXCEPTION.match(text) is not None
+        if trace.open and text[:1].isspace() and text.strip(" ^~"):
+            trace.code = text.strip()[:_LONGEST_CODE]
         trace.following += 1
         if trace.following > _FOLLOWING:
             return None, False

@@ -119,8 +119,15 @@ def test_a_signal_means_one_class() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "retryable"),
-    [("port_in_use", True), ("nccl_timeout", True), ("hub_unreachable", True), ("oom_load", False), ("bad_flag", False)]
-    + [("unknown", False), ("not_ready", False)],
+    [
+        ("port_in_use", True),
+        ("nccl_timeout", True),
+        ("hub_unreachable", True),
+        ("oom_load", False),
+        ("bad_flag", False),
+        ("unknown", False),
+        ("not_ready", False),
+    ],
 )
 def test_only_what_can_pass_is_tried_again(kind: str, retryable: bool) -> None:
     assert is_retryable(kind) is retryable

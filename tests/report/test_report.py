@@ -8,6 +8,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -45,14 +46,16 @@ def test_only_the_settings_that_vary_are_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("x", [TTFT, ITL, INTERACTIVITY])
-def test_nothing_beats_what_is_on_the_front_and_something_beats_the_rest(tmp_path: Path, x: object) -> None:
+def test_nothing_beats_what_is_on_the_front_and_something_beats_the_rest(tmp_path: Path, x: Metric) -> None:
     groups = made(write_sweep(tmp_path / "s", grid())).groups
-    front = pareto(groups, x, THROUGHPUT)  # type: ignore[arg-type]
+    front = pareto(groups, x, THROUGHPUT)
     assert front
 
-    def beats(one: object, other: object) -> bool:
-        signs = [(metric, 1 if metric.more_is_better else -1) for metric in (x, THROUGHPUT)]  # type: ignore[attr-defined]
-        gains = [sign * (one.mean(metric) - other.mean(metric)) for metric, sign in signs]  # type: ignore[attr-defined]
+    def gain(metric: Metric, one: Group, other: Group) -> float:
+        return (1 if metric.more_is_better else -1) * ((one.mean(metric) or 0.0) - (other.mean(metric) or 0.0))
+
+    def beats(one: Group, other: Group) -> bool:
+        gains = [gain(metric, one, other) for metric in (x, THROUGHPUT)]
         return min(gains) >= 0 and max(gains) > 0
 
     for group in groups:
@@ -118,7 +121,7 @@ def test_two_sweeps_are_compared_point_by_point(tmp_path: Path) -> None:
 
 
 def test_what_does_not_count_is_shown_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    points = [
+    points: list[dict[str, Any]] = [
         {"words": ["one"], "result": result(0.1, {"concurrency": 1}, "invalid", ["the clocks were lowered"])},
         {"words": ["two"], "failure": {"kind": "kv_oom", "findings": [{"id": "DIA003", "message": "no memory"}]}},
         {"words": ["three"]},
@@ -151,7 +154,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
-    points = [
+    points: list[dict[str, Any]] = [
         {"words": [HOSTILE], "result": result(0.1, {"concurrency": 1, "dataset": HOSTILE})},
         {"words": ["x"], "result": result(0.2, {"concurrency": 2, "dataset": "y"}, "valid")},
         {"words": ["z"], "failure": {"kind": HOSTILE, "findings": []}},

@@ -28,6 +28,7 @@ from sglang_hydra.launch.slurm.record import ENDED, Account, Record, read_accoun
 from sglang_hydra.schemas import schema_of
 from tests.launch.processes import wait_until
 from tests.slurm import fake_slurm_install
+from tests.slurm.running import ROOT
 
 ONE_MACHINE = [Node("node1", "127.0.0.1", "here"), Node("node2", "127.0.0.1", "here")]
 TWO_MACHINES = [Node("node1", "10.0.0.1", "alpha"), Node("node2", "10.0.0.2", "beta")]
@@ -234,7 +235,7 @@ def test_a_job_is_cancelled_when_nobody_is_left_to_watch_it(
             "import os, sys\nfrom pathlib import Path\nfrom sglang_hydra.launch.slurm.follow import cancelled_with_us\n"
             "with cancelled_with_us('1', Path(sys.argv[1])):\n    os.kill(os.getpid(), 9)\n"
         )
-        subprocess.run([sys.executable, "-c", program, str(left)], cwd=fake_slurm_install.ROOT, timeout=60)
+        subprocess.run([sys.executable, "-c", program, str(left)], cwd=ROOT, timeout=60)
     cancelled = wait_until(lambda: (state / "job1" / "state").read_text() == "CANCELLED", 30 if how == "gone" else 0.2)
     assert cancelled is (how == "gone")
     assert left.exists() is (how == "released")

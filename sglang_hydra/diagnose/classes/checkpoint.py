@@ -93,6 +93,7 @@ CLASSES = (
             sign("Can't load the configuration of '"),
             sign("does not appear to have a file named config.json"),
             sign("Incorrect path_or_model_id"),
+            sign("No such file or directory", r"config\.json"),
             sign("EntryNotFoundError", r"config\.json", Weight.GENERAL),
             sign("Entry Not Found for url", r"config\.json", Weight.GENERAL),
             sign("Failed to load the model config", None, Weight.GENERAL),
@@ -172,6 +173,7 @@ CLASSES = (
                 r"KeyError: '[\w.]*(?:layers\.\d|weight|scale|_proj|experts|lm_head|embed|norm|qzeros)",
                 frame=r"load_weights|_load_weights|loader",
             ),
+            sign("KeyError: ", r"KeyError: '[\w.]*layers\.\d[\w.]*'", Weight.GENERAL),
             sign("size mismatch for"),
             sign(
                 "AssertionError",

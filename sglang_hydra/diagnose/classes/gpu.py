@@ -165,7 +165,7 @@ CLASSES = (
             sign("hipErrorIllegalAddress"),
             sign("HSA_STATUS_ERROR_EXCEPTION"),
             sign("probability tensor contains either", None, Weight.GENERAL),
-            sign("Failed: Cuda error /", r"custom_all_reduce", Weight.CAUSE),
+            sign("Failed: Cuda error /", r"illegal|misaligned|launch failure"),
         ),
         fields=("attention_backend", "disable_cuda_graph", "disable_overlap_schedule"),
         retryable=True,

@@ -152,7 +152,10 @@ CLASSES = (
                 r"embedding|vocab\w*) .{0,80}must be divisible by|must be divisible by (?:world|tensor|tp|ep|moe)",
             ),
             sign("AssertionError", None, Weight.GENERAL, exception=True, frame=r"in (?:divide|ensure_divisibility)$"),
-            sign("assert self.total_num_heads %", None, Weight.GENERAL),
+            sign(
+                "assert ",
+                r"AssertionError: assert .*(?:heads|tp_size|hidden_size|intermediate|experts|world_size).* % ",
+            ),
             sign("total_num_heads", r"AssertionError.*total_num_(?:kv_)?heads"),
         ),
         fields=("tp_size", "ep_size", "dp_size"),

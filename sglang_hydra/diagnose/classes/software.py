@@ -125,7 +125,9 @@ CLASSES = (
             sign("Python.h: No such file"),
             sign("fatal error: ", r"fatal error: [\w./]+\.h(?:pp)?: No such file"),
             sign("cuda_utils", r"Command '\[.*(?:gcc|cc|clang).*returned non-zero exit status"),
-            sign("returned non-zero exit status", r"(?:gcc|g\+\+|/cc|clang|nvcc|ptxas)\b.*returned non-zero exit"),
+            sign(
+                "returned non-zero exit status", r"(?:gcc|g\+\+|/cc|clang|nvcc|hipcc|ptxas)\b.*returned non-zero exit"
+            ),
             sign("PTXASError"),
             sign("ptxas", r"(?:ptxas fatal|`ptxas` failed|Internal Triton PTX codegen error|ptxas died)"),
             sign("Internal Triton PTX codegen error"),
@@ -138,6 +140,7 @@ CLASSES = (
             sign("Cannot find a working triton installation"),
             sign("cicc", r"(?i)cicc.{0,40}(?:not found|No such file|died|Killed)"),
             sign("DeepGEMM", r"(?i)deep_?gemm.*(?:compil|nvcc).*(?:fail|error)", Weight.GENERAL),
+            sign("deep_gemm", r"(?i)(?:assertion error|failed).*(?:nvcc|/jit|compiler)", Weight.GENERAL),
             sign("Failed to compile", None, Weight.GENERAL),
             sign("cannot find -lcuda"),
         ),

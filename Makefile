@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 SGLANG_VENV ?= .venv-sglang-0.5.2
+SGLANG_0_5_23_VENV ?= .venv-sglang-0.5.23
 ARGS ?=
 
 PY := $(VENV)/bin/python
@@ -17,7 +18,7 @@ OFFLINE := HF_HUB_OFFLINE=1
 help:
 	@echo "make serve      install the embedded engine and serve model=tiny here; ARGS='port=8000' adds overrides"
 	@echo "make test       every check but those below: ruff, mypy, pytest, the recorded cases; under 10 minutes"
-	@echo "make test-real  start real servers: SGLang 0.5.2 on the CPU and the embedded engine"
+	@echo "make test-real  start real servers: SGLang 0.5.2 and 0.5.23 on the CPU and the embedded engine"
 	@echo "make test-long  what takes minutes: fuzzing, killing servers"
 	@echo "make bench      planning and resolving, timed against an empty Hydra app"
 	@echo "make clean      remove the environments and everything built"
@@ -33,16 +34,18 @@ test: $(VENV)/.has-dev compile
 	@echo "== pytest" && $(OFFLINE) $(PY) -m pytest -m "not real and not long" $(ARGS)
 
 test-real: $(VENV)/.has-dev $(VENV)/.has-local compile
-	@PYTHON=$(PYTHON) tests/real/install.sh 0.5.2 $(SGLANG_VENV)
+	@PYTHON=$(PYTHON) tests/real/install.sh 0.5.2 $(SGLANG_VENV) & first=$$!; \
+	  PYTHON=$(PYTHON) tests/real/install.sh 0.5.23 $(SGLANG_0_5_23_VENV); second=$$?; \
+	  wait $$first && exit $$second
 	@echo "== pytest, real servers"
 	@$(OFFLINE) SGLANG_PYTHON=$(abspath $(SGLANG_VENV))/bin/python EMBEDDED_PYTHON=$(abspath $(VENV))/bin/python \
-	  $(PY) -m pytest -m real $(ARGS)
+	  SGLANG_0_5_23_PYTHON=$(abspath $(SGLANG_0_5_23_VENV))/bin/python $(PY) -m pytest -m real $(ARGS)
 
 test-long: $(VENV)/.has-dev compile
 	@$(OFFLINE) $(PY) -m pytest -m long --timeout 3600 $(ARGS)
 
 bench: $(VENV)/.has-dev compile
-	@for file in plan_vs_empty_app import_time resolve_rate; do \
+	@for file in plan_vs_empty_app start_vs_empty_app import_time resolve_rate; do \
 	  echo "== $$file" && $(OFFLINE) $(PY) benchmarks/$$file.py || exit 1; done
 
 # Byte code made once: where Python may not write it, every run would compile the package again.
@@ -50,7 +53,8 @@ compile:
 	@$(PY) -m compileall -q $(SOURCES)
 
 clean:
-	rm -rf $(VENV) $(SGLANG_VENV) .venv-record-* dist build outputs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SGLANG_VENV) $(SGLANG_0_5_23_VENV) .venv-record-* dist build outputs
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find multirun -mindepth 1 -maxdepth 1 -type d -exec rm -rf {} +
 	find $(SOURCES) tests tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
 

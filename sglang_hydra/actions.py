@@ -149,6 +149,13 @@ def _nothing_to_explain(name: str) -> Finding:
     return Finding("error", "CLI015", f"{short(name)!r} is neither an argument nor the id of a finding", hint=hint)
 
 
+def diff(invocation: Invocation) -> int:
+    """Two plans, value by value."""
+    from sglang_hydra import diffing
+
+    return diffing.diff(invocation)
+
+
 def fit(invocation: Invocation) -> int:
     """The memory of a plan, or of several."""
     from sglang_hydra import catalog_actions

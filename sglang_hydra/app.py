@@ -191,12 +191,17 @@ def main(task: Callable[[Plan], Any]) -> Callable[[DictConfig], Any]:
         from hydra.core.hydra_config import HydraConfig
 
         running = HydraConfig.get()
-        sources = [source for source in running.runtime.config_sources if source.provider not in ("hydra", "schema")]
-        folders = [f"{source.schema}://{source.path}" for source in sources if source.path]
         requests = [Request(text, f"override {number}") for number, text in enumerate(running.overrides.task, 1)]
-        return task(make_plan(Composer(folders, str(running.job.config_name), hydra_syntax=True), requests))
+        return task(make_plan(composer_of_app(running), requests))
 
     return finalized
+
+
+def composer_of_app(running: Any) -> Composer:
+    """Composes what a Hydra app composes; ``running`` is its ``hydra`` node."""
+    sources = [source for source in running.runtime.config_sources if source.provider not in ("hydra", "schema")]
+    folders = [f"{source.schema}://{source.path}" for source in sources if source.path]
+    return Composer(folders, str(running.job.config_name), hydra_syntax=True)
 
 
 def _planned_environment(composition: Composition, engine: str) -> tuple[dict[str, str], dict[str, str]]:

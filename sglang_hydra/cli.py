@@ -18,6 +18,7 @@ VERBS = {
     "plan": "show what would be started, and why; starts nothing, needs no GPU",
     "check": "judge overrides, YAML files, plans or folders of them; for CI",
     "explain": "explain FIELD: how one value came about; explain ID: a rule's page",
+    "diff": "diff 'gpu=h100 tp_size=8' 'gpu=h200': which resolved values differ between two plans, and why",
     "fit": "where the memory of a GPU goes, and what would make the model fit; -m gpu=h100,h200 compares",
     "export": "export FORMAT: a script or manifest that runs the plan without this package; -o FILE writes it",
     "recipes": "published launch configurations with their verdicts: recipes gpu=h200 model=deepseek",

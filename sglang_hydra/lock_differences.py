@@ -34,6 +34,7 @@ def differences(locked: SavedPlan, plan: Plan, typed: Mapping[str, str]) -> Iter
     yield from _model(record["model"], plan, typed)
     yield from _environment(record, plan)
     yield from _values(locked, plan)
+    yield from _extra(record.get("extra", {}), plan, typed)
 
 
 def _choices(recorded: Mapping[str, Any], plan: Plan, typed: Mapping[str, str]) -> Iterator[Finding]:
@@ -108,6 +109,14 @@ def _values(locked: SavedPlan, plan: Plan) -> Iterator[Finding]:
         if same or name in NOT_IDENTITY:
             continue
         yield _other("LCK005", name, then, now, _who_now(name, plan), said_then=_who_then(name, locked))
+
+
+def _extra(then: Mapping[str, Any], plan: Plan, typed: Mapping[str, str]) -> Iterator[Finding]:
+    now = plain(plan.extra)
+    for name in sorted({*then, *now}):
+        if then.get(name) != now.get(name):
+            key = f"extra.{name}"
+            yield _other("LCK005", key, then.get(name), now.get(name), _place(typed, key, "extra"))
 
 
 def _who_now(name: str, plan: Plan) -> str:

@@ -80,6 +80,7 @@ MEANINGS: Mapping[str, str] = {
     "DIA000": "A log whose failure is of no known class, or that shows none. Its last lines are shown. Exit code 5.",
     "DIA901": "diagnose takes the file of a log, or - for standard input; exit_code= is what the server ended with.",
     "DIA902": "A log that cannot be read.",
+    "DIF001": "diff did not get two sides, each quoted as one word.",
     "ENG001": "engine= names something that is no engine.",
     "ENG002": "No engine on this machine can serve the plan: not installed, or not enough memory. Exit code 3.",
     "ENG003": "The embedded engine has no way to check an API key, so it does not start with one.",
@@ -197,6 +198,7 @@ MEANINGS: Mapping[str, str] = {
     "SWP008": "The sweep would take more GPU hours than sweep.budget_gpu_hours. The estimate rests on "
     "sweep.start_seconds and sweep.point_seconds.",
     "SWP009": "A setting of the sweep node that means nothing: a time below zero, a name that no folder can have.",
+    "SWP011": "hydra/sweeper=sglang in an app whose config does not hold SGLang's arguments.",
     "SWP010": "-m varies overrides. A file or a folder is judged by check, without -m.",
     "TOP003": "A topology is started on one node, by launch=local, in the foreground.",
     "TOP004": "The servers of a topology need more GPUs than the node has (gpu.count).",

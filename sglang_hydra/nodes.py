@@ -102,9 +102,13 @@ def _fits(kind: Any, value: Any) -> bool:
     return isinstance(value, accepted) and not (isinstance(value, str) and "\0" in value)
 
 
-@lru_cache(maxsize=64)
 def types_of(schema: Any) -> Mapping[str, Any]:
     """The type of every key of a node."""
+    return _types_of(schema)
+
+
+@lru_cache(maxsize=64)
+def _types_of(schema: Any) -> Mapping[str, Any]:
     return MappingProxyType({item.name: item.type for item in fields(schema)})
 
 

@@ -270,6 +270,8 @@ def _read_group(
     if choice not in options and choice != "null" and "${" not in choice:
         raise unknown_option(group, choice, options)
     if group in ADDED_GROUPS and not prefix:
+        if choice == "null":
+            return []  # nothing is added
         prefix = "+"
     return [Wanted(parsed(f"{prefix}{key}={choice}", group), request)]
 

@@ -11,7 +11,7 @@ from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.findings import Finding
 from sglang_hydra.words import nearest, program, short
 
-ADDED_GROUPS = ("experiment", "recipe")
+ADDED_GROUPS = ("experiment", "recipe", "sweep")
 """Hydra groups that an app adds with ``+``; typing ``experiment=x`` means the same here."""
 
 

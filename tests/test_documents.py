@@ -47,7 +47,7 @@ def test_check_names_the_line_of_a_mistake(run: Run, tmp_path: Path) -> None:
     assert printed.code == 2
     out = printed.out.replace("\n                ", " ")
     assert "bad.yaml:4: 'tpsize' is neither" in out
-    assert "bad.yaml:5: served_model_name=False" in out
+    assert "bad.yaml:5: served_model_name=false" in out
     assert "bad.yaml:6: launch.force='maybe'" in out
 
 

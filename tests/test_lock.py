@@ -41,6 +41,7 @@ PLANS: tuple[tuple[str, ...], ...] = (
     ("gpu=cpu", "model=tiny", "attention_backend=torch_native"),
     ("recipe=deepseek_v3-h200-8-low-latency", "mem_fraction_static=0.85"),
     ("gpu=none", "model=unset"),
+    (*H200, "engine.version=0.5.23", "extra.dcp_size=2", "cuda_graph_max_bs=4"),
     ("gpu=h200", "model_path=someone/unheard-of", "engine.version=0.5.2"),
 )
 
@@ -154,6 +155,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "revision=abc": ("LCK005", "revision", "revision: null in the lock", ""),
     "engine.version=0.5.3": ("LCK008", "engine.version", "now \"0.5.3\" (argument 2)", "engine.version=0.5.2"),
     "engine=transformers": ("LCK008", "engine", "engine: sglang in the lock, now transformers", "engine=sglang"),
+    "+extra.x=1": ("LCK005", "extra.x", "extra.x: null in the lock, now 1 (argument 2)", ""),
     "launch.image=repo@sha256:2": ("LCK009", "launch.image", "now repo@sha256:2 (argument 2)", ""),
     "engine.env.SGLANG_X=1": ("LCK010", "SGLANG_X", "SGLANG_X: null in the lock", "unset SGLANG_X"),
     "json_model_override_args='{\"a\": 1}'": ("LCK005", "json_model_override_args", "argument 2", ""),

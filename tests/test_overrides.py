@@ -88,7 +88,7 @@ TRAPS = [
     ("tp_size=x", "CLI002", "tp_size='x' is not an int", "tp_size=1"),
     ("tp_size=8.0", "CLI002", "tp_size=8.0 is not an int", None),
     ("tp_size='8'", "CLI002", "tp_size='8' is not an int", None),
-    ("tp_size=true", "CLI002", "tp_size=True is not an int", None),
+    ("tp_size=true", "CLI002", "tp_size=true is not an int", None),
     ("tp_size=", "CLI002", "tp_size='' is not an int", None),
     ("tp_size=null", "CLI002", "tp_size=null: it cannot be null, it is int", "leave it out for SGLang's default, 1"),
     ("mem_fraction_static=lots", "CLI002", "mem_fraction_static='lots' is not a float", "mem_fraction_static=0.8"),

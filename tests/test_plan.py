@@ -373,6 +373,26 @@ def test_another_checkpoint_than_the_presets_voids_its_facts() -> None:
     assert "model facts: unknown" in printed(plan)
 
 
+def test_the_checkpoint_of_another_preset_is_known_and_a_warning() -> None:
+    plan = planned(*H200, "model_path=Qwen/Qwen3-32B")
+    (finding,) = [finding for finding in plan.findings if finding.id == "FCT001"]
+    assert "preset qwen3_32b" in finding.message
+    assert (plan.model.config or {})["num_hidden_layers"] == 64
+
+
+def test_another_format_of_a_presets_weights_is_no_warning() -> None:
+    plan = planned(*H200, "model_path=Qwen/Qwen3-8B-FP8")
+    assert "FCT001" not in {finding.id for finding in plan.findings}
+    assert (plan.model.config or {})["quantization_config"]["quant_method"] == "fp8"
+
+
+def test_a_config_of_null_lets_no_preset_speak_for_the_model() -> None:
+    for words in (H200, (H200[0], "model_path=Qwen/Qwen3-8B")):
+        plan = planned(*words, "model.config=null")
+        assert plan.model.config is None
+        assert "HUB004" in {finding.id for finding in plan.findings}
+
+
 def test_the_facts_of_another_checkpoint_are_read_from_there(tmp_path: Path) -> None:
     folder = config_of(tmp_path / "weights", num_attention_heads=7)
     plan = planned(*H200, f"model_path={folder}", "tp_size=2")

@@ -33,7 +33,7 @@ def _architectures_problem(view: ConfigView | None) -> Refusal | None:
         architectures[0]
     except (TypeError, IndexError, KeyError):
         return Refusal(
-            f"the model's config names no architecture: architectures is {architectures!r}",
+            f"the model's config names no architecture: architectures is {typed(architectures)}",
             "model_path",
             _OVERRIDES,
             hint="""json_model_override_args='{"architectures": ["LlamaForCausalLM"]}'""",
@@ -98,7 +98,8 @@ def gpt_oss_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
     if args.attention_backend in GPT_OSS_BACKENDS or gpt_oss_view(args, facts) is None:
         return None
     return Refusal(
-        f"gpt-oss does not run on attention_backend={typed(args.attention_backend)}; it runs on {_either(GPT_OSS_BACKENDS)}",
+        f"gpt-oss does not run on attention_backend={typed(args.attention_backend)}; it runs on "
+        f"{_either(GPT_OSS_BACKENDS)}",
         "attention_backend",
         hint=_NO_GAUDI if args.device == "hpu" else "attention_backend=null lets SGLang choose",
     )
@@ -138,7 +139,8 @@ def llama_4_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
         return None
     best = "aiter" if facts.gpu.is_hip else "fa3" if facts.gpu.is_sm90 else "triton"
     return Refusal(
-        f"Llama 4 does not run on attention_backend={typed(args.attention_backend)}; it runs on {_either(LLAMA_4_BACKENDS)}",
+        f"Llama 4 does not run on attention_backend={typed(args.attention_backend)}; it runs on "
+        f"{_either(LLAMA_4_BACKENDS)}",
         "attention_backend",
         hint=_NO_GAUDI if args.device == "hpu" else f"attention_backend={best}",
     )

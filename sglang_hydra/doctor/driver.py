@@ -34,6 +34,10 @@ FAMILY_DRIVERS: dict[int, str] = {11: "450.80.02", 12: "525.60.13", 13: "580.65.
 """CUDA major version to the oldest driver that runs programs built with any of its toolkits, without what came later:
 CUDA's minor version compatibility. Source: NVIDIA's CUDA compatibility guide (>= 450, 525, 580) and release notes."""
 
+TORCH_CUDA: dict[str, str] = {"2.6": "12.4", "2.7": "12.6", "2.8": "12.8", "2.9": "12.8"}
+"""torch to the CUDA of its wheels on PyPI, which is what an SGLang that pins it brings. Source: what those wheels
+require (nvidia-cuda-runtime-cu12 of the same CUDA); SGLang 0.5.2 pins torch 2.8.0 (its pyproject.toml)."""
+
 # The GPU architecture and the first CUDA toolkit that can build for it. Source: NVIDIA's toolkit release notes.
 _ARCHITECTURES: dict[int, tuple[str, Version]] = {
     9: ("Hopper", (11, 8)),
@@ -62,7 +66,8 @@ def read_version(text: str | None) -> Version | None:
 @check("DOC001", "NVIDIA driver")
 def check_driver(world: World) -> Verdict:
     """
-    What: the NVIDIA driver answers, and runs the CUDA version that the engine's torch was built for.
+    What: the NVIDIA driver answers, and runs the CUDA version that the engine's torch was built for; where none is
+        installed for CUDA, the one that SGLang asks for.
     Why: torch refuses a driver older than its CUDA's major version; within one major version it runs, but code that is
         compiled for the GPU at run time and newer driver functions do not.
     Source: NVIDIA's CUDA toolkit release notes and CUDA compatibility guide; torch/version.py of the engine.
@@ -79,7 +84,7 @@ def check_driver(world: World) -> Verdict:
     shown = f"{nvidia.driver or 'version unknown'} (runs CUDA up to {dotted(nvidia.cuda)})"
     wanted = read_version(values["torch_cuda"])
     if wanted is None:
-        return Verdict("ok", f"{shown}; no torch for CUDA is installed to compare it with", values=values)
+        return _before_torch(world, shown, values)
     need = driver_for(wanted)
     values |= {"driver_needed": need.full, "driver_least": need.least}
     built = f"torch is built for CUDA {values['torch_cuda']}"
@@ -96,6 +101,24 @@ def check_driver(world: World) -> Verdict:
         )
     asked = f", which needs driver {need.least} or newer" if need.least else ""
     return Verdict("error", f"{shown}; {built}{asked}", fix, values=values)
+
+
+def _before_torch(world: World, shown: str, values: dict[str, str | None]) -> Verdict:
+    """Where no torch for CUDA is there yet: the driver against the one that SGLang would bring."""
+    pins = (re.match(r"torch==(\d+\.\d+)", line) for line in world.interpreter.requires)
+    pinned = next((found[1] for found in pins if found), None if world.interpreter.requires else "2.8")
+    cuda = TORCH_CUDA.get(pinned or "")
+    wanted = read_version(cuda)
+    if wanted is None or (nvidia := world.nvidia).cuda is None:
+        return Verdict("ok", f"{shown}; no torch for CUDA is installed to compare it with", values=values)
+    need = driver_for(wanted)
+    values |= {"driver_needed": need.full, "driver_least": need.least}
+    sglang = f"SGLang {world.interpreter.versions.get('sglang') or '0.5.2'}"
+    found = f"{shown}; {sglang} brings torch {pinned} for CUDA {cuda}"
+    if _runs(nvidia.cuda, wanted) or _at_least(nvidia.driver, need.least):
+        return Verdict("ok", found, values=values)
+    fix = f"install driver {need.full or need.least} or newer before SGLang"
+    return Verdict("warning", f"{found}, which needs driver {need.least} or newer", fix, values=values)
 
 
 def _without_gpu(world: World, values: dict[str, str | None]) -> Verdict:

@@ -36,8 +36,8 @@ def look_for_model(
 ) -> ModelFiles:
     """What this machine has of ``model_path`` (a folder, a GGUF file, a hub id or a remote URL).
 
-    A hub id is looked for, in that ``revision``, in ``download_dir`` and in the Hugging Face cache; only where its weights are in neither
-    is the hub asked (``ask``).
+    A hub id is looked for, in that ``revision``, in ``download_dir`` and in the Hugging Face cache; only where its
+    weights are in neither is the hub asked (``ask``).
     """
     from sglang_hydra.facts.hub import cached_folder, is_remote_url
 

@@ -60,6 +60,7 @@ def model_facts(
 
     A preset's facts never speak for another checkpoint: the change is a warning, and what cannot be read is unknown.
     A hub id that was named without its preset finds it among the ``presets``, so that nothing is downloaded for it.
+    With ``model.config=null`` no preset speaks for the model.
     """
     node = composition.nodes["model"]
     path = composition.intent.get("model_path")
@@ -69,7 +70,8 @@ def model_facts(
         return ModelFacts(node["config"], source=node["source"] or f"preset {node['name']}"), []
     if node["config"] is not None and node["model_path"] is None and node["facts_from"] is None:
         return ModelFacts(node["config"], source=node["source"] or "model.config, as it was set"), []
-    if node["facts_from"] is None and not os.path.exists(str(path)):
+    own = node["config"] is None and "model.config" in composition.settings
+    if node["facts_from"] is None and not own and not os.path.exists(str(path)):
         known = presets.facts_of(str(path))
         if known is not None:
             same = node["config"] is None or presets.same_weights(str(path), str(node["model_path"]))

@@ -91,7 +91,7 @@ def read_config(path: str) -> dict[str, Any]:
             config = json.load(file)
     except json.JSONDecodeError as wrong:
         place = f"{path}:{wrong.lineno}:{wrong.colno}"
-        raise _refusal("HUB001", f"{place}: this is no JSON: {wrong.msg}", "model_path") from None
+        raise _refusal("HUB001", f"{place}: this is no JSON: {wrong.msg.removesuffix(' at')}", "model_path") from None
     except (OSError, ValueError, RecursionError) as wrong:
         raise _refusal("HUB001", f"{path} cannot be read: {wrong}", "model_path") from None
     if not isinstance(config, dict):

@@ -6,8 +6,22 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 _TIMEOUT_S = 20.0
+
+
+def find_python(python: str | None) -> str | None:
+    """The interpreter's absolute path (None asks for ours); None where there is no such program.
+
+    Links are kept: a virtual environment's ``python`` is one, and only its own place says which environment it is.
+    """
+    if not python:
+        return sys.executable
+    python = os.path.expanduser(python)
+    if os.path.dirname(python):
+        return os.path.abspath(python) if os.access(python, os.X_OK) and not os.path.isdir(python) else None
+    return _on_path(python, os.environ.get("PATH"))
 
 
 def interpreter_paths(python: str | None = None) -> tuple[str, ...]:
@@ -15,10 +29,12 @@ def interpreter_paths(python: str | None = None) -> tuple[str, ...]:
 
     A virtual environment is read from its layout, anything else is asked once. Empty when ``python`` cannot be run.
     """
-    python = os.path.expanduser(python) if python else sys.executable
-    if os.path.abspath(python) == os.path.abspath(sys.executable):
+    found = find_python(python)
+    if found is None:
+        return ()
+    if found == os.path.abspath(sys.executable):
         return tuple(path for path in sys.path if path)
-    return _venv_paths(python) or _asked_paths(python)
+    return _venv_paths(found) or _asked_paths(found)
 
 
 def find_package(name: str, paths: Sequence[str]) -> bool:
@@ -47,19 +63,33 @@ def torch_build(paths: Sequence[str]) -> Mapping[str, str | None] | None:
     return None
 
 
+def _on_path(program: str, path: str | None) -> str | None:
+    found = _looked_up(program, path)
+    return found if found and os.access(found, os.X_OK) else _looked_up.__wrapped__(program, path)
+
+
+@lru_cache(maxsize=16)
+def _looked_up(program: str, path: str | None) -> str | None:
+    import shutil
+
+    return shutil.which(program, path=path)
+
+
 def _venv_paths(python: str) -> tuple[str, ...]:
+    """The folders of a virtual environment; () if this is none, or one that also sees its base's packages."""
     # The folder is taken as written: resolving a venv's python would lead to the interpreter that it was made from.
-    root = os.path.dirname(os.path.dirname(os.path.abspath(python)))
+    root = os.path.dirname(os.path.dirname(python))
     try:
         with open(os.path.join(root, "pyvenv.cfg"), encoding="utf-8") as file:
             settings = file.read().lower()
-        libraries = sorted(os.listdir(os.path.join(root, "lib")))
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return ()
     if re.search(r"^include-system-site-packages\s*=\s*true", settings, re.MULTILINE):
         return ()
-    folders = [os.path.join(root, "lib", name, "site-packages") for name in libraries if name.startswith("python3")]
-    return tuple(path for folder in folders if os.path.isdir(folder) for path in (folder, *_pth_paths(folder)))
+    import glob
+
+    folders = sorted(glob.glob(os.path.join(glob.escape(root), "lib*", "python3*", "site-packages")))
+    return tuple(path for folder in folders for path in (folder, *_pth_paths(folder)))
 
 
 def _pth_paths(folder: str) -> list[str]:

@@ -137,7 +137,8 @@ def _json_of(path: str) -> Any:
         with open(path, encoding="utf-8") as file:
             return json.load(file)
     except json.JSONDecodeError as wrong:
-        raise _corrupt(f"{path}:{wrong.lineno}:{wrong.colno}", f"this is no JSON: {wrong.msg}") from None
+        place, said = f"{path}:{wrong.lineno}:{wrong.colno}", wrong.msg.removesuffix(" at")
+        raise _corrupt(place, f"this is no JSON: {said}") from None
     except (OSError, ValueError, RecursionError) as wrong:
         raise _corrupt(path, f"it cannot be read: {wrong}") from None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
+from sglang_hydra.words import short
 
 _LARGEST = 1 << 40  # no size of a model comes near
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -168,7 +169,7 @@ class Fields:
 
     def wrong(self, name: str, value: Any, wanted: str) -> ConfigError:
         """The refusal of a value that cannot be meant: it names the file and the field."""
-        message = f"{self.source}: {self.prefix}{name} is {value!r}, {wanted} is needed"
+        message = f"{self.source}: {self.prefix}{name} is {short(repr(value))}, {wanted} is needed"
         return ConfigError(Finding("error", "FIT010", message, ("model_path",)))
 
     def _whole(self, names: tuple[str, ...], default: int | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SOURCES: Mapping[str, str] = {
-    "weights": "shapes: models/*.py; sharding: layers/linear.py:256-1147 and layers/vocab_parallel_embedding.py:44-153; "
+    "weights": "shapes: models/*.py; sharding: layers/linear.py:256-1147, layers/vocab_parallel_embedding.py:44-153; "
     "formats: layers/quantization/*.py, create_weights; segments: PyTorch's CUDACachingAllocator",
     "routed experts": "layers/moe/fused_moe_triton/layer.py:172-189: experts over ep_size, their width over "
     "tp_size / ep_size",

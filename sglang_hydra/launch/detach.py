@@ -34,24 +34,33 @@ _END_S = 5.0
 
 
 class Told(NamedTuple):
-    """How the start went: the server's name, None where it did not get that far, and the exit code to leave with."""
+    """How the start went: the server's name, None where it did not get that far, and the exit code to leave with.
+    ``server_exit`` is the exit code of a server that failed by itself."""
 
     name: str | None
     exit_code: int
     findings: tuple[Finding, ...] = ()
+    server_exit: int | None = None
 
 
 def start_detached(
-    plan: Plan, launch: Launch, folder: Path, said_ready: Callable[[float], Sequence[Line]], *, wait: bool = True
+    plan: Plan,
+    launch: Launch,
+    folder: Path,
+    said_ready: Callable[[float], Sequence[Line]],
+    explained: Callable[[Sequence[Finding], int | None], Sequence[Finding]],
+    *,
+    wait: bool = True,
 ) -> int:
     """Starts the server of ``plan`` and returns the exit code: when it is ready, or with ``wait=False`` as soon as it
-    has its place in the state folder. ``said_ready`` gives the lines to show for a server that is up."""
+    has its place in the state folder. ``said_ready`` gives the lines to show for a server that is up, ``explained``
+    what more there is to say of one that failed, by its findings and its exit code."""
 
     def ready(name: str, seconds: float) -> None:
         write([*said_ready(seconds), [text("  it stays when this command has returned", "dim")], *_how_to(name)])
 
     told = follow(orders_of(plan, launch, folder), folder, display_for(), ready, wait=wait)
-    write(finding_lines(told.findings), sys.stderr)
+    write(finding_lines(explained(told.findings, told.server_exit)), sys.stderr)
     if told.exit_code == 0 and not wait and told.name is not None:
         write([[], [text(f"{told.name} is starting", "bold green")], *_how_to(told.name)])
     return told.exit_code
@@ -111,7 +120,8 @@ def follow(
                     code = INTERRUPTED if signals else event["exit_code"]
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(_END_S)
-                    return Told(name, code or ServerError.exit_code, tuple(map(_finding, event["findings"])))
+                    findings = tuple(map(_finding, event["findings"]))
+                    return Told(name, code or ServerError.exit_code, findings, event["server_exit"])
                 elif kind in ("line", "waiting", "note"):
                     getattr(display, kind)(**event)
         finally:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.findings import Finding
+from sglang_hydra.launch.log import log_files
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose import Composer
+    from sglang_hydra.diagnose import Diagnosis
+    from sglang_hydra.overrides import Request
+    from sglang_hydra.plans import Plan
 
 _LONGEST_QUOTE = 500
 NOT_READY = "not_ready"
@@ -19,6 +27,8 @@ class Failure(NamedTuple):
 
     kind: str
     findings: tuple[Finding, ...]
+    diagnosis: Diagnosis | None = None
+    exit_code: int | None = None
 
 
 def failure_of(
@@ -46,8 +56,41 @@ def failure_of(
         hint=f"{advice}; {place}" if advice else place,
     )
     if found.known:
-        return Failure(found.kind, (happened, found.finding))
-    return Failure(NOT_READY if exit_code is None else found.kind, (happened,))
+        return Failure(found.kind, (happened, found.finding), found, exit_code)
+    return Failure(NOT_READY if exit_code is None else found.kind, (happened,), None, exit_code)
+
+
+def with_smallest_change(
+    findings: Sequence[Finding],
+    diagnosis: Diagnosis | None,
+    plan: Plan,
+    composer: Composer,
+    requests: Sequence[Request],
+) -> tuple[Finding, ...]:
+    """The findings on a server of ``plan`` that failed, with changes in the hint whose plans are clean.
+
+    ``requests`` are those that made the plan.
+    """
+    if diagnosis is None:
+        return tuple(findings)
+    from sglang_hydra.diagnose.remedy import with_plan
+
+    better = with_plan(diagnosis, plan, composer, requests).finding
+    return tuple(better if finding == diagnosis.finding else finding for finding in findings)
+
+
+def diagnosis_of(log: Path, exit_code: int | None) -> Diagnosis | None:
+    """The diagnosis of a server that others ran, by its log; None where nothing decides."""
+    from sglang_hydra.diagnose import diagnose
+
+    found = diagnose(_lines_of(log), exit_code)
+    return found if found.known else None
+
+
+def _lines_of(log: Path) -> Iterator[str]:
+    for file in log_files(log):
+        with contextlib.suppress(OSError), file.open(encoding="utf-8", errors="replace") as stream:
+            yield from stream
 
 
 def last_words(lines: Sequence[str]) -> str:

@@ -24,11 +24,12 @@ _FULL_ERROR = "HYDRA_FULL_ERROR"
 _JOB = "serve"
 
 
-def in_hydra(composer: Composer, invocation: Invocation, task: Callable[[], int]) -> int:
+def in_hydra(composer: Composer, invocation: Invocation, task: Callable[[], int], mark: str = "") -> int:
     """Runs ``task`` as a Hydra job and returns its exit code, or that of what it raised of ours, which is shown.
 
-    What ``@hydra.main`` does for one run, less a second composing that only tells one run from several. Raises
-    ConfigError where Hydra refuses its own keys, MachineError where the run folder cannot be written.
+    What ``@hydra.main`` does for one run, less a second composing that only tells one run from several. ``mark`` is
+    added to the name of a run folder that nobody has named: two runs may begin in one second. Raises ConfigError
+    where Hydra refuses its own keys, MachineError where the run folder cannot be written.
     """
     from hydra._internal.hydra import Hydra
     from hydra.core.global_hydra import GlobalHydra
@@ -47,15 +48,15 @@ def in_hydra(composer: Composer, invocation: Invocation, task: Callable[[], int]
             write(finding_lines(list(failure.findings)), sys.stderr)
             codes.append(failure.exit_code)
 
-    words = [*_words(composer, invocation), "hydra.mode=RUN"]
+    words = [*_words(composer, invocation), *_marked_folder(invocation, mark), "hydra.mode=RUN"]
     try:
-        hydra = Hydra.create_main_hydra2(_JOB, _search_path(invocation.config_dirs))
+        hydra = Hydra.create_main_hydra2(_JOB, search_path_of(invocation.config_dirs))
         try:
             hydra.run(invocation.config_name or PRIMARY_NAME, job, words)
         finally:
             GlobalHydra.instance().clear()
     except (HydraException, OmegaConfBaseException) as failure:
-        raise _hydra_refuses(failure) from failure
+        raise hydra_refuses(failure) from failure
     except OSError as failure:
         if begun:
             raise
@@ -80,7 +81,7 @@ def ask_hydra(composer: Composer, invocation: Invocation) -> int:
     try:
         main(lambda config: None)()
     except (HydraException, OmegaConfBaseException, OSError) as failure:
-        raise _hydra_refuses(failure) from failure
+        raise hydra_refuses(failure) from failure
     finally:
         sys.argv = before
         if full_error is None:
@@ -113,11 +114,19 @@ def _words(composer: Composer, invocation: Invocation) -> list[str]:
     return [*composer.canonical(invocation.requests), *own]
 
 
+def _marked_folder(invocation: Invocation, mark: str) -> list[str]:
+    """Hydra's usual folder, of the day and the second, with ``mark`` at its end; nothing where it may be another."""
+    named = any(_is_hydras(request.text) and ".run" in request.text for request in invocation.requests)
+    if named or not mark or invocation.config_name or invocation.config_dirs:
+        return []
+    return ["hydra.run.dir=outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}" + f"-{mark}"]
+
+
 def _is_hydras(word: str) -> bool:
     return word.lstrip("+~").startswith(("hydra.", "hydra/"))
 
 
-def _search_path(config_dirs: Sequence[str]) -> ConfigSearchPath:
+def search_path_of(config_dirs: Sequence[str]) -> ConfigSearchPath:
     """Where the composer looks, in its order: the folders that were named, then ours; and Hydra's own beside them."""
     from hydra._internal.utils import create_config_search_path
     from hydra.core.config_search_path import SearchPathQuery
@@ -140,7 +149,7 @@ def _hydra_flags(words: Sequence[str]) -> list[str]:
     return kept
 
 
-def _hydra_refuses(failure: Exception) -> ConfigError:
+def hydra_refuses(failure: Exception) -> ConfigError:
     said = " ".join(str(failure).split())
     hint = "hydra.run.dir=FOLDER names the run folder; python serve.py --hydra-help lists Hydra's own keys"
     return ConfigError(Finding("error", "CLI023", f"Hydra cannot set up the run: {said}", ("hydra",), hint))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.engines.base import Command
 from sglang_hydra.errors import MachineError, ServerError
@@ -25,6 +25,9 @@ from sglang_hydra.launch.log import BoundedLog
 from sglang_hydra.launch.output import Output
 from sglang_hydra.launch.port import client_host, port_obstacle
 from sglang_hydra.launch.signals import describe_exit, stopping_on_signals
+
+if TYPE_CHECKING:
+    from sglang_hydra.diagnose import Diagnosis
 
 INTERRUPTED = 130
 _HEALTHY = 200
@@ -64,11 +67,14 @@ class Launch:
 
 class Outcome(NamedTuple):
     """How a server's life ended: our exit code and, if it went wrong, why. ``kind`` is the class of the failure, as
-    ``diagnose`` names it, ``unknown`` included; None where nothing failed."""
+    ``diagnose`` names it, ``unknown`` included; None where nothing failed. ``diagnosis`` is there for a known class,
+    ``server_exit`` is the server's own exit code, None where it was stopped."""
 
     exit_code: int
     findings: tuple[Finding, ...] = ()
     kind: str | None = None
+    diagnosis: Diagnosis | None = None
+    server_exit: int | None = None
 
 
 class LocalServer:
@@ -312,8 +318,11 @@ def serve(
 
 def _outcome(server: LocalServer, exit_code: int, findings: tuple[Finding, ...] = ()) -> Outcome:
     about_log = server.log_finding
-    kind = server.failure.kind if server.failure else None
-    return Outcome(exit_code, (*findings, *([about_log] if about_log else [])), kind)
+    findings = (*findings, *([about_log] if about_log else []))
+    failed = server.failure
+    if failed is None:
+        return Outcome(exit_code, findings)
+    return Outcome(exit_code, findings, failed.kind, failed.diagnosis, failed.exit_code)
 
 
 def _search_path(command: Command) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,9 @@ from sglang_hydra.words import plural
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
+    from sglang_hydra.diagnose import Diagnosis
 
+Explain = Callable[[Sequence[Finding], "Diagnosis | None"], Sequence[Finding]]
 
 SINGLE = "single"
 """The topology of one server."""
@@ -130,7 +132,15 @@ def _serve_here(composer: Composer, invocation: Invocation, plan: Plan) -> int:
         write([[text(said, "bold red")]])
         return MachineError.exit_code
     run = _run_detached if plan.nodes["launch"]["detach"] else _run
-    return in_hydra(composer, invocation, lambda: run(plan, found.machine))
+
+    def explain(findings: Sequence[Finding], diagnosis: Diagnosis | None) -> Sequence[Finding]:
+        from sglang_hydra.launch.failure import with_smallest_change
+
+        return with_smallest_change(findings, diagnosis, plan, composer, invocation.requests)
+
+    node = f"-node{plan.values['node_rank']}" if plan.values["nnodes"] > 1 else ""
+    mark = f"{plan.values['port']}{node}"
+    return in_hydra(composer, invocation, lambda: run(plan, found.machine, explain), mark)
 
 
 def _check_settings(plan: Plan) -> None:
@@ -205,7 +215,7 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _run(plan: Plan, machine: Machine) -> int:
+def _run(plan: Plan, machine: Machine, explain: Explain) -> int:
     """Inside Hydra's run folder: leaves the plan there, starts the server, waits for its end."""
     folder = _leave_plan(plan)
 
@@ -214,13 +224,14 @@ def _run(plan: Plan, machine: Machine) -> int:
         write([*lines, [text("  Ctrl-C stops it", "dim")], []])
 
     outcome: Outcome = run_server(launch_of(plan, machine, folder / "server.log"), on_ready=ready)
-    write(finding_lines(outcome.findings), sys.stderr)
+    write(finding_lines(explain(outcome.findings, outcome.diagnosis)), sys.stderr)
     return outcome.exit_code
 
 
-def _run_detached(plan: Plan, machine: Machine) -> int:
+def _run_detached(plan: Plan, machine: Machine, explain: Explain) -> int:
     """The same, but the server stays when this command has returned."""
     from sglang_hydra.launch.detach import start_detached
+    from sglang_hydra.launch.failure import diagnosis_of
 
     folder = _leave_plan(plan)
     launch = launch_of(plan, machine, folder / "server.log")
@@ -228,7 +239,10 @@ def _run_detached(plan: Plan, machine: Machine) -> int:
     def ready(seconds: float) -> list[Line]:
         return ready_lines(plan, launch, seconds, folder)
 
-    return start_detached(plan, launch, folder, ready, wait=bool(plan.nodes["launch"]["wait"]))
+    def explained(findings: Sequence[Finding], code: int | None) -> Sequence[Finding]:
+        return explain(findings, None if code is None else diagnosis_of(folder / "server.log", code))
+
+    return start_detached(plan, launch, folder, ready, explained, wait=bool(plan.nodes["launch"]["wait"]))
 
 
 def _leave_plan(plan: Plan) -> Path:

@@ -81,8 +81,9 @@ class Events:
                 except OSError:
                     self._stream = None
 
-    def end(self, exit_code: int, findings: Sequence[Finding]) -> None:
-        self.tell("ended", exit_code=exit_code, findings=[finding.to_json() for finding in findings])
+    def end(self, exit_code: int, findings: Sequence[Finding], server_exit: int | None = None) -> None:
+        said = [finding.to_json() for finding in findings]
+        self.tell("ended", exit_code=exit_code, server_exit=server_exit, findings=said)
 
     def hush(self) -> None:
         """Tells no more, and lets go of the stream."""
@@ -127,7 +128,7 @@ def supervise(launch: Launch, record: ServerRecord, events: Events) -> int:
         # It can still be asked what it died of.
         code, kind, findings = outcome.exit_code, outcome.kind, outcome.findings
         update(replace(record, state=FAILED, ended_at=time.time(), exit_code=code, kind=kind, findings=findings))
-    events.end(outcome.exit_code, outcome.findings)
+    events.end(outcome.exit_code, outcome.findings, outcome.server_exit)
     return outcome.exit_code
 
 

@@ -67,6 +67,7 @@ class Claims:
         number = self._in_force(what)
         if number and not self._is_abandoned(what, number):
             return None
+        self._seen.pop(f"{what}/{number}", None)
         if create(self._file(what, number + 1), json.dumps(self._me())):
             return Claim(what, number + 1)
         return None
@@ -74,6 +75,12 @@ class Claims:
     def holds(self, claim: Claim) -> bool:
         """Whether a claim of ours is still in force."""
         return self._in_force(claim.what) == claim.number
+
+    def is_free(self, what: str) -> bool:
+        """Whether nobody alive holds ``what``, as far as this runner has looked: of another machine's runner it takes
+        the lease to tell."""
+        number = self._in_force(what)
+        return not number or self._is_abandoned(what, number)
 
     def release(self, claim: Claim) -> None:
         """Gives a claim back, so that another runner may take it at once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from contextlib import suppress
 
 from sglang_hydra.sweep.claims import Claim, Claims
 
+_MOST = 64
 _POLL_S = 0.5
 _SLACK_MIB = 256.0
 """Memory that a driver keeps for itself moves by less than this from one look to the next."""
@@ -19,6 +21,9 @@ class GpuSets:
 
     def __init__(self, claims: Claims, visible: Sequence[int]) -> None:
         self._claims, self._visible = claims, tuple(visible)
+
+    def __len__(self) -> int:
+        return len(self._visible)
 
     def take(self, count: int) -> tuple[tuple[int, ...], list[Claim]] | None:
         """``count`` neighbouring GPUs that nobody has; None while there are none. For 0 the empty set, always."""
@@ -37,12 +42,29 @@ class GpuSets:
     def _take_all(self, wanted: Sequence[int]) -> list[Claim] | None:
         held: list[Claim] = []
         for gpu in wanted:
-            claim = self._claims.take(f"gpus/{socket.gethostname()}/{gpu}")
+            claim = self._claims.take(f"gpus/{_place()}/{gpu}")
             if claim is None:
                 self.give_back(held)
                 return None
             held.append(claim)
         return held
+
+
+def visible_gpus(count: int | None) -> tuple[int, ...]:
+    """The numbers of the GPUs that a server started here sees, in its order: those of CUDA_VISIBLE_DEVICES, else the
+    first ``count`` (None: as many as could be asked for). GPUs that are named otherwise (GPU-..., MIG-...) count from 0."""
+    named = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
+    if not named:
+        return tuple(range(_MOST if count is None else count))
+    if all(word.isdigit() for word in named):
+        return tuple(int(word) for word in named)
+    return tuple(range(len(named)))
+
+
+def _place() -> str:
+    """Where numbers mean the same GPUs. Slurm gives each job its own, and may number them from 0 in each."""
+    job = os.environ.get("SLURM_JOB_ID")
+    return socket.gethostname() + (f"-job-{job}" if job else "")
 
 
 def used_mib(gpus: Sequence[int]) -> dict[int, float]:

@@ -20,6 +20,7 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.once import asking_once
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
+from sglang_hydra.plans import digest
 from sglang_hydra.sweep.axes import Axis, axis_of, axis_of_params, combinations, zipped
 from sglang_hydra.sweep.ids import IdSet
 from sglang_hydra.sweep.judging import Judge, Judged
@@ -95,25 +96,25 @@ class Outcome:
         self._refused[first.id] = Refused(first.id, count, example.words, example.message, example.hint)
 
 
-def read_grid(composer: Composer, requests: Sequence[Request]) -> Grid:
-    """Takes a sweep apart. Raises ConfigError for what is wrong with it whatever the point: a word, a list, the
-    settings, a key in ``sweep.zip`` that does not vary."""
+def read_grid(composer: Composer, requests: Sequence[Request], given: Mapping[str, Any] | None = None) -> Grid:
+    """Takes a sweep apart; ``given`` beats what the ``sweep`` node says. Raises ConfigError for what is wrong with it
+    whatever the point: a word, a list, the settings, a key in ``sweep.zip`` that does not vary."""
     varied = [(request, axis_of(request, composer.options)) for request in requests]
     common = tuple(request for request, axis in varied if axis is None)
     composition = composer.compose(common)
-    settings = composition.nodes["sweep"]
+    settings = {**composition.nodes["sweep"], **(given or {})}
     _check(settings)
     typed = [axis for _, axis in varied if axis is not None]
     fixed = {request.text.partition("=")[0].lstrip("+") for request in common} | {
         key for axis in typed for key in axis.keys
     }
     place = f"sweep={composition.choices['sweep']}" if composition.choices.get("sweep") else "sweep.params"
-    given = [
+    listed = [
         axis_of_params(key, values, place, composer.options)
         for key, values in _flat(settings["params"])
         if key.lstrip("+") not in fixed  # what is typed beats what a file says
     ]
-    axes = zipped([*given, *typed], settings["zip"])
+    axes = zipped([*listed, *typed], settings["zip"])
     axes.sort(key=lambda axis: axis.is_client)
     name = settings["name"] or composition.choices.get("sweep") or "sweep"
     return Grid(
@@ -132,8 +133,11 @@ def judged_points(composer: Composer, grid: Grid, judge: Judge) -> Iterator[tupl
             yield requests, judge.judge(requests)
 
 
-def plan_sweep(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str] | None = None) -> Outcome:
-    """Plans every point, with ``seed`` for all of them. What single points are refused for is counted."""
+def plan_sweep(
+    composer: Composer, grid: Grid, seed: int, env: Mapping[str, str] | None = None, *, merges: bool = True
+) -> Outcome:
+    """Plans every point, with ``seed`` for all of them. What single points are refused for is counted. Without
+    ``merges``, words that were typed differently are different loads."""
     judge = Judge(composer, grid.common, seed=seed, where=grid.settings["where"], env=env)
     outcome = Outcome(grid)
     groups: dict[str, _Group] = {}
@@ -148,11 +152,12 @@ def plan_sweep(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str]
                 outcome.left_out.append((words, tuple(dict.fromkeys(finding.id for finding in judged.refused))))
             continue
         server = judged.server
+        workload_id = judged.workload_id if merges else digest({"load": judged.workload_id, "words": words})
         if servers.add(server.server_id):
             outcome.starts += 1
             outcome.gpu_seconds += server.gpus * grid.settings["start_seconds"]
         for repeat in range(1, judged.repeats + 1):
-            point_id = point_id_of(server.server_id, judged.workload_id, repeat)
+            point_id = point_id_of(server.server_id, workload_id, repeat)
             if not points.add(point_id):
                 outcome.merged += 1
                 continue
@@ -160,7 +165,7 @@ def plan_sweep(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str]
             outcome.identity ^= int(point_id, 16)
             outcome.gpu_seconds += server.gpus * grid.settings["point_seconds"]
             if outcome.listed:
-                point = Point(words, judged.workload, repeat, server.server_id, judged.workload_id, point_id)
+                point = Point(words, judged.workload, repeat, server.server_id, workload_id, point_id)
                 if server.server_id not in groups:
                     groups[server.server_id] = _Group(ServerGroup(server.server_id, own, server.gpus, server.nodes, ()))
                 groups[server.server_id].points.append(point)

@@ -6,74 +6,99 @@ what a dead one claimed is taken over. So a sweep is resumed by running it again
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
-import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
 
-from sglang_hydra.errors import ConfigError, SglangHydraError
+from sglang_hydra.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.signals import stopping_on_signals
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
-from sglang_hydra.sweep.claims import Claim, Claims
-from sglang_hydra.sweep.gpus import GpuSets, used_mib, wait_for_memory
+from sglang_hydra.secret import hide_typed_keys
+from sglang_hydra.sweep.claims import Claims
+from sglang_hydra.sweep.gpus import GpuSets, used_mib, visible_gpus, wait_for_memory
 from sglang_hydra.sweep.points import Point, ServerGroup, Sweep
-from sglang_hydra.sweep.progress import LiveScreen, Printed, progress_of, watching
-from sglang_hydra.sweep.serving import Policy, Watcher, Work, take_points
+from sglang_hydra.sweep.progress import LiveScreen, Tally
+from sglang_hydra.sweep.search import check_search, search_of
+from sglang_hydra.sweep.serving import Policy, Stop, Watcher, Work, take_points
 from sglang_hydra.sweep.store import DONE, FAILED, OPEN, Store
 
 FAILED_EXIT, INTERRUPTED = 4, 130
 RERUN = ("failed", "invalid")
 
 _MEMORY_S = 120.0
-_GPU_POLL_S = 1.0
-_STALLED_ROUNDS = 2
+_POLL_S = 1.0
 
 
 def run(sweep: Sweep) -> int:
     """Takes every point of the sweep that has no result yet. Returns 0 when all have one, 4 when points failed, 130
-    when it was interrupted. Raises ConfigError for a folder that holds something else."""
-    _check_settings(sweep.settings)
+    when it was interrupted. Raises ConfigError for a folder that holds something else, MachineError for one that
+    cannot be written."""
+    check_settings(sweep.settings)
+    sweep = without_keys(sweep)
     store = Store(sweep.folder)
-    store.begin(sweep)
-    for point in sweep.points():
-        state = store.state(point.point_id)
-        if state.state == DONE and state.record and state.record["state"] in sweep.settings["rerun"]:
-            store.reopen(point.point_id)
-    launcher = _launcher_of(sweep)
-    interrupted = _run_here(sweep, store) if launcher is None else _run_launched(sweep, store, launcher)
-    return INTERRUPTED if interrupted else _exit_code(sweep, store)
+    with writing_to(store):
+        store.begin(sweep)
+        _reopen(sweep, store)
+        interrupted = _run_jobs(sweep, store)
+    if interrupted:
+        return INTERRUPTED
+    counts = Tally(sweep, store).count()
+    return 0 if counts.done == counts.total else FAILED_EXIT
+
+
+@contextlib.contextmanager
+def writing_to(store: Store) -> Iterator[None]:
+    """Says of a full disk or a folder without permission what it means, instead of a traceback."""
+    try:
+        yield
+    except OSError as failure:
+        why = failure.strerror or str(failure)
+        message = f"{store.folder} cannot be written: {why}; every result that is in it is whole"
+        hint = "with room on the disk, the same command goes on where this one ended"
+        raise MachineError(Finding("error", "STO004", message, ("sweep.folder",), hint)) from failure
+
+
+def without_keys(sweep: Sweep) -> Sweep:
+    """The sweep with every API key that was typed replaced by its reference: words are kept in files, and a job may be
+    carried elsewhere as one. The key itself goes into this process's environment, which jobs inherit."""
+    source = replace(sweep.source, requests=tuple(_without_key(request) for request in sweep.source.requests))
+    groups = tuple(
+        replace(
+            group,
+            requests=tuple(_without_key(request) for request in group.requests),
+            points=tuple(replace(point, words=_hidden(point.words)) for point in group.points),
+        )
+        for group in sweep.groups
+    )
+    left_out = tuple((_hidden(words), ids) for words, ids in sweep.left_out)
+    return replace(sweep, source=source, groups=groups, words=_hidden(sweep.words), left_out=left_out)
+
+
+def _hidden(words: tuple[str, ...]) -> tuple[str, ...]:
+    changed = list(words)
+    hide_typed_keys(changed, os.environ)
+    return tuple(changed)
+
+
+def _without_key(request: Request) -> Request:
+    (text,) = _hidden((request.text,))
+    return request if text == request.text else Request(text, request.place, request.layer)
 
 
 def open_points(sweep: Sweep, store: Store, group: ServerGroup) -> list[Point]:
-    """The points of a server that are to be taken: those without a result, failed ones only where that is asked for."""
-    wanted = {OPEN, FAILED} if "failed" in sweep.settings["rerun"] else {OPEN}
-    return [point for point in group.points if store.state(point.point_id).state in wanted]
-
-
-@dataclass(frozen=True)
-class GroupJob:
-    """The task that a Hydra launcher runs: job number N takes the points of ``groups[N]``. It can be pickled."""
-
-    sweep: Sweep
-    groups: tuple[str, ...]
-    minutes: float | None = None
-
-    def __call__(self, config: Any) -> None:
-        from hydra.core.hydra_config import HydraConfig
-
-        began = time.monotonic()
-        number = int(HydraConfig.get().job.num)
-        group = next(item for item in self.sweep.groups if item.server_id == self.groups[number])
-        store = Store(self.sweep.folder)
-        stop_at = began + self.minutes * 60 - _reserve_s(self.sweep) if self.minutes else None
-        stopped: list[bool] = []
-        with Claims(store.folder / "claims") as claims, stopping_on_signals(lambda: stopped.append(True), loud=False):
-            policy = _policy(self.sweep, stop_at, stopped)
-            run_group(self.sweep, store, claims, group, policy, Printed(sys.stderr))
+    """The points of a server that are still to be taken."""
+    found = []
+    for point in group.points:
+        search = search_of(sweep.settings, point)
+        state = search.state(store) if search else store.state(point.point_id)
+        if state.state == OPEN:
+            found.append(point)
+    return found
 
 
 def run_group(
@@ -85,41 +110,76 @@ def run_group(
     claim = claims.take(f"servers/{group.server_id}")
     if claim is None:
         return None
-    held: list[Claim] = []
     try:
         # Once more: whoever held the claim before may have taken them.
         points = open_points(sweep, store, group)
-        gpus, held = _wait_for_gpus(sweep, claims, group, policy)
-        if gpus is None or not points:
-            return True
-        plan = _plan_here(sweep, group, gpus)
-        baseline = used_mib(gpus)
-        good = take_points(Work(store, plan, points, policy, watcher, gpus, group.gpus or None))
-        left = wait_for_memory(baseline, _MEMORY_S)
-        if left:
-            watcher.server(group.server_id, f"memory that was not given back, in MiB by GPU: {left}")
-        return good
+        with _gpus_of(sweep, claims, group, policy) as gpus:
+            if gpus is None or not points:
+                return True
+            plan = _plan_here(sweep, group, gpus)
+            baseline = used_mib(gpus)
+            work = Work(store, plan, points, policy, watcher, gpus, group.gpus or None)
+            work.holds = lambda: claims.holds(claim)
+            work.search = lambda point: search_of(sweep.settings, point)
+            work.settle = lambda: _wait_for_memory(baseline, group, watcher)
+            return take_points(work)
     except SglangHydraError as error:
-        for point in open_points(sweep, store, group):
-            said = [finding.to_json() for finding in error.findings]
-            failure = {"kind": "not_planned", "retryable": False, "findings": said, "log_tail": []}
-            store.add_failure(point.point_id, {"server_id": point.server_id, "words": list(point.words), **failure})
-            watcher.point(point, "failed", error.findings[0].message if error.findings else str(error))
+        _fail_all(sweep, store, group, error, watcher)
         return False
     finally:
-        GpuSets(claims, ()).give_back(held)
-        claims.release(claim)
+        with contextlib.suppress(OSError):  # on a full disk the end of this process says it
+            claims.release(claim)
+
+
+def policy_of(sweep: Sweep, stop: Stop, stop_at: float | None = None) -> Policy:
+    """How the settings ask points to be run."""
+    return Policy(sweep.settings["retries"], sweep.settings["fail_fast"], stop_at, stop)
+
+
+def check_settings(settings: object) -> None:
+    """Raises ConfigError for settings of the ``sweep`` node that no run can follow."""
+    assert isinstance(settings, dict)
+    findings = []
+    odd = [state for state in settings["rerun"] if state not in RERUN]
+    if odd:
+        message = f"sweep.rerun names {odd[0]!r}; it may name {', '.join(RERUN)}"
+        findings.append(Finding("error", "RNR002", message, ("sweep.rerun",), "sweep.rerun=[failed]"))
+    for name, least in (("retries", 0), ("max_jobs", 1)):
+        value = settings[name]
+        if value is not None and value < least:
+            message = f"sweep.{name}={value} must be at least {least}"
+            findings.append(Finding("error", "RNR002", message, (f"sweep.{name}",), f"sweep.{name}={max(least, 1)}"))
+    findings += check_search(settings)
+    if findings:
+        raise ConfigError(*findings)
+
+
+def _reopen(sweep: Sweep, store: Store) -> None:
+    """Sets aside what is to be taken again, once for this run."""
+    wanted = sweep.settings["rerun"]
+    for point in sweep.points():
+        found = store.state(point.point_id)
+        state = found.record["state"] if found.state == DONE and found.record else found.state
+        if state in wanted and state in (FAILED, "invalid"):
+            store.reopen(point.point_id)
+
+
+def _run_jobs(sweep: Sweep, store: Store) -> bool:
+    from sglang_hydra.sweep.launching import launcher_of, run_launched
+
+    launcher = launcher_of(sweep)
+    return _run_here(sweep, store) if launcher is None else run_launched(sweep, store, launcher)
 
 
 def _run_here(sweep: Sweep, store: Store) -> bool:
     """One server after the other, in this process. Says whether it was interrupted."""
-    stopped: list[bool] = []
-    policy = _policy(sweep, None, stopped)
+    stop = Stop()
+    policy = policy_of(sweep, stop)
     waiting = list(sweep.groups)
     with (
         LiveScreen(sweep, store) as screen,
         Claims(store.folder / "claims") as claims,
-        stopping_on_signals(lambda: stopped.append(True), "the sweep"),
+        stopping_on_signals(stop, "the sweep"),
     ):
         while waiting and not policy.over:
             again = []
@@ -130,69 +190,29 @@ def _run_here(sweep: Sweep, store: Store) -> bool:
                 if good is None:
                     again.append(group)
                 elif not good and policy.fail_fast:
-                    return False
+                    return stop.asked
             waiting = again
             if waiting and not policy.over:
                 screen.server(waiting[0].server_id, "another runner is at it")
-                time.sleep(_GPU_POLL_S)
-    return bool(stopped)
+                time.sleep(_POLL_S)
+    return stop.asked
 
 
-def _run_launched(sweep: Sweep, store: Store, launcher: Any) -> bool:
-    """Rounds of jobs, until nothing is open or a round has brought nothing."""
-    assert sweep.running is not None
-    minutes = sweep.running.config.hydra.launcher.get("timeout_min")
-    carried = replace(sweep, running=None)
-    stalled = 0
-    while stalled < _STALLED_ROUNDS:
-        groups = [group for group in sweep.groups if open_points(sweep, store, group)]
-        if not groups:
-            break
-        before = sum(len(open_points(sweep, store, group)) for group in groups)
-        job = GroupJob(carried, tuple(group.server_id for group in groups), minutes)
-        launcher.setup(hydra_context=sweep.running.context, task_function=job, config=sweep.running.config)
-        try:
-            with watching(sweep, store):
-                launcher.launch([[] for _ in groups], initial_job_idx=0)
-        except KeyboardInterrupt:
-            return True
-        except Exception as failure:  # noqa: BLE001 - whatever a launcher raises for a lost job: the folder knows
-            print(f"a job was lost: {type(failure).__name__}: {failure}", file=sys.stderr)
-        after = sum(len(open_points(sweep, store, group)) for group in sweep.groups)
-        stalled = stalled + 1 if after >= before else 0
-    return False
+def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan:
+    """The plan of a server as it starts here: on a free port, on its own GPUs, with its metrics. None of that changes
+    its identity but the metrics, which were planned.
 
-
-def _launcher_of(sweep: Sweep) -> Any:
-    """The Hydra launcher that was asked for; None for the basic one, whose jobs run here anyway."""
-    if sweep.running is None or sweep.running.config is None:
-        return None
-    target = str(sweep.running.config.hydra.launcher._target_)
-    if target.endswith("BasicLauncher"):
-        return None
-    from hydra.core.plugins import Plugins
-    from omegaconf import open_dict
-
-    config = sweep.running.config
-    if sweep.settings["max_jobs"]:
-        with open_dict(config.hydra.launcher):
-            key = "array_parallelism" if "submitit" in target else "n_jobs"
-            config.hydra.launcher[key] = sweep.settings["max_jobs"]
-    return Plugins.instance().instantiate_launcher(
-        hydra_context=sweep.running.context, task_function=sweep.running.task_function, config=config
-    )
-
-
-def _plan_here(sweep: Sweep, group: ServerGroup, gpus: Sequence[int]) -> Plan:
-    """The plan of a server as it starts here: on a free port, on its own GPUs. Neither changes its identity.
-
-    Raises ConfigError where it would be another server than was planned.
+    Raises ConfigError where it would be another server than was planned, or one that a sweep cannot measure.
     """
     place = f"sweep on {socket.gethostname()}"
     requests = [*group.requests, Request.typed("port", _free_port(), place)]
     if gpus:
-        requests.append(Request.typed("base_gpu_id", gpus[0], place))
+        requests.append(Request.typed("base_gpu_id", visible_gpus(None).index(gpus[0]), place))
     plan = sweep.source.plan(requests)
+    if plan.nodes["topology"]["name"] != "single" or group.nodes > 1:
+        what = "a topology" if group.nodes == 1 else f"a server on {group.nodes} nodes"
+        message = f"{what} is planned, and a sweep measures one server on one node"
+        raise ConfigError(Finding("error", "RNR003", message, ("topology", "nnodes"), "topology=single nnodes=1"))
     if plan.server_id != group.server_id:
         message = f"planned here, server {group.server_id} becomes {plan.server_id}"
         hint = "do this machine's SGLANG_* variables, packages or presets differ from where the sweep was planned?"
@@ -200,23 +220,43 @@ def _plan_here(sweep: Sweep, group: ServerGroup, gpus: Sequence[int]) -> Plan:
     return plan
 
 
-def _wait_for_gpus(sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy) -> tuple[Any, list[Any]]:
+def _fail_all(sweep: Sweep, store: Store, group: ServerGroup, error: SglangHydraError, watcher: Watcher) -> None:
+    said = [finding.to_json() for finding in error.findings]
+    failure = {"kind": "not_planned", "retryable": False, "final": True, "findings": said, "log_tail": []}
+    for point in open_points(sweep, store, group):
+        identity = {"server_id": point.server_id, "workload_id": point.workload_id, "repeat": point.repeat}
+        words = {"words": list(point.words), "workload": dict(point.workload), "at": now()}
+        store.add_failure(point.point_id, {**identity, **words, **failure})
+        watcher.point(point, "failed", error.findings[0].message)
+
+
+@contextlib.contextmanager
+def _gpus_of(sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy) -> Iterator[tuple[int, ...] | None]:
     """A set of GPUs for this server, waiting while others have them; None when the time is over before."""
     if not group.gpus:
-        return (), []
+        yield ()
+        return
+    sets = GpuSets(claims, visible_gpus(sweep.source.plan(group.requests).gpu.count or group.gpus))
     each = group.gpus // max(1, group.nodes)
-    sets = GpuSets(claims, range(_gpus_here(sweep, group)))
-    while not policy.over:
+    if each > len(sets):
+        message = f"the server takes {each} GPUs, and {len(sets)} can be seen here"
+        raise MachineError(Finding("error", "RNR004", message, ("tp_size", "gpu.count"), f"tp_size={len(sets) or 1}"))
+    found = sets.take(each)
+    while found is None and not policy.over:
+        time.sleep(_POLL_S)
         found = sets.take(each)
-        if found is not None:
-            return found
-        time.sleep(_GPU_POLL_S)
-    return None, []
+    try:
+        yield found[0] if found else None
+    finally:
+        if found:
+            with contextlib.suppress(OSError):
+                sets.give_back(found[1])
 
 
-def _gpus_here(sweep: Sweep, group: ServerGroup) -> int:
-    plan = sweep.source.plan(group.requests)
-    return int(plan.gpu.count or group.gpus)
+def _wait_for_memory(baseline: dict[int, float], group: ServerGroup, watcher: Watcher) -> None:
+    left = wait_for_memory(baseline, _MEMORY_S)
+    if left:
+        watcher.server(group.server_id, f"memory that was not given back, in MiB by GPU: {left}")
 
 
 def _free_port() -> int:
@@ -225,26 +265,8 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _policy(sweep: Sweep, stop_at: float | None, stopped: list[bool]) -> Policy:
-    settings = sweep.settings
-    return Policy(settings["retries"], settings["fail_fast"], stop_at, lambda: bool(stopped))
+def now() -> str:
+    """The time as records have it: ISO 8601, UTC."""
+    from datetime import datetime, timezone
 
-
-def _reserve_s(sweep: Sweep) -> float:
-    """What is left of a job's time when no new point is begun: a point's assumed time, and the stop of the server."""
-    return float(sweep.settings["point_seconds"]) * 1.5 + 30
-
-
-def _check_settings(settings: Any) -> None:
-    odd = [state for state in settings["rerun"] if state not in RERUN]
-    if odd:
-        message = f"sweep.rerun names {odd[0]!r}; it may name {', '.join(RERUN)}"
-        raise ConfigError(Finding("error", "RNR002", message, ("sweep.rerun",), "sweep.rerun=[failed]"))
-
-
-def _exit_code(sweep: Sweep, store: Store) -> int:
-    counts = progress_of(sweep, store)
-    return 0 if counts.done == counts.total else FAILED_EXIT
-
-
-__all__ = ["GroupJob", "open_points", "run", "run_group"]
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

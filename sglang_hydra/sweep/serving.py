@@ -9,20 +9,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Optional, Protocol
 
+from sglang_hydra.bench.bench_serving import BenchServing
 from sglang_hydra.bench.point import INVALID, Client, PointResult, client_for, run_point
 from sglang_hydra.bench.server import Server
 from sglang_hydra.bench.settings import Load, load_of
 from sglang_hydra.diagnose.classes import BY_KIND
-from sglang_hydra.errors import MachineError, SglangHydraError
+from sglang_hydra.errors import MachineError, ServerError, SglangHydraError
 from sglang_hydra.launch.local import LocalServer
 from sglang_hydra.launch.preflight import preflight
 from sglang_hydra.launch.serve import launch_of
 from sglang_hydra.plans import Plan
 from sglang_hydra.sweep.files import write_whole
 from sglang_hydra.sweep.points import Point
-from sglang_hydra.sweep.store import Store
+from sglang_hydra.sweep.store import DONE, Store
 
 _LOG_TAIL = 40
 _TAIL_BYTES = 1 << 16
@@ -30,6 +31,8 @@ _DEATH_S = 2.0
 
 # Failures that are not the server's, beside the classes of ``diagnose``.
 NOT_HERE, CLIENT, NOT_IDLE = "not_here", "client", "not_idle"
+# A client that ended without a result may have been killed.
+_PASSING = ("BEN013",)
 
 
 class Watcher(Protocol):
@@ -42,19 +45,47 @@ class Watcher(Protocol):
         """A point is running, valid, invalid or failed; ``said`` are its numbers, or why it does not count."""
 
 
+class Stop:
+    """Asked to stop, from a signal handler too: no point is begun any more, and the server that runs is ended. What
+    was being measured is then forgotten, since its server was taken away from it."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.server: LocalServer | None = None
+
+    def __call__(self) -> None:
+        self.asked = True
+        server = self.server
+        if server is not None:
+            server.request_stop()
+
+
 @dataclass(frozen=True)
 class Policy:
     """How points are run. ``retries`` are further attempts at what can pass; with ``fail_fast`` the first failure ends
-    all; no new point is begun at ``stop_at`` (``time.monotonic``) or later, nor once ``stopping`` says so."""
+    all; no new point is begun at ``stop_at`` (``time.monotonic``) or later, nor once ``stop`` was called."""
 
     retries: int = 1
     fail_fast: bool = False
     stop_at: float | None = None
-    stopping: Callable[[], bool] = field(default=lambda: False)
+    stop: Stop = field(default_factory=Stop)
 
     @property
     def over(self) -> bool:
-        return self.stopping() or (self.stop_at is not None and time.monotonic() >= self.stop_at)
+        return self.stop.asked or (self.stop_at is not None and time.monotonic() >= self.stop_at)
+
+
+class Search(Protocol):
+    """A point that stands for several: each step is a point of its own, chosen by the results of those before."""
+
+    def next_step(self, store: Store) -> Point | None:
+        """The step that is to be measured next; None once the search is over."""
+
+    def finish(self, store: Store) -> tuple[str, str]:
+        """Keeps what was found. Returns the state of the point (valid, invalid, failed) and what is said of it."""
+
+
+SearchOf = Callable[[Point], Optional[Search]]
 
 
 class Failed(NamedTuple):
@@ -69,7 +100,12 @@ class Failed(NamedTuple):
 
 @dataclass
 class Work:
-    """What is to be done on one server: its ``plan``, and the points that are to be taken on it."""
+    """What is to be done on one server: its ``plan``, and the points that are to be taken on it.
+
+    ``holds`` says whether they are still ours: a runner that was paused for longer than its lease finds that another
+    has taken them over, and then keeps its results to itself. ``search`` knows the points that are searches, and
+    ``settle`` waits after a server's end until another can start.
+    """
 
     store: Store
     plan: Plan
@@ -78,11 +114,26 @@ class Work:
     watcher: Watcher
     gpu_ids: tuple[int, ...] = ()
     gpus: int | None = None
+    holds: Callable[[], bool] = field(default=lambda: True)
+    search: SearchOf = field(default=lambda point: None)
+    settle: Callable[[], None] = field(default=lambda: None)
     attempts: dict[str, int] = field(default_factory=dict)
+    failed: bool = False
 
     @property
     def folder(self) -> Path:
         return self.store.server(self.plan.server_id)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether another point is to be begun."""
+        over = self.policy.over or (self.failed and self.policy.fail_fast)
+        return bool(self.points) and not over and self.holds()
+
+    @property
+    def given_up(self) -> bool:
+        """Whether nothing that is found from now on counts."""
+        return self.policy.stop.asked or not self.holds()
 
 
 def take_points(work: Work) -> bool:
@@ -91,20 +142,15 @@ def take_points(work: Work) -> bool:
     A server that does not come up fails every point; one that dies fails the point that it died at, and the others
     are taken on a new one. What can pass is tried again. ``work.points`` keeps those for which no time was left.
     """
-    good = True
-    while work.points and not work.policy.over:
+    while work.goes_on:
         try:
             with _server_of(work) as running:
                 failed = _take_in_turn(work, running)
         except _NotUpError as error:
             failed = error.failed
-        if failed is None:
-            continue
-        good = False
-        _note_failure(work, failed)
-        if work.policy.fail_fast:
-            break
-    return good
+        if failed is not None and not work.given_up:
+            _note_failure(work, failed)
+    return not work.failed
 
 
 class _Running(NamedTuple):
@@ -131,9 +177,11 @@ def _server_of(work: Work) -> Iterator[_Running]:
     write_whole(work.folder / "plan.json", json.dumps(plan.to_json(), indent=1) + "\n")
     said = _Said(work)
     launch = launch_of(plan, found.machine, work.folder / "server.log")
-    local = LocalServer(launch, said)
+    local = work.policy.stop.server = LocalServer(launch, said)
     try:
         said.note("starting")
+        if work.policy.stop.asked:
+            raise _NotUpError(None)
         try:
             local.start()
             seconds = local.wait_ready()
@@ -144,8 +192,11 @@ def _server_of(work: Work) -> Iterator[_Running]:
         said.note(f"ready after {seconds:.1f} s")
         yield _Running(local, _bench_server(work, launch.url))
     finally:
+        work.policy.stop.server = None
         local.stop()
         said.note("stopped")
+        if not work.policy.stop.asked:
+            work.settle()
 
 
 def _failed(local: LocalServer, error: SglangHydraError, *, fatal: bool) -> Failed:
@@ -178,31 +229,71 @@ _SMALLEST_VOCABULARY = 2048
 
 
 def _take_in_turn(work: Work, running: _Running) -> Failed | None:
-    """Takes points until none is left, the time is over, or one fails; that one is then the first that is left."""
-    clients: dict[str, Client] = {}
+    """Takes points until none is left or the time is over. Returns what ends this server: the failure of the point
+    that is then the first. A client that fails on a server that is well fails its point, and the next one is taken."""
+    clients: dict[tuple[str, bool], Client] = {}
     try:
-        while work.points and not work.policy.over:
+        while work.goes_on:
+            if not _next_is_a_measurement(work):
+                continue
             point = work.points[0]
-            load = load_of(point.workload)
             try:
-                client = clients.get(load.client)
-                if client is None:
-                    client = clients[load.client] = client_for(running.server, load)
-                failed = _take(work, running, client, load, point)
+                load = load_of(point.workload)
+                failed = _take(work, running, _client(clients, running.server, load), load, point)
             except SglangHydraError as error:
-                failed = Failed(NOT_IDLE if error.exit_code == 4 else CLIENT, error, error.exit_code == 4)
-            if failed is not None:
-                return _died(running) or failed
-            work.points.pop(0)
+                idle = error.exit_code != ServerError.exit_code
+                again = not idle or any(finding.id in _PASSING for finding in error.findings)
+                failed = Failed(CLIENT if idle else NOT_IDLE, error, again)
+            if failed is None:
+                work.points.pop(0)
+            elif work.given_up:
+                return failed
+            elif failed.kind not in (CLIENT, NOT_IDLE):
+                return failed
+            else:
+                dead = _died(running)
+                if dead is not None or failed.kind == NOT_IDLE:
+                    return dead or failed
+                _note_failure(work, failed)
     finally:
         for client in clients.values():
             client.close()
     return None
 
 
+def _next_is_a_measurement(work: Work) -> bool:
+    """Looks at the first point. A search is replaced by its next step, or leaves with its end; what has a result by
+    now (a step that is also a point of its own) leaves too."""
+    point = work.points[0]
+    search = work.search(point)
+    if search is None:
+        if work.store.state(point.point_id).state != DONE:
+            return True
+        work.points.pop(0)
+        return False
+    step = search.next_step(work.store)
+    if step is None:
+        work.points.pop(0)
+        state, said = search.finish(work.store)
+        work.watcher.point(point, state, said)
+        return False
+    work.points.insert(0, step)
+    return True
+
+
+def _client(clients: dict[tuple[str, bool], Client], server: Server, load: Load) -> Client:
+    """The client for a load, made once for all loads that take the same."""
+    kind = (load.client, BenchServing.suits(server, load))
+    if kind not in clients:
+        clients[kind] = client_for(server, load)
+    return clients[kind]
+
+
 def _take(work: Work, running: _Running, client: Client, load: Load, point: Point) -> Failed | None:
     work.watcher.point(point, "running", "")
     result = run_point(running.server, client, load, point_id=point.point_id, repeat=point.repeat)
+    if work.given_up:
+        return Failed(CLIENT, MachineError(), retryable=True)
     if result.state == INVALID and result.measures["failed"]:
         dead = _died(running)
         if dead is not None:
@@ -240,12 +331,16 @@ def _died(running: _Running) -> Failed | None:
 
 def _note_failure(work: Work, failed: Failed) -> None:
     """Keeps a failure of every point that it concerns, and drops those that will not be tried again."""
+    work.failed = True
     concerned = list(work.points) if failed.fatal else work.points[:1]
     for point in concerned:
         tried = work.attempts[point.point_id] = work.attempts.get(point.point_id, 0) + 1
-        work.store.add_failure(point.point_id, {**_identity(work, point), **_failure_record(work, failed)})
-        work.watcher.point(point, "failed", f"{failed.kind}: {failed.error.findings[0].message}")
-        if not failed.retryable or tried > work.policy.retries:
+        final = not failed.retryable or tried > work.policy.retries
+        record = {**_identity(work, point), **_failure_record(work, failed), "final": final}
+        work.store.add_failure(point.point_id, record)
+        again = "" if final else " (it is tried again)"
+        work.watcher.point(point, "failed", f"{failed.kind}: {failed.error.findings[0].message}{again}")
+        if final:
             work.points.remove(point)
 
 

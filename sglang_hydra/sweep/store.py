@@ -15,6 +15,7 @@ Everything is keyed by ids, never by how an override was spelled.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +33,8 @@ DONE, FAILED, OPEN = "done", "failed", "open"
 
 
 class State(NamedTuple):
-    """How far a point is: done (a result is there, valid or not), failed (only failures are), or open."""
+    """How far a point is: done (a result is there, valid or not), failed (the last failure was final), or open.
+    ``record`` is that result or failure; of an open point its last failure, if there is one."""
 
     state: str
     record: Mapping[str, Any] | None = None
@@ -96,17 +98,25 @@ class Store:
             if record.get("schema") != RESULT_SCHEMA:
                 raise ConfigError(_other_schema(file, record, RESULT_SCHEMA))
             return State(DONE, record)
-        failures = list(self.failures(point_id))
-        return State(FAILED, failures[-1]) if failures else State(OPEN)
+        last = None
+        for last in self.failures(point_id):
+            continue
+        return State(FAILED, last) if last is not None and last["final"] else State(OPEN, last)
 
     def failures(self, point_id: str) -> Iterator[Mapping[str, Any]]:
         """The failed attempts at a point, first to last."""
         folder = self.point(point_id) / "failed"
-        numbers = sorted(int(file.stem) for file in folder.glob("*.json") if file.stem.isdigit())
-        for number in numbers:
-            record = read_json(folder / f"{number}.json")
-            if record is not None:
-                yield record
+        for number in _numbers(folder):
+            file = folder / f"{number}.json"
+            try:
+                record = read_json(file)
+            except (OSError, ValueError) as failure:
+                raise ConfigError(Finding("error", "STO002", f"{file} cannot be read: {failure}")) from None
+            if record is None:
+                continue
+            if record.get("schema") != FAILURE_SCHEMA:
+                raise ConfigError(_other_schema(file, record, FAILURE_SCHEMA))
+            yield record
 
     def add_result(self, point_id: str, result: Mapping[str, Any], details: str | None = None) -> bool:
         """Keeps a result, and its single requests as JSON lines; says False where a result was there already."""
@@ -123,15 +133,28 @@ class Store:
             number += 1
 
     def reopen(self, point_id: str) -> None:
-        """Sets a result aside, so that the point is taken again. Nothing is deleted."""
+        """Sets a result and the failures aside, so that the point is taken again. Nothing is deleted."""
         folder = self.point(point_id)
         record = read_json(folder / "result.json")
-        if record is None:
-            return
-        number = 1
-        while not publish(folder / "superseded" / f"{number}.json", _dumped(record)):
-            number += 1
-        (folder / "result.json").unlink()
+        if record is not None:
+            number = 1
+            while not publish(folder / "superseded" / f"{number}.json", _dumped(record)):
+                number += 1
+            (folder / "result.json").unlink()
+        if (folder / "failed").is_dir():
+            aside = folder / "superseded"
+            aside.mkdir(exist_ok=True)
+            number = sum(1 for _ in aside.glob("failed-*")) + 1
+            (folder / "failed").rename(aside / f"failed-{number}")
+
+
+def _numbers(folder: Path) -> list[int]:
+    """The numbers of the records in a folder, upwards."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
 
 
 def sweep_record(sweep: Sweep) -> dict[str, Any]:

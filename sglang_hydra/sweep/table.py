@@ -17,11 +17,12 @@ _SHOWN_SERVERS = 20
 _SHOWN_WORDS = 100
 
 
-def outcome_lines(outcome: Outcome) -> list[Line]:
-    """The table. Every number that is an assumption says so."""
+def outcome_lines(outcome: Outcome, *, ours: bool = True) -> list[Line]:
+    """The table. Every number that is an assumption says so. Of a task that is not ``ours`` nobody knows what it takes,
+    or where its results go."""
     keys = ", ".join(outcome.grid.keys)
     heading = f"Sweep of {plural(outcome.total, 'point')}" + (f" over {keys}" if keys else "")
-    lines: list[Line] = [[text(heading, "bold")], *columns(_counts(outcome)), []]
+    lines: list[Line] = [[text(heading, "bold")], *columns(_counts(outcome)[: None if ours and outcome.kept else -2]), []]
     if outcome.refused:
         lines += [[text("Left out", "bold")], *_refused_lines(outcome.refused), []]
     if outcome.groups:

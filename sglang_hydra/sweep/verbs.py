@@ -52,7 +52,12 @@ def bench(invocation: Invocation) -> int:
     from sglang_hydra.sweep.runner import run
 
     source = Source((), tuple(invocation.config_dirs), invocation.config_name or PRIMARY_NAME, seed=seed)
-    return int(run(sweep_of(outcome, source)))
+    sweep = sweep_of(outcome, source)
+    if sweep.hydra_words:
+        from sglang_hydra.sweep.in_hydra import with_launcher
+
+        sweep = with_launcher(sweep, composer)
+    return int(run(sweep))
 
 
 def judge_all(invocation: Invocation) -> int:

@@ -22,7 +22,7 @@ ROWS = (
     ),
     unchanged(experts.cutlass_splits_all_or_nothing, moe_runner_backend="flashinfer_cutlass", tp_size=8, ep_size=8),
     unchanged(experts.cutlass_splits_all_or_nothing, tp_size=8, ep_size=2),
-    refused(experts.trtllm_runs_fp4_and_fp8, "not None", moe_runner_backend="flashinfer_trtllm"),
+    refused(experts.trtllm_runs_fp4_and_fp8, "not null", moe_runner_backend="flashinfer_trtllm"),
     unchanged(experts.trtllm_runs_fp4_and_fp8, moe_runner_backend="flashinfer_trtllm", quantization="fp8"),
     unchanged(experts.trtllm_runs_fp4_and_fp8, quantization="awq"),
     refused(experts.eplb_has_experts_to_move, "got 1", enable_eplb=True),

@@ -25,7 +25,7 @@ ROWS = (
     refused(lora.all_modules_stands_alone, "1 more", enable_lora=True, lora_target_modules=["all", "q_proj"]),
     unchanged(lora.all_modules_stands_alone, enable_lora=True, lora_target_modules=["all", "all"]),
     unchanged(lora.all_modules_stands_alone, lora_target_modules=["all", "q_proj"]),
-    refused(lora.adapter_shape_is_known, "max_lora_rank is None", enable_lora=True, lora_target_modules=["q_proj"]),
+    refused(lora.adapter_shape_is_known, "max_lora_rank is null", enable_lora=True, lora_target_modules=["q_proj"]),
     refused(lora.adapter_shape_is_known, "max_lora_rank is 0", enable_lora=True, max_lora_rank=0),
     unchanged(lora.adapter_shape_is_known, enable_lora=True, lora_target_modules=["q_proj"], max_lora_rank=8),
     unchanged(lora.adapter_shape_is_known, enable_lora=True, lora_paths=["a"]),

@@ -11,8 +11,8 @@ ROWS = (
     unchanged(model.config_is_readable_for_memory, json_model_override_args='{"foo": 1}'),
     unchanged(model.config_is_readable_for_memory, model="unknown"),
     unchanged(model.config_is_readable_for_memory, model="nameless", mem_fraction_static=0.8),
-    refused(model.config_is_readable_for_memory, "architectures is None", model="nameless"),
-    refused(model.config_is_readable_for_memory, "architectures is None", model="nameless", enable_multimodal=True),
+    refused(model.config_is_readable_for_memory, "architectures is null", model="nameless"),
+    refused(model.config_is_readable_for_memory, "architectures is null", model="nameless", enable_multimodal=True),
     refused(model.config_is_readable_for_memory, "is []", json_model_override_args='{"architectures": []}'),
     unchanged(
         model.config_is_readable_for_memory, json_model_override_args='{"architectures": []}', enable_multimodal=False
@@ -28,7 +28,7 @@ ROWS = (
         model.overrides_are_an_object, "line 1 column 2", json_model_override_args="{oops", mem_fraction_static=0.8
     ),
     unchanged(model.overrides_are_an_object, json_model_override_args="[]", mem_fraction_static=0.8),
-    refused(model.config_names_an_architecture, "None", model="nameless", mem_fraction_static=0.8),
+    refused(model.config_names_an_architecture, "null", model="nameless", mem_fraction_static=0.8),
     refused(
         model.config_names_an_architecture,
         "is []",
@@ -50,7 +50,7 @@ ROWS = (
     ),
     unchanged(model.triton_kernel_runs_without_ep, model="gpt_oss", ep_size=4, moe_runner_backend="triton"),
     unchanged(model.triton_kernel_runs_without_ep, model="mixtral_8x7b", ep_size=4, moe_runner_backend="triton_kernel"),
-    refused(model.llama_4_runs_on_backend, "None", "fa3 or aiter or triton", model="llama_4_scout"),
+    refused(model.llama_4_runs_on_backend, "null", "fa3 or aiter or triton", model="llama_4_scout"),
     refused(model.llama_4_runs_on_backend, "flashinfer", model="llama_4_scout", attention_backend="flashinfer"),
     unchanged(model.llama_4_runs_on_backend, model="llama_4_scout", attention_backend="aiter"),
     unchanged(model.llama_4_runs_on_backend, model="gpt_oss"),

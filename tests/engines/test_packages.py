@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.engines import packages
 from sglang_hydra.engines.packages import find_python, installed, normalised
 
 NEVER = "#!/bin/sh\nexit 9\n"
@@ -53,7 +52,7 @@ def test_an_interpreter_outside_a_virtual_environment_is_asked_for_its_path(tmp_
 def test_an_environment_that_sees_its_base_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = environment(tmp_path, "sglang-0.5.2.dist-info", settings="include-system-site-packages = true\n")
     asked: list[str] = []
-    monkeypatch.setattr(packages, "_ask", lambda path: asked.append(path))
+    monkeypatch.setattr("sglang_hydra.facts.installed._asked_paths", lambda path: asked.append(path))
     installed(python)
     assert asked == [python]
 

@@ -14,7 +14,7 @@ from sglang_hydra.facts.installed import find_package, interpreter_paths, torch_
 def venv(root: Path, settings: str = "home = /usr/bin\ninclude-system-site-packages = false\n") -> Path:
     (root / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
     (root / "pyvenv.cfg").write_text(settings, encoding="utf-8")
-    (root / "bin").mkdir()
+    tool(root / "bin", "python", fails="it is not to be started")
     return root / "lib" / "python3.11" / "site-packages"
 
 

@@ -41,14 +41,14 @@ FITTING: list[tuple[str, Any]] = [
 REFUSED: list[tuple[str, Any, str]] = [
     ("tp_size", "x", "tp_size='x' is not an int"),
     ("tp_size", 2.0, "tp_size=2.0 is not an int"),
-    ("tp_size", True, "tp_size=True is not an int"),
-    ("tp_size", None, "tp_size=None: tp_size cannot be None, it is an int"),
+    ("tp_size", True, "tp_size=true is not an int"),
+    ("tp_size", None, "tp_size=null: tp_size cannot be null, it is an int"),
     ("tp_size", [8], "tp_size=[8] is not an int"),
     ("mem_fraction_static", "0.9", "mem_fraction_static='0.9' is not a float"),
-    ("mem_fraction_static", False, "mem_fraction_static=False is not a float"),
+    ("mem_fraction_static", False, "mem_fraction_static=false is not a float"),
     ("enable_metrics", 1, "enable_metrics=1 is not a bool"),
     ("enable_metrics", "true", "enable_metrics='true' is not a bool"),
-    ("served_model_name", True, "served_model_name=True is not a str"),
+    ("served_model_name", True, "served_model_name=true is not a str"),
     ("served_model_name", 5, "served_model_name=5 is not a str"),
     ("api_key", 12345, "api_key=*** is not a str"),
     ("tokenizer_mode", "quick", "tokenizer_mode='quick' is not one of auto, slow"),
@@ -115,6 +115,7 @@ def test_an_unknown_name_is_the_callers_mistake() -> None:
         ("", "at line 1, column 1, near ''"),
         ("[1]", "must be a JSON object like {...}, not '[1]'"),
         ("[" * 200_000, "json_model_override_args is not JSON"),
+        ('{"a": ' + "9" * 5_000 + "}", "json_model_override_args is not JSON that can be read: a number in it is too"),
     ],
 )
 def test_bad_json_is_refused_with_its_place(text: str, said: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -130,6 +131,17 @@ def test_hydras_own_words_and_every_config_folder_are_in_its_record(place: Place
 def test_hydras_own_flags_are_answered_and_nothing_is_started(place: Place) -> None:
     argv = [sys.executable, "serve.py", "--cfg", "job", "model=tiny", "gpu=cpu", "tp_size=3"]
     assert yaml.safe_load(place.run(*argv))["tp_size"] == 3
+
+
+def test_a_run_folder_that_nobody_named_has_the_port_in_its_name(place: Place) -> None:
+    port = free_port()
+    argv = [word for word in place.serve("run", port=port) if not word.startswith("hydra.run.dir")]
+    env = {**place.env, "FAKE_CRASH": str(place.folder / "crash")}
+    script = [argv[0], str(ROOT / "serve.py"), *argv[2:]]
+    done = subprocess.run(script, cwd=place.folder, env=env, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert done.returncode == 4, done.stderr
+    (plan,) = (place.folder / "outputs").glob("*/*/plan.json")
+    assert re.fullmatch(rf"\d\d-\d\d-\d\d-{port}", plan.parent.name)
 
 
 def test_port_zero_takes_one_that_is_free_and_says_who_chose_it(place: Place) -> None:

@@ -22,11 +22,13 @@ both="aiohttp dill einops fastapi gguf interegular ipython msgspec numpy orjson 
 case $version in
 0.5.2)
     size="70 seconds, 2.5 GB"
+    router=0.1.9
     own="compressed-tensors llguidance openai openai-harmony sentencepiece transformers==4.56.1"
     standins="sgl_kernel='0.3.9.post2', torchao='0.9.0'"
     ;;
 0.5.23)
     size="100 seconds, 3 GB"
+    router=0.3.2
     own="apache-tvm-ffi==0.1.11 compressed-tensors==0.18.0 datasets jsonschema llguidance>=1.7.6,<2 nvidia-ml-py \
         openai==2.8.0 openai-harmony==0.0.4 packaging regex sentencepiece==0.2.1 soundfile==0.13.1 tokenizers==0.23.2 \
         transformers==5.19.0 watchfiles xgrammar==0.2.7 xxhash zstandard"

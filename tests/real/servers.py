@@ -37,9 +37,11 @@ SGLANG_ON_CPU = [
 
 @dataclass
 class Served:
-    """A running ``serve.py``: where it answers, its run folder, and what it printed once it has ended."""
+    """A running ``serve.py``: where it answers, its run folder, and what it printed once it has ended.
 
-    program: subprocess.Popen[bytes]
+    ``program`` is None for a server that was detached."""
+
+    program: subprocess.Popen[bytes] | None
     port: int
     folder: Path
     headers: dict[str, str] = field(default_factory=dict)
@@ -65,6 +67,7 @@ class Served:
 
     def processes(self) -> list[psutil.Process]:
         """The program and everything that it started, directly or not."""
+        assert self.program is not None
         program = psutil.Process(self.program.pid)
         return [program, *program.children(recursive=True)]
 

@@ -1,19 +1,27 @@
-"""The real SGLang 0.5.2 on the CPU: served by us, guarded by a key, and found to run with the values of the plan."""
+"""The real SGLang on the CPU: 0.5.2 served by us, guarded by a key, and found to run with the values of the plan; a late
+release, detached and stopped."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from sglang_hydra.fields import fresh_defaults
-from tests.real.servers import SGLANG_ON_CPU, all_gone, interrupt, served
+from tests.real.servers import ROOT, SGLANG_ON_CPU, Served, all_gone, interrupt, served
 
 KEY = "sk-not'for\\anyone-4711"
+OURS = [sys.executable, "serve.py"]
+# The promise for a server that is well.
+MOST_TO_STOP_S = 15
 
 
 def reported(answer: bytes) -> dict[str, Any]:
@@ -74,9 +82,6 @@ def test_another_server_runs_as_planned_and_dies_with_us(sglang_python: str, tmp
 
 def test_a_server_that_cannot_start_ends_in_4_with_its_reason(sglang_python: str, tmp_path: Path) -> None:
     """Its grammar backend is not installed: SGLang finds out while it starts."""
-    import subprocess
-    import sys
-
     settings = [word for word in SGLANG_ON_CPU if not word.startswith("grammar_backend")]
     overrides = ["engine=sglang", f"engine.python={sglang_python}", "model=tiny", "gpu=cpu", *settings]
     argv = [sys.executable, "serve.py", "grammar_backend=xgrammar", "port=0", f"hydra.run.dir={tmp_path}", *overrides]
@@ -85,6 +90,7 @@ def test_a_server_that_cannot_start_ends_in_4_with_its_reason(sglang_python: str
     run = subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=300, env={**os.environ})
     assert run.returncode == 4, run.stderr[-3000:]
     assert "ENG008" in run.stderr
+    assert "DIA050" in run.stderr
     assert "Traceback" not in run.stderr.rpartition("ENG008")[2]
     left = [process for process in psutil.process_iter(["name"]) if process.pid not in before]
     assert not [process for process in left if "sglang" in process.info["name"]]
@@ -99,11 +105,46 @@ def _no_key_in(folder: Path) -> None:
         assert repr(KEY)[1:-1] not in content, path
 
 
-def test_hanging_up_while_it_starts_leaves_nothing(sglang_python: str, tmp_path: Path) -> None:
-    import subprocess
-    import sys
-    import time
+def test_a_late_release_stays_when_the_command_has_returned_and_is_stopped(
+    sglang_0_5_23_python: str, tmp_path: Path
+) -> None:
+    settings = ["attention_backend=torch_native", "disable_radix_cache=true", "max_total_tokens=8192"]
+    overrides = ["engine=sglang", f"engine.python={sglang_0_5_23_python}", "model=tiny", "gpu=cpu", *settings]
+    argv = [*OURS, "launch.detach=true", "port=0", f"hydra.run.dir={tmp_path / 'run'}", *overrides]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "SGLANG_HYDRA_STATE_DIR": str(tmp_path / "state")}
 
+    def ran(*argv: str) -> str:
+        done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+        return done.stdout + done.stderr
+
+    try:
+        said = ran(*argv)
+        # What it really prints, in its order.
+        told = [line.split(" s  ", 1)[1] for line in said.splitlines() if re.match(r" *[0-9.]+ s  ", line)]
+        assert told == [
+            *("reading its arguments", "joining its ranks", "loading weights", "weights loaded"),
+            *("KV cache allocated", "warming up", "answering"),
+        ]
+        (server,) = json.loads(ran(*OURS, "status", "--json"))["servers"]
+        assert (server["condition"], server["engine"]) == ("ready", "sglang 0.5.23")
+        served_here = Served(None, int(server["url"].rpartition(":")[2]), tmp_path / "run")
+        status, answer = served_here.chat(model="tiny", stream=True)
+        assert status == 200
+        assert answer.rstrip().endswith(b"[DONE]")
+        supervisor = psutil.Process(server["process"]["pid"])
+        processes = [supervisor, *supervisor.children(recursive=True)]
+        assert len(processes) >= 5
+        assert "The server is fired up" in ran(*OURS, "logs")
+    finally:
+        stopped = ran(*OURS, "stop", "all", "--json")
+    (end,) = json.loads(stopped)["servers"]
+    assert end["how"] == "stopped"
+    assert end["seconds"] < MOST_TO_STOP_S
+    assert all_gone(processes, 1)
+
+
+def test_hanging_up_while_it_starts_leaves_nothing(sglang_python: str, tmp_path: Path) -> None:
     overrides = ["engine=sglang", f"engine.python={sglang_python}", "model=tiny", "gpu=cpu", *SGLANG_ON_CPU]
     argv = [sys.executable, "serve.py", "port=0", f"hydra.run.dir={tmp_path / 'run'}", *overrides]
     program = subprocess.Popen(argv, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)

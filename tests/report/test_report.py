@@ -22,6 +22,8 @@ from sglang_hydra.report.comparing import (
     ITL,
     THROUGHPUT,
     TTFT,
+    Group,
+    Metric,
     best,
     difference,
     interval,

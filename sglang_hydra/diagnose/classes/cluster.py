@@ -80,6 +80,7 @@ CLASSES = (
             sign("Unable to find address for", None, Weight.CAUSE),
             sign("rendezvous", r"(?i)rendezvous.{0,80}(?:timed? ?out|failed|closed)"),
             sign("Could not get the leader"),
+            sign("Failed to receive worker ports from node 0"),
         ),
         retryable=True,
         fields=("dist_init_addr", "nnodes", "node_rank", "dist_timeout"),

@@ -78,6 +78,8 @@ CLASSES = (
             sign("state cache is too small to serve any requests"),
             sign("Not enough space for mamba cache"),
             sign("cannot fit ONE worst-case request"),
+            sign("cannot hold even one request"),
+            sign("Memory pool size is too small"),
             sign("max_total_num_tokens <= 0", weight=Weight.GENERAL),
             sign("is larger than the profiled value -", weight=Weight.GENERAL, in_warning=True),
         ),
@@ -126,6 +128,7 @@ CLASSES = (
             sign("Out of memory. Please set a smaller number"),
             sign("Out of memory even after retracting all other requests"),
             sign("Failed to allocate token prealloc indices"),
+            sign("No space left for only one request"),
             sign(
                 "in AlignedAllocator",
                 advice="engine.env.SGLANG_FLASHINFER_WORKSPACE_SIZE=2147483648, for a larger workspace of FlashInfer; "

@@ -31,6 +31,7 @@ from sglang_hydra.launch.slurm.states import ended_finding
 from sglang_hydra.launch.slurm.submit import Job, require_slurm, submit
 from sglang_hydra.screen import VERBATIM, Line, text, write
 from sglang_hydra.secret import SECRET_FIELDS, is_secret_name
+from sglang_hydra.tiny import ensure_tiny, tiny_path
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
@@ -61,6 +62,8 @@ def serve(composer: Composer, invocation: Invocation, plan: Plan) -> int:
     if plan.nodes["launch"]["slurm"]["container"] == "none":
         # Not for this machine's memory, which is not that of the nodes.
         choose(plan.engine.name, plan.engine.python, Machine(None), None)
+    if plan.values["model_path"] == str(tiny_path()):
+        ensure_tiny()
     return in_hydra(composer, invocation, lambda: _run(plan))
 
 

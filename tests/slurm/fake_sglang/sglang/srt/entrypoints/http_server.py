@@ -85,7 +85,8 @@ def meet(args: argparse.Namespace) -> None:
             while len(Page.seen) < args.nnodes - 1:
                 connection, _ = listener.accept()
                 with connection, connection.makefile() as lines:
-                    Page.seen.append(lines.readline().strip())
+                    # Whoever only looks whether somebody listens says nothing.
+                    Page.seen += [line.strip() for line in [lines.readline()] if line]
         return
     deadline = time.monotonic() + DEADLINE_S
     while True:

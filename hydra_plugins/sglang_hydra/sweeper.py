@@ -1,0 +1,46 @@
+"""``hydra/sweeper=sglang``: every point judged before one is started, and the points of a server one after the other.
+
+Hydra imports this in every app of an environment, so nothing of sglang_hydra is imported before a sweep is made.
+"""
+
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+
+class SglangSweeper(Sweeper):
+    """Sweeps an app whose config holds SGLang's arguments: for each point that can be launched, its task.
+
+    The settings are those of the ``sweep`` node, and win over it: ``hydra.sweeper.where='tp_size <= gpu.count'``.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
+
+    def sweep(self, arguments: list[str]) -> Any:
+        from sglang_hydra.sweep.in_hydra import sweep_app
+        from sglang_hydra.sweep.points import HydraRun
+
+        running = HydraRun(self.config, self.hydra_context, self.task_function)
+        return sweep_app(running, arguments, self.settings)
+
+
+ConfigStore.instance().store(
+    group="hydra/sweeper",
+    name="sglang",
+    node={
+        "_target_": "hydra_plugins.sglang_hydra.sweeper.SglangSweeper",
+        "params": {},
+        "zip": [],
+        "where": None,
+        "dry_run": False,
+        "budget_gpu_hours": None,
+    },
+    provider="sglang_hydra",
+)

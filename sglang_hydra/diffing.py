@@ -1,0 +1,189 @@
+"""``diff``: in which resolved values two plans differ, and which rule, preset or word made each difference."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.app import make_plan
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.fields import FIELDS
+from sglang_hydra.findings import Finding
+from sglang_hydra.overrides import Request
+from sglang_hydra.plans import plain
+from sglang_hydra.screen import Line, Span, columns, shown, text, write
+from sglang_hydra.secret import HIDDEN, SECRET_FIELDS, is_secret_name
+from sglang_hydra.words import number, plural, program
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli import Invocation
+    from sglang_hydra.compose import Composer
+    from sglang_hydra.plans import Plan
+
+SCHEMA = "sglang_hydra.diff/1"
+_GPU_FACTS = ("name", "vendor", "device", "memory_mib", "compute_capability", "count")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two: what was typed for it, and its plan."""
+
+    name: str
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One value that differs. ``kind`` is fact, value, environment or memory; ``why`` says of each side who decided:
+    a rule with its reason, a layer with its place, or the default."""
+
+    kind: str
+    key: str
+    left: Any
+    right: Any
+    why: tuple[str, str] = ("", "")
+
+    def to_json(self) -> dict[str, Any]:
+        values = {"left": plain(self.left), "right": plain(self.right)}
+        return {
+            "kind": self.kind,
+            "key": self.key,
+            **values,
+            "why": dict(zip(("left", "right"), self.why, strict=True)),
+        }
+
+
+def diff(invocation: Invocation) -> int:
+    """Shows how two sides differ. 0 also when they do; 2 when one of them cannot be planned."""
+    from sglang_hydra.actions import composer_of, print_json
+
+    if len(invocation.requests) != 2:
+        said = f"diff compares two sides, and {len(invocation.requests)} were given"
+        hint = f"quote each side: {program()} diff 'gpu=h100 tp_size=8' 'gpu=h200'; a plan.json or a YAML works too"
+        raise ConfigError(Finding("error", "DIF001", said, hint=hint))
+    composer = composer_of(invocation)
+    one, other = invocation.requests
+    left, right = planned_side(composer, one.text, "left"), planned_side(composer, other.text, "right")
+    found = list(differences(left.plan, right.plan))
+    if invocation.json:
+        print_json(to_json(left, right, found))
+    else:
+        write(diff_screen(left, right, found))
+    return 0
+
+
+def planned_side(composer: Composer, side: str, place: str) -> Side:
+    """The plan of overrides in one word, or of a file. Raises ConfigError that says which side is meant."""
+    from sglang_hydra.documents import is_document, read_document
+
+    try:
+        if is_document(side):
+            document = read_document(Path(side))
+            recorded = document.recorded
+            seed = recorded.seed if recorded else _SEED
+            return Side(side, make_plan(composer, document.requests, recorded=recorded, seed=seed))
+        words = shlex.split(side)
+        requests = [Request(word, f"{place} side, word {number}") for number, word in enumerate(words, 1)]
+        return Side(" ".join(map(_without_secret, words)), make_plan(composer, requests, seed=_SEED))
+    except ValueError as failure:
+        message = f"the {place} side cannot be taken apart into words: {failure}"
+        raise ConfigError(Finding("error", "DIF001", message, hint="close every quote")) from None
+
+
+def _without_secret(word: str) -> str:
+    key, _, value = word.partition("=")
+    hidden = value and is_secret_name(key.lstrip("+").rpartition(".")[2])
+    return f"{key}={HIDDEN}" if hidden else word
+
+
+# Both sides draw the same seed, so that it is no difference.
+_SEED = 42
+
+
+def differences(left: Plan, right: Plan) -> Iterator[Difference]:
+    """Every difference: facts, then values in the order of the arguments, then the environment, then the memory."""
+    for name in _GPU_FACTS:
+        ours, theirs = getattr(left.gpu, name), getattr(right.gpu, name)
+        if ours != theirs:
+            yield Difference("fact", f"gpu.{name}", ours, theirs)
+    if left.engine.version != right.engine.version or left.engine.name != right.engine.name:
+        ours, theirs = (f"{plan.engine.name} {plan.engine.version}" for plan in (left, right))
+        yield Difference("fact", "engine", ours, theirs)
+    for name in FIELDS:
+        ours, theirs = left.values[name], right.values[name]
+        if ours != theirs and name not in SECRET_FIELDS:
+            yield Difference("value", name, ours, theirs, (why(left, name), why(right, name)))
+    for name in sorted({*left.shown_environment, *right.shown_environment}):
+        ours, theirs = left.shown_environment.get(name), right.shown_environment.get(name)
+        if ours != theirs:
+            yield Difference("environment", name, ours, theirs)
+    yield from _memory(left, right)
+
+
+def why(plan: Plan, name: str) -> str:
+    """Who decided a value: the last rule that wrote it, else the strongest layer that named it, else nobody."""
+    entries = plan.resolution.ledger.of(name)
+    if entries:
+        return f"{entries[-1].rule}: {entries[-1].reason}"
+    chain = plan.origins.get(name, ())
+    return f"{chain[-1].layer}, {chain[-1].place}" if chain else "default"
+
+
+def _memory(left: Plan, right: Plan) -> Iterator[Difference]:
+    """What the memory fit says of each side, where it says something. GiB and tokens of one GPU."""
+    ours, theirs = _memory_of(left), _memory_of(right)
+    for key in ours:
+        if ours[key] != theirs[key]:
+            yield Difference("memory", key, ours[key], theirs[key])
+
+
+def _memory_of(plan: Plan) -> dict[str, Any]:
+    record = plan.fit.to_json() if plan.fit else {}
+    weights = (record.get("weights") or {}).get("total_gib")
+    return {"fits": record.get("fits"), "weights_gib": weights, "kv_tokens": record.get("kv_tokens")}
+
+
+def diff_screen(left: Side, right: Side, found: list[Difference]) -> Iterator[Line]:
+    """The two sides, and a row for each difference; verdicts last."""
+    yield [text("left   "), text(left.name, "bold")]
+    yield [text("right  "), text(right.name, "bold")]
+    yield []
+    titles = {"fact": "Facts", "value": "Resolved values", "environment": "Environment", "memory": "Memory, per GPU"}
+    for kind, title in titles.items():
+        rows: list[list[Span]] = []
+        for item in (item for item in found if item.kind == kind):
+            reasons = " | ".join(dict.fromkeys(reason for reason in item.why if reason))
+            values = [text(_said(item.left), "red"), text("->"), text(_said(item.right), "green")]
+            rows.append([text(item.key), *values, text(reasons, "dim")])
+        if rows:
+            yield [text(title, "bold")]
+            yield from columns(rows)
+            yield []
+    same = "the same server" if left.plan.server_id == right.plan.server_id else "another server"
+    count = sum(item.kind == "value" for item in found)
+    differ = "differs" if count == 1 else "differ"
+    yield [text(f"{plural(count, 'value')} {differ}: {same} ({left.plan.server_id}, {right.plan.server_id})")]
+    for side, name in ((left, "left"), (right, "right")):
+        for finding in side.plan.errors:
+            yield [text(f"{name}: ", "bold"), text(f"{finding.id} {finding.message}", "red")]
+
+
+def to_json(left: Side, right: Side, found: list[Difference]) -> dict[str, Any]:
+    sides = {
+        name: {
+            "name": side.name,
+            "server_id": side.plan.server_id,
+            "ok": side.plan.ok,
+            "launchable": side.plan.launchable,
+            "findings": [finding.to_json() for finding in side.plan.findings],
+        }
+        for name, side in (("left", left), ("right", right))
+    }
+    return {"schema": SCHEMA, **sides, "differences": [item.to_json() for item in found]}
+
+
+def _said(value: Any) -> str:
+    return number(value) if isinstance(value, float) and (value.is_integer() or value > 2) else shown(value)

@@ -39,7 +39,7 @@ def stand_in(folder: Path) -> Path:
 
 
 def seconds_to_start(program: Path, folder: Path, overrides: list[str], *, terminal: bool) -> float:
-    """Seconds from the start of ``serve.py`` to that of the server's program. Raises RuntimeError if it never starts."""
+    """Seconds from the start of ``serve.py`` to that of the server's program. Raises RuntimeError if there is none."""
     unwanted = ("PYTHONDONTWRITEBYTECODE", "HF_HUB_OFFLINE")
     env = {name: value for name, value in os.environ.items() if name not in unwanted}
     command = [sys.executable, str(REPOSITORY / "serve.py"), "engine=sglang", f"engine.python={program}", "port=0"]

@@ -198,6 +198,19 @@ def report(invocation: Invocation) -> int:
     return action.report(invocation)
 
 
+def completion(invocation: Invocation) -> int:
+    """The completion script for a shell."""
+    from sglang_hydra.completion import SCRIPTS, script
+
+    shells = [request.text for request in invocation.requests]
+    if len(shells) != 1 or shells[0] not in SCRIPTS:
+        known = ", ".join(SCRIPTS)
+        hint = f'eval "$({program()} completion bash)" in ~/.bashrc'
+        raise ConfigError(Finding("error", "CLI025", f"completion takes a shell: {known}", hint=hint))
+    print(script(shells[0]), end="")
+    return 0
+
+
 def audit(invocation: Invocation) -> int:
     """The whole catalog."""
     from sglang_hydra import catalog_actions

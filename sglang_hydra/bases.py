@@ -160,7 +160,7 @@ def is_schema(config: Any) -> bool:
 
 
 def _layer_of(default: ResultDefault) -> str:
-    if default.primary or default.is_self:
+    if default.primary:
         return "primary"
     return str(default.config_path).split("/")[0]
 

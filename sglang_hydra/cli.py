@@ -27,6 +27,7 @@ VERBS = {
     "audit": "every model on every GPU class, and every recipe",
     "diagnose": "diagnose FILE|-: why a server failed, from its log, and what to change; any SGLang since 0.4",
     "doctor": "what this machine has, what it lacks for a plan, and how to mend it",
+    "completion": 'completion bash|zsh: the script for your shell: eval "$(sglang-hydra completion bash)"',
     "status": "the servers that launch.detach=true started: state, url, model, run folder",
     "stop": "stop NAME, stop all: ends detached servers",
     "logs": "logs NAME: what a detached server wrote; -f goes on as it writes",

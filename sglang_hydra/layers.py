@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sglang_hydra.config import NODES, conf_dir
@@ -18,7 +19,7 @@ from sglang_hydra.grammar import has_interpolation, unescaped
 from sglang_hydra.nodes import problems_at
 from sglang_hydra.overrides import Request, value_problem
 from sglang_hydra.places import Origin, shown_path
-from sglang_hydra.secret import API_KEY_REFERENCE, SECRET_FIELDS
+from sglang_hydra.secret import API_KEY_REFERENCE, SECRET_FIELDS, masked
 from sglang_hydra.words import nearest, program
 
 _PRESETS = ("gpu", "model", "gpu_model")
@@ -76,7 +77,7 @@ class Layers:
             self._origins.setdefault(key, []).append(origin)
             return
         for path in _leaves(tuple(key.split(".")), value):
-            self._inside[path] = origin
+            self._inside[path] = replace(origin, value=masked(path[-1], origin.value))
 
     def lift(self, layer: str, name: str, value: Any, path: tuple[str, ...]) -> None:
         """An argument that a preset brings, or an override below it (``model.args.tp_size=8``)."""

@@ -93,6 +93,7 @@ MEANINGS: Mapping[str, str] = {
     "ENG010": "The server ended by itself after it had been ready.",
     "CLI023": "Hydra itself refused to set up the run: a key of its own that does not exist, or a run folder that "
     "cannot be made.",
+    "CLI025": "completion takes the name of a shell that it knows.",
     "CLI024": "A time-out of the launch node that is no time.",
     "ENG012": "engine.version is no version number.",
     "ENG013": "engine.python names no program on this machine.",

@@ -184,7 +184,6 @@ class PlainBases:
 
     def _contribution(self, default: ResultDefault, config_path: str) -> _Contribution:
         """Raises NotPlain for a config with a mistake, or one that only OmegaConf can merge."""
-        layer = "primary" if default.primary else ""
         package = package_of(default)
 
         def make() -> _Contribution:
@@ -201,7 +200,7 @@ class PlainBases:
                 tree = {name: tree}
             return _Contribution(tree, layers)
 
-        return _kept(self._contributions, (config_path, layer, str(default.is_self), *package), make)
+        return _kept(self._contributions, (config_path, str(default.primary), *package), make)
 
     def _content(self, config_path: str) -> Content | None:
         return _kept(self._contents, config_path, lambda: content_of(self._repository, config_path))

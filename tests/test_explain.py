@@ -93,7 +93,7 @@ def test_a_value_that_a_rule_took_away_is_marked() -> None:
     plan = planned(*H200, "disable_cuda_graph=false", "enable_dp_attention=true")
     screen = printed(plan_screen(plan))
     assert re.search(r"^  !  enable_dp_attention +true -> false +DPA\d+", screen, re.MULTILINE)
-    assert re.search(r"^  warning DPA\d+  enable_dp_attention=True was set, and SGLang", screen, re.MULTILINE)
+    assert re.search(r"^  warning DPA\d+  enable_dp_attention=true was set, and SGLang", screen, re.MULTILINE)
 
 
 def test_who_beat_whom_is_shown() -> None:

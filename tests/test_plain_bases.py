@@ -27,7 +27,7 @@ from tests.planning import requests, written
 
 OWN = {
     "config.yaml": """\
-defaults: [sglang_hydra_schema, gpu: h100, model: own, engine: auto, launch: local, _self_]
+defaults: [sglang_hydra_schema, gpu: h100, model: own, engine: auto, launch: local, bench/workload: null, _self_]
 page_size: 4
 fit: {context: 4096}
 """,
@@ -43,7 +43,7 @@ args: {page_size: 2, trust_remote_code: true, mem_fraction_static: 1}
     "model/referring.yaml": "name: referring\nmodel_path: org/${gpu.name}\nargs: {tp_size: '${gpu.count}'}\n",
     "gpu_model/flat-own.yaml": "page_size: 3\nhost: pair\n",
     "gpu_model/flat-referring.yaml": "tp_size: ${gpu.count}\n",
-    "experiment/plain.yaml": "# @package _global_\npage_size: 5\nhost: experiment\ngpu: {count: 2}\nlora_paths: [a, b]\n",
+    "experiment/plain.yaml": "# @package _global_\npage_size: 5\nhost: own\ngpu: {count: 2}\nlora_paths: [a, b]\n",
     "experiment/choosing.yaml": "# @package _global_\ndefaults: [override /gpu: flat]\npage_size: 6\n",
     "experiment/wrong.yaml": "# @package _global_\ntp_size: eight\nlunch: {force: true}\n",
     "recipe/own.yaml": "# @package _global_\ndefaults: [{override /model: qwen3_8b}]\ntp_size: 2\n",
@@ -105,7 +105,7 @@ PLAIN = [
     ["recipe=deepseek_v3-h100-16", "gpu=h200", "mem_fraction_static=0.85"],
     ["gpu=b200", "recipe=gpt_oss_20b-h200-1", "model=gpt_oss", "gpu.memory_mib=5"],
     ["model=tiny", "gpu=cpu", "bench/workload=1k1k", "bench.concurrency=4"],
-    ["gpu=none", "sweep=tp_scaling", "model.config.x=3", "ignore=[FIT001]", "served_model_name=a b"],
+    ["gpu=none", "model=qwen3_8b", "sweep=tp_scaling", "model.config.x=3", "ignore=[FIT001]", "served_model_name=a b"],
     ["gpu=h100", "api_key=x", "engine.env.HF_TOKEN=y", "model.args.tp_size=2", "gpu.args.page_size=1"],
 ]
 OWN_PLAIN = [
@@ -159,7 +159,16 @@ def test_a_published_recipe_is_the_one_that_hydra_composes(id: str) -> None:
 
 LEAVES = st.sampled_from(
     [
-        *("tp_size=8", "tp_size=x", "++tp_size=2", "+port=5", "~tp_size", "page_size=1", "page_size=9", "revision=null"),
+        *(
+            "tp_size=8",
+            "tp_size=x",
+            "++tp_size=2",
+            "+port=5",
+            "~tp_size",
+            "page_size=1",
+            "page_size=9",
+            "revision=null",
+        ),
         *("mem_fraction_static=1", "mem_fraction_static=0.8", "cuda_graph_bs=[1,2]", "lora_paths=[a,b]"),
         *("lora_paths={a: b}", "served_model_name=${model.name}", "served_model_name=it's", "host=a", "host='???'"),
         *("model_path=org/x", "model=org/x", "api_key=x", "api_key=${oc.env:HOME}", "trust_remote_code=false"),
@@ -200,14 +209,14 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("kind", ["ours", "own"])
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_overrides_compose_alike(kind: str, data: st.DataObject) -> None:
     words = data.draw(CHOICES[kind]) + data.draw(st.lists(LEAVES, max_size=4))
     assert_same(kind, data.draw(st.permutations(words)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(LEAVES, max_size=3), st.lists(LEAVES, max_size=3))
 @example(["model.config.hidden_size=3"], [])
 def test_what_one_point_sets_is_not_in_the_next(first: list[str], second: list[str]) -> None:
@@ -216,10 +225,10 @@ def test_what_one_point_sets_is_not_in_the_next(first: list[str], second: list[s
     assert_same("ours", [*start, *second])
 
 
-def test_a_key_is_in_no_composition(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, _ = composers("ours")
-    made = plain.compose(requests("gpu=h200", "model=qwen3_8b", "api_key=sekret", "engine.env.HF_TOKEN=sekret"))
-    assert "sekret" not in repr(made)
+def test_a_key_is_shown_by_no_composition() -> None:
+    for composer in composers("ours"):
+        made = composer.compose(requests("gpu=h200", "model=qwen3_8b", "api_key=sekret", "engine.env.HF_TOKEN=sekret"))
+        assert "sekret" not in repr(made)
 
 
 def test_the_folder_of_the_tiny_model_is_asked_for_each_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ _PREFIXES = tuple(
     re.compile(pattern)
     for pattern in (
         rf"(?:(?:ERROR|WARNING|INFO|DEFAULT|CRITICAL|NOTICE) +)?{_TIME}(?: std(?:out|err) (?P<part>[FP]))? ",
-        r"- [\w.]{1,64} - (?:INFO|WARNING|ERROR|CRITICAL) - (?=\[)",
+        r"- [\w.]{1,64} - (?:(?:INFO|ERROR|CRITICAL) - |WARNING - (?=\[))",
         r"\[(?P<pod>pod/[^\]\s]{1,200})\] ",
         r"(?P<ray>\((?:[\w.:<>-]{1,80} )?(?:pid|rank|ip)=[^()]{1,120}\)) ",
         r"\[rank(?P<rank>\d{1,5})\]:\s?",

@@ -120,15 +120,15 @@ def logs(words: Sequence[str], *, follow: bool = False) -> int:
         for line in _lines(path):
             _print(line)
         return 0
-    tail = Tail(path)
-    for line in tail.last(_LAST_LINES):
-        _print(line)
-    while record.life is Life.ALIVE:
+    with contextlib.closing(Tail(path)) as tail:
+        for line in tail.last(_LAST_LINES):
+            _print(line)
+        while record.life is Life.ALIVE:
+            for line in tail.new():
+                _print(line)
+            time.sleep(_FOLLOW_S)
         for line in tail.new():
             _print(line)
-        time.sleep(_FOLLOW_S)
-    for line in tail.new():
-        _print(line)
     return 0
 
 
@@ -145,6 +145,9 @@ class Tail:
         self._file.seek(max(0, os.fstat(self._file.fileno()).st_size - count * 1024))
         *whole, self._pending = self._file.read().split(b"\n")
         return whole[-count:]
+
+    def close(self) -> None:
+        self._file.close()
 
     def new(self) -> Iterator[bytes]:
         """Each whole line that was added since the last look."""

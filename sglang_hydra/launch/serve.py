@@ -181,8 +181,8 @@ def _settle_engine(composer: Composer, requests: Sequence[Request], plan: Plan, 
 
 def _settle_typed_port(invocation: Invocation) -> None:
     """For ``port=0`` on the command line: a port that is free now in its place, so that everybody knows it."""
-    if any(request.text == "launch=slurm" for request in invocation.requests):
-        return  # free here says nothing of the node where it will be; the job takes one there
+    if any(request.text.startswith("launch=") and request.text != "launch=local" for request in invocation.requests):
+        return  # free here may say nothing of where it will be: a job of Slurm's takes one there
     typed = [place for place, request in enumerate(invocation.requests) if request.text.partition("=")[0] == "port"]
     if typed and invocation.requests[typed[-1]].text == "port=0":
         place = f"{invocation.requests[typed[-1]].place}: port=0 takes one that was free"

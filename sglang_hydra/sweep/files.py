@@ -6,9 +6,13 @@ import contextlib
 import json
 import os
 import secrets
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+
+_ALONE = threading.Lock()
 
 
 def write_whole(path: Path, content: str) -> None:
@@ -24,8 +28,8 @@ def write_whole(path: Path, content: str) -> None:
 def publish(path: Path, content: str) -> bool:
     """Writes ``path`` unless something is there; says whether it did. Of several writers one succeeds.
 
-    A hard link, unlike a rename, never replaces; file systems without links get an exclusive creation of the name
-    first. Raises OSError when it cannot be written.
+    A hard link, unlike a rename, never replaces. A file system without links gets a look and a rename: there, who
+    holds the claim on a point is what keeps two writers apart. Raises OSError when it cannot be written.
     """
     with _draft(path, content) as draft:
         try:
@@ -33,9 +37,10 @@ def publish(path: Path, content: str) -> bool:
         except FileExistsError:
             return False
         except OSError:
-            if not create(path.with_name(f".{path.name}.taken")):
-                return False
-            draft.replace(path)
+            with _ALONE:
+                if path.exists():
+                    return False
+                draft.replace(path)
     _flush_folder(path.parent)
     return True
 
@@ -48,7 +53,9 @@ def create(path: Path, content: str = "") -> bool:
     except FileExistsError:
         return False
     try:
-        os.write(file, content.encode())
+        left = memoryview(content.encode())
+        while left:
+            left = left[os.write(file, left) :]
     except OSError:
         path.unlink(missing_ok=True)
         raise

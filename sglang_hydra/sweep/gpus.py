@@ -52,7 +52,7 @@ class GpuSets:
 
 def visible_gpus(count: int | None) -> tuple[int, ...]:
     """The numbers of the GPUs that a server started here sees, in its order: those of CUDA_VISIBLE_DEVICES, else the
-    first ``count`` (None: as many as could be asked for). GPUs that are named otherwise (GPU-..., MIG-...) count from 0."""
+    first ``count`` (None: all there could be). GPUs that are named otherwise (GPU-..., MIG-...) count from 0."""
     named = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
     if not named:
         return tuple(range(_MOST if count is None else count))

@@ -6,12 +6,13 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
 from sglang_hydra.launch.display import harmless
 from sglang_hydra.sweep.points import Point, Sweep
+from sglang_hydra.sweep.search import search_of
 from sglang_hydra.sweep.store import DONE, FAILED, Store
 
 _POLL_S = 2.0
@@ -31,22 +32,36 @@ class Progress(NamedTuple):
         return self.total - self.done - self.failed
 
 
-def progress_of(sweep: Sweep, store: Store) -> Progress:
-    """Counted from the folder: every runner's results are in it."""
-    total = done = invalid = failed = 0
-    best: tuple[str, float] | None = None
-    for point in sweep.points():
-        total += 1
-        state = store.state(point.point_id)
-        failed += state.state == FAILED
-        if state.state != DONE or state.record is None:
-            continue
-        done += 1
-        invalid += state.record["state"] != "valid"
-        reached = state.record["measures"].get("output_throughput")
-        if state.record["state"] == "valid" and reached is not None and (best is None or reached > best[1]):
-            best = (" ".join(point.words), reached)
-    return Progress(total, done, invalid, failed, best)
+class Tally:
+    """Counts from the folder, which has every runner's results. What is done is read once."""
+
+    def __init__(self, sweep: Sweep, store: Store) -> None:
+        self._settings, self._store = sweep.settings, store
+        self._left = list(sweep.points())
+        self._total = len(self._left)
+        self._done = self._invalid = 0
+        self._best: tuple[str, float] | None = None
+
+    def count(self) -> Progress:
+        """How it is now."""
+        left, failed = [], 0
+        for point in self._left:
+            search = search_of(self._settings, point)
+            state = search.state(self._store) if search else self._store.state(point.point_id)
+            if state.state == DONE and state.record is not None:
+                self._take(point, state.record)
+            else:
+                left.append(point)
+                failed += state.state == FAILED
+        self._left = left
+        return Progress(self._total, self._done, self._invalid, failed, self._best)
+
+    def _take(self, point: Point, record: Mapping[str, Any]) -> None:
+        self._done += 1
+        self._invalid += record["state"] != "valid"
+        reached = record["measures"].get("output_throughput")
+        if record["state"] == "valid" and reached is not None and (self._best is None or reached > self._best[1]):
+            self._best = (" ".join(record.get("words", point.words)), reached)
 
 
 class Printed:
@@ -71,11 +86,11 @@ class LiveScreen:
     """Counts, time to go and the best so far below the lines of events; lines alone where there is no terminal."""
 
     def __init__(self, sweep: Sweep, store: Store, stream: TextIO | None = None) -> None:
-        self._sweep, self._store = sweep, store
         self._stream = stream or sys.stderr
         self._live: Any = None
         self._lines = Printed(self._stream)
-        self._progress = progress_of(sweep, store)
+        self._tally = Tally(sweep, store)
+        self._progress = self._tally.count()
         self._before = self._progress.done + self._progress.failed
         self._began = time.monotonic()
         self._now = ""
@@ -105,7 +120,7 @@ class LiveScreen:
         if state == "running":
             self._now = f"running {' '.join(point.words)}"
             return
-        self._progress = progress_of(self._sweep, self._store)
+        self._progress = self._tally.count()
         line = f"{self._progress.done + self._progress.failed}/{self._progress.total} {state} {' '.join(point.words)}"
         if self._live is None:
             self._lines._write(f"{line}{f': {said}' if said else ''}")
@@ -138,9 +153,10 @@ def watching(sweep: Sweep, store: Store, stream: TextIO | None = None) -> Iterat
     lines = Printed(stream or sys.stderr)
 
     def look() -> None:
-        seen = progress_of(sweep, store)
+        tally = Tally(sweep, store)
+        seen = tally.count()
         while not over.wait(_POLL_S):
-            now = progress_of(sweep, store)
+            now = tally.count()
             if now != seen:
                 best = f"; best so far {now.best[1]:.1f} output tokens/s, {now.best[0]}" if now.best else ""
                 lines._write(f"{now.done} of {now.total} done, {now.invalid} invalid, {now.failed} failed{best}")

@@ -23,7 +23,7 @@ from sglang_hydra.sweep.claims import Claims
 from sglang_hydra.sweep.gpus import GpuSets, used_mib, visible_gpus, wait_for_memory
 from sglang_hydra.sweep.points import Point, ServerGroup, Sweep
 from sglang_hydra.sweep.progress import LiveScreen, Tally
-from sglang_hydra.sweep.search import check_search, search_of
+from sglang_hydra.sweep.search import search_of, search_problems
 from sglang_hydra.sweep.serving import Policy, Stop, Watcher, Work, take_points
 from sglang_hydra.sweep.store import DONE, FAILED, OPEN, Store
 
@@ -38,12 +38,13 @@ def run(sweep: Sweep) -> int:
     """Takes every point of the sweep that has no result yet. Returns 0 when all have one, 4 when points failed, 130
     when it was interrupted. Raises ConfigError for a folder that holds something else, MachineError for one that
     cannot be written."""
-    check_settings(sweep.settings)
+    check_sweep(sweep)
     sweep = without_keys(sweep)
     store = Store(sweep.folder)
+    store.check()
     with writing_to(store):
-        store.begin(sweep)
-        _reopen(sweep, store)
+        with Claims(store.folder / "claims") as claims:
+            _begin(sweep, store, claims)
         interrupted = _run_jobs(sweep, store)
     if interrupted:
         return INTERRUPTED
@@ -136,10 +137,10 @@ def policy_of(sweep: Sweep, stop: Stop, stop_at: float | None = None) -> Policy:
     return Policy(sweep.settings["retries"], sweep.settings["fail_fast"], stop_at, stop)
 
 
-def check_settings(settings: object) -> None:
+def check_sweep(sweep: Sweep) -> None:
     """Raises ConfigError for settings of the ``sweep`` node that no run can follow."""
-    assert isinstance(settings, dict)
-    findings = []
+    settings = sweep.settings
+    findings = search_problems(sweep)
     odd = [state for state in settings["rerun"] if state not in RERUN]
     if odd:
         message = f"sweep.rerun names {odd[0]!r}; it may name {', '.join(RERUN)}"
@@ -149,9 +150,19 @@ def check_settings(settings: object) -> None:
         if value is not None and value < least:
             message = f"sweep.{name}={value} must be at least {least}"
             findings.append(Finding("error", "RNR002", message, (f"sweep.{name}",), f"sweep.{name}={max(least, 1)}"))
-    findings += check_search(settings)
     if findings:
         raise ConfigError(*findings)
+
+
+def _begin(sweep: Sweep, store: Store, claims: Claims) -> None:
+    """Writes down what was planned, and sets aside what is to be taken again: one runner at a time."""
+    while (claim := claims.take("sweep")) is None:
+        time.sleep(_POLL_S / 10)
+    try:
+        store.begin(sweep)
+        _reopen(sweep, store)
+    finally:
+        claims.release(claim)
 
 
 def _reopen(sweep: Sweep, store: Store) -> None:
@@ -199,8 +210,7 @@ def _run_here(sweep: Sweep, store: Store) -> bool:
 
 
 def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan:
-    """The plan of a server as it starts here: on a free port, on its own GPUs, with its metrics. None of that changes
-    its identity but the metrics, which were planned.
+    """The plan of a server as it starts here: on a free port, on its own GPUs. Neither changes its identity.
 
     Raises ConfigError where it would be another server than was planned, or one that a sweep cannot measure.
     """

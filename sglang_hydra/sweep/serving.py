@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple, Optional, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sglang_hydra.bench.bench_serving import BenchServing
 from sglang_hydra.bench.point import INVALID, Client, PointResult, client_for, run_point
@@ -85,7 +85,7 @@ class Search(Protocol):
         """Keeps what was found. Returns the state of the point (valid, invalid, failed) and what is said of it."""
 
 
-SearchOf = Callable[[Point], Optional[Search]]
+SearchOf = Callable[[Point], Search | None]
 
 
 class Failed(NamedTuple):
@@ -246,9 +246,7 @@ def _take_in_turn(work: Work, running: _Running) -> Failed | None:
                 failed = Failed(CLIENT if idle else NOT_IDLE, error, again)
             if failed is None:
                 work.points.pop(0)
-            elif work.given_up:
-                return failed
-            elif failed.kind not in (CLIENT, NOT_IDLE):
+            elif work.given_up or failed.kind not in (CLIENT, NOT_IDLE):
                 return failed
             else:
                 dead = _died(running)

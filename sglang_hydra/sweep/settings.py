@@ -14,7 +14,11 @@ class SweepNode:
     ``point_seconds`` are the assumptions of the estimate, which ``budget_gpu_hours`` is held against. ``folder`` is
     where the results go; without it multirun/<name>-<id>, the id made from the points themselves. ``retries`` are
     further attempts at what may pass; ``fail_fast`` ends the sweep at the first failure; ``rerun`` names the states
-    (failed, invalid) that are taken again; ``max_jobs`` bounds the jobs that a launcher runs at a time.
+    (failed, invalid) that are taken again; ``max_jobs`` bounds the servers that a launcher's jobs run at a time.
+
+    ``search=bisect`` looks at each point for the highest value of ``search_key`` (bench.concurrency or
+    bench.request_rate) that meets the SLO, from ``search_min`` to ``search_max`` in at most ``search_steps`` steps.
+    ``ladder_gain`` is the share of throughput that the next rung of bench.concurrency=ladder must add.
     """
 
     name: str | None = None
@@ -30,3 +34,9 @@ class SweepNode:
     fail_fast: bool = False
     rerun: list[str] = field(default_factory=list)
     max_jobs: int | None = None
+    search: str | None = None
+    search_key: str = "bench.concurrency"
+    search_min: float | None = None
+    search_max: float | None = None
+    search_steps: int = 16
+    ladder_gain: float = 0.05

@@ -7,7 +7,9 @@
       points/<point_id>/failed/N.json attempts that brought no measurement, with their class and the end of the log
       points/<point_id>/raw/          single requests
       points/<point_id>/superseded/N.json  results that were taken again on request
+      searches/<id>.json              the steps of a search, which are points like others
       claims/                         who works on what
+      jobs/                           what a Hydra launcher leaves of its jobs
 
 Everything is keyed by ids, never by how an override was spelled.
 """
@@ -28,6 +30,7 @@ from sglang_hydra.sweep.points import Sweep
 SWEEP_SCHEMA = "sglang_hydra.sweep/1"
 RESULT_SCHEMA = "sglang_hydra.result/1"
 FAILURE_SCHEMA = "sglang_hydra.failure/1"
+SEARCH_SCHEMA = "sglang_hydra.search/1"
 
 DONE, FAILED, OPEN = "done", "failed", "open"
 
@@ -46,16 +49,22 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    def check(self) -> None:
+        """Raises ConfigError for a folder that holds something else, and for a sweep that cannot be read."""
+        if (self.folder / "sweep.json").exists():
+            self._planned()
+        elif self.folder.exists() and not (self.folder.is_dir() and set(os.listdir(self.folder)) <= {"claims"}):
+            message = f"{self.folder} is not empty and holds no sweep"
+            raise ConfigError(Finding("error", "STO001", message, ("sweep.folder",), "sweep.folder=multirun/NAME"))
+
     def begin(self, sweep: Sweep) -> None:
         """Makes the folder, or adds to the one that is there: points that an earlier command planned stay.
 
         Raises ConfigError for a folder that is no sweep's, OSError where it cannot be written.
         """
+        self.check()
         file = self.folder / "sweep.json"
-        if self.folder.is_dir() and any(self.folder.iterdir()) and not file.is_file():
-            message = f"{self.folder} is not empty and holds no sweep"
-            raise ConfigError(Finding("error", "STO001", message, ("sweep.folder",), "sweep.folder=multirun/NAME"))
-        before = self.read_sweep() if file.is_file() else {}
+        before = self._planned() if file.is_file() else {}
         record = sweep_record(sweep)
         for part in ("points", "servers"):
             record[part] = {**before.get(part, {}), **record[part]}
@@ -63,17 +72,30 @@ class Store:
             write_whole(file, _dumped(record))
 
     def read_sweep(self) -> dict[str, Any]:
-        """What was planned. Raises ConfigError, saying which, for a folder without it, an older or a broken one."""
-        file = self.folder / "sweep.json"
-        try:
-            record = read_json(file)
-        except (OSError, ValueError) as failure:
-            raise ConfigError(Finding("error", "STO002", f"{file} cannot be read: {failure}")) from None
+        """What was planned, with the steps of a search in its place. Raises ConfigError, saying which, for a folder
+        without it, an older or a broken one."""
+        record = self._planned()
+        points = dict(record["points"])
+        for file in sorted((self.folder / "searches").glob("*.json")):
+            search = self.read_search(file.stem)
+            if search is not None:
+                points.pop(search["planned"], None)
+                points.update(search["steps"])
+        return {**record, "points": points}
+
+    def search_file(self, id: str) -> Path:
+        """Where a search keeps its steps."""
+        return self.folder / "searches" / f"{id}.json"
+
+    def read_search(self, id: str) -> dict[str, Any] | None:
+        """The steps of a search so far, None before its first. Raises ConfigError for what cannot be read."""
+        return _read(self.search_file(id), SEARCH_SCHEMA)
+
+    def _planned(self) -> dict[str, Any]:
+        record = _read(self.folder / "sweep.json", SWEEP_SCHEMA)
         if record is None:
             hint = "a sweep's folder has a sweep.json: multirun/<sweep>"
             raise ConfigError(Finding("error", "STO001", f"{self.folder} holds no sweep", hint=hint))
-        if record.get("schema") != SWEEP_SCHEMA:
-            raise ConfigError(_other_schema(file, record, SWEEP_SCHEMA))
         return record
 
     def server(self, server_id: str) -> Path:
@@ -85,38 +107,22 @@ class Store:
         return self.folder / "points" / point_id
 
     def state(self, point_id: str) -> State:
-        """Whether a point is done, failed or open. A result that cannot be read counts as done: it is not replaced.
-
-        Raises ConfigError for a result of another schema.
-        """
-        file = self.point(point_id) / "result.json"
-        try:
-            record = read_json(file)
-        except (OSError, ValueError) as failure:
-            raise ConfigError(Finding("error", "STO002", f"{file} cannot be read: {failure}")) from None
+        """Whether a point is done, failed or open. Raises ConfigError for a result that cannot be read or is
+        of another schema: it is not replaced."""
+        record = _read(self.point(point_id) / "result.json", RESULT_SCHEMA)
         if record is not None:
-            if record.get("schema") != RESULT_SCHEMA:
-                raise ConfigError(_other_schema(file, record, RESULT_SCHEMA))
             return State(DONE, record)
-        last = None
-        for last in self.failures(point_id):
-            continue
-        return State(FAILED, last) if last is not None and last["final"] else State(OPEN, last)
+        failures = list(self.failures(point_id))
+        last = failures[-1] if failures else None
+        return State(FAILED if last and last["final"] else OPEN, last)
 
     def failures(self, point_id: str) -> Iterator[Mapping[str, Any]]:
         """The failed attempts at a point, first to last."""
         folder = self.point(point_id) / "failed"
         for number in _numbers(folder):
-            file = folder / f"{number}.json"
-            try:
-                record = read_json(file)
-            except (OSError, ValueError) as failure:
-                raise ConfigError(Finding("error", "STO002", f"{file} cannot be read: {failure}")) from None
-            if record is None:
-                continue
-            if record.get("schema") != FAILURE_SCHEMA:
-                raise ConfigError(_other_schema(file, record, FAILURE_SCHEMA))
-            yield record
+            record = _read(folder / f"{number}.json", FAILURE_SCHEMA)
+            if record is not None:
+                yield record
 
     def add_result(self, point_id: str, result: Mapping[str, Any], details: str | None = None) -> bool:
         """Keeps a result, and its single requests as JSON lines; says False where a result was there already."""
@@ -186,6 +192,18 @@ def sweep_record(sweep: Sweep) -> dict[str, Any]:
 
 def _dumped(record: Mapping[str, Any]) -> str:
     return json.dumps(record, indent=1, allow_nan=False) + "\n"
+
+
+def _read(file: Path, schema: str) -> dict[str, Any] | None:
+    """A record of the schema; None where there is none. Raises ConfigError for anything else."""
+    try:
+        record = read_json(file)
+    except (OSError, ValueError) as failure:
+        hint = "it was not written by this package, or the disk lost it: move the file away, and it is made again"
+        raise ConfigError(Finding("error", "STO002", f"{file} cannot be read: {failure}", hint=hint)) from None
+    if record is not None and record.get("schema") != schema:
+        raise ConfigError(_other_schema(file, record, schema))
+    return record
 
 
 def _other_schema(file: Path, record: Mapping[str, Any], expected: str) -> Finding:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import uuid
 from collections.abc import Iterator
@@ -283,6 +286,32 @@ def test_killing_us_and_the_guard_leaves_no_server(marker: str) -> None:
         program.kill()
         guard.kill()
         assert wait_until(lambda: not server.is_running(), 5)
+
+
+def test_closing_the_terminal_leaves_nothing(marker: str) -> None:
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, str(HERE / "run_serve.py"), "5", marker, str(free_port()), "children"]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+
+    def take_terminal() -> None:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    with subprocess.Popen(
+        argv,
+        env=environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=take_terminal,
+    ) as program:
+        os.close(theirs)
+        said = b""
+        while b"READY" not in said:
+            said += os.read(ours, 1 << 16)
+        os.close(ours)
+        assert program.wait(30) == 130
+    assert marked(marker) == []
 
 
 def test_an_ignored_hangup_stays_ignored(marker: str) -> None:

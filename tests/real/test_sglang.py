@@ -60,7 +60,7 @@ def test_a_guarded_server_runs_as_planned_and_leaves_nothing(sglang_python: str,
         assert not any(KEY in word for process in processes for word in process.cmdline())
         assert interrupt(server) == 130
         assert all_gone(processes, 1)
-    _no_key_in(tmp_path)
+    _no_key_in(tmp_path, {"plan.json", "server.log", "printed.txt"})
     assert "api_key='***'" in server.printed
 
 
@@ -96,9 +96,9 @@ def test_a_server_that_cannot_start_ends_in_4_with_its_reason(sglang_python: str
     assert not [process for process in left if "sglang" in process.info["name"]]
 
 
-def _no_key_in(folder: Path) -> None:
+def _no_key_in(folder: Path, among: set[str]) -> None:
     files = [path for path in folder.rglob("*") if path.is_file()]
-    assert {"plan.json", "server.log", "printed.txt"} <= {path.name for path in files}
+    assert among <= {path.name for path in files}
     for path in files:
         content = path.read_text(errors="replace")
         assert KEY not in content, path
@@ -110,8 +110,10 @@ def test_a_late_release_stays_when_the_command_has_returned_and_is_stopped(
 ) -> None:
     settings = ["attention_backend=torch_native", "disable_radix_cache=true", "max_total_tokens=8192"]
     overrides = ["engine=sglang", f"engine.python={sglang_0_5_23_python}", "model=tiny", "gpu=cpu", *settings]
+    overrides += ["api_key=${oc.env:MY_KEY}", "log_requests=true"]
     argv = [*OURS, "launch.detach=true", "port=0", f"hydra.run.dir={tmp_path / 'run'}", *overrides]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "SGLANG_HYDRA_STATE_DIR": str(tmp_path / "state")}
+    environment["MY_KEY"] = KEY
 
     def ran(*argv: str) -> str:
         done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
@@ -129,6 +131,8 @@ def test_a_late_release_stays_when_the_command_has_returned_and_is_stopped(
         (server,) = json.loads(ran(*OURS, "status", "--json"))["servers"]
         assert (server["condition"], server["engine"]) == ("ready", "sglang 0.5.23")
         served_here = Served(None, int(server["url"].rpartition(":")[2]), tmp_path / "run")
+        assert served_here.chat(model="tiny")[0] == 401
+        served_here.headers["Authorization"] = f"Bearer {KEY}"
         status, answer = served_here.chat(model="tiny", stream=True)
         assert status == 200
         assert answer.rstrip().endswith(b"[DONE]")
@@ -142,6 +146,7 @@ def test_a_late_release_stays_when_the_command_has_returned_and_is_stopped(
     assert end["how"] == "stopped"
     assert end["seconds"] < MOST_TO_STOP_S
     assert all_gone(processes, 1)
+    _no_key_in(tmp_path, {"plan.json", "server.log"})
 
 
 def test_hanging_up_while_it_starts_leaves_nothing(sglang_python: str, tmp_path: Path) -> None:

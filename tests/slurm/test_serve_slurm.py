@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from sglang_hydra.cli import entry
 from sglang_hydra.schemas import schema_of
 from tests.launch.processes import wait_until
 from tests.slurm import fake_slurm_install
-from tests.slurm.running import Running
+from tests.slurm.running import ROOT, Running
 
 KEY = "sk-it's\\secret-4711"
 TOKEN = "hf_secretive0815"
@@ -111,8 +112,6 @@ def test_a_waiting_job_keeps_its_key_unread_and_ends_without_it(serve: Serve, st
 
 
 def test_a_job_that_somebody_else_cancels_is_a_failure(serve: Serve, state: Path) -> None:
-    import subprocess
-
     running = serve().ready()
     subprocess.run(["scancel", running.job()], check=True, env={**os.environ})
     assert running.ended() == 4
@@ -126,6 +125,28 @@ def test_a_killed_terminal_cancels_its_job(serve: Serve, state: Path) -> None:
     running.process.wait()
     assert wait_until(lambda: (state / "job1" / "state").read_text() == "CANCELLED", 60)
     assert wait_until(lambda: not (running.folder / ".secrets").exists(), 60)
+
+
+def test_a_terminal_that_was_closed_ends_its_job(state: Path, fake_python: Path, tmp_path: Path) -> None:
+    """Everything that is still written fails then, and must not keep the job from being ended."""
+    words = ["gpu=h200", "model=qwen3_8b", "engine=sglang", f"engine.python={fake_python}", "port=0", "launch=slurm"]
+    ours, its = os.openpty()
+    program = subprocess.Popen(
+        [sys.executable, "serve.py", *words, f"hydra.run.dir={tmp_path / 'run'}"],
+        cwd=ROOT,
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
+    )
+    os.close(its)
+    shown = b""
+    while b"Ctrl-C stops it" not in shown:
+        shown += os.read(ours, 1 << 16)
+    os.close(ours)
+    program.send_signal(signal.SIGHUP)
+    assert program.wait(60) == 130
+    assert wait_until(lambda: (state / "job1" / "state").read_text() == "FAILED", 30)
 
 
 def test_what_slurm_refuses_is_shown_with_what_to_type(serve: Serve, state: Path) -> None:

@@ -15,11 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sglang_hydra" / "authority"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from recording import outcome, tables
-from recording.inert import Unfaked
-from recording.released import LayoutError, Released
+from inside import outcome
+from inside.inert import Unfaked
+from inside.released import LayoutError, Released
+
+from recording import tables
 
 
 def refuse(value: object) -> str:

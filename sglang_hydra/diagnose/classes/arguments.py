@@ -9,6 +9,10 @@ from sglang_hydra.diagnose.declare import FailureClass, Weight, sign
 _UNKNOWN = re.compile(r"unrecognized arguments: (.{1,300})")
 _ARGUMENT = re.compile(r"argument (--?[\w/-]{1,120}(?:/--?[\w-]{1,60})*): (.{1,80})")
 _ASSERTION = re.compile(r"(?:AssertionError|ValueError|RuntimeError|NotImplementedError|TypeError)(?:: (.{1,300}))?")
+# A flag in a sentence that says what it needs or excludes: what any module of SGLang says of arguments that it refuses.
+_NEEDS = r"\b(?:must|requires?|only|not support(?:ed)?|cannot|incompatible|should be|expects?)\b"
+_NAMED = r"(?<![\w-])(?:--[a-z][a-z-]{3,}|speculative_[a-z_]+)"
+_REFUSED = rf"Error: (?:.*{_NAMED}.*{_NEEDS}|.*{_NEEDS}.*{_NAMED})"
 
 
 def _flag(line: str) -> str | None:
@@ -68,6 +72,7 @@ CLASSES = (
             sign("Unexpected extra config keys for load format", exception=True),
             sign("Model loader extra config is not supported", exception=True),
             sign("Invalid --", r"Invalid --[a-z-]+:", exception=True),
+            sign("Error: ", _REFUSED, Weight.EFFECT, exception=True, request=True),
             sign("JSONDecodeError", exception=True, frame=r"^at .*model_config\.py"),
         ),
         details=lambda line: (found := _ASSERTION.search(line)) and found[1],
@@ -86,6 +91,7 @@ CLASSES = (
             sign("backend is only supported on"),
             sign("ackend requires SM", r"[Bb]ackend requires SM"),
             sign("is not supported on Blackwell"),
+            sign("only supported in FlashAttention"),
             sign(
                 "only supported backend", r"(?:Assertion|Value|Runtime)Error.*only supported backends?", Weight.GENERAL
             ),

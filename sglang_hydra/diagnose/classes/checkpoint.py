@@ -90,6 +90,7 @@ CLASSES = (
             sign("RevisionNotFoundError"),
             sign("Revision Not Found for url"),
             sign("is not a valid git identifier"),
+            sign("FileNotFoundError: ", exception=True, frame=r"hf_file_system\.py"),
             sign("Can't load the configuration of '"),
             sign("does not appear to have a file named config.json"),
             sign("Incorrect path_or_model_id"),

@@ -208,6 +208,8 @@ CLASSES = (
                 Weight.GENERAL,
             ),
             sign("operation not permitted when stream is capturing", None, Weight.GENERAL),
+            sign("last recorded in a capturing stream", None, Weight.GENERAL),
+            sign("legacy stream depend on a capturing", None, Weight.GENERAL),
             sign("operation failed due to a previous error during capture", None, Weight.EFFECT),
             sign("Capture CUDA graph failed", None, Weight.GENERAL),
             sign("CUDA graph failed: ", None, Weight.GENERAL),

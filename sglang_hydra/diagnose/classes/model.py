@@ -50,6 +50,7 @@ CLASSES = (
             sign("implementation is not compatible with SGLang"),
             sign("failed to be inspected"),
             sign("No processor registered for architecture"),
+            sign("Cannot find corresponding multimodal processor"),
             sign("Unsupported arch", r"Unsupported architectures?\b(?!.*sm_?\d)"),
             sign("does not support this model", None, Weight.GENERAL),
             sign("Transformers backend", r"does not support", Weight.GENERAL),

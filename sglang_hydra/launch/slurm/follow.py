@@ -57,6 +57,29 @@ class LogTail:
             self._pending = b""
 
 
+class LastingDisplay:
+    """Another display, as long as its terminal is there: a job must be ended properly by one that is gone."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+
+    def line(self, stream: str, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._display.line(stream, text)
+
+    def waiting(self, elapsed_s: float, milestone: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._display.waiting(elapsed_s, milestone)
+
+    def note(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._display.note(text)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._display.close()
+
+
 class Follower:
     """Stays with one job until its end. ``stop_timeout_s`` is how long its ranks may take to stop."""
 

@@ -22,7 +22,7 @@ from sglang_hydra.launch.local import INTERRUPTED
 from sglang_hydra.launch.log import log_files
 from sglang_hydra.launch.nodes import ports_for_head
 from sglang_hydra.launch.signals import stopping_on_signals
-from sglang_hydra.launch.slurm.follow import Follower, cancelled_with_us
+from sglang_hydra.launch.slurm.follow import Follower, LastingDisplay, cancelled_with_us
 from sglang_hydra.launch.slurm.inside import INFO_NAME, LOG_NAME, PROGRAMS, ServerSpec, serve_in_job
 from sglang_hydra.launch.slurm.keys import drop_secrets, leave_secrets, secrets_of
 from sglang_hydra.launch.slurm.options import container_command, sbatch_settings, srun_settings
@@ -116,7 +116,7 @@ def _run(plan: Plan) -> int:
     _clear(folder)
     write_whole(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
     secrets = leave_secrets(folder, secrets_of(plan.secrets.get("api_key"), plan.environment, os.environ))
-    display = display_for()
+    display = LastingDisplay(display_for())
     try:
         with stopping_on_signals(lambda: None, loud=False) as signals:
             job = submit(

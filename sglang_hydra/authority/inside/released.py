@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from recording.inert import InertFinder, install
-from recording.world import OPTIONAL_PACKAGES, Hub, Machine
+from .inert import InertFinder, install
+from .world import OPTIONAL_PACKAGES, Hub, Machine
 
 # What a recording calls or replaces, as MODULE: names ("a.b" is an attribute of an attribute).
 NEEDED = {

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from recording.inert import Unfaked
-from recording.released import Released
-from recording.world import NOTHING, EndlessSearch, Ports, surroundings
+from .inert import Unfaked
+from .released import Released
+from .world import NOTHING, EndlessSearch, Ports, surroundings
 
 # SGLang takes a machine without an accelerator for one only when told so.
 CPU_ENGINE = {"SGLANG_USE_CPU_ENGINE": "1"}
@@ -28,7 +28,7 @@ def record(released: Released, case: Mapping[str, Any]) -> dict[str, Any]:
 
 def record_arguments(released: Released, case: Mapping[str, Any]) -> dict[str, Any]:
     """A constructor or argv case, followed by check_server_args()."""
-    given = CPU_ENGINE if case["hardware"]["device"] == "cpu" else {}
+    given = {**(CPU_ENGINE if case["hardware"]["device"] == "cpu" else {}), **case.get("environment", {})}
     released.machine.use(case["hardware"])
     released.hub.values = case["hf_config"]
     released.log.clear()

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from recording.inert import Unfaked
+from .inert import Unfaked
 
 OPTIONAL_PACKAGES = frozenset({"flashinfer", "triton_kernels", "torch_npu", "habana_frameworks"})
 SEED = 42

@@ -10,7 +10,7 @@ from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, Pat
 from types import FunctionType, ModuleType
 from typing import Any
 
-REAL_PACKAGES = frozenset({"sglang", "recording"})
+REAL_PACKAGES = frozenset({"sglang", "inside", "recording"})
 # Kernels and process groups: what the modules that are recorded import from there they only mention.
 INERT_PARTS = ("sglang.srt.layers", "sglang.srt.distributed")
 
@@ -105,7 +105,7 @@ class InertModule(ModuleType):
         return value
 
 
-class _InertLoader(Loader):
+class InertLoader(Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return InertModule(spec.name)
 
@@ -131,7 +131,7 @@ class InertFinder(MetaPathFinder):
             return PathFinder.find_spec(fullname, path, target)
         if top in self.optional and top not in self.present():
             return None
-        return ModuleSpec(fullname, _InertLoader(), is_package=True)
+        return ModuleSpec(fullname, InertLoader(), is_package=True)
 
 
 def install(finder: InertFinder) -> None:

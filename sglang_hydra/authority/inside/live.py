@@ -1,0 +1,284 @@
+"""The answers of a later release: its own argument code with its own libraries, on a machine that is stood in for.
+
+Reads from stdin and writes to stdout, one JSON object a line. The first line names the machine (``device``,
+``memory_mib``, ``capability``, ``count``, ``name``, ``flashinfer``, ``triton_kernels``, ``cuda``, ``environment``):
+it cannot change afterwards, because the package looks at it while it is imported. Each further line is a case:
+``argv``, ``models`` (a config.json for each model path among them). The answers are those of ``sealed``, with every
+field and its value; ``paths`` says where a model's folder stood for its name.
+
+torch says that the machine is there and of what kind; the vendors' tools report its memory. The compiled kernels are
+inert: importing them works, deciding by them does not. Nothing is loaded, downloaded or started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from .answers import answers_apart
+from .inert import InertLoader, Unfaked
+
+KERNELS = frozenset(
+    (
+        "aiter", "cutlass", "deep_ep", "deep_gemm", "flash_attn", "flash_mla", "fused_linear_cross_entropy",
+        "humming", "mooncake", "nixl", "quack", "sgl_flash_mla", "sgl_kernel", "tilelang", "torch_npu", "vllm",
+    )
+)  # fmt: skip
+"""Packages that are compiled for a GPU, or useless without one."""
+
+PRESENT_BY_FACT = ("flashinfer", "triton_kernels")
+_OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+_GFX = {(9, 4): "gfx942", (9, 5): "gfx950", (9, 0): "gfx90a"}
+_HOME = "sglang.srt.server_args"
+
+
+def main() -> int:
+    with answers_apart() as answer:
+        machine = json.loads(sys.stdin.readline())
+        sys.argv = ["sglang"]
+        try:
+            home = _load(machine)
+            answer({"version": version("sglang"), "way": "live"})
+        except PackageNotFoundError:
+            answer({"refused": "there is no sglang in this environment"})
+            return 1
+        except (Exception, Unfaked) as error:  # noqa: BLE001 - whatever an unknown release raises while it is imported
+            answer({"refused": f"it cannot be imported here: {_said(error)}"})
+            return 1
+        for line in sys.stdin:
+            try:
+                answer(_asked(home, json.loads(line), machine["environment"]))
+            except Unfaked as error:
+                answer({"refused": str(error)})
+    return 0
+
+
+def _load(machine: Mapping[str, Any]) -> Any:
+    for name in [name for name in os.environ if name.startswith("SGLANG_")]:
+        del os.environ[name]
+    os.environ.update({**_OFFLINE, **machine["environment"]})
+    absent = _absent(machine)
+    _hide(absent)
+    sys.meta_path.insert(0, KernelFinder(absent))
+    _stand_in(machine)
+    return importlib.import_module(_HOME)
+
+
+class KernelFinder:
+    """Finds an inert module for every compiled kernel package; those whose presence is a fact only where it is one."""
+
+    def __init__(self, absent: frozenset[str]) -> None:
+        self.found = KERNELS.union(PRESENT_BY_FACT) - absent
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        inert = name.partition(".")[0] in self.found
+        return ModuleSpec(name, InertLoader(), is_package=True) if inert else None
+
+
+def _hide(absent: frozenset[str]) -> None:
+    """Packages that this machine has and the other has not are not found."""
+
+    class Without(PathFinder):
+        @classmethod
+        def find_spec(
+            cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        ) -> ModuleSpec | None:
+            hidden = fullname.partition(".")[0] in absent
+            return None if hidden else super().find_spec(fullname, path, target)
+
+    sys.meta_path[:] = [Without if finder is PathFinder else finder for finder in sys.meta_path]
+
+
+def _absent(machine: Mapping[str, Any]) -> frozenset[str]:
+    by_device = {"aiter": "hip", "torch_npu": "npu"}
+    absent = {name for name in PRESENT_BY_FACT if not machine[name]}
+    return frozenset(absent.union(name for name, device in by_device.items() if device != machine["device"]))
+
+
+def _stand_in(machine: Mapping[str, Any]) -> None:
+    """The machine in torch and in the vendors' tools."""
+    torch: Any = importlib.import_module("torch")
+    device, capability = machine["device"], tuple(machine["capability"] or (0, 0))
+    total = int((machine["memory_mib"] or 0) * 1024 * 1024)
+    like_cuda = device in ("cuda", "hip")
+    torch.version.cuda = machine["cuda"] if device == "cuda" else None
+    torch.version.hip = "6.4" if device == "hip" else None
+    properties = SimpleNamespace(
+        name=machine["name"],
+        total_memory=total,
+        major=capability[0],
+        minor=capability[1],
+        multi_processor_count=132,
+        gcnArchName=_GFX.get(capability, "gfx942"),
+        has_fp64=True,
+    )
+    _say(
+        torch.cuda,
+        is_available=like_cuda,
+        device_count=(machine["count"] or 8) if like_cuda else 0,
+        current_device=0,
+        is_initialized=False,
+        get_device_capability=capability,
+        get_device_properties=properties,
+        get_device_name=machine["name"],
+        mem_get_info=(total, total),
+    )
+    if hasattr(torch, "xpu"):
+        _say(torch.xpu, is_available=device == "xpu", device_count=machine["count"] or 8, mem_get_info=(total, total))
+        if device == "xpu":
+            _say(torch.xpu, get_device_properties=properties, get_device_name=machine["name"])
+    for name in ("hpu", "npu"):
+        if device == name:
+            setattr(torch, name, ModuleType(f"torch.{name}"))
+            there = getattr(torch, name)
+            _say(there, is_available=True, device_count=machine["count"] or 8, mem_get_info=(total, total))
+    _stand_in_for_tools(machine)
+
+
+def _say(module: Any, **answers: Any) -> None:
+    for name, answer in answers.items():
+        setattr(module, name, lambda *_, _answer=answer, **__: _answer)
+
+
+def _stand_in_for_tools(machine: Mapping[str, Any]) -> None:
+    real_run, real_output = subprocess.run, subprocess.check_output
+
+    def run(command: Any, *values: Any, **options: Any) -> Any:
+        answer = _tool(command, machine)
+        if answer is None:
+            return real_run(command, *values, **options)
+        return subprocess.CompletedProcess(command, 0 if answer else 1, answer, "")
+
+    def check_output(command: Any, *values: Any, **options: Any) -> Any:
+        answer = _tool(command, machine)
+        if answer is None:
+            return real_output(command, *values, **options)
+        text = options.get("text") or options.get("universal_newlines") or options.get("encoding")
+        return answer if text else answer.encode()
+
+    subprocess.run = run  # type: ignore[assignment]
+    subprocess.check_output = check_output  # type: ignore[assignment]
+
+
+def _tool(command: Any, machine: Mapping[str, Any]) -> str | None:
+    """What a vendor's tool prints on this machine, empty where it fails; None for any other program."""
+    line = command if isinstance(command, str) else " ".join(map(str, command))
+    memory, capability = machine["memory_mib"], machine["capability"]
+    # In rocminfo's pipeline the number is in KiB, in the others in MiB.
+    tools = {
+        "nvidia-smi": "cuda",
+        "rocminfo": "hip",
+        "rocm-smi": "hip",
+        "amd-smi": "hip",
+        "hl-smi": "hpu",
+        "npu-smi": "npu",
+    }
+    for tool, owner in tools.items():
+        if tool in line:
+            if owner != machine["device"] or memory is None:
+                return ""
+            if "compute_cap" in line:
+                return f"{capability[0]}.{capability[1]}\n" if capability else ""
+            return {"hip": f"{memory * 1024}\n", "hpu": f"Memory Total : {memory} MiB\n"}.get(owner, f"{memory}\n")
+    return None
+
+
+def _asked(home: Any, case: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """One case: what the release makes of a command line."""
+    before = dict(os.environ)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = _model_folders(Path(folder), case["models"])
+        argv = [paths.get(word, word) for word in case["argv"]]
+        try:
+            made = _resolved(home, argv)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+    back = {there: path for path, there in paths.items()}
+    return _with_names(made, back)
+
+
+def _model_folders(root: Path, models: Mapping[str, Any]) -> dict[str, str]:
+    """A folder with its config.json for each model, its name in the path: the release may look at names."""
+    paths = {}
+    for path, config in models.items():
+        parts = [part for part in path.split("/") if part not in ("", ".", "..", "~")]
+        folder = root.joinpath(*parts)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        paths[path] = str(folder)
+    return paths
+
+
+def _resolved(home: Any, argv: list[str]) -> dict[str, Any]:
+    stage, printed = "argparse", io.StringIO()
+    try:
+        with contextlib.redirect_stderr(printed):
+            args = home.prepare_server_args(argv)
+        stage = "post_init"
+        if hasattr(args, "resolve_once"):
+            args.resolve_once()
+        stage = "check"
+        args.check_server_args()
+    except SystemExit:
+        said = printed.getvalue().partition("error: ")[2].strip() or printed.getvalue().strip()
+        return {"ok": False, "stage": "argparse", "error": said}
+    except Unfaked:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the release raises is its answer
+        called = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+        stage = "post_init" if stage == "argparse" and "from_cli_args" in called else stage
+        return {"ok": False, "stage": stage, "error": _said(error)}
+    values = args.resolved_dict() if hasattr(args, "resolved_dict") else dataclasses.asdict(args)
+    return {"ok": True, "values": {name: _plain(value) for name, value in values.items()}, "fields": sorted(values)}
+
+
+def _with_names(made: dict[str, Any], back: Mapping[str, str]) -> dict[str, Any]:
+    """The answer with each model's own path where its folder stood."""
+
+    def named(value: Any) -> Any:
+        if isinstance(value, str):
+            for there, path in back.items():
+                value = value.replace(there, path)
+            return value
+        if isinstance(value, list):
+            return [named(item) for item in value]
+        return {key: named(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    renamed: dict[str, Any] = named(made)
+    return renamed
+
+
+def _plain(value: Any) -> Any:
+    """JSON's types: sets sorted, what JSON has not as its text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted((_plain(item) for item in value), key=str)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain(dataclasses.asdict(value))
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    return str(value)
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

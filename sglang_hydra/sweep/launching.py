@@ -1,0 +1,270 @@
+"""A sweep's servers as the jobs of a Hydra launcher: processes of joblib or submitit, jobs of Slurm.
+
+A launcher is told nothing but how many jobs there are. Each job takes the points of its server from the folder and
+leaves their results there, so what became of the launcher's own bookkeeping (a job that was killed, preempted,
+cancelled, a node that went down) does not matter: after every round the folder says what is open, and that is launched
+again until a round brings nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.errors import MachineError
+from sglang_hydra.findings import Finding
+from sglang_hydra.launch.signals import stopping_on_signals
+from sglang_hydra.sweep.claims import Claim, Claims
+from sglang_hydra.sweep.points import ServerGroup, Sweep
+from sglang_hydra.sweep.progress import Printed, watching
+from sglang_hydra.sweep.runner import open_points, policy_of, run_group, writing_to
+from sglang_hydra.sweep.serving import Policy, Stop
+from sglang_hydra.sweep.store import Store
+
+_STALLED_ROUNDS = 2
+_LOOK_S = 0.5
+_SLURM_LOOK_S = 3.0
+_STOP_S = 60.0
+_SLURM = "SlurmLauncher"
+_JOB_FOLDER = re.compile(r"\d+_\d+|\d+")
+
+
+@dataclass(frozen=True)
+class GroupJob:
+    """The task that a launcher runs: job number N takes the points of ``groups[N]``. It can be pickled.
+
+    ``minutes`` is the job's walltime: it begins no point that might not end before it. Once ``stop_file`` is there,
+    it ends.
+    """
+
+    sweep: Sweep
+    groups: tuple[str, ...]
+    stop_file: Path
+    minutes: float | None = None
+
+    def __call__(self, config: Any) -> None:
+        from hydra.core.hydra_config import HydraConfig
+
+        began = time.monotonic()
+        number = int(HydraConfig.get().job.num)
+        group = next(item for item in self.sweep.groups if item.server_id == self.groups[number])
+        store = Store(self.sweep.folder)
+        stop = Stop()
+        stop_at = began + self.minutes * 60 - _reserve_s(self.sweep, self.minutes) if self.minutes else None
+        policy = policy_of(self.sweep, stop, stop_at)
+        with (
+            writing_to(store),
+            Claims(store.folder / "claims") as claims,
+            stopping_on_signals(stop, loud=False),
+            _stopping_on(self.stop_file, stop),
+            _slot(self.sweep, claims, policy),
+        ):
+            run_group(self.sweep, store, claims, group, policy, Printed(sys.stderr))
+
+
+def launcher_of(sweep: Sweep) -> Any:
+    """The Hydra launcher that was asked for; None for the basic one, whose jobs run here anyway."""
+    if sweep.running is None or sweep.running.config is None:
+        return None
+    config = sweep.running.config
+    target = str(config.hydra.launcher._target_)
+    if target.endswith("BasicLauncher"):
+        return None
+    from hydra.core.plugins import Plugins
+    from omegaconf import open_dict
+
+    with open_dict(config.hydra.launcher):
+        if target.endswith(_SLURM):
+            if sweep.settings["max_jobs"]:
+                config.hydra.launcher["array_parallelism"] = sweep.settings["max_jobs"]
+            gpus = max(group.gpus // max(1, group.nodes) for group in sweep.groups)
+            if gpus and config.hydra.launcher.get("gpus_per_node") is None and not config.hydra.launcher.get("gres"):
+                config.hydra.launcher["gpus_per_node"] = gpus
+        elif "joblib" in target and sweep.settings["max_jobs"]:
+            config.hydra.launcher["n_jobs"] = sweep.settings["max_jobs"]
+    return Plugins.instance().instantiate_launcher(
+        hydra_context=sweep.running.context, task_function=sweep.running.task_function, config=config
+    )
+
+
+def run_launched(sweep: Sweep, store: Store, launcher: Any) -> bool:
+    """Rounds of jobs, until nothing is open or two rounds have brought nothing. Says whether it was interrupted."""
+    assert sweep.running is not None
+    minutes = sweep.running.config.hydra.launcher.get("timeout_min")
+    carried = replace(sweep, running=None, folder=sweep.folder.resolve())
+    carried = replace(carried, source=replace(carried.source, config_dirs=_absolute(carried.source.config_dirs)))
+    stop, stalled = Stop(), 0
+    with (
+        Claims(store.folder / "claims") as claims,
+        stopping_on_signals(stop, "the sweep"),
+        watching(sweep, store),
+    ):
+        while stalled < _STALLED_ROUNDS and not stop.asked:
+            groups = [group for group in sweep.groups if open_points(sweep, store, group)]
+            if not groups:
+                break
+            before = sum(len(open_points(sweep, store, group)) for group in groups)
+            stop_file = carried.folder / "jobs" / f"{uuid.uuid4().hex}.stop"
+            job = GroupJob(carried, tuple(group.server_id for group in groups), stop_file, minutes)
+            round = _Round(sweep, launcher, job)
+            round.run(stop)
+            _wait_for(sweep, store, claims, stop)
+            after = sum(len(open_points(sweep, store, group)) for group in sweep.groups)
+            stalled = stalled + 1 if after >= before else 0
+            if sweep.settings["fail_fast"] and any(_has_failed(store, group) for group in sweep.groups):
+                break
+    return stop.asked
+
+
+class _Round:
+    """One call of a launcher. It is made in a thread, because a launcher may wait for ever for a job that nobody tells
+    it of: Slurm without accounting forgets what was cancelled."""
+
+    def __init__(self, sweep: Sweep, launcher: Any, job: GroupJob) -> None:
+        self._sweep, self._launcher, self._job = sweep, launcher, job
+        self._slurm = type(launcher).__name__ == _SLURM
+        self._before = set(self._slurm_jobs())
+        self._thread = threading.Thread(target=self._launch, name="sweep-launcher", daemon=True)
+        self._failure: BaseException | None = None
+
+    def run(self, stop: Stop) -> None:
+        """Returns when no job of the round can still be running or waiting."""
+        self._job.stop_file.parent.mkdir(parents=True, exist_ok=True)
+        self._thread.start()
+        ends_at = None
+        while (self._thread.is_alive() or self._any_in_slurm()) and not self._all_over_in_slurm():
+            if stop.asked and ends_at is None:
+                ends_at = time.monotonic() + _STOP_S
+                self._job.stop_file.touch()
+                self._cancel()
+            if ends_at is not None and time.monotonic() > ends_at:
+                break
+            self._thread.join(_SLURM_LOOK_S if self._slurm else _LOOK_S)
+        if not self._thread.is_alive():
+            self._job.stop_file.unlink(missing_ok=True)
+        if self._failure is not None and not stop.asked:
+            self._say_why()
+
+    def _launch(self) -> None:
+        running = self._sweep.running
+        assert running is not None
+        self._launcher.setup(hydra_context=running.context, task_function=self._job, config=running.config)
+        try:
+            for result in self._launcher.launch([[] for _ in self._job.groups], initial_job_idx=0):
+                error = getattr(result, "_return_value", None)
+                if isinstance(error, BaseException):
+                    self._failure = error
+        except BaseException as failure:  # noqa: BLE001 - whatever a launcher raises for a lost job: the folder knows
+            self._failure = failure
+
+    def _say_why(self) -> None:
+        failure = self._failure
+        if not self._slurm_jobs() - self._before and self._slurm and not isinstance(failure, MachineError):
+            message = f"the jobs were not submitted: {' '.join(str(failure).split())}"
+            hint = "hydra.launcher.partition=..., hydra.launcher.account=...: what sbatch needs here"
+            raise MachineError(Finding("error", "RNR006", message, ("hydra.launcher",), hint)) from failure
+        said = " ".join(str(failure).split())[:300]
+        Printed(sys.stderr).server("job", f"lost, what it left open is taken again: {type(failure).__name__}: {said}")
+
+    def _slurm_jobs(self) -> set[str]:
+        """The ids of the jobs that submitit has submitted from here: it makes a folder for each."""
+        folder = self._sweep.running.config.hydra.launcher.get("submitit_folder") if self._sweep.running else None
+        if not folder or not self._slurm:
+            return set()
+        with contextlib.suppress(OSError):
+            return {path.name for path in Path(str(folder)).parent.iterdir() if _JOB_FOLDER.fullmatch(path.name)}
+        return set()
+
+    def _states(self) -> list[bool]:
+        """Whether each job of this round is over."""
+        from sglang_hydra.launch.slurm.states import state_of
+
+        states = [state_of(job) for job in sorted(self._slurm_jobs() - self._before)]
+        return [state is None or state.over for state in states]
+
+    def _any_in_slurm(self) -> bool:
+        return self._slurm and not all(self._states())
+
+    def _all_over_in_slurm(self) -> bool:
+        if not self._slurm:
+            return False
+        states = self._states()
+        return len(states) >= len(self._job.groups) and all(states)
+
+    def _cancel(self) -> None:
+        if self._slurm:
+            from sglang_hydra.launch.slurm.states import cancel
+
+            for job in self._slurm_jobs() - self._before:
+                cancel(job)
+
+
+def _wait_for(sweep: Sweep, store: Store, claims: Claims, stop: Stop) -> None:
+    """Until no living runner is at a server of this sweep: one that a launcher lost sight of may still measure."""
+    while not stop.asked:
+        groups = [group for group in sweep.groups if open_points(sweep, store, group)]
+        if all(claims.is_free(f"servers/{group.server_id}") for group in groups):
+            return
+        time.sleep(_LOOK_S)
+
+
+@contextlib.contextmanager
+def _slot(sweep: Sweep, claims: Claims, policy: Policy) -> Iterator[None]:
+    """One of ``sweep.max_jobs`` places; without it there is no bound. A launcher's own bound may be a higher one."""
+    claim: Claim | None = None
+    while sweep.settings["max_jobs"] and claim is None and not policy.over:
+        for number in range(sweep.settings["max_jobs"]):
+            claim = claims.take(f"slots/{number}")
+            if claim is not None:
+                break
+        else:
+            time.sleep(_LOOK_S)
+    try:
+        yield
+    finally:
+        if claim is not None:
+            with contextlib.suppress(OSError):
+                claims.release(claim)
+
+
+@contextlib.contextmanager
+def _stopping_on(file: Path, stop: Stop) -> Iterator[None]:
+    """While it lasts, ``stop`` is called once ``file`` is there. It reaches jobs on other machines, where signals of
+    the command that launched them do not."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(_LOOK_S):
+            if file.exists():
+                stop()
+                return
+
+    thread = threading.Thread(target=look, name="sweep-stop", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _reserve_s(sweep: Sweep, minutes: float) -> float:
+    """What is left of a job's time when no new point is begun: a point's assumed time and the stop of its server. At
+    most half of the time, so that a short job takes points at all."""
+    return min(float(sweep.settings["point_seconds"]) * 1.5 + 30, minutes * 30)
+
+
+def _has_failed(store: Store, group: ServerGroup) -> bool:
+    return any(store.state(point.point_id).state == "failed" for point in group.points)
+
+
+def _absolute(folders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(folder if "://" in folder else str(Path(folder).resolve()) for folder in folders)

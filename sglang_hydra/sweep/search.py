@@ -1,0 +1,241 @@
+"""Points that stand for several: a ladder climbs until nothing is gained, a bisection finds the highest load that meets
+the SLO. Each step is a point like any other, with its own id and result, and shows in the report.
+
+A search asks for its next value, and is told what came of it; it keeps nothing in memory that the store has not. Run
+again, it asks the store first, so what was measured is never measured twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+from sglang_hydra.bench.settings import LADDER
+from sglang_hydra.findings import Finding
+from sglang_hydra.sweep.files import write_whole
+from sglang_hydra.sweep.points import Point, Sweep, point_id_of, workload_id_of
+from sglang_hydra.sweep.store import DONE, FAILED, OPEN, SEARCH_SCHEMA, State, Store
+
+BISECT = "bisect"
+SEARCHES = (BISECT,)
+KEYS = ("bench.concurrency", "bench.request_rate")
+_SLO = ("ttft_ms", "itl_ms", "e2e_ms")
+_HIGHEST = 4096
+
+
+class Told(NamedTuple):
+    """What came of one value. ``good``: it was measured, is valid and meets the SLO, if there is one. ``throughput`` in
+    output tokens a second; ``why`` says what was not good."""
+
+    value: float
+    good: bool
+    throughput: float
+    why: str = ""
+
+
+class Strategy(Protocol):
+    """How the next value is chosen. ``ask`` returns None once ``told`` says enough; it has no memory of its own."""
+
+    def ask(self, told: Sequence[Told]) -> float | None:
+        """The value to measure next."""
+
+    def best(self, told: Sequence[Told]) -> Told | None:
+        """The value that the search was for; None where none was good."""
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Powers of two, until one is not good or brings less than ``gain`` more output than the best before it."""
+
+    gain: float
+
+    def ask(self, told: Sequence[Told]) -> float | None:
+        if not told:
+            return 1
+        last, before = told[-1], max((item.throughput for item in told[:-1]), default=0.0)
+        saturated = len(told) > 1 and last.throughput < before * (1 + self.gain)
+        return None if not last.good or saturated or last.value >= _HIGHEST else last.value * 2
+
+    def best(self, told: Sequence[Told]) -> Told | None:
+        return max((item for item in told if item.good), key=lambda item: item.throughput, default=None)
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """The highest good value between ``low`` and ``high``: doubled until one is not good, then halved in between until
+    neighbours (whole numbers) or rates within ``precision`` of each other are left, or ``steps`` values were tried."""
+
+    low: float
+    high: float
+    steps: int
+    whole: bool
+    precision: float = 0.05
+
+    def ask(self, told: Sequence[Told]) -> float | None:
+        if not told:
+            return self.low
+        good = max((item.value for item in told if item.good), default=None)
+        bad = min((item.value for item in told if not item.good), default=None)
+        if len(told) >= self.steps or good is None or good >= self.high:
+            return None
+        if bad is None:
+            return min(good * 2, self.high)
+        if bad <= good or (bad - good <= 1 if self.whole else bad <= good * (1 + self.precision)):
+            return None
+        middle = (good + bad) / 2
+        return int(middle) if self.whole else round(middle, 4)
+
+    def best(self, told: Sequence[Told]) -> Told | None:
+        return max((item for item in told if item.good), key=lambda item: item.value, default=None)
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search: the ``point`` that was planned, the key whose value it chooses, and how."""
+
+    point: Point
+    kind: str
+    key: str
+    strategy: Strategy
+
+    @property
+    def id(self) -> str:
+        """Equal for the same search of the same point."""
+        return hashlib.sha256(f"{self.kind} {self.key} {self.strategy} {self.point.point_id}".encode()).hexdigest()[:16]
+
+    def state(self, store: Store) -> State:
+        """Done once it is over; failed where its server did not come up; else open."""
+        record = store.read_search(self.id)
+        if record is not None and record["over"]:
+            best = record["best"]
+            return State(DONE, store.state(best).record if best else {"state": "invalid", "measures": {}})
+        return store.state(self.point.point_id)
+
+    def next_step(self, store: Store) -> Point | None:
+        """The step that is to be measured next, None once the search is over. It is known to the report from now on."""
+        steps, told = self._so_far(store)
+        value = self.strategy.ask(told)
+        if value is None:
+            return None
+        step = self._step(value)
+        self._keep(store, [*steps, step])
+        return step
+
+    def finish(self, store: Store) -> tuple[str, str]:
+        """Keeps what was found; the state of the point and what is said of it."""
+        steps, told = self._so_far(store)
+        best = self.strategy.best(told)
+        self._keep(store, steps, best=best, over=True)
+        if best is None:
+            return "invalid", f"{self.key}={told[0].value:g} already does not do: {told[0].why}"
+        beyond = next((item for item in told if not item.good and item.value > best.value), None)
+        why = f"; {self.key}={beyond.value:g}: {beyond.why}" if beyond else ""
+        return "valid", f"{self.key}={best.value:g} with {best.throughput:.1f} output tokens/s{why}"
+
+    def _so_far(self, store: Store) -> tuple[list[Point], list[Told]]:
+        """Every step that has ended, in the order in which they are asked for."""
+        steps: list[Point] = []
+        told: list[Told] = []
+        while (value := self.strategy.ask(told)) is not None:
+            step = self._step(value)
+            state = store.state(step.point_id)
+            if state.state == OPEN:
+                break
+            steps.append(step)
+            told.append(_told(value, state))
+        return steps, told
+
+    def _step(self, value: float) -> Point:
+        name = self.key.partition(".")[2]
+        if name == "concurrency":
+            value = int(value)
+        workload = {**self.point.workload, name: value}
+        workload_id = workload_id_of(workload)
+        words = (*(word for word in self.point.words if word.partition("=")[0] != self.key), f"{self.key}={value:g}")
+        id = point_id_of(self.point.server_id, workload_id, self.point.repeat)
+        return replace(self.point, words=words, workload=workload, workload_id=workload_id, point_id=id)
+
+    def _keep(self, store: Store, steps: Sequence[Point], best: Told | None = None, over: bool = False) -> None:
+        record = {
+            "schema": SEARCH_SCHEMA,
+            "search": self.kind,
+            "key": self.key,
+            "planned": self.point.point_id,
+            "over": over,
+            "best": self._step(best.value).point_id if best else None,
+            "steps": {
+                step.point_id: {
+                    "server_id": step.server_id,
+                    "workload_id": step.workload_id,
+                    "repeat": step.repeat,
+                    "words": list(step.words),
+                }
+                for step in steps
+            },
+        }
+        write_whole(store.search_file(self.id), json.dumps(record, indent=1) + "\n")
+
+
+def search_of(settings: Mapping[str, Any], point: Point) -> Search | None:
+    """The search that a point stands for; None for a point that is measured as it is."""
+    if point.workload["concurrency"] == LADDER:
+        return Search(point, LADDER, "bench.concurrency", Ladder(settings["ladder_gain"]))
+    if settings["search"] != BISECT:
+        return None
+    key = settings["search_key"]
+    whole = key == "bench.concurrency"
+    low = settings["search_min"] or 1
+    high = settings["search_max"] or _HIGHEST
+    return Search(point, BISECT, key, Bisection(low, high, settings["search_steps"], whole))
+
+
+def search_problems(sweep: Sweep) -> list[Finding]:
+    """What of the settings no search can follow."""
+    settings = sweep.settings
+    kind, key = settings["search"], settings["search_key"]
+    if kind is None:
+        return []
+    if kind not in SEARCHES:
+        message = f"sweep.search={kind} is none of {', '.join(SEARCHES)}"
+        return [Finding("error", "RNR005", message, ("sweep.search",), "sweep.search=bisect")]
+    found = []
+    if key not in KEYS:
+        message = f"sweep.search_key={key} is none of {', '.join(KEYS)}"
+        found.append(Finding("error", "RNR005", message, ("sweep.search_key",), f"sweep.search_key={KEYS[0]}"))
+    low, high = settings["search_min"] or 1, settings["search_max"] or _HIGHEST
+    if not 0 < low <= high or settings["search_steps"] < 1 or (key == KEYS[0] and low != int(low)):
+        message = f"between {low:g} and {high:g} there is nothing to try in {settings['search_steps']} steps"
+        fields = ("sweep.search_min", "sweep.search_max", "sweep.search_steps")
+        found.append(Finding("error", "RNR005", message, fields, "sweep.search_min=1 sweep.search_max=64"))
+    without = next((point for point in sweep.points() if not _has_slo(point.workload)), None)
+    if without is not None:
+        message = "sweep.search=bisect looks for the highest load that meets the SLO, and there is none"
+        hint = "bench.slo.ttft_ms=500, or bench.slo.itl_ms or bench.slo.e2e_ms"
+        found.append(Finding("error", "RNR005", message, ("bench.slo",), hint))
+    if any(point.workload["concurrency"] == LADDER for point in sweep.points()):
+        message = "bench.concurrency=ladder is a search of its own beside sweep.search=bisect"
+        found.append(Finding("error", "RNR005", message, ("sweep.search", "bench.concurrency"), "one of the two"))
+    return found
+
+
+def _has_slo(workload: Mapping[str, Any]) -> bool:
+    return any(workload["slo"].get(name) is not None for name in _SLO)
+
+
+def _told(value: float, state: State) -> Told:
+    record = state.record or {}
+    if state.state == FAILED:
+        return Told(value, False, 0.0, f"it failed: {record.get('kind')}")
+    measures = record["measures"]
+    throughput = measures.get("output_throughput") or 0.0
+    if record["state"] != "valid":
+        return Told(value, False, throughput, "; ".join(record["reasons"]))
+    if measures.get("slo_met") is False:
+        return Told(value, False, throughput, f"{measures['slo_share']:.1%} of the requests meet the SLO")
+    return Told(value, True, throughput)
+
+
+__all__ = ["Bisection", "Ladder", "Search", "Told", "search_of", "search_problems"]

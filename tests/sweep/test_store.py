@@ -1,0 +1,124 @@
+"""A sweep's folder: what is in it is never lost, overwritten or misread."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.schemas import schema_of
+from sglang_hydra.sweep.store import DONE, FAILED, OPEN, Store
+from tests.sweep.place import Place
+
+ID = "0123456789abcdef"
+
+
+def result(**more: Any) -> dict[str, Any]:
+    return {"state": "valid", "reasons": [], "measures": {}, **more}
+
+
+def failure(final: bool = True, **more: Any) -> dict[str, Any]:
+    return {"kind": "client", "retryable": not final, "final": final, "findings": [], "log_tail": [], **more}
+
+
+def test_a_point_is_open_then_failed_then_done(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.state(ID).state == OPEN
+    store.add_failure(ID, failure(final=False))
+    assert store.state(ID).state == OPEN
+    store.add_failure(ID, failure())
+    assert store.state(ID).state == FAILED
+    assert store.add_result(ID, result(seed=1))
+    assert store.state(ID).state == DONE
+
+
+def test_a_result_is_never_overwritten(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.add_result(ID, result(seed=1), "one\n")
+    assert not store.add_result(ID, result(seed=2))
+    record = store.state(ID).record
+    assert record is not None
+    assert record["seed"] == 1
+
+
+def test_what_is_taken_again_is_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for seed in (1, 2):
+        store.add_failure(ID, failure())
+        store.add_result(ID, result(seed=seed))
+        store.reopen(ID)
+        assert store.state(ID).state == OPEN
+    aside = store.point(ID) / "superseded"
+    assert [json.loads((aside / f"{number}.json").read_text())["seed"] for number in (1, 2)] == [1, 2]
+    assert sorted(path.name for path in aside.iterdir()) == ["1.json", "2.json", "failed-1", "failed-2"]
+
+
+def test_a_folder_of_somebody_else_is_left_alone(place: Place) -> None:
+    (place.sweep_folder / "thesis").mkdir(parents=True)
+    for act in (place.store.check, place.store.read_sweep, lambda: place.store.begin(place.plan())):
+        with pytest.raises(ConfigError) as caught:
+            act()
+        assert caught.value.findings[0].id == "STO001"
+    assert [path.name for path in place.sweep_folder.iterdir()] == ["thesis"]
+
+
+def test_a_file_where_the_folder_should_be_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "sweep"
+    file.write_text("mine")
+    with pytest.raises(ConfigError, match="STO001"):
+        Store(file).check()
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("content", "id", "said"),
+    [
+        ('{"schema": "sglang_hydra.result/1", "st', "STO002", "cannot be read"),
+        ("", "STO002", "cannot be read"),
+        ("[]", "STO002", "holds no object"),
+        ('{"schema": "sglang_hydra.result/0"}', "STO003", "'sglang_hydra.result/0'"),
+        ('{"tokens": 3}', "STO003", "None"),
+    ],
+)
+def test_what_is_no_result_of_ours_is_said_and_kept(tmp_path: Path, content: str, id: str, said: str) -> None:
+    store = Store(tmp_path)
+    file = store.point(ID) / "result.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=said) as caught:
+        store.state(ID)
+    assert caught.value.findings[0].id == id
+    assert str(file) in caught.value.findings[0].message
+    assert not store.add_result(ID, result())
+    assert file.read_text() == content
+
+
+def test_an_older_sweep_is_not_misread(place: Place) -> None:
+    place.sweep_folder.mkdir()
+    old = '{"schema": "sglang_hydra.sweep/0"}'
+    (place.sweep_folder / "sweep.json").write_text(old)
+    with pytest.raises(ConfigError, match="STO003"):
+        place.store.begin(place.plan())
+    assert (place.sweep_folder / "sweep.json").read_text() == old
+
+
+def test_a_sweep_has_what_makes_it_again(place: Place) -> None:
+    sweep = place.plan("bench.concurrency=1,2", "chunked_prefill_size=512,-5")
+    place.store.begin(sweep)
+    record = place.store.read_sweep()
+    jsonschema.validate(record, schema_of("sweep"))
+    assert tuple(record["words"]) == sweep.words
+    assert set(record["points"]) == {point.point_id for point in sweep.points()}
+
+
+def test_what_an_earlier_command_planned_stays(place: Place) -> None:
+    first, second = place.plan("bench.concurrency=1,2"), place.plan("bench.concurrency=2,4")
+    place.store.begin(first)
+    place.store.begin(second)
+    wanted = {point.point_id for sweep in (first, second) for point in sweep.points()}
+    assert set(place.store.read_sweep()["points"]) == wanted
+    assert len(wanted) == 3

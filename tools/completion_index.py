@@ -1,0 +1,94 @@
+"""Writes sglang_hydra/completion_index.json: what the shells complete from, so that they need not import anything.
+
+    python tools/completion_index.py [--check]
+
+With ``--check`` nothing is written, and the exit code is 1 where the index is stale.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import typing
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
+
+from sglang_hydra.bench import settings as bench  # noqa: E402
+from sglang_hydra.cli import FLAGS, VERBS  # noqa: E402
+from sglang_hydra.completion import INDEX, SCRIPTS  # noqa: E402
+from sglang_hydra.compose import Composer  # noqa: E402
+from sglang_hydra.config import Root  # noqa: E402
+from sglang_hydra.fields import FIELDS  # noqa: E402
+from sglang_hydra.launch.export.registry import FORMATS  # noqa: E402
+from sglang_hydra.meanings import known_ids  # noqa: E402
+
+_BOOLEAN = ["true", "false"]
+_CLOSED = {
+    "bench.dataset": list(bench.DATASETS),
+    "bench.client": list(bench.CLIENTS),
+    "bench.cache": list(bench.CACHES),
+    "bench.concurrency": [bench.LADDER],
+    "fabric": ["tcp", "roce", "ib"],
+}
+
+
+def index() -> dict[str, Any]:
+    composer = Composer()
+    options = {group: composer.options(group) for group in (*composer.groups(), "bench/workload")}
+    keys = {name: _choices(name) for name in FIELDS}
+    for name, values in _node_keys("", Root):
+        if name.split(".")[0] not in FIELDS:
+            keys[name] = _CLOSED.get(name, values)
+    nodes = [item.name for item in fields(Root) if is_dataclass(item.type)]
+    words = {
+        "explain": sorted([*FIELDS, *known_ids()]),
+        "export": sorted(FORMATS),
+        "completion": sorted(SCRIPTS),
+        "help": sorted(FIELDS),
+    }
+    return {
+        "verbs": list(VERBS),
+        "flags": list(FLAGS),
+        "options": {group: found for group, found in options.items() if found},
+        "keys": keys,
+        "nodes": nodes,
+        "words": words,
+    }
+
+
+def _choices(name: str) -> list[str]:
+    field = FIELDS[name]
+    if field.kind == "bool":
+        return _BOOLEAN
+    return [str(choice) for choice in field.arg.choices or ()]
+
+
+def _node_keys(path: str, schema: Any) -> Iterator[tuple[str, list[str]]]:
+    for item in fields(schema):
+        name = f"{path}.{item.name}" if path else item.name
+        if is_dataclass(item.type):
+            yield from _node_keys(name, item.type)
+        elif item.type is bool or bool in typing.get_args(item.type):
+            yield name, _BOOLEAN
+        else:
+            yield name, []
+
+
+def main() -> int:
+    content = json.dumps(index(), indent=None, separators=(",", ":"), sort_keys=True) + "\n"
+    if "--check" in sys.argv[1:]:
+        stale = not INDEX.is_file() or INDEX.read_text(encoding="utf-8") != content
+        if stale:
+            print(f"{INDEX.name} is stale: python tools/completion_index.py")
+        return int(stale)
+    INDEX.write_text(content, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

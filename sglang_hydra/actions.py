@@ -177,6 +177,13 @@ def bench(invocation: Invocation) -> int:
     return verbs.bench(invocation)
 
 
+def resume(invocation: Invocation) -> int:
+    """What is open of a sweep."""
+    from sglang_hydra.sweep import resuming
+
+    return resuming.resume(invocation)
+
+
 def _each(invocation: Invocation) -> int:
     """The verdict on every point of a sweep."""
     from sglang_hydra.sweep import verbs
@@ -226,7 +233,14 @@ def doctor(invocation: Invocation) -> int:
 
 
 def status(invocation: Invocation) -> int:
-    """The detached servers."""
+    """The detached servers, or a sweep."""
+    import os
+
+    words = _words(invocation)
+    if len(words) == 1 and os.path.isdir(words[0]):
+        from sglang_hydra.sweep import resuming
+
+        return resuming.status(words[0], as_json=invocation.json)
     from sglang_hydra.launch import control
 
     return control.status(_words(invocation), as_json=invocation.json)

@@ -47,13 +47,31 @@ def parse_argv(argv: Sequence[str]) -> dict[str, Any]:
 
 def parse_argv_with_places(argv: Sequence[str]) -> tuple[dict[str, Any], dict[str, int]]:
     """The same, and for every argument the number of the word whose option set it, counted from 1."""
+    values, places, findings = read_argv(argv)
+    if findings:
+        raise ConfigError(*findings)
+    return values, places
+
+
+def read_argv(argv: Sequence[str]) -> tuple[dict[str, Any], dict[str, int], list[Finding]]:
+    """The same, with what is wrong beside what could be read instead of raised."""
     if isinstance(argv, str):
         raise TypeError("argv is a list of words; shlex.split() makes one from a line")
     reader = _Reader([_classify(word) for word in argv])
     reader.read()
-    if reader.findings:
-        raise ConfigError(*reader.findings)
-    return reader.values, reader.places
+    return reader.values, reader.places, reader.findings
+
+
+def options_of(word: str) -> tuple[str, ...] | None:
+    """The options that a word can mean, several where it is cut too short; none for a plain value. None: an option
+    that 0.5.2 does not have."""
+    read = _classify(word)
+    return None if read.unknown else read.options
+
+
+def field_of(option: str) -> Field | None:
+    """The argument that an option in full sets; None for --help."""
+    return _fields_by_flag().get(option)
 
 
 class _Word(NamedTuple):

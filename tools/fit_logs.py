@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare c
 from sglang_hydra import ConfigError, GpuFacts, ModelFacts, resolve
 from sglang_hydra.facts.drafts import known_draft
 from sglang_hydra.facts.presets import ModelPresets
+from sglang_hydra.fields import FIELDS
 from sglang_hydra.fit import Fit, fit, logged_pool
 
 GIB = 1 << 30
@@ -37,14 +39,16 @@ FAILED = ("oom_load", "oom_kv", "oom_graph", "oom_other")
 
 # Compute capabilities by part of a GPU's name, the first that is found: they decide formats and graphs.
 CAPABILITIES: Sequence[tuple[tuple[int, int], tuple[str, ...]]] = (
+    ((12, 1), ("GB10", "DGX SPARK")),
     ((10, 3), ("GB300", "B300")),
     ((10, 0), ("GB200", "B200")),
     ((9, 0), ("H200", "H100", "H800", "H20")),
-    ((12, 0), ("RTX PRO 6000", "RTX 50")),
-    ((8, 9), ("RTX 40", "L40", "L20", "L4")),
-    ((8, 0), ("A100", "A800")),
-    ((8, 6), ("A10", "A40", "A6000", "RTX 30")),
-    ((7, 5), ("T4",)),
+    ((12, 0), ("RTX PRO", "RTX 50", "5090", "5080", "5070", "5060")),
+    ((8, 9), ("RTX 40", "RTX 6000 ADA", "4090", "4080", "4070", "4060", "L40", "L20", "L4")),
+    ((8, 0), ("A100", "A800", "A30")),
+    ((8, 6), ("A10", "A40", "A5000", "A6000", "RTX 30", "3090", "3080", "3060")),
+    ((7, 5), ("T4", "RTX 20", "2080")),
+    ((7, 0), ("V100",)),
 )
 
 
@@ -77,7 +81,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             row = json.loads(line)
             if not isinstance(row, dict):
                 raise ValueError(f"line {number} is no JSON object")
-            rows.append(row)
+            rows.append({"id": f"line {number}", **row})
     return rows
 
 
@@ -86,7 +90,7 @@ def compare(row: Mapping[str, Any]) -> list[Comparison]:
     scored = row.get("scored") or ()
     try:
         found, chosen = _predict(row)
-    except ConfigError as refused:
+    except (ConfigError, TypeError, ValueError, LookupError, ArithmeticError) as refused:
         return [Comparison(row["id"], name, None, None, True, False, str(refused)) for name in scored]
     return [*_weights(row, found, WEIGHTS in scored), *_bytes(row, found, BYTES in scored),
             *_tokens(row, TOKENS in scored), *_verdict(row, found, VERDICT in scored, chosen)]  # fmt: skip
@@ -162,7 +166,15 @@ def _draft(row: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[ModelFact
 
 
 def _intent(row: Mapping[str, Any]) -> dict[str, Any]:
-    intent = {"model_path": row.get("model_id") or "unknown", **(row.get("args") or {})}
+    """What a row's command asks for, in the types that 0.5.2 has; values that it does not know are left as they are."""
+    intent = {"model_path": row.get("model_id") or "unknown"}
+    for name, value in (row.get("args") or {}).items():
+        kind = FIELDS[name].kind if name in FIELDS and not FIELDS[name].is_list else None
+        if kind == "str" and isinstance(value, dict):
+            value = json.dumps(value)
+        elif kind in ("int", "float") and isinstance(value, str):
+            value = json.loads(value)
+        intent[name] = value
     if not row.get("args") and (row.get("num_gpus") or 1) > 1:
         intent["tp_size"] = row["num_gpus"]  # nothing is known of the command: the usual way to use several GPUs
     return intent
@@ -174,7 +186,7 @@ def _model(row: Mapping[str, Any]) -> ModelFacts:
 
 def _gpu(row: Mapping[str, Any]) -> GpuFacts:
     name = str(row.get("gpu") or "unknown")
-    amd = name.upper().startswith("MI")
+    amd = re.search(r"\bMI\d{2,3}", name.upper()) is not None
     capability = next((found for found, parts in CAPABILITIES if any(part in name.upper() for part in parts)), None)
     memory = row.get("gpu_memory_mib")
     if memory is None and row.get("avail_before_load_gb") is not None:

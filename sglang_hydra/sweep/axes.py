@@ -9,6 +9,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.errors import ConfigError
@@ -19,7 +20,7 @@ from sglang_hydra.refusals import Refused
 from sglang_hydra.words import nearest, short
 
 if TYPE_CHECKING:
-    from hydra.core.override_parser.types import Override
+    from hydra.core.override_parser.types import Override, RangeSweep
 
 _FIXED = re.compile(r"^(\+{0,2}|~)(sweep|hydra|ignore)([./=@\[]|$)")
 """What says how a sweep is made is not varied by it; ``ignore=A,B`` is one list."""
@@ -62,7 +63,7 @@ def axis_of(request: Request, options: Options) -> Axis | None:
         raise _error(
             "SWP002", f"{request.place}: {short(request.text)} is an interval, which has no list of values", key
         )
-    if override.value_type is not None and override.value_type.name == "SIMPLE_CHOICE_SWEEP":
+    if len(parts) > 1 and override.value_type is not None and override.value_type.name == "SIMPLE_CHOICE_SWEEP":
         return _listed(key, parts, request)
     axis = Axis((_bare(key),), request.place, lambda: _of_function(key, override, request, options))
     return _kept(axis)
@@ -152,7 +153,7 @@ def _of_function(key: str, override: Override, request: Request, options: Option
     if isinstance(value, Glob):
         values = iter(value.filter(list(options(_bare(key).partition("@")[0]))))
     elif isinstance(value, RangeSweep) and not value.shuffle:
-        values = iter(value.range())
+        values = _numbers(value)
     else:
         values = iter(override.sweep_iterator())
     empty = True
@@ -161,6 +162,20 @@ def _of_function(key: str, override: Override, request: Request, options: Option
         yield (Request(f"{key}={_spelled(item)}", request.place, request.layer),)
     if empty:
         raise _nothing(request)
+
+
+def _numbers(given: RangeSweep) -> Iterator[int | float]:
+    """``range(...)`` in the decimals that were typed: 0.7, 0.75, 0.8 and not 0.7999999999999999."""
+    whole = given.range()
+    if isinstance(whole, range):
+        yield from whole
+        return
+    number, stop, step = (Decimal(str(part)) for part in (given.start, given.stop, given.step))
+    if not step:
+        raise ValueError("a step of 0 comes to no end")
+    while number < stop if step > 0 else number > stop:
+        yield float(number)
+        number += step
 
 
 def _spelled(item: Any) -> str:

@@ -37,6 +37,13 @@ class Claim(NamedTuple):
     number: int
 
 
+class Holder(NamedTuple):
+    """Whose claim is in force. ``alive`` is None where it runs on another machine: its heartbeat would tell, in time."""
+
+    runner: str
+    alive: bool | None
+
+
 class Claims:
     """The claims in ``folder`` as one runner sees and makes them. Use it as a context: its heartbeat is a thread."""
 
@@ -76,6 +83,16 @@ class Claims:
         """Whether a claim of ours is still in force."""
         return self._in_force(claim.what) == claim.number
 
+    def holder(self, what: str) -> Holder | None:
+        """Who has ``what`` now; None where nobody has taken it, or its last owner gave it back."""
+        number = self._in_force(what)
+        file = self._file(what, number)
+        owner = _read(file) if number and not file.with_suffix(".released").exists() else None
+        if owner is None or "runner" not in owner:
+            return None
+        life = _life(owner)
+        return Holder(str(owner["runner"]), None if life is Life.ELSEWHERE else life is Life.ALIVE)
+
     def is_free(self, what: str) -> bool:
         """Whether nobody alive holds ``what``, as far as this runner has looked: of another machine's runner it takes
         the lease to tell."""
@@ -103,7 +120,9 @@ class Claims:
         if owner is None or "runner" not in owner:
             # Created and not yet written, or its runner died in between: it gets a lease to show which.
             return self._stands_still(f"{what}/{number}", None)
-        return _is_dead_here(owner) or self._stands_still(str(owner["runner"]), self._life_of(str(owner["runner"])))
+        return _life(owner) is Life.GONE or self._stands_still(
+            str(owner["runner"]), self._life_of(str(owner["runner"]))
+        )
 
     def _stands_still(self, key: str, sign: Any) -> bool:
         """Whether ``sign`` has been the same for the lease, as far as this runner has looked."""
@@ -139,12 +158,12 @@ class Claims:
         return self._folder / "runners" / f"{runner}.json"
 
 
-def _is_dead_here(owner: Mapping[str, Any]) -> bool:
-    """Whether the owner is known to be no more: a process of this machine that has ended, or from before its start."""
+def _life(owner: Mapping[str, Any]) -> Life:
+    """What is known of the owner from here: a process of this machine lives or has ended; of others nothing is."""
     try:
-        return ProcessName(**owner["process"]).life() is Life.GONE
+        return ProcessName(**owner["process"]).life()
     except (KeyError, TypeError):
-        return False
+        return Life.ELSEWHERE
 
 
 def _read(file: Path) -> dict[str, Any] | None:

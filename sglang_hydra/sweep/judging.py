@@ -85,8 +85,8 @@ class Judge:
         except ConfigError as failure:
             return Judged(None, None, refused=tuple(failure.findings))
         bench = composition.nodes["bench"]
-        refused = server.errors or tuple(finding for finding in problems(bench) if finding.level == "error")
-        refused = refused or self._left_out(server.plan, bench)
+        errors = (*server.errors, *(finding for finding in problems(bench) if finding.level == "error"))
+        refused = self._left_out(server.plan, bench, errors) or errors
         if refused:
             return Judged(server, bench, refused=refused)
         return Judged(server, bench, workload_id_of(bench))
@@ -112,7 +112,8 @@ class Judge:
         gpus = {number for server in topology.servers for number in server.gpus}
         return Server(common, topology.topology_id, len(gpus), 1, errors)
 
-    def _left_out(self, plan: Plan, bench: Mapping[str, Any]) -> tuple[Finding, ...]:
+    def _left_out(self, plan: Plan, bench: Mapping[str, Any], errors: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """What nobody wants is left out first; of what is refused, some values may not be known."""
         where = self._where
         if where is None:
             return ()
@@ -122,6 +123,8 @@ class Judge:
             said = ", ".join(f"{key} is {_said(value_of(key, plan, bench))}" for key in where.keys)
             why = f"sweep.where leaves it out: {said}"
         except Uncomputable as failure:
+            if errors:
+                return ()
             why = f"sweep.where cannot be computed: {failure}"
         return (Finding("error", LEFT_OUT, why, tuple(where.keys)),)
 

@@ -22,7 +22,11 @@ def outcome_lines(outcome: Outcome, *, ours: bool = True) -> list[Line]:
     or where its results go."""
     keys = ", ".join(outcome.grid.keys)
     heading = f"Sweep of {plural(outcome.total, 'point')}" + (f" over {keys}" if keys else "")
-    lines: list[Line] = [[text(heading, "bold")], *columns(_counts(outcome)[: None if ours and outcome.kept else -2]), []]
+    lines: list[Line] = [
+        [text(heading, "bold")],
+        *columns(_counts(outcome)[: None if ours and outcome.kept else -2]),
+        [],
+    ]
     if outcome.refused:
         lines += [[text("Left out", "bold")], *_refused_lines(outcome.refused), []]
     if outcome.groups:

@@ -235,7 +235,9 @@ def _unreadable(text: str, failure: SyntaxError) -> ConfigError:
         found = re.search(rf"(?<![=!<>]){re.escape(wrong)}(?!=)", text)
         if found:
             return _error(text, found.start(), f"{wrong} is written {right} here", right)
-    return _error(text, max((failure.offset or 1) - 1, 0), failure.msg or "it cannot be read", _allowed())
+    # Python has no place for what is missing at the end.
+    column = failure.offset - 1 if failure.offset else len(text)
+    return _error(text, column, failure.msg or "it cannot be read", _allowed())
 
 
 def _column(text: str, node: ast.AST) -> int:

@@ -116,6 +116,13 @@ def interrupt(server: Served, number: signal.Signals = signal.SIGINT) -> int:
 
 
 def all_gone(processes: list[psutil.Process], seconds: float) -> bool:
-    """Whether every one of them has ended in time."""
+    """Whether every one of them has ended in time. One that is dead and whom nobody has collected yet has ended."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)
-    return not alive
+    return not any(_lives(process) for process in alive)
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

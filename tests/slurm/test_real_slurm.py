@@ -62,7 +62,7 @@ def test_one_node_serves_with_what_was_asked_for_and_ctrl_c_gives_it_back(
         "launch.slurm.constraint=null",
     ]
     asked += ["launch.slurm.sbatch.comment='two words'", "launch.slurm.setup=['export FROM_SETUP=yes']"]
-    running = serve(*asked, MY_KEY=KEY, HF_TOKEN=TOKEN, NO_SECRET=PLAIN).ready()
+    running = serve(*asked, MY_KEY=KEY, HF_TOKEN=TOKEN, AN_OPEN_WORD=PLAIN).ready()
 
     shown = cluster.ask("scontrol", "show", "job", running.job())
     for said in ("JobName=sglang-Qwen3-8B", "Partition=gpu", "TimeLimit=02:30:00", "NumNodes=1", "CPUs/Task=3"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sglang_hydra.diagnose.declare import FailureClass, Weight, exited, sign
+from sglang_hydra.diagnose.declare import FailureClass, Stage, Weight, exited, sign
 
 _TIMEOUT = re.compile(r"watchdog_timeout=([\d.]+)")
 
@@ -51,7 +51,13 @@ CLASSES = (
             sign("failed liveness probe", None, Weight.GENERAL),
             sign("failed startup probe", None, Weight.GENERAL),
             sign("is unhealthy", r"(?i)container .* is unhealthy", Weight.GENERAL),
-            sign('" 503', r"\"GET /health(?:_generate)? HTTP/[\d.]+\" 503", Weight.EFFECT, request=True),
+            sign(
+                '" 503',
+                r"\"GET /health(?:_generate)? HTTP/[\d.]+\" 503",
+                Weight.EFFECT,
+                stage=Stage.SERVE,
+                request=True,
+            ),
             sign("Signal SIGTERM received while health check failed", None, Weight.GENERAL),
         ),
         retryable=True,

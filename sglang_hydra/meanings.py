@@ -242,6 +242,7 @@ MEANINGS: Mapping[str, str] = {
     "SLM007": "A secret in a setting that goes into the job's script, which Slurm keeps and shows.",
     "SLM008": "launch.detach with launch=slurm: the job ends with the command that submitted it.",
     "SLM009": "The run folder still holds the secrets of another job that was submitted from it. Exit code 3.",
+    "SLM010": "A job found its secrets taken: it was started twice, or the command that submitted it had ended.",
     "SLM011": "The job ended with its walltime, and the server with it.",
     "SLM012": "The job was preempted: another one needed its nodes.",
     "SLM013": "A node of the job went down.",

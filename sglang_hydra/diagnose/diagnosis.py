@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sglang_hydra.diagnose.advice import fitted
 from sglang_hydra.diagnose.classes import BY_KIND
 from sglang_hydra.diagnose.declare import UNKNOWN, FailureClass
 from sglang_hydra.diagnose.lines import Line
@@ -85,7 +86,7 @@ def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
         line_number=found.line.number if found else None,
         version=reader.version or _version(args),
         server_args={key: value for key, value in args.items() if key != CUT} if args is not None else None,
-        finding=_finding(verdict, reader),
+        finding=_finding(verdict, reader, args),
         stage=found.stage.name.lower() if found and found.stage else None,
         rank=(found.line.rank or None) if found else None,
         ready=reader.life.ready,
@@ -108,7 +109,7 @@ def _shown(line: Line) -> str:
     return without_secrets(line.text.strip())[:_LONGEST_LINE]
 
 
-def _finding(verdict: Verdict, reader: LogReader) -> Finding:
+def _finding(verdict: Verdict, reader: LogReader, args: Mapping[str, Any] | None) -> Finding:
     failure, found = verdict.failure, verdict.found
     if failure is None:
         return _unknown(reader, verdict.signal)
@@ -117,7 +118,7 @@ def _finding(verdict: Verdict, reader: LogReader) -> Finding:
     if found is None:
         said = f": ended by signal {verdict.signal}, and the log says no more"
     advice = (found.signature.advice if found else None) or failure.advice
-    return Finding("error", failure.id, failure.what + said, failure.fields, advice)
+    return Finding("error", failure.id, failure.what + said, failure.fields, fitted(advice, args))
 
 
 def _unknown(reader: LogReader, number: int | None) -> Finding:

@@ -67,7 +67,7 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
     model = list(_model_requests(values, typed, composer, remarks))
     if not model and not typed & {"model", "model_path", "recipe"}:
         return "the log has no server_args line that names a model; type model=... behind the file"
-    gpus = [None] if typed & {"gpu", "recipe"} else _gpu_classes(diagnosis, composer, remarks)
+    gpus = [None] if typed & {"gpu", "recipe"} else gpu_classes_of(diagnosis, composer, remarks)
     if not gpus:
         return "the log does not say which GPU it was; type gpu=... behind the file"
     plans, kept = [], []
@@ -141,7 +141,7 @@ def _preset_of(path: str, composer: Composer) -> Preset | None:
     )
 
 
-def _gpu_classes(diagnosis: Diagnosis, composer: Composer, remarks: list[str]) -> list[str | None]:
+def gpu_classes_of(diagnosis: Diagnosis, composer: Composer, remarks: list[str]) -> list[str | None]:
     """The classes that the log's GPU may be: by its name, else every one with that much memory."""
     from sglang_hydra.facts.probe import GpuProbe
     from sglang_hydra.facts.recognise import candidates, recognise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Iterator
 
 from sglang_hydra.findings import Finding
@@ -12,6 +13,7 @@ from sglang_hydra.findings import Finding
 _LISTEN = "0A"
 _LAST_PORT = 65535
 _LOOKED_AT = 50
+_ATTEMPTS, _MOMENT_S = 5, 0.05
 
 
 def port_obstacle(host: str, port: int, field: str = "port") -> Finding | None:
@@ -22,12 +24,27 @@ def port_obstacle(host: str, port: int, field: str = "port") -> Finding | None:
     if not 0 <= port <= _LAST_PORT:
         return _cannot(host, port, f"ports go from 0 to {_LAST_PORT}", field, f"{field}=30000")
     try:
-        _listen(host, port)
+        _listen_once_free(host, port)
     except OSError as failure:
         return _finding(host, port, failure, field)
     except UnicodeError:
         return _cannot(host, port, "that is no host name", "host", "host=127.0.0.1 or host=0.0.0.0")
     return None
+
+
+def _listen_once_free(host: str, port: int) -> None:
+    """A port that nobody listens on may be held for a moment: by a socket that a program which is just being started
+    inherited from this one, between its fork and its exec."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            _listen(host, port)
+        except OSError as failure:
+            last = attempt == _ATTEMPTS - 1
+            if last or failure.errno != errno.EADDRINUSE or _listening_inodes(port):
+                raise
+            time.sleep(_MOMENT_S)
+        else:
+            return
 
 
 def _listen(host: str, port: int) -> None:

@@ -208,11 +208,10 @@ def _with_head(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
 
 
 def _free_port() -> int:
-    import socket
+    from sglang_hydra.launch.nodes import free_port_block
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    # Below those that the system gives to outgoing connections: the server listens only after a while.
+    return free_port_block(1)
 
 
 def _run(plan: Plan, machine: Machine, explain: Explain) -> int:

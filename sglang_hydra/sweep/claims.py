@@ -38,7 +38,7 @@ class Claim(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """Whose claim is in force. ``alive`` is None where it runs on another machine: its heartbeat would tell, in time."""
+    """Whose claim is in force. ``alive`` is None where it runs on another machine: its heartbeat tells, in time."""
 
     runner: str
     alive: bool | None

@@ -9,6 +9,7 @@ again until a round brings nothing.
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import sys
 import threading
@@ -54,6 +55,9 @@ class GroupJob:
         from hydra.core.hydra_config import HydraConfig
 
         began = time.monotonic()
+        for name in ("httpx", "httpcore"):
+            # Hydra's log has every message of every package: a line for each request would be measured with it.
+            logging.getLogger(name).setLevel(logging.WARNING)
         number = int(HydraConfig.get().job.num)
         group = next(item for item in self.sweep.groups if item.server_id == self.groups[number])
         store = Store(self.sweep.folder)

@@ -24,6 +24,7 @@ from sglang_hydra.plans import digest
 from sglang_hydra.sweep.axes import Axis, axis_of, axis_of_params, combinations, zipped
 from sglang_hydra.sweep.ids import IdSet
 from sglang_hydra.sweep.judging import Judge, Judged
+from sglang_hydra.sweep.metrics import with_metrics
 from sglang_hydra.sweep.points import Estimate, Point, Refused, ServerGroup, Source, Sweep, point_id_of
 
 MOST_LISTED = 2000
@@ -117,6 +118,8 @@ def read_grid(composer: Composer, requests: Sequence[Request], given: Mapping[st
     axes = zipped([*listed, *typed], settings["zip"])
     axes.sort(key=lambda axis: axis.is_client)
     name = settings["name"] or composition.choices.get("sweep") or "sweep"
+    if given is None:
+        common = with_metrics(composer, common, composition, [key for axis in axes for key in axis.keys])
     return Grid(
         common,
         tuple(axes),

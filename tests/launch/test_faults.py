@@ -130,13 +130,13 @@ class Life:
     case: Case
     number: int
     marker: str = field(default_factory=lambda: f"life-{uuid.uuid4()}")
-    port: int = 0
+    # Before there are threads: a program that one of them starts would for a moment hold what another one tries.
+    port: int = field(default_factory=free_port)
     exit_code: int | None = None
     kind: str | None = None
     wrong: list[str] = field(default_factory=list)
 
     def live(self) -> Life:
-        self.port = free_port()
         try:
             {"taken": self._taken}.get(self.case.end, self._killed if self.case.end.startswith("SIG") else self._run)()
         except Exception as failure:  # noqa: BLE001 - a hundred lives are judged together

@@ -1,4 +1,4 @@
-"""examples/experiment_repo from a clean environment with the wheel: every command of its README, and what they bring."""
+"""examples/experiment_repo in a clean environment with the wheel: every command of its README, and what it brings."""
 
 from __future__ import annotations
 

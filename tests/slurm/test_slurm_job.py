@@ -25,9 +25,12 @@ from sglang_hydra.launch.slurm.follow import LogTail, cancelled_with_us
 from sglang_hydra.launch.slurm.inside import ServerSpec, orders_of, prepared, rank_commands, srun_command
 from sglang_hydra.launch.slurm.keys import Secrets, drop_secrets, leave_secrets, secrets_of, take_secrets
 from sglang_hydra.launch.slurm.record import ENDED, Account, Record, read_account
+from sglang_hydra.launch.slurm.serve import outcome_of
+from sglang_hydra.launch.slurm.states import JobState
+from sglang_hydra.launch.slurm.submit import Job
 from sglang_hydra.schemas import schema_of
 from tests.launch.processes import wait_until
-from tests.slurm import fake_slurm_install
+from tests.slurm import cluster, fake_slurm_install
 from tests.slurm.running import ROOT
 
 ONE_MACHINE = [Node("node1", "127.0.0.1", "here"), Node("node2", "127.0.0.1", "here")]
@@ -138,7 +141,7 @@ def test_secrets_are_for_their_owner_once(tmp_path: Path) -> None:
         leave_secrets(tmp_path, secrets)
     assert take_secrets(path) == secrets
     assert not path.exists()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(MachineError, match="SLM010"):
         take_secrets(path)
     drop_secrets(path)
     assert leave_secrets(tmp_path, Secrets(None, {})) is None
@@ -248,3 +251,45 @@ def test_a_block_that_fails_cancels_its_job(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(RuntimeError, match="a bug"), cancelled_with_us("1"):
         raise RuntimeError("a bug")
     assert (state / "job1" / "state").read_text() == "CANCELLED"
+
+
+FAILED = Finding("error", "ENG008", "it failed", ("engine",))
+
+# What the job said of its end (exit code, findings; None: nothing), Slurm's state, and what comes of it.
+ENDS = [
+    ((4, [FAILED]), "FAILED", 4, ["ENG008"]),
+    ((3, [FAILED]), "FAILED", 3, ["ENG008"]),
+    ((0, []), "COMPLETED", 0, []),
+    ((130, []), "TIMEOUT", 4, ["SLM011"]),
+    ((4, [FAILED]), "NODE_FAIL", 4, ["SLM013"]),
+    ((130, []), "FAILED", 4, ["SLM015"]),
+    ((1, []), "FAILED", 4, ["SLM016"]),
+    (None, "FAILED", 4, ["SLM016"]),
+    (None, "COMPLETED", 4, ["SLM016"]),
+    (None, "OUT_OF_MEMORY", 4, ["SLM014"]),
+    (None, "CANCELLED", 4, ["SLM015"]),
+    (None, None, 4, ["SLM016"]),
+]
+
+
+@pytest.mark.parametrize(("said", "state", "code", "ids"), ENDS)
+def test_the_end_of_a_job_is_told_by_it_or_by_slurm(
+    said: tuple[int, list[Finding]] | None, state: str | None, code: int, ids: list[str], tmp_path: Path
+) -> None:
+    account = Account("7", phase=ENDED, exit_code=said[0], findings=said[1]) if said else Account("7")
+    ended = outcome_of(Job("7", tmp_path), account, JobState(state) if state else None, tmp_path)
+    assert (ended[0], [finding.id for finding in ended[1]]) == (code, ids)
+
+
+def test_what_its_log_says_of_an_unexplained_end_is_told_too(tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text("0: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
+    code, findings = outcome_of(Job("7", tmp_path), None, JobState("FAILED"), tmp_path)
+    assert code == 4
+    assert findings[0].id == "SLM016"
+    assert findings[1].id.startswith("DIA")
+
+
+def test_the_real_slurm_of_the_long_tests_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name, path: None if name == "slurmd" else f"/usr/bin/{name}")
+    assert cluster.why_not() is not None
+    assert "slurmd is not here: apt-get install slurm-wlm munge, as root" in str(cluster.why_not())

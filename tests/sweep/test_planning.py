@@ -132,7 +132,7 @@ def test_repeats_are_points_of_their_own_taken_round_by_round() -> None:
 
 def test_the_ids_are_those_of_the_plan_and_the_load() -> None:
     made = outcome(*H200, "tp_size=2", "bench.concurrency=4,8")
-    plan = planned(*H200, "tp_size=2", "bench.concurrency=8")
+    plan = planned(*H200, "tp_size=2", "bench.concurrency=8", "enable_metrics=true")
     (group,) = made.groups
     last = group.points[-1]
     assert last.server_id == group.server_id == plan.server_id

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -155,7 +156,7 @@ def test_a_killed_runner_leaves_no_server_and_is_resumed(place: Place) -> None:
     assert wait_until(lambda: place.alive() == [], DEADLINE_S)
     before = place.results()
     assert 2 <= len(before) < 6
-    place.run(["/usr/bin/env", *place.command(verb=("resume", str(place.sweep_folder)))[:4]])
+    place.run([sys.executable, "serve.py", "resume", str(place.sweep_folder)])
     after = place.results()
     assert len(after) == 6
     assert {id: after[id] for id in before} == before
@@ -240,9 +241,10 @@ def test_a_full_disk_is_said_and_harms_nothing(here: Place, monkeypatch: pytest.
         written.append(path)
         return real(path, content)
 
-    with monkeypatch.context() as patch, pytest.raises(MachineError) as caught:
+    with monkeypatch.context() as patch:
         patch.setattr(store, "publish", full)
-        run(sweep)
+        with pytest.raises(MachineError) as caught:
+            run(sweep)
     (finding,) = caught.value.findings
     assert (finding.id, caught.value.exit_code) == ("STO004", 3)
     assert "No space left on device" in finding.message

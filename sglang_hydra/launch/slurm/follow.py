@@ -104,7 +104,8 @@ class Follower:
             if account is not None and account.phase == READY and not ready:
                 ready = True
                 self.display.close()
-                on_ready(account)
+                with contextlib.suppress(OSError):
+                    on_ready(account)
             if not ready and not signals:
                 self.display.waiting(time.monotonic() - started, self._progress())
             if signals:

@@ -61,11 +61,15 @@ def leave_secrets(folder: Path, secrets: Secrets) -> Path | None:
 
 
 def take_secrets(path: Path | None) -> Secrets:
-    """Reads and deletes them. Raises FileNotFoundError where they were taken already."""
+    """Reads and deletes them. Raises MachineError where they were taken already."""
     if path is None:
         return Secrets(None, {})
     try:
         left = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        message = f"the secrets that were left for this job are gone: {path}"
+        hint = "start it again; a job takes them once, and they go with the command that submitted it"
+        raise MachineError(Finding("error", "SLM010", message, ("api_key",), hint)) from None
     finally:
         drop_secrets(path)
     return Secrets(left["key"], left["env"])

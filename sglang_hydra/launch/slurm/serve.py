@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -27,7 +28,7 @@ from sglang_hydra.launch.slurm.inside import INFO_NAME, LOG_NAME, PROGRAMS, Serv
 from sglang_hydra.launch.slurm.keys import drop_secrets, leave_secrets, secrets_of
 from sglang_hydra.launch.slurm.options import container_command, sbatch_settings, srun_settings
 from sglang_hydra.launch.slurm.record import ENDED, FILE_NAME, Account
-from sglang_hydra.launch.slurm.states import ended_finding
+from sglang_hydra.launch.slurm.states import JobState, ended_finding
 from sglang_hydra.launch.slurm.submit import Job, require_slurm, submit
 from sglang_hydra.screen import VERBATIM, Line, text, write
 from sglang_hydra.secret import SECRET_FIELDS, is_secret_name
@@ -135,8 +136,9 @@ def _run(plan: Plan) -> int:
         drop_secrets(secrets)
     if signals:
         return INTERRUPTED
-    code, findings = outcome_of(follower, folder)
-    write(finding_lines(findings), sys.stderr)
+    code, findings = outcome_of(job, follower.account, follower.state, folder)
+    with contextlib.suppress(OSError):
+        write(finding_lines(findings), sys.stderr)
     return code
 
 
@@ -146,15 +148,19 @@ def _clear(folder: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def outcome_of(follower: Follower, folder: Path) -> tuple[int, list[Finding]]:
+def outcome_of(job: Job, account: Account | None, state: JobState | None, folder: Path) -> tuple[int, list[Finding]]:
     """How a job that nobody here stopped came to its end: the exit code and what to say."""
-    account, state = follower.account, follower.state
-    told = account is not None and account.phase == ENDED
-    if told and account is not None and not (state is not None and state.state in _SLURM_ENDED_IT):
-        return int(account.exit_code or 0), list(account.findings)
-    output = folder / JOB_FOLDER
-    findings = [ended_finding(follower.job.id, state, str(output))] if state is not None else []
-    diagnosed = diagnosis_of([folder / LOG_NAME, follower.job.output[1]])
+    told = account if account is not None and account.phase == ENDED else None
+    by_slurm = state is not None and state.state in _SLURM_ENDED_IT
+    if told is not None and not by_slurm:
+        if told.findings or told.exit_code == 0:
+            return int(told.exit_code or 0), list(told.findings)
+        if told.exit_code == INTERRUPTED:
+            # A signal to the batch process alone: Slurm has no word for that.
+            state = JobState("CANCELLED")
+    ended = state or JobState("FAILED")
+    findings = [ended_finding(job.id, ended, str(folder / JOB_FOLDER))]
+    diagnosed = diagnosis_of([folder / LOG_NAME, job.output[1]]) if ended.state != "CANCELLED" else None
     return ServerError.exit_code, [*findings, *([diagnosed] if diagnosed else [])]
 
 

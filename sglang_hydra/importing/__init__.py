@@ -1,0 +1,17 @@
+"""Reading launch commands that others wrote, and writing them as an experiment of this package.
+
+What goes here: finding the servers that a text starts (a command, a script, a manifest, a recipe, a log), the nearest
+preset, the fewest overrides. What does not: SGLang's own flags (``sglang_hydra.argv``), what the releases have
+(``sglang_hydra.versions``), what anything resolves to (``sglang_hydra.resolution``).
+
+sources                  what kind of text it is, and the servers in it
+syntax, script           a shell script: its words, and what its commands come to
+manifests, mappings      Kubernetes and Compose; srtctl recipes and SGLang's own --config
+logs                     the arguments that a server's log writes down
+hardware                 which GPU is spoken of
+flags                    words to arguments, also those of later releases
+reduction                the nearest preset and the fewest overrides, each verified by planning
+experiment               the YAML and the command
+importer                 all of it, for one source
+report, action           the screen, the record, the verb
+"""

@@ -28,6 +28,7 @@ SPECIFIED_VERSION = "0.5.2"
 
 NOT_FINITE = ("nan", "inf", "-inf")
 
+_FLOATS = frozenset(name for name, field in FIELDS.items() if field.kind == "float")
 NOT_IDENTITY = frozenset(
     (
         "host",
@@ -253,7 +254,7 @@ def _sglang(environment: Mapping[str, str]) -> dict[str, str]:
 def _exact(name: str, value: Any) -> Any:
     """A float argument that was given as an int (SGLang's default of watchdog_timeout is one) counts as that float."""
     whole = isinstance(value, int) and not isinstance(value, bool)
-    return float(value) if whole and FIELDS[name].kind == "float" else value
+    return float(value) if whole and name in _FLOATS else value
 
 
 def digest(record: Mapping[str, Any]) -> str:

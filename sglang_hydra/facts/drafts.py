@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.config import conf_dir
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.facts.once import once
 from sglang_hydra.findings import Finding
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def with_draft(
         return replace(model, draft=known), []
     from sglang_hydra.facts.hub import read_model
 
-    facts, findings = read_model(path, revision=intent.get("speculative_draft_model_revision"), env=env)
+    revision = intent.get("speculative_draft_model_revision")
+    facts, findings = once(("model", path, revision), lambda: read_model(path, revision=revision, env=env))
     said = [_about_draft(finding) for finding in findings if finding.level != "info"]
     return replace(model, draft=facts if facts.known else None), said
 

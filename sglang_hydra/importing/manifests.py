@@ -15,7 +15,6 @@ _COMPOSE = re.compile(r"\$(?:\$|\{([A-Za-z_]\w*)(?:(:?[-?])([^{}]*))?\}|([A-Za-z
 _GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "huawei.com/Ascend910")
 _PLACED_BY = ("nodeSelector", "affinity", "labels", "annotations", "tolerations", "runtimeClassName")
 _WORKERS = ("workerTemplate", "worker")
-_DEEPEST = 40
 
 
 @dataclass
@@ -32,19 +31,19 @@ class _Pod:
 
 def launches_of_kubernetes(document: Mapping[str, Any], place: str) -> list[Launch]:
     """Every server of one object. The workers of a LeaderWorkerSet are further nodes of its leader's server."""
-    found = list(_walk(document, _Pod(str(document.get("kind", ""))), place, 0))
+    found = list(_walk(document, _Pod(str(document.get("kind", ""))), place, set()))
     leaders = [launch for launch, pod in found if not pod.worker]
     return leaders or [launch for launch, _ in found]
 
 
-def _walk(node: Any, pod: _Pod, place: str, depth: int) -> Iterator[tuple[Launch, _Pod]]:
-    if depth > _DEEPEST:
+def _walk(node: Any, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[Launch, _Pod]]:
+    """``seen`` are the nodes above and before: YAML's aliases may lead back to one."""
+    if not isinstance(node, (list, Mapping)) or id(node) in seen:
         return
+    seen.add(id(node))
     if isinstance(node, list):
         for item in node:
-            yield from _walk(item, pod, place, depth + 1)
-        return
-    if not isinstance(node, Mapping):
+            yield from _walk(item, pod, place, seen)
         return
     pod = _below(node, pod)
     if "command" in node or "args" in node:
@@ -54,7 +53,7 @@ def _walk(node: Any, pod: _Pod, place: str, depth: int) -> Iterator[tuple[Launch
         if key in ("command", "args", "env"):
             continue
         kept = replace(pod, worker=pod.worker or key in _WORKERS, keys=(*pod.keys, str(key)))
-        yield from _walk(value, kept, place, depth + 1)
+        yield from _walk(value, kept, place, seen)
 
 
 def _below(node: Mapping[str, Any], pod: _Pod) -> _Pod:
@@ -222,17 +221,15 @@ def _gpus(resources: Any) -> int | None:
     return None
 
 
-def _texts(node: Any, depth: int = 0) -> Iterator[str]:
+def _texts(node: Any, seen: set[int] | None = None) -> Iterator[str]:
     """Every text below a node, keys included."""
+    seen = set() if seen is None else seen
     if isinstance(node, str):
         yield node
-    elif depth < _DEEPEST and isinstance(node, Mapping):
-        for key, value in node.items():
-            yield str(key)
-            yield from _texts(value, depth + 1)
-    elif depth < _DEEPEST and isinstance(node, list):
-        for item in node:
-            yield from _texts(item, depth + 1)
+    elif isinstance(node, (list, Mapping)) and id(node) not in seen:
+        seen.add(id(node))
+        for item in [part for pair in node.items() for part in pair] if isinstance(node, Mapping) else node:
+            yield from _texts(item, seen)
 
 
 def _first(names: Sequence[str]) -> str:

@@ -91,22 +91,17 @@ def claim(record: ServerRecord) -> ServerRecord:
     try:
         folder = _folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _forget_old()
-        for number in range(1, _MOST_ALIKE):
-            named = replace(record, name=record.name if number == 1 else f"{record.name}-{number}")
-            path = _path(named.name)
-            there = _read(path)
-            if there is not None and there.life is Life.GONE:
-                forget(there)
-            draft = _draft(named)
-            try:
-                # Unlike a rename it fails where the name is taken, also between two that try at once.
-                os.link(draft, path)
-            except FileExistsError:
-                continue
-            finally:
-                draft.unlink(missing_ok=True)
-            return named
+        with _alone(folder):
+            _forget_old()
+            for number in range(1, _MOST_ALIKE):
+                named = replace(record, name=record.name if number == 1 else f"{record.name}-{number}")
+                path = _path(named.name)
+                there = _read(path)
+                if there is not None and there.life is Life.GONE:
+                    forget(there)
+                if not path.exists():
+                    _draft(named).replace(path)
+                    return named
     except OSError as failure:
         raise MachineError(_unwritable(failure)) from failure
     raise MachineError(_unwritable(OSError(f"{_MOST_ALIKE} servers are named {record.name}")))
@@ -179,6 +174,16 @@ def _no_such(word: str, known: Sequence[ServerRecord], verb: str) -> Finding:
     )
     hint = f"{verb} {near}" if near else None
     return Finding("error", "LCH007", f"no detached server is named {short(word)!r}: {there}", hint=hint)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While no other process or thread is here."""
+    import fcntl
+
+    with (folder / ".lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _forget_old() -> None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ _LOOK_S = 0.5
 _SLURM_LOOK_S = 3.0
 _STOP_S = 60.0
 _SLURM = "SlurmLauncher"
-_JOB_FOLDER = re.compile(r"\d+_\d+|\d+")
+_ASK_S = 30.0
+_JOB_FOLDER = re.compile(r"(\d+)(?:_\d+)?")
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class _Round:
         self._job.stop_file.parent.mkdir(parents=True, exist_ok=True)
         self._thread.start()
         ends_at = None
-        while (self._thread.is_alive() or self._any_in_slurm()) and not self._all_over_in_slurm():
+        while self._goes_on():
             if stop.asked and ends_at is None:
                 ends_at = time.monotonic() + _STOP_S
                 self._job.stop_file.touch()
@@ -156,6 +158,10 @@ class _Round:
             self._job.stop_file.unlink(missing_ok=True)
         if self._failure is not None and not stop.asked:
             self._say_why()
+
+    def _goes_on(self) -> bool:
+        queued = self._in_slurm
+        return self._thread.is_alive() if queued is None else queued
 
     def _launch(self) -> None:
         running = self._sweep.running
@@ -179,36 +185,38 @@ class _Round:
         Printed(sys.stderr).server("job", f"lost, what it left open is taken again: {type(failure).__name__}: {said}")
 
     def _slurm_jobs(self) -> set[str]:
-        """The ids of the jobs that submitit has submitted from here: it makes a folder for each."""
+        """The numbers of the jobs that submitit has submitted from here: it makes a folder for each, once it is
+        submitted, and one for each task of an array."""
         folder = self._sweep.running.config.hydra.launcher.get("submitit_folder") if self._sweep.running else None
         if not folder or not self._slurm:
             return set()
         with contextlib.suppress(OSError):
-            return {path.name for path in Path(str(folder)).parent.iterdir() if _JOB_FOLDER.fullmatch(path.name)}
+            found = [_JOB_FOLDER.fullmatch(path.name) for path in Path(str(folder)).parent.iterdir()]
+            return {match[1] for match in found if match}
         return set()
 
-    def _states(self) -> list[bool]:
-        """Whether each job of this round is over."""
-        from sglang_hydra.launch.slurm.states import state_of
-
-        states = [state_of(job) for job in sorted(self._slurm_jobs() - self._before)]
-        return [state is None or state.over for state in states]
-
-    def _any_in_slurm(self) -> bool:
-        return self._slurm and not all(self._states())
-
-    def _all_over_in_slurm(self) -> bool:
-        if not self._slurm:
-            return False
-        states = self._states()
-        return len(states) >= len(self._job.groups) and all(states)
+    @property
+    def _in_slurm(self) -> bool | None:
+        """Whether a job of this round waits or runs in Slurm; None before there is one, and without Slurm."""
+        jobs = self._slurm_jobs() - self._before
+        return in_queue(jobs) if jobs else None
 
     def _cancel(self) -> None:
-        if self._slurm:
-            from sglang_hydra.launch.slurm.states import cancel
+        from sglang_hydra.launch.slurm.states import cancel
 
-            for job in self._slurm_jobs() - self._before:
-                cancel(job)
+        for job in self._slurm_jobs() - self._before:
+            cancel(job)
+
+
+def in_queue(jobs: Collection[str]) -> bool:
+    """Whether Slurm has one of these jobs waiting or running; also where it does not answer now."""
+    words = ["squeue", "--noheader", "--jobs", ",".join(sorted(jobs)), "--format", "%T"]
+    try:
+        asked = subprocess.run(words, capture_output=True, text=True, timeout=_ASK_S, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError):
+        return True
+    # Its controller forgets a job some minutes after its end.
+    return bool(asked.stdout.strip()) or (asked.returncode != 0 and "Invalid job id" not in asked.stderr)
 
 
 def _wait_for(sweep: Sweep, store: Store, claims: Claims, stop: Stop) -> None:

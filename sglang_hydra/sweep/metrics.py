@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 
-from sglang_hydra.app import choose_gpu_class
 from sglang_hydra.compose import Composer, Composition
 from sglang_hydra.engines.planned import plan_engine
+from sglang_hydra.facts.hardware import choose_gpu_class
 from sglang_hydra.overrides import Request
 
 FIELD = "enable_metrics"

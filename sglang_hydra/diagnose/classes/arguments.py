@@ -12,7 +12,9 @@ _ASSERTION = re.compile(r"(?:AssertionError|ValueError|RuntimeError|NotImplement
 # A flag in a sentence that says what it needs or excludes: what any module of SGLang says of arguments that it refuses.
 _NEEDS = r"\b(?:must|requires?|only|not support(?:ed)?|cannot|incompatible|should be|expects?)\b"
 _NAMED = r"(?<![\w-])(?:--[a-z][a-z-]{3,}|speculative_[a-z_]+)"
-_REFUSED = rf"Error: (?:.*{_NAMED}.*{_NEEDS}|.*{_NEEDS}.*{_NAMED})"
+# What it says of a request that it refuses is no failure of the server.
+_ASKED = r"(?!.*(?:the server|this model|[Tt]he request|you (?:launch|want)|when launching))"
+_REFUSED = rf"Error: {_ASKED}(?:.*{_NAMED}.*{_NEEDS}|.*{_NEEDS}.*{_NAMED})"
 
 
 def _flag(line: str) -> str | None:

@@ -57,6 +57,10 @@ def serve(invocation: Invocation) -> int:
 def check(invocation: Invocation) -> int:
     """Judges each thing named: overrides together, files and folders one by one, with ``-m`` every combination of
     values. 2 if any is not ok."""
+    if invocation.format is not None or invocation.base is not None:
+        from sglang_hydra.review import action
+
+        return action.check(invocation)
     if invocation.multirun:
         return _each(invocation)
     from sglang_hydra.documents import Document, documents, is_document
@@ -69,31 +73,36 @@ def check(invocation: Invocation) -> int:
         try:
             if isinstance(document, ConfigError):
                 raise document
-            made = _judged(composer, document, overrides)
+            made = judged(composer, document, overrides)
         except ConfigError as failure:
             verdicts.append((name, None, failure.findings))
         else:
             verdicts.append((name, made, made.findings))
     good = all(made is not None and (made.launchable if invocation.strict else made.ok) for _, made, _ in verdicts)
     if invocation.json:
-        print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": [_verdict(*item) for item in verdicts]})
+        print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": [verdict_record(*item) for item in verdicts]})
     else:
-        write(line for item in verdicts for line in _verdict_lines(*item))
+        write(line for item in verdicts for line in verdict_lines(*item))
     return 0 if good else 2
 
 
-def _planned_again(composer: Composer, document: Document, overrides: Sequence[Request]) -> Plan:
+def _planned_again(
+    composer: Composer, document: Document, overrides: Sequence[Request], seed: int | None = None
+) -> Plan:
     """The plan of a document with ``overrides`` on top. Facts that a plan recorded hold until one of them is typed."""
     typed = [request.text.partition("=")[0].partition(".")[0] for request in overrides]
     recorded = None if {"gpu", "model", "model_path"} & set(typed) else document.recorded
     return make_plan(
-        composer, [*document.requests, *overrides], recorded=recorded, seed=recorded.seed if recorded else None
+        composer, [*document.requests, *overrides], recorded=recorded, seed=recorded.seed if recorded else seed
     )
 
 
-def _judged(composer: Composer, document: Document, overrides: Sequence[Request]) -> Plan | Topology:
-    """The same, or all of its servers where the document asks for several."""
-    made = _planned_again(composer, document, overrides)
+def judged(
+    composer: Composer, document: Document, overrides: Sequence[Request], *, seed: int | None = None
+) -> Plan | Topology:
+    """The plan of a document with ``overrides`` on top, or of all of its servers where it asks for several. ``seed`` is
+    what to use where one would be drawn."""
+    made = _planned_again(composer, document, overrides, seed)
     if not _has_several_servers(made):
         return made
     from sglang_hydra.topology.plan import plan_topology
@@ -168,6 +177,13 @@ def export(invocation: Invocation) -> int:
     from sglang_hydra.launch.export.action import export_plan
 
     return export_plan(composer_of(invocation), invocation)
+
+
+def import_(invocation: Invocation) -> int:
+    """What others wrote to launch a server, as an experiment."""
+    from sglang_hydra.importing.action import run
+
+    return run(invocation)
 
 
 def bench(invocation: Invocation) -> int:
@@ -286,7 +302,7 @@ def print_json(record: dict[str, Any]) -> None:
     sys.stdout.flush()  # a reader that has gone (head) is noticed here and not while the interpreter shuts down
 
 
-def _verdict(name: str, made: Plan | Topology | None, findings: Sequence[Finding]) -> dict[str, Any]:
+def verdict_record(name: str, made: Plan | Topology | None, findings: Sequence[Finding]) -> dict[str, Any]:
     if made is not None and not isinstance(made, Plan):
         from sglang_hydra.topology import actions as topologies
 
@@ -300,7 +316,7 @@ def _verdict(name: str, made: Plan | Topology | None, findings: Sequence[Finding
     }
 
 
-def _verdict_lines(name: str, made: Plan | Topology | None, findings: Sequence[Finding]) -> Iterator[Line]:
+def verdict_lines(name: str, made: Plan | Topology | None, findings: Sequence[Finding]) -> Iterator[Line]:
     if made is not None and not isinstance(made, Plan):
         from sglang_hydra.topology import actions as topologies
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,6 @@ from sglang_hydra.app import make_plan
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.explain import finding_lines
 from sglang_hydra.findings import Finding
-from sglang_hydra.grammar import split_sweep
 from sglang_hydra.memory_screen import memory_lines, table_head, table_row, verdict
 from sglang_hydra.overrides import Request
 from sglang_hydra.screen import Line, columns, shown, text, write
@@ -32,8 +30,8 @@ _SOURCE_WIDTH = 48
 def fit(invocation: Invocation) -> int:
     """The memory of a plan, or with ``-m`` of several side by side. 2 if SGLang would refuse one of them."""
     composer = composer_of(invocation)
-    points = list(_points(invocation.requests)) if invocation.multirun else [invocation.requests]
-    plans = [named for point in points for named in _plans_of(composer, point, _name_of(point, invocation.requests))]
+    points = _points(composer, invocation.requests) if invocation.multirun else [("the plan", invocation.requests)]
+    plans = [named for name, point in points for named in _plans_of(composer, point, name)]
     if invocation.json:
         records = [_fit_record(name, plan) for name, plan in plans]
         whole = [record["fits"] for record in records]
@@ -117,20 +115,14 @@ def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Ite
             yield f"{name}, {server.role}", server.plan
 
 
-def _points(requests: Sequence[Request]) -> Iterator[list[Request]]:
-    """Every combination of the values that commas separate."""
-    axes = []
-    for request in requests:
-        key, equals, value = request.text.partition("=")
-        axes.append([Request(f"{key}{equals}{part}", request.place, request.layer) for part in split_sweep(value)])
-    for point in itertools.product(*axes):
-        yield list(point)
+def _points(composer: Composer, requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
+    """Every combination of the values that were typed, by what tells it from its neighbours."""
+    from sglang_hydra.sweep.axes import combinations
+    from sglang_hydra.sweep.planning import read_grid
 
-
-def _name_of(point: Sequence[Request], asked: Sequence[Request]) -> str:
-    """What tells a point from its neighbours."""
-    varied = [item.text for item, request in zip(point, asked, strict=True) if item.text != request.text]
-    return " ".join(varied) or "the plan"
+    grid = read_grid(composer, requests, measured=False)
+    for own in combinations(grid.axes):
+        yield " ".join(request.text for request in own) or "the plan", [*grid.common, *own]
 
 
 def _fit_record(name: str, plan: Plan) -> dict[str, Any]:

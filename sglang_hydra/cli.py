@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from typing import Any
 
 from sglang_hydra.errors import ConfigError, SglangHydraError
@@ -21,6 +22,7 @@ VERBS = {
     "diff": "diff 'gpu=h100 tp_size=8' 'gpu=h200': which resolved values differ between two plans, and why",
     "fit": "where the memory of a GPU goes, and what would make the model fit; -m gpu=h100,h200 compares",
     "export": "export FORMAT: a script or manifest that runs the plan without this package; -o FILE writes it",
+    "import": "import FILE|-|'COMMAND': a launch command, script, manifest or log as an experiment YAML; -o FILE writes it",
     "recipes": "published launch configurations with their verdicts: recipes gpu=h200 model=deepseek",
     "bench": "measure: bench -m model=qwen3_8b tp_size=1,2,4 bench.concurrency=1,8,64; starts each server once",
     "resume": "resume multirun/SWEEP: takes the points of a sweep that have no result; sweep.rerun=[failed] those too",
@@ -37,7 +39,10 @@ MULTIRUN_VERBS = ("bench", "check", "fit", "plan")
 """The verbs that take several values for a key, with ``-m``."""
 FLAGS = ("--help", "--json", "--strict", "--version", "--config-dir", "--config-name", "--multirun")
 HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help", "--shell-completion")
-_VALUED_FLAGS = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--output", "-o")
+_VALUED_FLAGS = (
+    *("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--output", "-o"),
+    *("--base", "--format"),
+)
 _VALUED_HYDRA_FLAGS = ("--cfg", "-c", "--package", "-p")
 _SWITCHES = {
     "--json": "json",
@@ -69,6 +74,8 @@ class Invocation:
     hydra: bool = False
     follow: bool = False
     output: str | None = None
+    base: str | None = None
+    format: str | None = None
 
 
 def entry(argv: Sequence[str] | None = None) -> int:
@@ -128,6 +135,8 @@ def _take_value(invocation: Invocation, flag: str, value: str) -> None:
         invocation.config_name = value.removesuffix(".yaml")
     elif flag in ("--output", "-o"):
         invocation.output = value
+    elif flag in ("--base", "--format"):
+        setattr(invocation, flag[2:], value)
     else:
         invocation.config_dirs.append(_existing_folder(flag, value))
 
@@ -157,12 +166,12 @@ def _run(invocation: Invocation) -> int:
     if invocation.hydra and invocation.verb != "serve":
         message = f"Hydra's own flags go with serve, and {invocation.verb} runs without Hydra's run folder"
         raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} --cfg job ..., or plan --json"))
-    if invocation.output is not None and invocation.verb != "export":
-        message = f"-o names a file for export, and {invocation.verb} writes to the terminal"
+    if invocation.output is not None and invocation.verb not in ("export", "import"):
+        message = f"-o names a file for export and import, and {invocation.verb} writes to the terminal"
         raise ConfigError(Finding("error", "EXP016", message, hint=f"{program()} {invocation.verb} ... > FILE"))
-    if invocation.argv is not None:
+    if invocation.argv is not None and invocation.verb != "import":
         invocation.requests += requests_from_argv(invocation.argv)
-    action: Any = getattr(actions, invocation.verb)
+    action: Any = getattr(actions, f"{invocation.verb}_" if iskeyword(invocation.verb) else invocation.verb)
     return int(action(invocation))
 
 

@@ -72,6 +72,8 @@ MEANINGS: Mapping[str, str] = {
     "BEN013": "bench_serving ended without leaving a result.",
     "REP001": "report was called without the folder of a sweep.",
     "REP002": "A file of the report cannot be written.",
+    "REV001": "--base and --format belong to check. --format is text, markdown or json, and one of them at a time.",
+    "REV002": "--base names neither a folder nor a git revision that is here, or git refused to read it.",
     "RNR001": "Planned where it is to run, a sweep's server is another one than was planned: the machine differs.",
     "RNR002": "A setting of the sweep node that no run can follow: a state in sweep.rerun that is none, less than one "
     "job at a time.",
@@ -189,13 +191,14 @@ MEANINGS: Mapping[str, str] = {
     "TOP001": "A setting of the topology that means nothing: a number of servers that cannot be, replicas without "
     "topology=replicas, an unknown word.",
     "TOP002": "An argument that a topology sets itself, or that can only be the same for all of its servers.",
-    "STO004": "A sweep's folder cannot be written: the disk is full, or not ours. What is in it stays whole. Exit code 3.",
+    "STO004": "A sweep's folder cannot be written: the disk is full, or not ours. What is in it stays whole. Exit "
+    "code 3.",
     "STO005": "resume was called without the folder of a sweep.",
     "RNR003": "A sweep measures one server on one node. Points with a topology or on several nodes are kept as failed.",
     "RNR004": "A server of a sweep takes more GPUs than can be seen where it is to run.",
     "RNR005": "A search that cannot be made: a word that is none, no SLO to meet, nothing between its bounds.",
     "RNR006": "A launcher could not submit the jobs of a sweep; its own words are shown. Exit code 3.",
-    "RNR007": "A package that bench needs is not installed. Exit code 3.",
+    "RNR007": "A package that bench or report needs is not installed. Exit code 3.",
     "SWP001": "A sweep without a point: a list of no values, a pattern that no option matches.",
     "SWP002": "Values that cannot be listed: an interval has no list of values. range(0.7,0.9,0.05) has one.",
     "SWP003": "sweep.zip names keys that vary together, which takes as many values of each, and each key once.",

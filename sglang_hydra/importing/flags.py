@@ -201,6 +201,9 @@ def _take_later_choice(made: Arguments, finding: Finding, options: Sequence[_Opt
     if option is None or not option.values:
         return False
     text = option.values[-1]
+    choices = FIELDS[name].arg.choices or ()
+    if made.version is None and text.lower() in [str(choice).lower() for choice in choices]:
+        return False  # a slip of the shift key
     since = made.version or first_with_choice(name, text)
     known = nearest_known(since) if since else None
     argument = release(known).arguments.get(name) if known else None

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sglang_hydra.importing.launches import Launch, bare_flags, opened, speaks_of_launch, split_launch
+from sglang_hydra.importing.launches import OPEN, Launch, bare_flags, opened, speaks_of_launch, split_launch
 from sglang_hydra.importing.script import Script
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
-_COMPOSE = re.compile(r"\$(?:\$|\{([A-Za-z_]\w*)(?:(:?[-?])([^{}]*))?\}|([A-Za-z_]\w*))")
+# What is marked open already stays as it is.
+_COMPOSE = re.compile(f"(?<!{OPEN})" + r"\$(?:\$|\{([A-Za-z_]\w*)(?:(:?[-?])([^{}]*))?\}|([A-Za-z_]\w*))")
 _GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "huawei.com/Ascend910")
 _PLACED_BY = ("nodeSelector", "affinity", "labels", "annotations", "tolerations", "runtimeClassName")
 _WORKERS = ("workerTemplate", "worker")

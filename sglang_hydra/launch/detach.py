@@ -19,13 +19,13 @@ from typing import IO, Any, NamedTuple
 from sglang_hydra.errors import MachineError, ServerError
 from sglang_hydra.explain import finding_lines
 from sglang_hydra.findings import Finding
-from sglang_hydra.launch.display import Display, display_for
+from sglang_hydra.launch.display import Display, display_for, say
 from sglang_hydra.launch.local import INTERRUPTED, Launch
 from sglang_hydra.launch.servers import short_name
 from sglang_hydra.launch.signals import stopping_on_signals
 from sglang_hydra.launch.supervisor import KEEP, OWN_LOG
 from sglang_hydra.plans import Plan
-from sglang_hydra.screen import Line, text, write
+from sglang_hydra.screen import Line, text
 from sglang_hydra.words import program
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -57,12 +57,12 @@ def start_detached(
     what more there is to say of one that failed, by its findings and its exit code."""
 
     def ready(name: str, seconds: float) -> None:
-        write([*said_ready(seconds), [text("  it stays when this command has returned", "dim")], *_how_to(name)])
+        say([*said_ready(seconds), [text("  it stays when this command has returned", "dim")], *_how_to(name)])
 
     told = follow(orders_of(plan, launch, folder), folder, display_for(), ready, wait=wait)
-    write(finding_lines(explained(told.findings, told.server_exit)), sys.stderr)
+    say(finding_lines(explained(told.findings, told.server_exit)), sys.stderr)
     if told.exit_code == 0 and not wait and told.name is not None:
-        write([[], [text(f"{told.name} is starting", "bold green")], *_how_to(told.name)])
+        say([[], [text(f"{told.name} is starting", "bold green")], *_how_to(told.name)])
     return told.exit_code
 
 

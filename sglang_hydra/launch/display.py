@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from sglang_hydra.screen import printable
+from sglang_hydra.screen import Line, printable, write
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -37,6 +39,12 @@ def harmless(line: str) -> str:
     if line.isprintable():
         return line
     return "\t".join(map(printable, _COLOURS.sub("", line).split("\t")))
+
+
+def say(lines: Iterable[Line], stream: TextIO | None = None) -> None:
+    """Writes lines while a server runs: a reader that has gone, or a closed terminal, is no reason to stop it."""
+    with contextlib.suppress(OSError, ValueError):
+        write(lines, stream)
 
 
 def display_for(errors: TextIO | None = None) -> Display:

@@ -17,6 +17,7 @@ from sglang_hydra.engines.planned import plan_engine
 from sglang_hydra.errors import ConfigError, MachineError
 from sglang_hydra.explain import finding_lines, plan_screen
 from sglang_hydra.findings import Finding
+from sglang_hydra.launch.display import say
 from sglang_hydra.launch.hydra_run import ask_hydra, in_hydra, run_folder, write_whole
 from sglang_hydra.launch.local import Launch, LocalServer, Outcome
 from sglang_hydra.launch.local import serve as run_server
@@ -220,10 +221,10 @@ def _run(plan: Plan, machine: Machine, explain: Explain) -> int:
 
     def ready(server: LocalServer, seconds: float) -> None:
         lines = ready_lines(plan, server.launch, seconds, folder)
-        write([*lines, [text("  Ctrl-C stops it", "dim")], []])
+        say([*lines, [text("  Ctrl-C stops it", "dim")], []])
 
     outcome: Outcome = run_server(launch_of(plan, machine, folder / "server.log"), on_ready=ready)
-    write(finding_lines(explain(outcome.findings, outcome.diagnosis)), sys.stderr)
+    say(finding_lines(explain(outcome.findings, outcome.diagnosis)), sys.stderr)
     return outcome.exit_code
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.errors import MachineError
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.port import client_host
 from sglang_hydra.screen import Line, columns, shown, text
@@ -52,7 +53,7 @@ def after_start(plan: Plan, host: str, port: int, folder: Path | None = None, *,
             compared = compare(plan, info, _machine(plan))
         if folder is not None:
             _write(folder / "actual.json", compared.to_json(plan))
-    except (NoServerInfo, ValueError, OSError) as failure:
+    except (NoServerInfo, ValueError, OSError, MachineError) as failure:
         return _warning(str(failure))
     except Exception as failure:  # noqa: BLE001 - a server that serves must outlive any mistake in this look at it
         return _warning(f"a mistake of this program: {type(failure).__name__}: {failure}")

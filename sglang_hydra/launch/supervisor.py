@@ -23,8 +23,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if __name__ == "__main__":
-    # Run by its path: what stands in this folder is no place to import from, and the package may not be installed.
-    sys.path[0] = str(Path(__file__).parents[2])
+    # Run by its path: this folder is no place to import from, and the package may be in no folder that Python knows.
+    _HERE, _ROOT = str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])
+    sys.path[:] = [place for place in sys.path if os.path.realpath(place) != _HERE]
+    if _ROOT not in map(os.path.realpath, sys.path):
+        sys.path.insert(0, _ROOT)
 
 from sglang_hydra.errors import MachineError
 from sglang_hydra.launch.processes import name_of

@@ -14,6 +14,7 @@ from sglang_hydra.config import SCHEMA_NAME
 from sglang_hydra.errors import ConfigError, SglangHydraError
 from sglang_hydra.explain import finding_lines
 from sglang_hydra.findings import Finding
+from sglang_hydra.grammar import quoted
 from sglang_hydra.overrides import Request
 from sglang_hydra.screen import printable, write
 from sglang_hydra.sweep.planning import Outcome, plan_sweep, read_grid, verdict_on
@@ -32,6 +33,7 @@ def with_launcher(sweep: Sweep, composer: Composer) -> Sweep:
     """
     from hydra._internal.callbacks import Callbacks
     from hydra._internal.hydra import Hydra
+    from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from hydra.types import HydraContext, RunMode
     from omegaconf.errors import OmegaConfBaseException
@@ -41,13 +43,15 @@ def with_launcher(sweep: Sweep, composer: Composer) -> Sweep:
     source = sweep.source
     own = list(sweep.hydra_words)
     if not any(word.lstrip("+").startswith("hydra.sweep.dir=") for word in own):
-        own.append(f"hydra.sweep.dir='{sweep.folder}/jobs'")
+        own.append(f"hydra.sweep.dir={quoted(str(sweep.folder / 'jobs'))}")
     words = [*composer.canonical(source.requests), *own]
     try:
         hydra = Hydra.create_main_hydra2(_JOB, search_path_of(source.config_dirs))
         config = hydra.compose_config(source.config_name, words, run_mode=RunMode.MULTIRUN)
     except (HydraException, OmegaConfBaseException) as failure:
         raise hydra_refuses(failure) from failure
+    finally:
+        GlobalHydra.instance().clear()
     context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(config))
     return replace(sweep, running=HydraRun(config, context, _nothing))
 
@@ -88,7 +92,7 @@ def _planned(running: HydraRun, arguments: Sequence[str], settings: Mapping[str,
         for name, value in settings.items()
         if name in _FOREIGN and value
     }
-    grid = read_grid(composer, requests, given)
+    grid = read_grid(composer, requests, given, measured=False)
     return plan_sweep(composer, grid, random.randint(0, 1 << 30), merges=False)
 
 

@@ -97,9 +97,18 @@ class Outcome:
         self._refused[first.id] = Refused(first.id, count, example.words, example.message, example.hint)
 
 
-def read_grid(composer: Composer, requests: Sequence[Request], given: Mapping[str, Any] | None = None) -> Grid:
-    """Takes a sweep apart; ``given`` beats what the ``sweep`` node says. Raises ConfigError for what is wrong with it
-    whatever the point: a word, a list, the settings, a key in ``sweep.zip`` that does not vary."""
+def read_grid(
+    composer: Composer,
+    requests: Sequence[Request],
+    given: Mapping[str, Any] | None = None,
+    *,
+    measured: bool = True,
+) -> Grid:
+    """Takes a sweep apart; ``given`` beats what the ``sweep`` node says. What is ``measured`` publishes its metrics.
+
+    Raises ConfigError for what is wrong whatever the point: a word, a list, the settings, a key in ``sweep.zip`` that
+    does not vary.
+    """
     varied = [(request, axis_of(request, composer.options)) for request in requests]
     common = tuple(request for request, axis in varied if axis is None)
     composition = composer.compose(common)
@@ -118,7 +127,7 @@ def read_grid(composer: Composer, requests: Sequence[Request], given: Mapping[st
     axes = zipped([*listed, *typed], settings["zip"])
     axes.sort(key=lambda axis: axis.is_client)
     name = settings["name"] or composition.choices.get("sweep") or "sweep"
-    if given is None:
+    if measured:
         common = with_metrics(composer, common, composition, [key for axis in axes for key in axis.keys])
     return Grid(
         common,

@@ -114,6 +114,8 @@ def run_group(
     try:
         # Once more: whoever held the claim before may have taken them.
         points = open_points(sweep, store, group)
+        for point in points:
+            store.tidy(point.point_id)
         with _gpus_of(sweep, claims, group, policy) as gpus:
             if gpus is None or not points:
                 return True

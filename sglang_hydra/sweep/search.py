@@ -56,7 +56,7 @@ class Ladder:
         if not told:
             return 1
         last, before = told[-1], max((item.throughput for item in told[:-1]), default=0.0)
-        saturated = len(told) > 1 and last.throughput < before * (1 + self.gain)
+        saturated = len(told) > 1 and last.throughput <= before * (1 + self.gain)
         return None if not last.good or saturated or last.value >= _HIGHEST else last.value * 2
 
     def best(self, told: Sequence[Told]) -> Told | None:
@@ -112,7 +112,10 @@ class Search:
         if record is not None and record["over"]:
             best = record["best"]
             return State(DONE, store.state(best).record if best else {"state": "invalid", "measures": {}})
-        return store.state(self.point.point_id)
+        failed = store.state(self.point.point_id)
+        # A step may be the planned point itself: its end is not that of the search.
+        own = record is None or self.point.point_id not in record["steps"]
+        return failed if own and failed.state == FAILED else State(OPEN)
 
     def next_step(self, store: Store) -> Point | None:
         """The step that is to be measured next, None once the search is over. It is known to the report from now on."""

@@ -138,6 +138,11 @@ class Store:
         while not publish(self.point(point_id) / "failed" / f"{number}.json", record):
             number += 1
 
+    def tidy(self, point_id: str) -> None:
+        """Removes what a killed writer left unfinished. Only for whoever holds the claim on the point."""
+        for draft in self.point(point_id).glob("**/.*.part"):
+            draft.unlink(missing_ok=True)
+
     def reopen(self, point_id: str) -> None:
         """Sets a result and the failures aside, so that the point is taken again. Nothing is deleted."""
         folder = self.point(point_id)

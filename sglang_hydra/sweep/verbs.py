@@ -49,6 +49,9 @@ def bench(invocation: Invocation) -> int:
         return 2
     if grid.settings["dry_run"]:
         return 0
+    from sglang_hydra.sweep.needs import check_packages
+
+    check_packages("bench", "httpx")
     from sglang_hydra.sweep.runner import run
 
     source = Source((), tuple(invocation.config_dirs), invocation.config_name or PRIMARY_NAME, seed=seed)
@@ -64,7 +67,7 @@ def judge_all(invocation: Invocation) -> int:
     """The verdict on each point, and nothing merged or started. 2 if SGLang would refuse one; with ``--strict`` also
     for what only we know will fail."""
     composer = composer_of(invocation)
-    grid = read_grid(composer, _without_documents(invocation.requests, invocation.verb))
+    grid = read_grid(composer, _without_documents(invocation.requests, invocation.verb), measured=False)
     judge = Judge(composer, grid.common, seed=random.randint(0, 1 << 30), where=grid.settings["where"])
     points = [(_name_of(own), judged) for own, judged in judged_points(composer, grid, judge)]
     good = all(_is_good(judged, invocation.strict) for _, judged in points)
@@ -109,7 +112,7 @@ def _record(name: str, judged: Judged) -> dict[str, Any]:
 
 
 def _lines(points: Sequence[tuple[str, Judged]]) -> list[Line]:
-    rows: list[list[Span]] = [[text(title, "bold") for title in ("", "verdict", "server", "why")]]
+    rows: list[list[Span]] = [[text(title, "bold") for title in ("point", "verdict", "server", "why")]]
     rows += [_row(name, judged) for name, judged in points]
     kept = sum(not judged.refused for _, judged in points)
     servers = len({judged.server.server_id for _, judged in points if judged.server and not judged.refused})

@@ -4,7 +4,8 @@ python fake_sglang.py --port PORT [any flag of SGLang]     with FAKE_SGLANG='{"d
 
 Time is the only thing that it computes: ``prefill_us`` microseconds a prompt token that is not cached, ``decode_ms``
 milliseconds a token written, ``running`` requests at a time (more wait). ``starts`` names a file that gets a line a
-start. Faults: ``short`` writes one token less; ``fail_every`` n fails every n-th request; ``retract`` counts
+start. Faults: ``short`` writes one token less; ``fail_every`` n fails every n-th request; ``reject_above`` n
+those beyond n at a time; ``retract`` counts
 retractions; ``die_after`` n requests the process ends with code 9; ``deaf`` never empties its cache; ``broken``
 answers nonsense to questions; ``start_fails`` n lets the first n starts fail (counted in the starts file).
 """
@@ -27,6 +28,7 @@ OPTIONS: dict[str, Any] = {
     "short": False,
     "fail_every": 0,
     "retract": 0,
+    "reject_above": 0,
     "die_after": 0,
     "deaf": False,
     "broken": False,
@@ -64,6 +66,9 @@ class Fake:
             return
         ids = body.get("input_ids") or list(body["text"].encode())
         count = body["sampling_params"]["max_new_tokens"] - (1 if self.options["short"] else 0)
+        if self.options["reject_above"] and self.active >= self.options["reject_above"]:
+            await send.error(503, "too many at a time")
+            return
         self.active += 1
         try:
             async with self.slots:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from doctor_worlds import HEALTHY, LAPTOP, engine, gpu, judge, nvidia, pairs, with_gpus
 
 from sglang_hydra.doctor import driver, gpus, links
 from sglang_hydra.doctor.world import Holder, Nvidia, World
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.facts.visible import Slice
+from tests.doctor.doctor_worlds import HEALTHY, LAPTOP, engine, gpu, judge, nvidia, pairs, with_gpus
 
 FOUR = [gpu(number) for number in range(4)]
 AMD = replace(

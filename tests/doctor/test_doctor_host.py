@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from doctor_worlds import ENGINE, GIB, HEALTHY, LAPTOP, disk, engine, gpu, judge, with_gpus
 
 from sglang_hydra.doctor import host, listening, packages, storage
 from sglang_hydra.doctor.world import HubAnswer, Limit, Memory, ModelFiles, Port, Request, Space, World
 from sglang_hydra.findings import Finding
+from tests.doctor.doctor_worlds import ENGINE, GIB, HEALTHY, LAPTOP, disk, engine, gpu, judge, with_gpus
 
 MIB = 1 << 20
 DOCKER_SHM = Space("/dev/shm", "/dev/shm", 64 * MIB, 64 * MIB, True)

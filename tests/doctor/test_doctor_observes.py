@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doctor_fakes import card, fake_hub, fake_nvml, process
 
 from sglang_hydra.doctor import nvml, system
 from sglang_hydra.doctor.interpreter import read_interpreter
@@ -20,6 +19,7 @@ from sglang_hydra.doctor.nvml import survey_nvidia
 from sglang_hydra.doctor.observe import observe
 from sglang_hydra.doctor.world import Holder, HubAnswer, ModelFiles, Nvidia, Request
 from sglang_hydra.facts.visible import Slice
+from tests.doctor.doctor_fakes import card, fake_hub, fake_nvml, process
 
 OFFLINE = {"HF_HUB_OFFLINE": "1"}
 SECRET = "hf_do_not_show_me"

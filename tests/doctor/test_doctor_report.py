@@ -11,13 +11,13 @@ from typing import Any
 
 import jsonschema
 import pytest
-from doctor_fakes import card, fake_nvml
-from doctor_worlds import HEALTHY, LAPTOP, with_gpus
 
 import sglang_hydra
 from sglang_hydra.doctor import Examination, doctor_record, doctor_screen, examine
 from sglang_hydra.doctor.order import CHECKS
 from sglang_hydra.doctor.world import Gpu, Holder, Limit, Memory, ModelFiles, World
+from tests.doctor.doctor_fakes import card, fake_nvml
+from tests.doctor.doctor_worlds import HEALTHY, LAPTOP, with_gpus
 
 SCHEMA = Path(sglang_hydra.__file__).parent / "schemas" / "doctor.schema.json"
 SECRET = "hf_do_not_show_me"

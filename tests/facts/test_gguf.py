@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gguf_files import F16, Q4_0, Q4_K, Q6_K, Q8_0, gguf, llama
 
 from sglang_hydra import GpuFacts, ModelFacts
 from sglang_hydra.facts.gguf import BITS_BY_NAME, UnreadableGguf, bits_by_name, config_of, read_header
 from sglang_hydra.facts.hub import read_model
 from sglang_hydra.fit import fit, read_checkpoint
+from tests.facts.gguf_files import F16, Q4_0, Q4_K, Q6_K, Q8_0, gguf, llama
 
 GIB = 1 << 30
 H100 = GpuFacts("h100", "nvidia", "cuda", 81559, (9, 0), 8, flashinfer=True)

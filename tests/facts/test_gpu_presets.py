@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from facts_fakes import catalog
+
+from tests.facts.facts_fakes import catalog
 
 FOLDER = Path(__file__).parents[2] / "conf" / "gpu"
 CATALOG = catalog("gpus.json")["gpus"]

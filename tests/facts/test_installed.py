@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from facts_fakes import site, tool
 
 from sglang_hydra.facts.installed import find_package, interpreter_paths, torch_build
+from tests.facts.facts_fakes import site, tool
 
 
 def venv(root: Path, settings: str = "home = /usr/bin\ninclude-system-site-packages = false\n") -> Path:

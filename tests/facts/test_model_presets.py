@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from facts_fakes import catalog
+
+from tests.facts.facts_fakes import catalog
 
 FOLDER = Path(__file__).parents[2] / "conf" / "model"
 CATALOG = catalog("models.json")["models"]

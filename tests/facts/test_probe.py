@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from facts_fakes import fake_pynvml, gpu, recorded, site, tool
 
 from sglang_hydra.facts import search
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.probe import GpuProbe, probe_gpu
+from tests.facts.facts_fakes import fake_pynvml, gpu, recorded, site, tool
 
 Probe = Callable[..., GpuProbe]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from facts_fakes import recorded
 
 from sglang_hydra.facts.tools import (
     read_capability,
@@ -15,6 +14,7 @@ from sglang_hydra.facts.tools import (
     read_torch_answer,
 )
 from sglang_hydra.facts.visible import Device, Slice
+from tests.facts.facts_fakes import recorded
 
 
 @pytest.mark.parametrize(

@@ -103,12 +103,14 @@ def test_a_server_that_fails_to_start_says_why_and_can_be_asked_later(place: Pla
 def test_a_server_that_dies_later_is_failed_in_the_status(place: Place) -> None:
     port = free_port()
     place.run(*place.detached("run", port=port))
-    (server,) = [process for process in alive(place.folder) if f"--port {port}" in " ".join(process.cmdline())][-1:]
+    commands = {process: " ".join(process.cmdline()) for process in alive(place.folder)}
+    (server,) = [one for one, words in commands.items() if f"--port {port}" in words and "guard.py" not in words]
     server.send_signal(signal.SIGSEGV)
     assert wait_until(lambda: place.status()[0]["condition"] == "failed", DEADLINE_S)
     (failed,) = place.status()
     assert (failed["kind"], failed["exit_code"]) == ("crash", 4)
-    assert alive(place.folder) == []
+    # The supervisor has written its last and is about to end.
+    assert wait_until(lambda: alive(place.folder) == [], DEADLINE_S)
 
 
 def test_a_taken_port_is_refused_before_anything_is_started(place: Place) -> None:

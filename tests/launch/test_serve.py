@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.launch.place import DEADLINE_S, ROOT, Place, alive, place_in
-from tests.launch.processes import free_port, listens
+from tests.launch.processes import free_port, listens, wait_until
 from tests.topology.fake_sglang import environment
 
 
@@ -91,6 +91,21 @@ def test_a_log_that_cannot_be_written_is_said_and_stops_nothing(place: Place) ->
     assert "cannot be written: No space left on device; the server goes on" in said
     assert "Ready after" in said
     assert "LCH006" in said
+
+
+def test_a_reader_that_goes_away_stops_nothing(place: Place) -> None:
+    port = free_port()
+    argv = place.serve("run", port=port)
+    with subprocess.Popen(argv, cwd=ROOT, env=place.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as program:
+        assert program.stdout is not None
+        assert any(b"Load weight begin" in line for line in program.stdout)
+        program.stdout.close()
+        assert wait_until((place.folder / "run" / "actual.json").exists, DEADLINE_S)
+        assert not wait_until(lambda: program.poll() is not None, 1)
+        assert listens(port)
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(DEADLINE_S) == 130
+    assert alive(place.folder) == []
 
 
 def test_a_run_folder_that_cannot_be_made_is_an_error_of_this_machine(place: Place) -> None:

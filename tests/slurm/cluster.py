@@ -60,7 +60,10 @@ SlurmdTimeout=60
 KillWait=3
 MinJobAge=300
 MailProg=/bin/true
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 PartitionName=gpu Nodes=node[1-{nodes}] Default=YES MaxTime=INFINITE State=UP
+PartitionName=urgent Nodes=node[1-{nodes}] MaxTime=INFINITE State=UP PriorityTier=10
 """
 _NODE = (
     "NodeName=node{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=16 Boards=1 SocketsPerBoard=1 "
@@ -143,7 +146,8 @@ class Cluster:
             listed = self.ask("sinfo", "--noheader", "--Node", "-o", "%N %T").splitlines()
         except subprocess.CalledProcessError:
             return 0
-        return sum(line.split()[1] == "idle" for line in listed)
+        # A node is listed once for each of its partitions.
+        return len({line.split()[0] for line in listed if line.split()[1] == "idle"})
 
     def _write(self) -> None:
         for name in ("state", "log", "run", "spool", "dev"):

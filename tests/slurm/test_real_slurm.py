@@ -15,8 +15,9 @@ from tests.slurm.cluster import Cluster
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
-KEY = "sk-it's\\secret-4711"
-TOKEN = "hf_secretive0815"
+# Found in nothing that Slurm keeps: no other test may use the same.
+KEY = "sk-it's\\unseen-9203"
+TOKEN = "hf_secretive9203"
 PLAIN = "as-everybody-may-read"
 GONE_S = 60.0
 
@@ -81,12 +82,12 @@ def test_one_node_serves_with_what_was_asked_for_and_ctrl_c_gives_it_back(
     # Everything that Slurm keeps, everything in the run folder, and what every user sees of a process.
     recorded = [cluster.folder / "state", cluster.folder / "spool", cluster.folder / "log", running.folder]
     assert files_with(PLAIN, *recorded), "Slurm keeps the environment, and this is where it does"
-    for secret in (KEY, TOKEN, "secret-4711"):
+    for secret in (KEY, TOKEN, "unseen-9203"):
         assert files_with(secret, *recorded) == []
         assert secret not in shown + cluster.ask("scontrol", "write", "batch_script", running.job(), "-")
         assert secret not in running.printed
     commands = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
-    assert not [command for command in commands if "4711" in command or TOKEN in command]
+    assert not [command for command in commands if "9203" in command or TOKEN in command]
     assert not list(running.folder.glob(".secrets"))
 
     assert running.ended(signal.SIGINT) == 130

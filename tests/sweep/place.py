@@ -25,16 +25,19 @@ from sglang_hydra.sweep.store import Store
 
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).with_name("fake_sglang")
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 
 
-def make_fake_python(folder: Path) -> Path:
-    """An interpreter whose environment has a package sglang 0.5.2: the stand-in of fake_sglang/."""
+def make_fake_python(folder: Path, bench_serving: bool = False) -> Path:
+    """An interpreter whose environment has a package sglang 0.5.2: the stand-in of fake_sglang/. With
+    ``bench_serving`` it seems to have what SGLang's load generator needs, too."""
     venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True, timeout=DEADLINE_S)
     for packages in venv.glob("lib/python3*/site-packages"):
         shutil.copytree(FAKE, packages, dirs_exist_ok=True)
         (packages / "tests.pth").write_text(f"{ROOT}\n")
+        for name in ("aiohttp", "numpy", "requests", "tqdm", "transformers") if bench_serving else ():
+            (packages / f"{name}-1.0.dist-info").mkdir()
     return venv / "bin" / "python"
 
 

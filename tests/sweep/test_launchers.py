@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -36,7 +37,7 @@ def test_no_more_jobs_than_asked_run_at_a_time(place: Place) -> None:
     plans = sorted(place.sweep_folder.glob("servers/*/plan.json"), key=lambda file: file.stat().st_mtime_ns)
     results = sorted(place.results().values(), key=lambda record: str(record["started"]))
     assert [record["server_id"] for record in results] == [file.parent.name for file in plans]
-    assert all(one["ended"] <= other["started"] for one, other in zip(results, results[1:], strict=False))
+    assert all(one["ended"] <= other["started"] for one, other in itertools.pairwise(results))
 
 
 @pytest.mark.parametrize("launcher", ["joblib", pytest.param("submitit_local", marks=pytest.mark.long)])

@@ -27,7 +27,7 @@ H200 = ("gpu=h200", "model=qwen3_8b")
 
 def outcome(*words: str, using: Composer | None = None) -> Outcome:
     using = using or composer()
-    return plan_sweep(using, read_grid(using, requests(*words)), SEED, {})
+    return plan_sweep(using, read_grid(using, requests(*words), measured=False), SEED, {})
 
 
 def refused(*words: str, using: Composer | None = None) -> Finding:
@@ -132,7 +132,7 @@ def test_repeats_are_points_of_their_own_taken_round_by_round() -> None:
 
 def test_the_ids_are_those_of_the_plan_and_the_load() -> None:
     made = outcome(*H200, "tp_size=2", "bench.concurrency=4,8")
-    plan = planned(*H200, "tp_size=2", "bench.concurrency=8", "enable_metrics=true")
+    plan = planned(*H200, "tp_size=2", "bench.concurrency=8")
     (group,) = made.groups
     last = group.points[-1]
     assert last.server_id == group.server_id == plan.server_id
@@ -140,6 +140,14 @@ def test_the_ids_are_those_of_the_plan_and_the_load() -> None:
     assert last.point_id == point_id_of(last.server_id, last.workload_id, 1)
     assert last.workload == plan.nodes["bench"]
     assert point_id_of(last.server_id, last.workload_id, 2) != last.point_id
+
+
+def test_what_is_measured_publishes_its_metrics() -> None:
+    using = composer()
+    made = plan_sweep(using, read_grid(using, requests(*H200, "engine=sglang", "tp_size=1,2")), SEED, {})
+    assert [group.server_id for group in made.groups] == [
+        planned(*H200, "engine=sglang", f"tp_size={size}", "enable_metrics=true").server_id for size in (1, 2)
+    ]
 
 
 def test_a_planned_sweep_can_be_planned_again_elsewhere() -> None:

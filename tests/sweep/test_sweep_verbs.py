@@ -44,7 +44,7 @@ def test_the_runner_gets_what_can_be_launched(run: Run, ran: list[Sweep]) -> Non
     (sweep,) = ran
     assert [(len(group.points), group.gpus) for group in sweep.groups] == [(2, 2), (2, 1)]
     assert sweep.words == (*H200, "tp_size=2,16,1", "bench.concurrency=1,8", "sweep.name=mine")
-    assert [request.text for request in sweep.source.requests] == [*H200, "sweep.name=mine"]
+    assert [request.text for request in sweep.source.requests][-3:] == [*H200, "sweep.name=mine"]
     assert [ids for _, ids in sweep.left_out] == [("GPU001",)] * 2
     assert sweep.folder.parts[0] == "multirun"
     assert sweep.running is None

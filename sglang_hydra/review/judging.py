@@ -1,0 +1,162 @@
+"""Every launch file as it is, and as it was in the base: two verdicts, and in which values the plans differ."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from sglang_hydra.actions import judged
+from sglang_hydra.compose import Composer
+from sglang_hydra.config import PRIMARY_NAME
+from sglang_hydra.diffing import Difference, differences
+from sglang_hydra.documents import Document, documents, is_document
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.findings import Finding
+from sglang_hydra.overrides import Request
+from sglang_hydra.plans import Plan, digest
+from sglang_hydra.review.base import Tree, working_in
+from sglang_hydra.topology.plan import Topology
+from sglang_hydra.topology.settings import SINGLE
+
+State = Literal["same", "changed", "added", "removed", "new"]
+# All sides draw the same seed, so that it is no difference.
+_SEED = 42
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of one file: its plan, or None where it cannot be composed, and the findings."""
+
+    made: Plan | Topology | None
+    findings: Sequence[Finding]
+
+    @property
+    def ok(self) -> bool:
+        return self.made is not None and self.made.ok
+
+    @property
+    def launchable(self) -> bool:
+        return self.made is not None and self.made.launchable
+
+    @property
+    def plans(self) -> dict[str, Plan]:
+        """The plans by the name of the server, the first one of each role; one server has no name."""
+        if self.made is None:
+            return {}
+        if isinstance(self.made, Plan):
+            return {"": self.made}
+        return {server.role: server.plan for server in reversed(self.made.servers)}
+
+    @property
+    def servers(self) -> int:
+        return len(self.made.servers) if isinstance(self.made, Topology) else int(self.made is not None)
+
+    @property
+    def error_ids(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(finding.id for finding in self.findings if finding.level == "error"))
+
+
+@dataclass(frozen=True)
+class Review:
+    """One file. ``before`` is its verdict in the base, None without one or where the file is not there; ``state``
+    is ``new`` where nothing is compared with, ``same`` where nothing of the plan moved."""
+
+    name: str
+    state: State
+    before: Verdict | None
+    after: Verdict | None
+    differences: tuple[Difference, ...] = ()
+
+
+def review(
+    requests: Sequence[Request], config_dirs: Sequence[str], config_name: str | None, base: Tree | None
+) -> list[Review]:
+    """Judges what ``requests`` name (files and folders one by one, with the overrides on top; or the overrides alone),
+    and compares each with the same name in ``base``."""
+    after = list(_verdicts(requests, Composer(config_dirs, config_name or PRIMARY_NAME)))
+    if base is None:
+        return [Review(name, "new", None, verdict) for name, verdict in after]
+    before = {
+        os.path.abspath(base.here / name): verdict
+        for name, verdict in _verdicts_of_base(requests, config_dirs, config_name, base)
+    }
+    found = [_reviewed(name, before.pop(base.counterpart(name), None), here, base) for name, here in after]
+    removed = [Review(base.without_place(file), "removed", there, None) for file, there in before.items()]
+    return [*found, *removed]
+
+
+def _reviewed(name: str, there: Verdict | None, here: Verdict, base: Tree) -> Review:
+    if there is None:
+        return Review(name, "added", None, here)
+    if here.made is None and is_document(name) and not os.path.exists(name):
+        return Review(name, "removed", there, None)
+    moved = tuple(_compared(there, here, base))
+    judged_alike = (there.ok, there.launchable, there.error_ids) == (here.ok, here.launchable, here.error_ids)
+    return Review(name, "changed" if moved or not judged_alike else "same", there, here, moved)
+
+
+def _verdicts(requests: Sequence[Request], composer: Composer) -> Iterator[tuple[str, Verdict]]:
+    files = [request for request in requests if is_document(request.text)]
+    overrides = [request for request in requests if not is_document(request.text)]
+    for name, document in documents(files) if files else [("overrides", Document([]))]:
+        try:
+            if isinstance(document, ConfigError):
+                raise document
+            made = judged(composer, document, overrides, seed=_SEED)
+        except ConfigError as failure:
+            yield name, Verdict(None, failure.findings)
+        else:
+            yield name, Verdict(made, made.findings)
+
+
+def _verdicts_of_base(
+    requests: Sequence[Request], config_dirs: Sequence[str], config_name: str | None, base: Tree
+) -> Iterator[tuple[str, Verdict]]:
+    """The same as it was. What is not there in the base is not judged there."""
+    named = [
+        replace(request, text=base.counterpart(request.text)) if is_document(request.text) else request
+        for request in requests
+    ]
+    there = [request for request in named if not is_document(request.text) or Path(request.text).exists()]
+    if any(is_document(request.text) for request in named) and not any(is_document(item.text) for item in there):
+        return
+    folders = [folder for folder in map(base.counterpart, config_dirs) if Path(folder).is_dir()]
+    with working_in(base.here):
+        try:
+            found = list(_verdicts(there, Composer(folders, config_name or PRIMARY_NAME)))
+        except ConfigError as failure:
+            found = [("overrides", Verdict(None, failure.findings))]
+        # A folder without a file in it is no launch file of the base.
+        found = [(name, verdict) for name, verdict in found if not os.path.isdir(name)]
+    yield from found
+
+
+def _compared(there: Verdict, here: Verdict, base: Tree) -> Iterator[Difference]:
+    """Every value that moved, server by server: the first of each role, which both have."""
+    if there.made is None or here.made is None:
+        return
+    kinds = [made.name if isinstance(made, Topology) else SINGLE for made in (there.made, here.made)]
+    if kinds[0] != kinds[1]:
+        yield Difference("fact", "topology", *kinds)
+    if there.servers != here.servers:
+        yield Difference("fact", "servers", there.servers, here.servers)
+    if isinstance(there.made, Topology) and isinstance(here.made, Topology):
+        yield from _routed(there.made, here.made)
+    theirs, ours = there.plans, here.plans
+    for role in theirs:
+        if role in ours:
+            for item in differences(theirs[role], ours[role]):
+                why = (base.without_place(item.why[0]), base.without_place(item.why[1]))
+                yield replace(item, key=f"{role}: {item.key}" if role else item.key, why=why)
+
+
+def _routed(there: Topology, here: Topology) -> Iterator[Difference]:
+    """What moved in the router in front of the servers."""
+    theirs: Mapping[str, Any] = {"release": there.router.release, **there.router.settings}
+    ours: Mapping[str, Any] = {"release": here.router.release, **here.router.settings}
+    for name in dict.fromkeys([*theirs, *ours]):
+        if digest({"": theirs.get(name)}) != digest({"": ours.get(name)}):
+            yield Difference("fact", f"router: {name}", theirs.get(name), ours.get(name))

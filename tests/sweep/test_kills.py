@@ -1,0 +1,117 @@
+"""kill -9 of a runner, its client or its server at random moments: what was measured stays, the rest comes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import psutil
+import pytest
+
+from sglang_hydra.schemas import schema_of
+from tests.launch.processes import wait_until
+from tests.sweep.place import DEADLINE_S, Place, make_fake_python, place_in
+
+SEED = 20251
+TARGETS = ("runner", "client", "server")
+LONGEST_S = 3.0
+
+
+def chosen(place: Place, runner: subprocess.Popen[str], target: str, draw: random.Random) -> psutil.Process | None:
+    """A living process of the kind; None where there is none at this moment."""
+    marks = {"server": ("child_sglang.py", "guard.py"), "client": ("child_bench_serving.py",)}.get(target)
+    if marks is None:
+        return psutil.Process(runner.pid) if runner.poll() is None else None
+    found = []
+    for process in place.alive():
+        with contextlib.suppress(psutil.Error):
+            if any(word.endswith(mark) for word in process.cmdline() for mark in marks):
+                found.append(process)
+    return draw.choice(sorted(found, key=lambda process: process.pid)) if found else None
+
+
+def disturbed(place: Place, words: list[str], kills: int, seed: int) -> dict[str, int]:
+    """Runs a sweep while it is killed at; a runner that has ended is replaced by ``resume``. Returns what was killed,
+    fewer than asked where the sweep was done before."""
+    draw = random.Random(seed)
+    count = dict.fromkeys(TARGETS, 0)
+    resume = [sys.executable, "serve.py", "resume", str(place.sweep_folder), "sweep.rerun=[failed]"]
+    runner = place.start(words)
+    said = ""
+    try:
+        while sum(count.values()) < kills:
+            target, wait_s = draw.choice(TARGETS), draw.uniform(0, LONGEST_S)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                said, _ = runner.communicate(timeout=wait_s)
+                if runner.returncode == 0:
+                    return count
+                begun = (place.sweep_folder / "sweep.json").exists()
+                runner = place.start(resume if begun else words)
+                continue
+            process = chosen(place, runner, target, draw)
+            if process is not None:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+                count[target] += 1
+    finally:
+        runner.kill()
+        runner.communicate()
+    assert "Traceback" not in said, said
+    return count
+
+
+def survives(folder: Path, python: Path, kills: int, seed: int, *axes: str) -> int:
+    """One sweep, killed at up to ``kills`` times. Returns how many kills there were."""
+    with place_in(folder, python) as place:
+        place.fault = {"decode_ms": 10}
+        words = place.command(*axes, "bench.client=auto", "bench.num_prompts=4", "sweep.retries=3")
+        expected = {point.point_id for point in place.plan(*axes, "bench.client=auto").points()}
+        count = disturbed(place, words, kills, seed)
+        for _ in range(3):  # the last kill may have been the final failure of a point
+            ended = place.start([*words, "sweep.rerun=[failed]"])
+            said, _ = ended.communicate(timeout=DEADLINE_S)
+            if ended.returncode == 0:
+                break
+        assert ended.returncode == 0, said
+        results = place.results()
+        assert set(results) == expected
+        for record in results.values():
+            jsonschema.validate(record, schema_of("result"))
+            assert record["state"] == "valid", record["reasons"]
+        for file in place.sweep_folder.glob("**/*.json"):
+            json.loads(file.read_text())
+        assert not list(place.sweep_folder.glob("points/**/*.part"))
+        assert not list(place.sweep_folder.glob("points/*/superseded/?.json")), "a result was taken twice"
+        assert wait_until(lambda: place.alive() == [], DEADLINE_S), [item.cmdline() for item in place.alive()]
+        return sum(count.values())
+
+
+@pytest.fixture(scope="module")
+def serving_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stand-in that also has bench_serving, so that the client is a process of its own."""
+    return make_fake_python(tmp_path_factory.mktemp("fake-sglang"), bench_serving=True)
+
+
+def test_a_few_kills_lose_nothing(tmp_path: Path, serving_python: Path) -> None:
+    axes = ("chunked_prefill_size=512,1024", "bench.concurrency=1,2,3,4")
+    assert survives(tmp_path, serving_python, 5, SEED, *axes) >= 1
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_fifty_kills_lose_nothing(tmp_path: Path, serving_python: Path) -> None:
+    """As many sweeps of 60 points as it takes to be killed at 50 times."""
+    axes = ("chunked_prefill_size=512,1024,2048,4096,8192,16384", "bench.concurrency=1,2,3,4,5", "bench.output_len=2,3")
+    killed, number, end = 0, 0, time.monotonic() + 2900
+    while killed < 50:
+        assert time.monotonic() < end
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        killed += survives(folder, serving_python, 50 - killed, SEED + number, *axes)
+        number += 1

@@ -1,0 +1,33 @@
+"""What the site has beside docs/: the changelog, how to contribute, and files of the repository that pages link to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+_OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:conf|examples)/[\w./-]+)\)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the pages above, and each file below conf/ or examples/ that a page links to."""
+    for name, source in PAGES.items():
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
+    linked = {
+        target
+        for page in Path(config.docs_dir).rglob("*.md")
+        for target in _OUTSIDE.findall(page.read_text(encoding="utf-8"))
+    }
+    for target in sorted(linked):
+        files.append(File.generated(config, f"repository/{target}", abs_src_path=str(ROOT / target)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Links that leave docs/ lead to the copy in the site."""
+    up = "../" * page.file.src_uri.count("/")
+    return _OUTSIDE.sub(rf"]({up}repository/\1)", markdown)

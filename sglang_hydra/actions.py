@@ -80,7 +80,8 @@ def check(invocation: Invocation) -> int:
             verdicts.append((name, made, made.findings))
     good = all(made is not None and (made.launchable if invocation.strict else made.ok) for _, made, _ in verdicts)
     if invocation.json:
-        print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": [verdict_record(*item) for item in verdicts]})
+        results = [verdict_record(*item) for item in verdicts]
+        print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
     else:
         write(line for item in verdicts for line in verdict_lines(*item))
     return 0 if good else 2

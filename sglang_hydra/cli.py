@@ -22,7 +22,7 @@ VERBS = {
     "diff": "diff 'gpu=h100 tp_size=8' 'gpu=h200': which resolved values differ between two plans, and why",
     "fit": "where the memory of a GPU goes, and what would make the model fit; -m gpu=h100,h200 compares",
     "export": "export FORMAT: a script or manifest that runs the plan without this package; -o FILE writes it",
-    "import": "import FILE|-|'COMMAND': a launch command, script, manifest or log as an experiment YAML; -o FILE writes it",
+    "import": "import FILE|-|'COMMAND': a launch command, script, manifest or log as an experiment; -o FILE writes it",
     "recipes": "published launch configurations with their verdicts: recipes gpu=h200 model=deepseek",
     "bench": "measure: bench -m model=qwen3_8b tp_size=1,2,4 bench.concurrency=1,8,64; starts each server once",
     "resume": "resume multirun/SWEEP: takes the points of a sweep that have no result; sweep.rerun=[failed] those too",
@@ -169,6 +169,10 @@ def _run(invocation: Invocation) -> int:
     if invocation.output is not None and invocation.verb not in ("export", "import"):
         message = f"-o names a file for export and import, and {invocation.verb} writes to the terminal"
         raise ConfigError(Finding("error", "EXP016", message, hint=f"{program()} {invocation.verb} ... > FILE"))
+    if (invocation.base is not None or invocation.format is not None) and invocation.verb != "check":
+        message = f"--base and --format go with check, and the verb is {invocation.verb}"
+        hint = f"{program()} check --base main --format markdown FILE...; two plans: {program()} diff"
+        raise ConfigError(Finding("error", "REV001", message, hint=hint))
     if invocation.argv is not None and invocation.verb != "import":
         invocation.requests += requests_from_argv(invocation.argv)
     action: Any = getattr(actions, f"{invocation.verb}_" if iskeyword(invocation.verb) else invocation.verb)

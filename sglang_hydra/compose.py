@@ -25,6 +25,7 @@ from sglang_hydra.places import Origin
 from sglang_hydra.secret import API_KEY_REFERENCE, HIDDEN, SECRET_FIELDS, secret_keys
 
 _MOST_WORDS = 1024
+_MOST_BASES = 64
 
 PairOf = Callable[[str, str], tuple[Mapping[str, Any], str]]
 """What the pair file of a GPU and a model says, and the file."""
@@ -248,6 +249,8 @@ class Composer:
 
         key = (str(id(repository)), *(str(item.override.input_line) for item in chosen))
         kept = self._bases.get(key)
+        if len(self._bases) > _MOST_BASES:
+            self._bases.clear()
         if kept is None:
             made = make_base(repository, [item.override for item in chosen])
             if key not in self._bases:

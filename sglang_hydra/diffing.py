@@ -156,7 +156,7 @@ def diff_screen(left: Side, right: Side, found: list[Difference]) -> Iterator[Li
         rows: list[list[Span]] = []
         for item in (item for item in found if item.kind == kind):
             reasons = " | ".join(dict.fromkeys(reason for reason in item.why if reason))
-            values = [text(_said(item.left), "red"), text("->"), text(_said(item.right), "green")]
+            values = [text(said(item.left), "red"), text("->"), text(said(item.right), "green")]
             rows.append([text(item.key), *values, text(reasons, "dim")])
         if rows:
             yield [text(title, "bold")]
@@ -185,5 +185,6 @@ def to_json(left: Side, right: Side, found: list[Difference]) -> dict[str, Any]:
     return {"schema": SCHEMA, **sides, "differences": [item.to_json() for item in found]}
 
 
-def _said(value: Any) -> str:
+def said(value: Any) -> str:
+    """A value as a table of differences shows it: memory sizes and counts without a pointless fraction."""
     return number(value) if isinstance(value, float) and (value.is_integer() or value > 2) else shown(value)

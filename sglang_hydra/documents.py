@@ -58,7 +58,8 @@ def read_document(file: Path) -> Document:
     """What one file stands for.
 
     YAML is a mapping of arguments and groups (``gpu: h100``, ``tp_size: 8``), or an experiment with a defaults list
-    (``- override /gpu: h100``); in a folder named like a group it is an option of it. JSON is a plan.
+    (``- override /gpu: h100``); in a folder named like a group it is an option of it, unless it names a GPU or a model.
+    JSON is a plan.
     Raises ConfigError naming the file, and the line where there is one.
     """
     try:
@@ -91,7 +92,7 @@ def _from_yaml(file: Path, content: str) -> list[Request]:
         raise _unreadable(name, f"it holds {what}, not a mapping of arguments")
     lines = key_lines(str(file))
     group = file.absolute().parent.name
-    group = group if group in NODES else ""
+    group = group if group in NODES and not _names_a_server(loaded, group) else ""
     requests = list(_from_defaults(name, loaded.get("defaults") or [], lines.get(("defaults",), 1), group))
     for key, value in loaded.items():
         if group and key != "defaults":
@@ -100,6 +101,12 @@ def _from_yaml(file: Path, content: str) -> list[Request]:
         elif key not in ("defaults", "hydra"):
             requests += _flattened(name, (str(key),), value, lines)
     return requests
+
+
+def _names_a_server(loaded: Mapping[Any, Any], group: str) -> bool:
+    """Whether a file in a folder that happens to be called like a group (``launch/``) says what to serve, or where:
+    no option of a group does."""
+    return bool({"gpu", "model", "recipe"} & set(loaded)) or ("model_path" in loaded and group != "model")
 
 
 def _from_defaults(name: str, entries: Any, line: int, group: str) -> Iterator[Request]:

@@ -63,7 +63,8 @@ MEANINGS: Mapping[str, str] = {
     "CLI019": "A flag of Hydra's own with a verb that runs without Hydra's run folder.",
     "CLI020": "A variable of engine.env that no environment can hold: a name that is no identifier, a zero byte.",
     "BEN001": "A setting of the load that no client can run: a length of nothing, a rate below zero, an unknown word.",
-    "BEN002": "Settings of the load that do not go together: a file without its dataset, a prefix as long as the prompt.",
+    "BEN002": "Settings of the load that do not go together: a file without its dataset, a prefix as long as the "
+    "prompt.",
     "BEN003": "The file of prompts cannot be read, or an entry of it holds no prompt.",
     "BEN004": "The file of fixed questions cannot be read, or holds no question.",
     "BEN010": "The server did not become idle, so its prefix cache could not be emptied and the point was not taken.",
@@ -104,7 +105,8 @@ MEANINGS: Mapping[str, str] = {
     "CLI021": "recipes takes gpu=, model= and scenario=, each a part of a name.",
     "CLI022": "A setting of the fit node that means nothing: a negative size, a context of no token.",
     "EXP001": "fabric is none of tcp, roce and ib.",
-    "EXP002": "No published image of this SGLang release is known for this hardware. Tags follow no formula, so none is "
+    "EXP002": "No published image of this SGLang release is known for this hardware. Tags follow no formula, so "
+    "none is "
     "guessed: the artifact asks for one where it is used.",
     "EXP003": "launch.image is no image reference.",
     "EXP004": "An argument holds bytes that are no UTF-8 text; a script or manifest cannot hold them.",
@@ -132,9 +134,11 @@ MEANINGS: Mapping[str, str] = {
     "LCH002": "The plan takes more GPUs of this machine than a process sees here, from base_gpu_id on. Exit code 3.",
     "LCH003": "Other processes hold memory of the GPUs that the plan takes. A warning where the server starts with a "
     "smaller KV cache, an error where it would stop.",
-    "LCH004": "The environment of engine.python has another SGLang than the one that engine.version names. Exit code 3.",
+    "LCH004": "The environment of engine.python has another SGLang than the one that engine.version names. Exit "
+    "code 3.",
     "LCH005": "The model is not here, and this user may not write where it would be downloaded to. Exit code 3.",
-    "LCH006": "Part of the server's output is not in server.log: the disk was full, or the folder went away. The server "
+    "LCH006": "Part of the server's output is not in server.log: the disk was full, or the folder went away. The "
+    "server "
     "is not stopped for that.",
     "LCH007": "status, stop or logs with a name that no detached server has, or that several have.",
     "LCH008": "The folder for the files of detached servers cannot be written. Exit code 3.",
@@ -162,6 +166,26 @@ MEANINGS: Mapping[str, str] = {
     "read it are not applied.",
     "HUB005": "The model's config.json leaves fields out whose defaults only transformers knows.",
     "HUB006": "The model's config.json leaves fields out, and the installed transformers filled its defaults in.",
+    "IMP001": "import was given something that starts no SGLang server. It looks for launch commands, containers, "
+    "srtctl recipes, logs with server_args and files of arguments.",
+    "IMP002": "A source for import that cannot be read: no such file, a folder, too long.",
+    "IMP003": "A flag of an imported command that no release of SGLang takes, or a value that its release refuses. It "
+    "is left out, and marked in the file.",
+    "IMP004": "A flag, a value or a release that is later than 0.5.2. It becomes engine.version and extra.NAME.",
+    "IMP005": "A value that the source does not tell: a variable that nobody sets, the output of a command, a rank. It "
+    "is left out.",
+    "IMP006": "An imported server without a model.",
+    "IMP007": "How the model of an imported server was found among the presets, or that none is for it.",
+    "IMP008": "A flag that its release only still accepts; what it stands for is taken.",
+    "IMP009": "A secret in an imported command. The file refers to a variable instead, as ${oc.env:NAME}.",
+    "IMP010": "The GPU class of an imported server, where the source does not tell it or tells several.",
+    "IMP011": "A part of a source that was passed over: variants of a recipe, flags behind a comment, a cut line.",
+    "IMP012": "No preset and no smaller set of arguments planned to the same server: all of them are kept.",
+    "IMP013": "Values of a log that no arguments lead to by the rules of 0.5.2, as where another release wrote it.",
+    "IMP014": "An override behind the source of an import that an experiment of one server does not have.",
+    "IMP015": "A file that import cannot write, or will not because it is there already.",
+    "IMP016": "An imported server that SGLang would refuse, or that would fail after its start, on the GPU that it is "
+    "for.",
     "LCK001": "lock= names a file that cannot be read: not there, no JSON, no whole plan.",
     "LCK002": "lock= names a file of another kind, or a plan that another version of this package wrote.",
     "LCK004": "What of a lock could not be compared on this machine: a GPU that is not here, a config.json that cannot "
@@ -235,7 +259,8 @@ MEANINGS: Mapping[str, str] = {
     "TOP020": "explain takes the argument of one server of a topology: explain decode.tp_size, explain replica.1.port.",
     "TOP021": "A server of a topology ended by itself. topology.on_worker_exit says whether the others go on.",
     "TOP022": "The router of a topology ended by itself; the servers are stopped.",
-    "SLM001": "A setting of launch.slurm that Slurm would misread: not one of its values, more than one line, an option "
+    "SLM001": "A setting of launch.slurm that Slurm would misread: not one of its values, more than one line, an "
+    "option "
     "of sbatch that has a setting of its own or would make another job of it.",
     "SLM002": "launch.slurm.container without an image, or with a model that the container does not find.",
     "SLM003": "launch=slurm on a machine without Slurm's commands, or without the package submitit. Exit code 3.",

@@ -173,7 +173,7 @@ class Plan:
         return bridges.as_argv(self, node)
 
     def as_engine_kwargs(self, node: int = 0) -> dict[str, Any]:
-        """``sglang.Engine(**plan.as_engine_kwargs())``: what was asked for and the seed, without address and API key."""
+        """``sglang.Engine(**plan.as_engine_kwargs())``: what was asked for and the seed, no address, no API key."""
         from sglang_hydra.launch.export import bridges
 
         return bridges.as_engine_kwargs(self, node)

@@ -73,6 +73,8 @@ class Counting(Composer):
 def composers(kind: str) -> tuple[Counting, ByOmegaConf]:
     if kind == "ours":
         return Counting(), ByOmegaConf()
+    if kind == "hydra":
+        return Counting(hydra_syntax=True), ByOmegaConf(hydra_syntax=True)
     folder = written(Path(mkdtemp()), OWN)
     return Counting([folder], "config"), ByOmegaConf([folder], "config")
 
@@ -214,6 +216,46 @@ CHOICES = {
 def test_any_overrides_compose_alike(kind: str, data: st.DataObject) -> None:
     words = data.draw(CHOICES[kind]) + data.draw(st.lists(LEAVES, max_size=4))
     assert_same(kind, data.draw(st.permutations(words)))
+
+
+HYDRAS = st.sampled_from(
+    [
+        *(
+            "gpu=h100",
+            "gpu=null",
+            "~gpu",
+            "gpu@gpu=h200",
+            "model=qwen3_8b",
+            "model=gpt_oss",
+            "+recipe=gpt_oss_20b-h200-1",
+        ),
+        *("bench/workload=1k1k", "engine=sglang", "++gpu=h100", "gpu=[h100,h200]"),
+        *(
+            "tp_size=8",
+            "tp_size=x",
+            "+tp_size=2",
+            "++tp_size=2",
+            "~tp_size",
+            "tp_size=2.0",
+            "tp_size=null",
+            "nothing=1",
+        ),
+        *("mem_fraction_static=1", "host=5", "host='5'", "cuda_graph_bs=[1,2]", "trust_remote_code=1", "+new=1"),
+        *("gpu.count=4", "gpu.count='4'", "gpu.count=x", "+gpu.count=3", "gpu.memory_mib=5", "gpu.name=7", "gpu.new=1"),
+        *("model.config.hidden_size=3", "model.config.new=1", "+model.config.new=1", "++model.config.new.x=1"),
+        *("engine.env={A: b}", "+engine.env.A=b", "ignore=[A]", "ignore=A", "fit.context=2000", "bench.slo.ttft_ms=4"),
+        *("api_key=x", "served_model_name=${model.name}", "sweep.zip=[[a,b]]", "launch.force=yes", "launch.force=true"),
+    ]
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(HYDRAS, max_size=5))
+@example(["gpu=h100", "model=qwen3_8b", "tp_size=8", "gpu.count='4'"])
+@example(["gpu=h100", "host=5"])
+@example(["gpu=h100", "+model.config.new=1"])
+def test_overrides_that_hydra_has_accepted_compose_alike(words: list[str]) -> None:
+    assert_same("hydra", words)
 
 
 @settings(max_examples=25, deadline=None)

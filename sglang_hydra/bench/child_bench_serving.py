@@ -1,49 +1,107 @@
-"""Runs in the engine's environment, as a script: SGLang's bench_serving, and how much of a core its load took.
+"""Runs in the engine's environment, as a script: SGLang's bench_serving, imported once and run for point after point.
 
-argv: the file for {"share": share of one core}, then bench_serving's own flags.
+argv: the seconds in which a server must say something. stdin: one JSON request a line, {"flags": [bench_serving's own
+flags], "said": file for what it prints, "report": file}. stdout: {"ready": true} once it is imported, then one JSON
+line in answer to each, {"exit": code}. The report tells how the load went: {"cpu_s": seconds of a core that it took,
+"ended": when it ended, on the machine's monotonic clock}. It ends with its stdin, and so does what runs then.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import functools
+import importlib
 import json
+import os
 import runpy
+import select
 import signal
 import sys
 import time
+import traceback
 from typing import Any
 
-_PR_SET_PDEATHSIG = 1
+_MODULE = "sglang.bench_serving"
 
 
 def main() -> None:
-    file = sys.argv.pop(1)
-    run: Any = asyncio.run
+    _adapt(float(sys.argv[1]))
+    # Importing it takes many seconds of a core: it brings torch. Every run is a fork that has it already.
+    importlib.import_module(_MODULE)
+    _say({"ready": True})
+    for line in iter(sys.stdin.readline, ""):
+        request = json.loads(line)
+        _say({"exit": _forked(request)})
 
-    def measured(*args: Any, **kwargs: Any) -> Any:
-        began, used = time.perf_counter(), time.process_time()
-        try:
-            return run(*args, **kwargs)
-        finally:
-            share = (time.process_time() - used) / (time.perf_counter() - began)
-            with open(file, "w", encoding="utf-8") as report:
-                json.dump({"share": share}, report)
 
+def _adapt(timeout_s: float) -> None:
+    """Mends, from outside, what a measurement cannot have."""
     # 0.5.2 sends prompts of numpy integers, which json does not know; aiohttp takes json.dumps when it is imported.
     json.dumps = functools.partial(json.dumps, default=int)
-    _end_with_parent()
-    # Its imports take seconds of a core; the load is what is inside its event loop.
-    asyncio.run = measured
-    runpy.run_module("sglang.bench_serving", run_name="__main__", alter_sys=True)
+    aiohttp: Any = importlib.import_module("aiohttp")
+    # It would wait six hours for an answer.
+    aiohttp.ClientTimeout = functools.partial(aiohttp.ClientTimeout, sock_read=timeout_s)
 
 
-def _end_with_parent() -> None:
-    """A client whose runner was killed would go on asking. Linux can tell a process of its parent's end."""
-    set_signal = getattr(ctypes.CDLL(None), "prctl", None)
-    if set_signal is not None:
-        set_signal(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _forked(request: dict[str, Any]) -> int:
+    """Runs it in a process of its own, which ends when our stdin does. The exit code."""
+    ends, held = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(ends)
+        _run(request)
+    os.close(held)
+    # Nothing is sent while a run is on, so what can be read from stdin is its end.
+    ready, _, _ = select.select([sys.stdin.fileno(), ends], [], [])
+    if ends not in ready:
+        os.kill(child, signal.SIGKILL)
+    os.close(ends)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _run(request: dict[str, Any]) -> None:
+    """Never returns."""
+    code = 1
+    try:
+        said = os.open(request["said"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        _report_to(request["report"])
+        sys.argv = [_MODULE, *request["flags"]]
+        runpy.run_module(_MODULE, run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if code and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _report_to(file: str) -> None:
+    """It gathers its warm-up, sleeps for a second, and gathers the load: the load is what lies between their ends."""
+    gather: Any = asyncio.gather
+    begun: list[float] = []
+
+    async def told(*tasks: Any, **settings: Any) -> Any:
+        try:
+            return await gather(*tasks, **settings)
+        finally:
+            begun.append(time.process_time())
+            with open(file, "w", encoding="utf-8") as report:
+                json.dump({"cpu_s": begun[-1] - begun[0], "ended": time.monotonic()}, report)
+
+    asyncio.gather = told
+
+
+def _say(record: dict[str, Any]) -> None:
+    print(json.dumps(record), flush=True)
 
 
 if __name__ == "__main__":

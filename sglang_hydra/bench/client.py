@@ -19,6 +19,7 @@ import httpx
 
 from sglang_hydra.bench.measures import Sample
 from sglang_hydra.bench.prompts import Prompt
+from sglang_hydra.bench.server import is_secure
 from sglang_hydra.bench.settings import Load
 
 _SAID = 300
@@ -104,12 +105,14 @@ class Completions:
 class Run:
     """What a load brought: the requests, and the share of one core that the client used.
 
-    ``duration_s`` is set where the requests do not share a clock: each then counts from its own sending.
+    ``duration_s`` is set where the requests do not share a clock: each then counts from its own sending. ``window`` is
+    when the load began and ended, on ``time.monotonic``, where that is only a part of the call.
     """
 
     samples: Sequence[Sample]
     client_cpu: float
     duration_s: float | None = None
+    window: tuple[float, float] | None = None
 
 
 def run_load(
@@ -118,14 +121,16 @@ def run_load(
     prompts: Callable[[int], Sequence[Prompt]],
     seed: int,
     on_progress: Callable[[int], None] | None = None,
+    fewest: int | None = None,
 ) -> Run:
     """Sends the load and waits for every answer. ``prompts(n)`` gives the next n requests.
 
-    At least ``load.smallest_count`` requests are sent, and without ``num_prompts`` more until ``min_duration`` is
-    over. A request that fails is a sample with its error; nothing is raised for it.
+    At least ``fewest`` requests are sent (None: ``load.smallest_count``), and without ``num_prompts`` more until
+    ``min_duration`` is over. A request that fails is a sample with its error; nothing is raised for it.
     """
+    waiting = _endless(load, prompts, load.smallest_count if fewest is None else fewest)
     began, used = time.perf_counter(), time.thread_time()
-    samples = asyncio.run(_run(target, load, prompts, seed, on_progress or (lambda done: None)))
+    samples = asyncio.run(_run(target, load, waiting, seed, on_progress or (lambda done: None)))
     wall = time.perf_counter() - began
     return Run(samples, (time.thread_time() - used) / wall)
 
@@ -133,18 +138,18 @@ def run_load(
 async def _run(
     target: Target,
     load: Load,
-    prompts: Callable[[int], Sequence[Prompt]],
+    waiting: Iterator[Prompt],
     seed: int,
     on_progress: Callable[[int], None],
 ) -> list[Sample]:
     samples: list[Sample] = []
-    waiting = _endless(load, prompts, time.perf_counter() + load.min_duration)
     # trust_env: a proxy of the environment would stand between us and the server.
     async with httpx.AsyncClient(
         timeout=httpx.Timeout(load.timeout),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         headers=target.headers(),
         trust_env=False,
+        verify=is_secure(target.url),
     ) as client:
         done = 0
 

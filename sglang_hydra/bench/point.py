@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
 from sglang_hydra.bench.bench_serving import BenchServing
-from sglang_hydra.bench.client import Completions, Generate, Run, Target, run_load
+from sglang_hydra.bench.builtin import Builtin
+from sglang_hydra.bench.client import Run
 from sglang_hydra.bench.gpus import GpuWatch
 from sglang_hydra.bench.measures import measure
-from sglang_hydra.bench.prompts import Prompt, make_prompts, point_seed
+from sglang_hydra.bench.prompts import point_seed
 from sglang_hydra.bench.quality import check_quality
 from sglang_hydra.bench.server import Server, Watch, empty_cache
 from sglang_hydra.bench.settings import Load
-from sglang_hydra.bench.texts import TextMaker
 from sglang_hydra.bench.validity import Seen, invalid_reasons
 
 VALID, INVALID, FAILED = "valid", "invalid", "failed"
@@ -64,46 +64,6 @@ class Client(Protocol):
         """Ends what it keeps for the next point."""
 
 
-class Builtin:
-    """Our own client. It keeps what makes texts between points."""
-
-    name = "builtin"
-
-    def __init__(self, server: Server) -> None:
-        wire = Generate() if server.engine == "sglang" else Completions()
-        self._target = Target(server.url, server.model, wire, server.api_key)
-        self._server = server
-        self._texts = None if wire.takes_ids else TextMaker(server.python, server.model_path)
-
-    def run(self, load: Load, seed: int, on_progress: Callable[[int], None] | None = None) -> Run:
-        return run_load(self._target, load, self._source(load, seed), seed, on_progress)
-
-    def warm_up(self, load: Load, seed: int) -> None:
-        from dataclasses import replace
-
-        few = replace(load, num_prompts=load.warmup, concurrency=load.warmup, request_rate=None)
-        run_load(self._target, few, self._source(few, seed), seed)
-
-    def close(self) -> None:
-        if self._texts is not None:
-            self._texts.close()
-
-    def _source(self, load: Load, seed: int) -> Callable[[int], Sequence[Prompt]]:
-        """Gives the next prompts: each call goes on where the one before ended."""
-        batch = 0
-
-        def more(count: int) -> Sequence[Prompt]:
-            nonlocal batch
-            batch += 1
-            part = seed if batch == 1 else point_seed(seed, "batch", batch)
-            prompts = make_prompts(load, count, part, self._server.vocab_size)
-            if self._texts is None or load.dataset == "file":
-                return prompts
-            return self._texts.texts(prompts, part)
-
-        return more
-
-
 def client_for(server: Server, load: Load) -> Client:
     """The client that ``bench.client`` asks for. ``auto`` is bench_serving where the engine has it and it can express
     the load, else ours. Raises ConfigError where bench_serving is asked for and cannot do it."""
@@ -133,6 +93,7 @@ def run_point(
         began = time.monotonic()
         run = client.run(load, seed, on_progress)
         wall_s = time.monotonic() - began
+        gpus.window = watch.window = run.window
     measures = measure(run.samples, gpus=server.gpus, slo=load.slo, duration_s=run.duration_s)
     quality = check_quality(server, load.quality) if load.quality else None
     hit_rate = measures["cache_hit_rate"]

@@ -80,7 +80,11 @@ def override(key: str, value: Any) -> str:
 def _takes_text(key: str) -> bool:
     """Whether everything behind this key is text, so that 0.0.0.0 and 1 need no quotes."""
     field = FIELDS.get(key)
-    return (field is not None and field.kind == "str" and not field.is_list) or key.startswith("engine.env.")
+    if field is not None:
+        return field.kind == "str" and not field.is_list
+    from sglang_hydra.nodes import is_text
+
+    return is_text(key.split("."))
 
 
 def _is_bare(text: str) -> bool:

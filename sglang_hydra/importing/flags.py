@@ -139,7 +139,9 @@ def _take_open(made: Arguments, option: _Option) -> bool:
         made.findings.append(Finding("info", "IMP005", message, (name,)))
         return True
     shown = "" if is_secret_name(name) else f" {short(without_marks(written))}"
-    message = f"{option.flag}{shown}: nothing in the source says what {', '.join(dict.fromkeys(names))} is; it is left out"
+    message = (
+        f"{option.flag}{shown}: nothing in the source says what {', '.join(dict.fromkeys(names))} is; it is left out"
+    )
     made.findings.append(Finding("warning", "IMP005", message, (name,), f"put {name}=... behind the source"))
     return True
 
@@ -262,9 +264,7 @@ def _word(value: Any) -> str:
     return json.dumps(value, default=str) if isinstance(value, (dict, list, bool)) else str(value)
 
 
-def _with_config(
-    made: Arguments, words: list[str], files: Mapping[str, str], folder: Path | None
-) -> list[str]:
+def _with_config(made: Arguments, words: list[str], files: Mapping[str, str], folder: Path | None) -> list[str]:
     """``--config FILE`` replaced by what the file says; flags beside it win, as they do for SGLang."""
     for at, word in enumerate(words):
         if word.partition("=")[0] != "--config":
@@ -322,7 +322,9 @@ def _take_resolved(made: Arguments, values: Mapping[str, Any]) -> None:
     if "random_seed" in made.known:
         del made.known["random_seed"]
         message = "random_seed is left out: a log does not tell whether it was set or drawn"
-        made.findings.append(Finding("info", "IMP005", message, ("random_seed",), "put random_seed=... behind the source"))
+        made.findings.append(
+            Finding("info", "IMP005", message, ("random_seed",), "put random_seed=... behind the source")
+        )
     for name, value in values.items():
         argument = defaults.get(name)
         if argument is None or name in FIELDS or is_secret_name(name) or name.startswith("_") or not argument.flags:

@@ -14,7 +14,7 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.importing.flags import Arguments, read_arguments
 from sglang_hydra.importing.hardware import spoken_of
 from sglang_hydra.importing.launches import Launch, is_open, without_marks
-from sglang_hydra.importing.reduction import Reduced, Wish, reduce_to_preset
+from sglang_hydra.importing.reduction import Reduced, Wish, nearest_preset, reduce_to_preset
 from sglang_hydra.importing.sources import Source, launches_of
 from sglang_hydra.plans import SPECIFIED_VERSION
 from sglang_hydra.screen import shown
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from sglang_hydra.compose import Composer
     from sglang_hydra.importing.typed import Typed
 
-_VERSION = re.compile(r"sglang(?:\[[\w,-]{0,80}\])?(?:[:@](?:[\w-]+-)?v?|==|\+v|-v)(\d+\.\d+\.\d+(?:[.-]?(?:post|rc)\d+)?)")
+_VERSION = re.compile(
+    r"sglang(?:\[[\w,-]{0,80}\])?(?:[:@](?:[\w-]+-)?v?|==|\+v|-v)(\d+\.\d+\.\d+(?:[.-]?(?:post|rc)\d+)?)"
+)
 _NO_GPU = ("auto", "none", "cpu")
 _NODE_RANK = "node_rank"
 
@@ -47,7 +49,7 @@ class State:
 class Imported:
     """One server as an experiment. ``arguments`` are all that the source says, ``overrides`` what of it is needed on
     top of ``choices``; ``nodes`` are dotted keys of ours. ``equal`` says that both were planned to the same server;
-    ``server_id`` is its identity where the GPU is known. ``argv`` are SGLang's flags for all of it, secrets left out."""
+    ``server_id`` is its identity where the GPU is known. ``argv`` are SGLang's flags for all of it, without secrets."""
 
     name: str
     kind: str
@@ -123,9 +125,9 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         nodes["engine.version"] = nearest_known(version) or version
     nodes |= {f"engine.env.{name}": value for name, value in environment.items()}
     nodes |= {f"extra.{name}": value for name, value in extra.items()}
-    if len(gpus) == 1 and launch.gpu_count and gpus[0] not in _NO_GPU:
-        if _usual_count(gpus[0], composer) not in (None, launch.gpu_count):
-            nodes["gpu.count"] = launch.gpu_count
+    gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in _NO_GPU else None
+    if gpu and launch.gpu_count and _usual_count(gpu, composer) not in (None, launch.gpu_count):
+        nodes["gpu.count"] = launch.gpu_count
     nodes |= typed.nodes
     findings = [*arguments.findings, *gpu_findings, *_secret_findings(secrets, secret_variables)]
     contexts = gpus or _all_classes(launch, known, composer)
@@ -141,7 +143,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     if reduced.model is not None:
         choices["model"] = reduced.model
     choices |= {name: choice for name, choice in typed.choices.items() if name not in choices}
-    findings += _planned_findings(reduced, known, launch, len(gpus) == 1)
+    findings += _planned_findings(reduced, known, launch, composer, len(gpus) == 1)
     nodes |= {f"engine.env.{name}": f"${{oc.env:{name}}}" for name in secret_variables}
     return Imported(
         name=launch.name,
@@ -166,9 +168,7 @@ def _as_meant(name: str, value: Any) -> Any:
     return bool(value) if FIELDS[name].is_flag and isinstance(value, str) else value
 
 
-def _gpu(
-    launch: Launch, arguments: Arguments, typed: Typed, composer: Composer
-) -> tuple[list[str], list[Finding]]:
+def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer) -> tuple[list[str], list[Finding]]:
     """The GPU class, if one can be told."""
     if "gpu" in typed.choices:
         return [typed.choices["gpu"]], []
@@ -186,10 +186,15 @@ def _gpu(
 
 
 def _all_classes(launch: Launch, known: Mapping[str, Any], composer: Composer) -> list[str]:
-    """The classes on which a reduction must hold where the GPU is not known: all, or those that a log leaves."""
+    """The classes on which a reduction must hold where the GPU is not known: all of the device, or those that a log
+    leaves."""
     if launch.gpu_classes:
         return list(launch.gpu_classes)
-    return [name for name in composer.options("gpu") if name not in _NO_GPU]
+    from sglang_hydra.fitting import gpu_classes
+
+    classes = [gpu for gpu in gpu_classes(composer.preset_files("gpu")) if gpu.name not in _NO_GPU]
+    same = [gpu.name for gpu in classes if gpu.device == known.get("device")]
+    return same or [gpu.name for gpu in classes]
 
 
 def _usual_count(gpu: str, composer: Composer) -> int | None:
@@ -223,20 +228,22 @@ def _secret_findings(secrets: Mapping[str, str], variables: Sequence[str]) -> It
         yield Finding("warning", "IMP009", message, (f"engine.env.{name}",), f"export {name}=... before it is planned")
 
 
-def _planned_findings(
-    reduced: Reduced, known: Mapping[str, Any], launch: Launch, gpu_known: bool
-) -> Iterator[Finding]:
+def _planned_findings(reduced: Reduced, known: Mapping[str, Any], launch: Launch, gpu_known: bool) -> Iterator[Finding]:
     if known.get("model_path") is None and reduced.model is None:
         message = "the source does not say which model: the file needs one"
         yield Finding("error", "IMP006", message, ("model_path",), "put model=... behind the source")
         return
     plan = next(iter(reduced.small.values()), None)
     if reduced.respelled and plan is not None:
-        message = f"model_path={known['model_path']} is the checkpoint {plan.values['model_path']} of model={reduced.model}"
+        message = (
+            f"model_path={known['model_path']} is the checkpoint {plan.values['model_path']} of model={reduced.model}"
+        )
         yield Finding("info", "IMP007", message, ("model_path",))
     elif reduced.model is None and plan is not None and not plan.model.known:
         message = f"nothing is known here of {short(shown(known.get('model_path')))}: no preset is for it"
-        hint = f"{program()} --help model lists the presets; put model=... behind the source"
+        near = nearest_preset(str(known.get("model_path")), composer)
+        meant = f"if {near} is meant, put it behind the source" if near else "put model=PRESET behind the source"
+        hint = f"{meant}; {program()} --help model lists the presets"
         yield Finding("info", "IMP007", message, ("model_path",), hint)
     if launch.resolved and not reduced.equal and reduced.small:
         yield from _away_from_log(reduced, known)
@@ -269,7 +276,9 @@ def _states(
 ) -> Iterator[State]:
     plan = next(iter(reduced.small.values()), None)
     full = list(reduced.full.values())
-    deprecated = {name: item for plan_ in full[:1] for item in plan_.findings if item.id == "DEP004" for name in item.fields}
+    deprecated = {
+        name: item for plan_ in full[:1] for item in plan_.findings if item.id == "DEP004" for name in item.fields
+    }
     for name in (name for name in FIELDS if name in known):
         value = known[name]
         replaced = [
@@ -278,7 +287,9 @@ def _states(
         told = [entry for entry in replaced if entry is not None]
         if name not in reduced.overrides:
             preset = plan is not None and name == "model_path" and reduced.model is not None
-            note = f"model={reduced.model}" if preset else (why(plan, name) if plan is not None else "")
+            reason = why(plan, name) if plan is not None else ""
+            # On several GPU classes a rule may have several reasons.
+            note = f"model={reduced.model}" if preset else reason if len(full) == 1 else reason.partition(":")[0]
             yield State(name, value, "preset" if preset else "redundant", note)
         elif name in deprecated:
             hint = deprecated[name].hint or ""
@@ -290,8 +301,10 @@ def _states(
         else:
             yield State(name, value, "kept")
     for name, value in reduced.overrides.items():
-        if name not in known:
-            yield State(name, value, "undone", f"model={reduced.model} has it otherwise, the source has not")
+        if name not in known and reduced.respelled and name == "served_model_name":
+            yield State(name, value, "undone", "what clients call it, as the source spells the model")
+        elif name not in known:
+            yield State(name, value, "undone", f"model={reduced.model} sets it, and the source does not")
     for name, value in extra.items():
         yield State(f"extra.{name}", value, "extra", f"an argument of SGLang {arguments.version}")
     for name, reference in secrets.items():

@@ -37,7 +37,7 @@ def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
         Launch(
             "log",
             f"{place}:{line}" if place else f"line {line}",
-            name=str(values.get("disaggregation_mode") or ""),
+            name=_role(values),
             values={name: value for name, value in values.items() if name != CUT},
             resolved=True,
             version=told.version,
@@ -46,6 +46,11 @@ def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
         )
         for line, values in found
     ]
+
+
+def _role(values: dict[str, Any]) -> str:
+    role = values.get("disaggregation_mode")
+    return role if role in ("prefill", "decode") else ""
 
 
 def _found(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:

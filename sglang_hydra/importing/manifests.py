@@ -72,7 +72,8 @@ def _below(node: Mapping[str, Any], pod: _Pod) -> _Pod:
 def _of_container(node: Mapping[str, Any], pod: _Pod, place: str) -> Iterator[Launch]:
     environment, unknown = _environment(node.get("env"))
     words = [
-        _with_references(word, environment, unknown) for word in (*_words(node.get("command")), *_words(node.get("args")))
+        _with_references(word, environment, unknown)
+        for word in (*_words(node.get("command")), *_words(node.get("args")))
     ]
     image = node.get("image")
     if isinstance(image, Mapping):  # a chart's values
@@ -216,7 +217,9 @@ def _compose_gpus(service: Mapping[str, Any]) -> int | None:
 def _gpus(resources: Any) -> int | None:
     for part in ("limits", "requests"):
         wanted = resources.get(part) if isinstance(resources, Mapping) else None
-        for name in _GPU_RESOURCES if isinstance(wanted, Mapping) else ():
+        if not isinstance(wanted, Mapping):
+            continue
+        for name in _GPU_RESOURCES:
             if str(wanted.get(name, "")).isdigit():
                 return int(str(wanted[name]))
     return None

@@ -25,7 +25,9 @@ def launches_of_recipe(document: Mapping[str, Any], place: str) -> list[Launch]:
     block = _sglang_block(base) or {}
     backend, model, resources = (_mapping(base.get(key)) for key in ("backend", "model", "resources"))
     variants = [str(key) for key in document if "override" in str(key)]
-    remarks = [f"the variants {', '.join(variants)} are not read: this is the base that they change"] if variants else []
+    remarks = (
+        [f"the variants {', '.join(variants)} are not read: this is the base that they change"] if variants else []
+    )
     if "sweep" in base:
         remarks.append("the sweep is not read: bench -m ... is one")
     found = []

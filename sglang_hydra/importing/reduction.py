@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.app import make_plan
@@ -15,6 +15,7 @@ from sglang_hydra.secret import SECRET_FIELDS
 
 if TYPE_CHECKING:
     from sglang_hydra.compose import Composer
+    from sglang_hydra.facts.model import ModelFacts
     from sglang_hydra.plans import Plan
 
 SEED = 42
@@ -54,6 +55,13 @@ class _Context:
     full: Plan
     preset: Mapping[str, Any]
     target: Mapping[str, Any]
+    verdict: tuple[str, ...]
+    model: ModelFacts
+
+    def resolution_of(self, intent: Mapping[str, Any]) -> Resolution:
+        environment = {**self.full.inherited, **self.full.environment}
+        wanted = {**self.preset, **intent}
+        return resolve(wanted, gpu=self.full.gpu, model=self.model, seed=SEED, env=environment)
 
 
 def preset_for(path: str, composer: Composer) -> tuple[str | None, bool]:
@@ -84,7 +92,7 @@ def reduce_to_preset(wish: Wish, gpus: Sequence[str], composer: Composer, env: M
     if "model_path" not in given and model is None:
         return Reduced(None, given, full, full, True)
     if model is None:
-        contexts = [_context(wish, given, full[gpu], {}) for gpu in gpus]
+        contexts = [item for gpu in gpus for item in _contexts(wish, given, full[gpu], composer)]
         overrides = _fewest(given, contexts, wish.resolved)
         return _verified(planner, None, overrides, given, full, wish)
     kept = {name: value for name, value in given.items() if name != "model_path"}
@@ -101,6 +109,17 @@ def reduce_to_preset(wish: Wish, gpus: Sequence[str], composer: Composer, env: M
     overrides = _fewest({**kept, **undone}, contexts, wish.resolved)
     made = _verified(planner, model, overrides, given, full, wish, respelled)
     return made if made.equal else Reduced(None, given, full, full, True)
+
+
+def nearest_preset(path: str, composer: Composer) -> str | None:
+    """``model=NAME (its checkpoint)`` of the preset that is spelled most like a path."""
+    from sglang_hydra.audit import model_presets
+    from sglang_hydra.words import nearest
+
+    presets = {preset.path: preset.name for preset in model_presets(composer) if "${" not in preset.path}
+    last = {known.rpartition("/")[2]: known for known in presets}
+    near = nearest(path.rstrip("/").rpartition("/")[2], last)
+    return f"model={presets[last[near]]} ({last[near]})" if near else None
 
 
 class _Planner:
@@ -131,7 +150,22 @@ def _context(
             target[name] = None
         target["served_model_name"] = given.get("served_model_name")
         del target["model_path"], target["tokenizer_path"]
-    return _Context(full, preset, target)
+    return _Context(full, preset, target, _verdict(full.resolution), full.model)
+
+
+def _contexts(wish: Wish, given: Mapping[str, Any], full: Plan, composer: Composer) -> Iterator[_Context]:
+    """The same for a model without a preset. One of which nothing is known may be like any that is."""
+    own = _context(wish, given, full, {})
+    yield own
+    if full.model.known:
+        return
+    from sglang_hydra.audit import model_presets
+
+    for preset in model_presets(composer):
+        like = replace(own, model=preset.facts)
+        made = like.resolution_of(given)
+        target = own.target if wish.resolved else dict(made.values)
+        yield replace(like, target=target, verdict=_verdict(made))
 
 
 def _fewest(given: Mapping[str, Any], contexts: Sequence[_Context], resolved: bool) -> dict[str, Any]:
@@ -141,16 +175,24 @@ def _fewest(given: Mapping[str, Any], contexts: Sequence[_Context], resolved: bo
     for _ in range(_ROUNDS):
         before = dict(intent)
         for name in list(intent):
-            if not all(context.full.model.known for context in contexts) and not _is_default(name, intent[name]):
-                continue  # a rule for the model that nobody knows here may see to it that it counts
             for tried in _lighter(intent, name, resolved):
                 away = [_distance(tried, context) for context in contexts]
-                if all(now <= then for now, then in zip(away, best, strict=True)):
+                fewer = all(now <= then for now, then in zip(away, best, strict=True))
+                if fewer and (not resolved or all(_comes_back(name, intent, tried, item) for item in contexts)):
                     intent, best = tried, away
                     break
         if intent == before:
             break
     return intent
+
+
+def _comes_back(name: str, intent: Mapping[str, Any], tried: Mapping[str, Any], context: _Context) -> bool:
+    """Whether ``tried`` gives ``name`` the value that a log shows, where ``intent`` does: no value is traded for
+    another."""
+    wanted = context.target.get(name)
+    return bool(
+        context.resolution_of(tried).values[name] == wanted or context.resolution_of(intent).values[name] != wanted
+    )
 
 
 def _lighter(intent: Mapping[str, Any], name: str, resolved: bool) -> Iterator[dict[str, Any]]:
@@ -159,17 +201,15 @@ def _lighter(intent: Mapping[str, Any], name: str, resolved: bool) -> Iterator[d
         return
     yield {key: value for key, value in intent.items() if key != name}
     ranks = intent.get("dp_size")
-    if resolved and name == "chunked_prefill_size" and intent.get("enable_dp_attention") and isinstance(ranks, int):
-        if isinstance(intent[name], int) and intent[name] * ranks != intent[name]:
-            yield {**intent, name: intent[name] * ranks}
+    divided = name == "chunked_prefill_size" and bool(intent.get("enable_dp_attention"))
+    if resolved and divided and isinstance(ranks, int) and ranks > 1 and isinstance(intent[name], int):
+        yield {**intent, name: intent[name] * ranks}
 
 
 def _distance(intent: Mapping[str, Any], context: _Context) -> int:
     """How many arguments resolve otherwise than is wanted; more than all of them for another verdict."""
-    full = context.full
-    environment = {**full.inherited, **full.environment}
-    made = resolve({**context.preset, **intent}, gpu=full.gpu, model=full.model, seed=SEED, env=environment)
-    if _verdict(made) != _verdict(full.resolution) and not (made.ok and not full.resolution.ok):
+    made = context.resolution_of(intent)
+    if _verdict(made) != context.verdict and not (made.ok and context.verdict):
         return len(FIELDS) + 1
     return sum(
         made.values[name] != value or isinstance(made.values[name], bool) != isinstance(value, bool)
@@ -180,10 +220,6 @@ def _distance(intent: Mapping[str, Any], context: _Context) -> int:
 
 def _verdict(resolution: Resolution) -> tuple[str, ...]:
     return tuple(sorted(finding.id for finding in resolution.findings if finding.level == "error"))
-
-
-def _is_default(name: str, value: Any) -> bool:
-    return bool(value == FIELDS[name].default and type(value) is type(FIELDS[name].default))
 
 
 def _verified(

@@ -98,7 +98,12 @@ def _server_record(server: Imported, output: Path | None) -> dict[str, Any]:
         "overrides": plain(server.overrides),
         "nodes": plain(server.nodes),
         "arguments": [
-            {"name": state.name, "value": plain(masked(state.name, state.value)), "state": state.state, "note": state.note}
+            {
+                "name": state.name,
+                "value": plain(masked(state.name, state.value)),
+                "state": state.state,
+                "note": state.note,
+            }
             for state in server.states
         ],
         "argv": None if server.argv is None else list(server.argv),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sglang_hydra.importing.launches import opened
+from sglang_hydra.importing.launches import is_open, opened
 
 Value = str | list[str]
 """A variable's value: text, or the items of an array."""
@@ -222,7 +222,7 @@ def fields_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> l
     for value, quoted in _pieces(written, variables, depth):
         if isinstance(value, list):
             items, splits = value, True
-        elif quoted:
+        elif quoted or is_open(value):
             items, splits = [value], False
         else:
             items, splits = value.split(), True

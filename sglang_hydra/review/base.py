@@ -52,8 +52,8 @@ def base_tree(named: str) -> Iterator[Tree]:
 
     top = Path(_git("rev-parse", "--show-toplevel", about=named).strip()).resolve()
     commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{named}^{{commit}}", about=named).strip()
-    with tempfile.TemporaryDirectory(prefix="sglang-hydra-base-") as folder:
-        root = Path(folder).resolve() / "tree"
+    with tempfile.TemporaryDirectory(prefix="sglang-hydra-base-") as made:
+        root = Path(made).resolve() / "tree"
         root.mkdir()
         index = str(root.parent / "index")
         _git("read-tree", commit, about=named, index=index)

@@ -138,17 +138,19 @@ def _compared(there: Verdict, here: Verdict, base: Tree) -> Iterator[Difference]
     """Every value that moved, server by server: the first of each role, which both have."""
     if there.made is None or here.made is None:
         return
-    kinds = [made.name if isinstance(made, Topology) else SINGLE for made in (there.made, here.made)]
-    if kinds[0] != kinds[1]:
-        yield Difference("fact", "topology", *kinds)
+    was, now = (made.name if isinstance(made, Topology) else SINGLE for made in (there.made, here.made))
+    if was != now:
+        yield Difference("fact", "topology", was, now)
     if there.servers != here.servers:
         yield Difference("fact", "servers", there.servers, here.servers)
     if isinstance(there.made, Topology) and isinstance(here.made, Topology):
         yield from _routed(there.made, here.made)
     theirs, ours = there.plans, here.plans
-    for role in theirs:
-        if role in ours:
-            for item in differences(theirs[role], ours[role]):
+    for role in dict.fromkeys([*theirs, *ours]):
+        # One server that becomes several, or the other way round, is compared with each role.
+        was_plan, now_plan = theirs.get(role, theirs.get("")), ours.get(role, ours.get(""))
+        if was_plan and now_plan and (role or (len(theirs), len(ours)) == (1, 1)):
+            for item in differences(was_plan, now_plan):
                 why = (base.without_place(item.why[0]), base.without_place(item.why[1]))
                 yield replace(item, key=f"{role}: {item.key}" if role else item.key, why=why)
 

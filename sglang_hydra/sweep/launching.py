@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -71,6 +72,7 @@ class GroupJob:
             Claims(store.folder / "claims") as claims,
             stopping_on_signals(stop, loud=False),
             _stopping_on(self.stop_file, stop),
+            _stopping_on_warning(stop),
             _slot(self.sweep, claims, policy),
         ):
             run_group(self.sweep, store, claims, group, policy, Printed(sys.stderr))
@@ -266,6 +268,20 @@ def _stopping_on(file: Path, stop: Stop) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+@contextlib.contextmanager
+def _stopping_on_warning(stop: Stop) -> Iterator[None]:
+    """While it lasts, the signal that Slurm sends some time before a job's end stops it: what is open then is handed
+    back and submitted again. The server gets that signal too and may die of it, which is not its fault."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGUSR2, lambda number, frame: stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR2, previous)
 
 
 def _reserve_s(sweep: Sweep, minutes: float) -> float:

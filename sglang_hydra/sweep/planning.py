@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -146,10 +146,16 @@ def judged_points(composer: Composer, grid: Grid, judge: Judge) -> Iterator[tupl
 
 
 def plan_sweep(
-    composer: Composer, grid: Grid, seed: int, env: Mapping[str, str] | None = None, *, merges: bool = True
+    composer: Composer,
+    grid: Grid,
+    seed: int,
+    env: Mapping[str, str] | None = None,
+    *,
+    merges: bool = True,
+    told: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
     """Plans every point, with ``seed`` for all of them. What single points are refused for is counted. Without
-    ``merges``, words that were typed differently are different loads."""
+    ``merges``, words that were typed differently are different loads. ``told`` hears of every combination."""
     judge = Judge(composer, grid.common, seed=seed, where=grid.settings["where"], env=env)
     outcome = Outcome(grid)
     groups: dict[str, _Group] = {}
@@ -158,6 +164,7 @@ def plan_sweep(
     for own, judged in judged_points(composer, grid, judge):
         words = tuple(request.text for request in own)
         outcome.total += judged.repeats
+        told(outcome)
         if judged.refused or judged.server is None or judged.workload is None:
             outcome.count_refused(words, judged)
             if keeps_all:

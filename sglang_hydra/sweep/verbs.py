@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.actions import composer_of, print_json
@@ -16,7 +18,7 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.screen import Line, Span, columns, text, write
 from sglang_hydra.sweep.judging import Judge, Judged
-from sglang_hydra.sweep.planning import judged_points, plan_sweep, read_grid, sweep_of, verdict_on
+from sglang_hydra.sweep.planning import Outcome, judged_points, plan_sweep, read_grid, sweep_of, verdict_on
 from sglang_hydra.sweep.points import Source
 from sglang_hydra.sweep.table import outcome_lines, outcome_record
 from sglang_hydra.words import plural, program, short
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
 
 _SHOWN_NAME = 60
+_SILENT_S, _EVERY_S = 1.0, 0.2
 
 
 def bench(invocation: Invocation) -> int:
@@ -38,7 +41,8 @@ def bench(invocation: Invocation) -> int:
         composer.check(requests)  # says of a list of values that -m was forgotten
     grid = read_grid(composer, requests)
     seed = random.randint(0, 1 << 30)
-    outcome = plan_sweep(composer, grid, seed)
+    with _progress() as told:
+        outcome = plan_sweep(composer, grid, seed, told=told)
     refusal = verdict_on(outcome)
     if invocation.json and (refusal or grid.settings["dry_run"]):
         print_json(outcome_record(outcome, [refusal] if refusal else []))
@@ -61,6 +65,29 @@ def bench(invocation: Invocation) -> int:
 
         sweep = with_launcher(sweep, composer)
     return int(run(sweep))
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[Outcome], None]]:
+    """On a terminal, how many points are planned so far, in a line that goes away."""
+    stream = sys.stderr
+    if not stream.isatty():
+        yield lambda outcome: None
+        return
+    due = time.monotonic() + _SILENT_S
+
+    def told(outcome: Outcome) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + _EVERY_S
+            stream.write(f"\r{outcome.total:,} points planned, {outcome.kept:,} to run")
+            stream.flush()
+
+    try:
+        yield told
+    finally:
+        stream.write("\r\x1b[K")
+        stream.flush()
 
 
 def judge_all(invocation: Invocation) -> int:

@@ -1,4 +1,4 @@
-"""The real SGLang on the CPU: 0.5.2 served by us, guarded by a key, and found to run with the values of the plan; a late
+"""The real SGLang on the CPU: 0.5.2 served by us, guarded by a key, and found to run with the plan's values; a late
 release, detached and stopped."""
 
 from __future__ import annotations

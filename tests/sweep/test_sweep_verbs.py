@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sglang_hydra.sweep import runner as sweep_runner
+from sglang_hydra.sweep import verbs
 from sglang_hydra.sweep.points import Sweep
 from tests.commands import Run, runner, valid
 
@@ -155,3 +158,17 @@ def test_a_key_is_shown_by_no_sweep(run: Run, ran: list[Sweep]) -> None:
     ):
         printed = run(*words, *H200, "api_key=sekret", "tp_size=1,2")
         assert "sekret" not in printed.out + printed.err
+
+
+def test_a_terminal_shows_how_far_planning_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(verbs, "_SILENT_S", 0.0)
+    monkeypatch.setattr(verbs, "_EVERY_S", 0.0)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert run("bench", "-m", *H200, "tp_size=1,2,16", "sweep.dry_run=true").code == 0
+    assert "\r3 points planned, 2 to run" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")

@@ -66,7 +66,8 @@ def test_another_interpreter_can_be_named(tmp_path: Path) -> None:
 def test_the_plans_interpreter_is_the_default(tmp_path: Path) -> None:
     odd = tmp_path / "it's $HOME" / "python"
     odd.parent.mkdir()
-    odd.write_text('#!/usr/bin/env bash\nprintf "%s\\0" "$@" > "$TAKEN.words"; env -0 > "$TAKEN.env"\n')
+    # Planning asks it for its packages, which it has none of.
+    odd.write_text('#!/usr/bin/env bash\n[ -n "${TAKEN:-}" ] || exit 1\nprintf "%s\\0" "$@" > "$TAKEN.words"; env -0 > "$TAKEN.env"\n')
     odd.chmod(0o755)
     script = artifact("shell", *DEEPSEEK, f'engine.python="{odd}"').text
     assert shellcheck([script], tmp_path) == ""

@@ -13,7 +13,7 @@ OFFLINE := HF_HUB_OFFLINE=1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test test-real test-long bench compile clean python-version
+.PHONY: help serve test test-real test-long bench docs compile clean python-version
 
 help:
 	@echo "make serve      install the embedded engine and serve model=tiny here; ARGS='port=8000' adds overrides"
@@ -21,6 +21,7 @@ help:
 	@echo "make test-real  start real servers: SGLang 0.5.2 and 0.5.23 on the CPU and the embedded engine"
 	@echo "make test-long  what takes minutes: fuzzing, killing servers"
 	@echo "make bench      planning and resolving, timed against an empty Hydra app"
+	@echo "make docs       the documentation as a site in build/site, every link checked"
 	@echo "make clean      remove the environments and everything built"
 	@echo "PYTHON=$(PYTHON) makes $(VENV); it must be Python 3.10 to 3.13"
 
@@ -41,12 +42,17 @@ test-real: $(VENV)/.has-dev $(VENV)/.has-local compile
 	@$(OFFLINE) SGLANG_PYTHON=$(abspath $(SGLANG_VENV))/bin/python EMBEDDED_PYTHON=$(abspath $(VENV))/bin/python \
 	  SGLANG_0_5_23_PYTHON=$(abspath $(SGLANG_0_5_23_VENV))/bin/python $(PY) -m pytest -m real $(ARGS)
 
-test-long: $(VENV)/.has-dev compile
+test-long: $(VENV)/.has-dev $(VENV)/.has-docs compile
 	@$(OFFLINE) $(PY) -m pytest -m long --timeout 3600 $(ARGS)
 
 bench: $(VENV)/.has-dev compile
 	@for file in plan_vs_empty_app start_vs_empty_app import_time resolve_rate; do \
 	  echo "== $$file" && $(OFFLINE) $(PY) benchmarks/$$file.py || exit 1; done
+
+docs: $(VENV)/.has-docs
+	@$(PY) tools/reference_pages.py --check
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 # Byte code made once: where Python may not write it, every run would compile the package again.
 compile:
@@ -69,6 +75,11 @@ $(PY): | python-version
 $(VENV)/.has-dev: pyproject.toml constraints.txt | $(PY)
 	@echo "Installing the package and the tools of its tests into $(VENV)"
 	@$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(VENV)/.has-docs: pyproject.toml constraints.txt | $(PY)
+	@echo "Installing the package and the tools of its documentation into $(VENV)"
+	@$(PIP) install --quiet -c constraints.txt -e '.[docs]'
 	@touch $@
 
 # The announcement comes before anything is fetched, so the environment is made inside.

@@ -1,8 +1,9 @@
 """Composing: Hydra's defaults list and merging, without an app, a run folder or logging.
 
 The same steps as Hydra's own loader, less its ``hydra`` node (which costs as much as all the rest and which only
-``@hydra.main`` needs), and with a record of the layer and place of everything that was set. A test holds the
-outcome equal to Hydra's compose API.
+``@hydra.main`` needs), and with a record of the layer and place of everything that was set. Where no value depends on
+another one, they are taken on plain values (``plain_bases``), which costs a hundredth; else by OmegaConf (``bases``).
+Tests hold both equal to Hydra's compose API.
 """
 
 from __future__ import annotations

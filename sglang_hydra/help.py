@@ -18,12 +18,23 @@ from sglang_hydra.words import nearest, program
 _MOST_OPTIONS = 100
 
 
-_PLAIN_KEYS = {
+PLAIN_KEYS = {
     "fabric": "the network between the nodes, in exports: tcp, roce, ib; null leaves it to NCCL",
+    "extra": "arguments that only the release of engine.version has: extra.NAME=VALUE",
     "ignore": "findings of ours to leave out, by id: ignore=[FIT001]",
+    "lock": "a saved plan to serve again: lock=plan.json; what no longer holds is said",
     "replicas": "how many servers topology=replicas starts",
 }
 """Root keys of ours that are values and no nodes."""
+
+FLAGS = {
+    "--help WORD": "arguments that have WORD in their name or their help, or a group: --help gpu",
+    "--json": "plan, check, explain: the same for machines",
+    "--strict": "check: fail also on what only we refuse",
+    "--base REV|DIR": "check: what changed since that git revision, or against that folder; --format markdown|json|text",
+    "--config-dir DIR": "search DIR for config groups before ours",
+    "-- FLAGS": "SGLang's own flags: plan -- --model-path org/name --tp 8",
+}
 
 
 def overview(composer: Composer) -> list[Line]:
@@ -35,13 +46,6 @@ def overview(composer: Composer) -> list[Line]:
         ("plan gpu=h200 model=gpt_oss", "what would be started, and why"),
         ("explain page_size gpu=h200 model=gpt_oss", "why this value"),
         ("model=tiny", "a server on any machine"),
-    )
-    flags = (
-        ("--help WORD", "arguments that have WORD in their name or their help, or a group: --help gpu"),
-        ("--json", "plan, check, explain: the same for machines"),
-        ("--strict", "check: fail also on what only we refuse"),
-        ("--config-dir DIR", "search DIR for config groups before ours"),
-        ("-- FLAGS", f"SGLang's own flags: {called} plan -- --model-path org/name --tp 8"),
     )
     lines: list[Line] = [
         [text(f"{called} [VERB] [key=value ...]", "bold")],
@@ -64,7 +68,7 @@ def overview(composer: Composer) -> list[Line]:
         [text("  any other model: model=org/name, model=./folder; what a group declares: gpu.count=4", "dim")],
         [],
         [text("Flags", "bold")],
-        *columns([[text(flag, "cyan"), text(said)] for flag, said in flags]),
+        *columns([[text(flag, "cyan"), text(said)] for flag, said in FLAGS.items()]),
         [],
         [text(f"The {len(FIELDS)} arguments of SGLang 0.5.2 are keys under their own names (tp_size=8).")],
     ]
@@ -82,8 +86,8 @@ def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
         from sglang_hydra.launch.export.registry import FORMATS
 
         lines += columns([[text(f"    {name}", "cyan"), text(each.about)] for name, each in FORMATS.items()])
-    if len(words) == 1 and words[0] in _PLAIN_KEYS:
-        lines.append([text(f"  {words[0]:10}", "cyan"), text(_PLAIN_KEYS[words[0]])])
+    if len(words) == 1 and words[0] in PLAIN_KEYS:
+        lines.append([text(f"  {words[0]:10}", "cyan"), text(PLAIN_KEYS[words[0]])])
     if len(words) == 1 and words[0] in composer.groups():
         lines += [*_group_lines(words[0], composer.options(words[0])), *_node_lines(words[0])]
     found = sorted(

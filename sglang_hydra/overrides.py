@@ -298,6 +298,8 @@ def _read_field(request: Request, name: str, value: str) -> Wanted:
 def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
     if key == "ignore" and value[:1] not in ("[", "$"):
         value = f"[{value}]"
+    if key == "sweep.where" and value != "null" and "${" not in value:
+        return [_node_change(request, key, _unwrapped(value))]
     if is_text(key.split(".")) and not _is_grammar(value):
         return [_node_change(request, key, value)]
     override = parsed(f"{key}={value}", key)
@@ -345,6 +347,12 @@ def _is_text(field: Field) -> bool:
 def _is_grammar(value: str) -> bool:
     """True for a value that means more than its own letters: quoted, an interpolation, null."""
     return value == "null" or "${" in value or unquoted(value) != value
+
+
+def _unwrapped(text: str) -> str:
+    """A constraint without quotes around the whole of it; it may as well begin and end with quoted words."""
+    inner = unquoted(text)
+    return text if text[:1] in inner else inner
 
 
 def _looks_like_a_sweep(field: Field, value: str) -> bool:

@@ -211,7 +211,7 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("kind", ["ours", "own"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_overrides_compose_alike(kind: str, data: st.DataObject) -> None:
     words = data.draw(CHOICES[kind]) + data.draw(st.lists(LEAVES, max_size=4))
@@ -249,7 +249,7 @@ HYDRAS = st.sampled_from(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(HYDRAS, max_size=5))
 @example(["gpu=h100", "model=qwen3_8b", "tp_size=8", "gpu.count='4'"])
 @example(["gpu=h100", "host=5"])

@@ -35,7 +35,7 @@ def workplace(tmp_path: Path) -> Path:
 
 
 def test_every_block_says_how_it_is_tested() -> None:
-    known = re.compile(r"run(: (package|make|server|client))?|(file|screen): .+")
+    known = re.compile(r"run(: (package|make|server|client|bench))?|(file|screen): .+")
     assert [block for block in blocks() if not known.fullmatch(block.kind)] == []
 
 
@@ -118,3 +118,22 @@ def test_its_server_answers_its_client_and_leaves_no_process(
         for process in started:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+
+
+@pytest.mark.real
+@pytest.mark.timeout(600)
+def test_its_sweep_runs_and_is_reported(workplace: Path, env: dict[str, str]) -> None:
+    (block,) = blocks("run: bench")
+    lines = [line for line in block.text.splitlines() if not line.startswith("pip ")]
+    run = subprocess.run(
+        ["bash", "-c", as_script("\n".join([*lines, ""]))],
+        cwd=workplace,
+        env=env,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=500,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "6 points" in run.stdout
+    assert (workplace / "multirun" / "tiny" / "report.html").is_file()

@@ -45,7 +45,7 @@ class Builtin:
             nonlocal batch
             batch += 1
             part = seed if batch == 1 else point_seed(seed, "batch", batch)
-            prompts = make_prompts(load, count, part, self._server.vocab_size)
+            prompts = make_prompts(load, count, part, self._server.vocab_size, shared=seed)
             if self._texts is None or load.dataset == "file":
                 return prompts
             return self._texts.texts(prompts, part)

@@ -76,9 +76,9 @@ def _run(request: dict[str, Any]) -> None:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if code and not isinstance(end.code, int):
             print(end.code, file=sys.stderr)
-    except BaseException:
-        traceback.print_exc()
     finally:
+        if code and sys.exc_info()[0] is not None:
+            traceback.print_exc()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -86,7 +86,8 @@ def _run(request: dict[str, Any]) -> None:
 
 def _report_to(file: str) -> None:
     """It gathers its warm-up, sleeps for a second, and gathers the load: the load is what lies between their ends."""
-    gather: Any = asyncio.gather
+    everything: Any = asyncio
+    gather = everything.gather
     begun: list[float] = []
 
     async def told(*tasks: Any, **settings: Any) -> Any:
@@ -97,7 +98,7 @@ def _report_to(file: str) -> None:
             with open(file, "w", encoding="utf-8") as report:
                 json.dump({"cpu_s": begun[-1] - begun[0], "ended": time.monotonic()}, report)
 
-    asyncio.gather = told
+    everything.gather = told
 
 
 def _say(record: dict[str, Any]) -> None:

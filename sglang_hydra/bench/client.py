@@ -11,7 +11,8 @@ import contextlib
 import json
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,6 +24,8 @@ from sglang_hydra.bench.server import is_secure
 from sglang_hydra.bench.settings import Load
 
 _SAID = 300
+_DATA = b"data:"
+_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -40,12 +43,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Answered:
-    """What a part of an answer tells: whether it brought text, and the server's counts so far (None: it has none)."""
+    """What a part of an answer tells: whether it brought text, and the server's counts so far (None: it has none).
+
+    ``retractions`` is how often the server threw the request out of its batch (0.5.23 says it).
+    """
 
     text: bool
     output_tokens: int | None = None
     input_tokens: int | None = None
     cached_tokens: int | None = None
+    retractions: int | None = None
     error: str | None = None
 
 
@@ -77,9 +84,10 @@ class Generate:
         if "error" in data:
             return Answered(False, error=_error_text(data["error"]))
         meta = data.get("meta_info") or {}
-        text = bool(data.get("text") or data.get("output_ids"))
+        # Without a tokenizer it answers with ids alone. Elsewhere ids come while their text is not complete.
+        text = bool(data["text"] if "text" in data else data.get("output_ids"))
         counts = (meta.get("completion_tokens"), meta.get("prompt_tokens"), meta.get("cached_tokens"))
-        return Answered(text, *counts, _aborted(meta.get("finish_reason")))
+        return Answered(text, *counts, meta.get("num_retractions"), _aborted(meta.get("finish_reason")))
 
 
 class Completions:
@@ -128,9 +136,9 @@ def run_load(
     At least ``fewest`` requests are sent (None: ``load.smallest_count``), and without ``num_prompts`` more until
     ``min_duration`` is over. A request that fails is a sample with its error; nothing is raised for it.
     """
-    waiting = _endless(load, prompts, load.smallest_count if fewest is None else fewest)
+    supply = _Supply(load, prompts, load.smallest_count if fewest is None else fewest)
     began, used = time.perf_counter(), time.thread_time()
-    samples = asyncio.run(_run(target, load, waiting, seed, on_progress or (lambda done: None)))
+    samples = asyncio.run(_run(target, load, supply, seed, on_progress or (lambda done: None)))
     wall = time.perf_counter() - began
     return Run(samples, (time.thread_time() - used) / wall)
 
@@ -138,11 +146,12 @@ def run_load(
 async def _run(
     target: Target,
     load: Load,
-    waiting: Iterator[Prompt],
+    supply: _Supply,
     seed: int,
     on_progress: Callable[[int], None],
 ) -> list[Sample]:
     samples: list[Sample] = []
+    supply.begin()
     # trust_env: a proxy of the environment would stand between us and the server.
     async with httpx.AsyncClient(
         timeout=httpx.Timeout(load.timeout),
@@ -161,36 +170,67 @@ async def _run(
             on_progress(done)
 
         if load.request_rate is None:
-            await _closed_loop(waiting, load.concurrency or 1, ask)
+            await _closed_loop(supply, load.concurrency or 1, ask)
         else:
-            await _open_loop(waiting, load.request_rate, load.concurrency, seed, ask)
+            await _open_loop(supply, load.request_rate, load.concurrency, seed, ask)
     return samples
 
 
-def _endless(load: Load, prompts: Callable[[int], Sequence[Prompt]], until: float) -> Iterator[Prompt]:
-    """The requests of a run: as many as there must be, then more until the time is over."""
-    yield from prompts(load.smallest_count)
-    if load.num_prompts is not None:
-        return
-    while True:
-        for prompt in prompts(load.concurrency or load.smallest_count):
-            if time.perf_counter() >= until:
-                return
-            yield prompt
+class _Supply:
+    """The requests of a run: as many as there must be, then more until the time is over.
+
+    The first ones are made before the run. What is needed beyond them is made ahead, a few at a time and in a thread
+    of its own: making prompts takes milliseconds, in which the event loop would see no answer come.
+    """
+
+    def __init__(self, load: Load, prompts: Callable[[int], Sequence[Prompt]], fewest: int) -> None:
+        self._ready = deque(prompts(fewest))
+        self._prompts = prompts
+        self._ahead = load.concurrency or _FEW
+        self._lasts_s = 0.0 if load.num_prompts is not None else load.min_duration
+        self._until = 0.0
+        self._owed = fewest
+        self._making: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """The run begins now."""
+        self._until = time.perf_counter() + self._lasts_s
+
+    async def next(self) -> Prompt | None:
+        """The next request; None when no more are to be sent. Raises what making them raises."""
+        if self._owed <= 0 and time.perf_counter() >= self._until:
+            return None
+        if self._lasts_s and len(self._ready) <= self._ahead:
+            self._refill()
+        while not self._ready:
+            if time.perf_counter() >= self._until:
+                return None
+            await self._refill()
+        self._owed -= 1
+        return self._ready.popleft()
+
+    def _refill(self) -> asyncio.Task[None]:
+        if self._making is None or self._making.done():
+            self._making = asyncio.create_task(self._make())
+        return self._making
+
+    async def _make(self) -> None:
+        while len(self._ready) <= self._ahead and time.perf_counter() < self._until:
+            self._ready.extend(await asyncio.to_thread(self._prompts, _FEW))
 
 
-async def _closed_loop(waiting: Iterator[Prompt], slots: int, ask: Callable[[Prompt], Awaitable[None]]) -> None:
+async def _closed_loop(supply: _Supply, slots: int, ask: Callable[[Prompt], Awaitable[None]]) -> None:
     """Each slot asks one request after the other."""
 
     async def slot() -> None:
-        for prompt in waiting:
+        while (prompt := await supply.next()) is not None:
             await ask(prompt)
 
     await asyncio.gather(*(slot() for _ in range(slots)))
 
 
 async def _open_loop(
-    waiting: Iterator[Prompt],
+    supply: _Supply,
     rate: float,
     slots: int | None,
     seed: int,
@@ -205,7 +245,7 @@ async def _open_loop(
         async with free or contextlib.nullcontext():
             await ask(prompt, due)
 
-    for prompt in waiting:
+    while (prompt := await supply.next()) is not None:
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
         tasks.append(asyncio.create_task(held(prompt, due)))
         due += draw.expovariate(rate)
@@ -228,7 +268,7 @@ async def _ask(client: httpx.AsyncClient, target: Target, stream: bool, prompt: 
                 _take(sample, target.wire.part(json.loads(await response.aread())), 0.0)
     except (httpx.HTTPError, httpx.StreamError, OSError) as failure:
         sample.error = f"{type(failure).__name__}: {failure}".rstrip(": ")
-    except (ValueError, AttributeError, TypeError, KeyError) as failure:
+    except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as failure:
         sample.error = f"the server's answer cannot be read: {failure}"
     sample.end = time.perf_counter()
     if sample.error is None and sample.first is None:
@@ -237,10 +277,26 @@ async def _ask(client: httpx.AsyncClient, target: Target, stream: bool, prompt: 
 
 async def _read_stream(response: httpx.Response, wire: Wire, sample: Sample) -> None:
     last = 0.0
-    async for line in response.aiter_lines():
-        event = line.partition("data:")[2].strip()
-        if event and event != "[DONE]":
-            last = _take(sample, wire.part(json.loads(event)), last)
+    async for event in _events(response.aiter_bytes()):
+        last = _take(sample, wire.part(json.loads(event)), last)
+
+
+async def _events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """What the server-sent events of a stream hold, without the end mark. Only a line feed ends a line: text may hold
+    every other character that is a line's end elsewhere, and a character may be cut in two."""
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if event := _event(line):
+                yield event
+    if event := _event(rest):
+        yield event
+
+
+def _event(line: bytes) -> bytes | None:
+    said = line[len(_DATA) :].strip() if line.startswith(_DATA) else b""
+    return None if said == b"[DONE]" else said
 
 
 def _take(sample: Sample, part: Answered, last: float) -> float:
@@ -250,7 +306,7 @@ def _take(sample: Sample, part: Answered, last: float) -> float:
     """
     before, now = sample.output_tokens or 0, time.perf_counter()
     sample.error = part.error or sample.error
-    for name in ("output_tokens", "input_tokens", "cached_tokens"):
+    for name in ("output_tokens", "input_tokens", "cached_tokens", "retractions"):
         count = getattr(part, name)
         if count is not None:
             setattr(sample, name, count)

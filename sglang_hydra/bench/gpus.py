@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
+
+from sglang_hydra.bench.server import Window, inside
 
 _SAMPLE_S = 0.5
 
@@ -19,17 +22,28 @@ _REASONS = {
 }
 
 
+class Sight(NamedTuple):
+    """One look at a GPU: watts, MHz, MiB, and why its clocks are lower than they could be. None: it does not say."""
+
+    power_w: float | None
+    sm_clock_mhz: float | None
+    memory_used_mib: float | None
+    reasons: int
+
+
 class GpuWatch:
     """Samples the given GPUs twice a second. ``record`` is None where NVML is not to be had.
 
-    Watts, MHz and MiB: the mean and the largest over all samples of each GPU.
+    Watts, MHz and MiB: the mean and the largest over all samples of each GPU, of those inside ``window`` where one is
+    set before it ends. ``throttled`` says why the clocks were lowered, if they were.
     """
 
     def __init__(self, gpu_ids: Sequence[int]) -> None:
         self._ids = tuple(gpu_ids)
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        self._samples: dict[int, list[tuple[float, float, float, int]]] = {index: [] for index in gpu_ids}
+        self._samples: dict[int, list[tuple[float, Sight]]] = {index: [] for index in gpu_ids}
+        self.window: Window | None = None
         self.throttled: tuple[str, ...] = ()
         self.record: list[dict[str, Any]] | None = None
 
@@ -45,19 +59,21 @@ class GpuWatch:
         if self._thread is None:
             return
         self._thread.join()
-        self.record = [_summary(index, samples) for index, samples in self._samples.items() if samples]
-        seen = 0
-        for samples in self._samples.values():
+        seen = {index: inside(samples, self.window) for index, samples in self._samples.items() if samples}
+        self.record = [_summary(index, samples) for index, samples in seen.items()]
+        found = 0
+        for samples in seen.values():
             for sample in samples:
-                seen |= sample[3]
-        self.throttled = tuple(words for bit, words in _REASONS.items() if seen & bit)
+                found |= sample.reasons
+        self.throttled = tuple(words for bit, words in _REASONS.items() if found & bit)
 
     def _look(self, nvml: Any) -> None:
         try:
             while True:
                 for index in self._ids:
                     with suppress(nvml.NVMLError):
-                        self._samples[index].append(_sample(nvml, nvml.nvmlDeviceGetHandleByIndex(index)))
+                        sight = _sample(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
+                        self._samples[index].append((time.monotonic(), sight))
                 if self._over.wait(_SAMPLE_S):
                     return
         finally:
@@ -81,16 +97,26 @@ def _library() -> Any:
     return pynvml
 
 
-def _sample(nvml: Any, handle: Any) -> tuple[float, float, float, int]:
-    watts = nvml.nvmlDeviceGetPowerUsage(handle) / 1000
-    clock = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
-    used = nvml.nvmlDeviceGetMemoryInfo(handle).used / (1 << 20)
-    return watts, clock, used, int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+def _sample(nvml: Any, handle: Any) -> Sight:
+    """What the GPU tells; some tell a part of it only."""
+    watts = _told(nvml, lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000)
+    clock = _told(nvml, lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
+    used = _told(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / (1 << 20))
+    reasons = _told(nvml, lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+    return Sight(watts, clock, used, int(reasons or 0))
 
 
-def _summary(index: int, samples: Sequence[tuple[float, float, float, int]]) -> dict[str, Any]:
-    names = ("power_w", "sm_clock_mhz", "memory_used_mib")
+def _told(nvml: Any, ask: Callable[[], float]) -> float | None:
+    try:
+        return ask()
+    except nvml.NVMLError:
+        return None
+
+
+def _summary(index: int, samples: Sequence[Sight]) -> dict[str, Any]:
     record: dict[str, Any] = {"index": index}
-    for name, values in zip(names, zip(*(sample[:3] for sample in samples), strict=True), strict=True):
-        record[name] = {"mean": sum(values) / len(values), "max": max(values)}
+    for name in Sight._fields[:3]:
+        values = [value for sample in samples if (value := getattr(sample, name)) is not None]
+        if values:
+            record[name] = {"mean": sum(values) / len(values), "max": max(values)}
     return record

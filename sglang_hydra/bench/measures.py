@@ -21,7 +21,8 @@ class Sample:
 
     ``gaps`` are the times between successive tokens; ``due`` is when an open-loop client meant to send it. A request
     that failed has an ``error`` and counts nowhere else. Token counts are the server's, None where it says none;
-    ``cached_tokens`` of the prompt came from a prefix cache.
+    ``cached_tokens`` of the prompt came from a prefix cache; ``retractions`` is how often it was thrown out of the
+    batch and begun again.
     """
 
     asked_tokens: int
@@ -33,6 +34,7 @@ class Sample:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
+    retractions: int | None = None
     error: str | None = None
 
     @property

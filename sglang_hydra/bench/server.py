@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
 from sglang_hydra.errors import ServerError
 from sglang_hydra.findings import Finding
 
+Seen = TypeVar("Seen")
+
 _POLL_S = 0.2
 _ASK_S = 30.0
 _SAMPLE_S = 1.0
-_LINE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{[^}]*\})?\s+(?P<value>\S+)")
+_LINE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{.*\})?\s+(?P<value>[^\s}]+)")
+
+Window = tuple[float, float]
+"""When a load began and ended, on ``time.monotonic``."""
 
 # Prefixed with sglang: by the server. 0.5.2 and 0.5.23 count retractions under different names.
 COUNTERS = ("prompt_tokens_total", "generation_tokens_total", "cached_tokens_total", "num_aborted_requests_total")
 RETRACTIONS = ("total_retracted_reqs", "num_retracted_requests_total")
+# Both have this gauge; a counter of 0.5.23 appears with the first retraction.
+_NOW_RETRACTED = "num_retracted_reqs"
 GAUGES = ("num_running_reqs", "num_queue_reqs", "token_usage", "gen_throughput", "cache_hit_rate")
+# Of several data parallel ranks these are averaged; every other metric is summed.
+_SHARES = ("token_usage", "cache_hit_rate")
 
 
 @dataclass(frozen=True)
@@ -90,21 +100,27 @@ def read_metrics(server: Server) -> dict[str, float] | None:
         answer = server.ask("GET", "/metrics")
     if answer is None or answer.status_code != 200:
         return None
-    found: dict[str, float] = {}
-    for line in answer.text.splitlines():
-        match = _LINE.fullmatch(line.strip()) if not line.startswith("#") else None
-        if match is None:
-            continue
-        name = match["name"].removeprefix("sglang:")
+    return parse_metrics(answer.text)
+
+
+def parse_metrics(content: str) -> dict[str, float]:
+    """Every metric of a Prometheus page by its name without ``sglang:``, over its labels: shares are averaged, all
+    else is summed. What is no number is left out."""
+    found: dict[str, list[float]] = {}
+    for line in content.splitlines():
+        match = _LINE.match(line.strip()) if not line.startswith("#") else None
         try:
-            found[name] = found.get(name, 0.0) + float(match["value"])
+            value = float(match["value"]) if match is not None else math.nan
         except ValueError:
             continue
-    return found
+        if match is not None and math.isfinite(value):
+            found.setdefault(match["name"].removeprefix("sglang:"), []).append(value)
+    return {name: sum(values) / (len(values) if name in _SHARES else 1) for name, values in found.items()}
 
 
 class Watch:
-    """Looks at the server's gauges once a second while a point runs, and at its counters before and after.
+    """Looks at the server's gauges once a second while a point runs, and at its counters before and after. With a
+    ``window``, set before it ends, only the gauges inside it count.
 
     with Watch(server) as watch: ...
     watch.record
@@ -114,8 +130,9 @@ class Watch:
         self._server = server
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="server-metrics", daemon=True)
-        self._seen: list[Mapping[str, float]] = []
+        self._seen: list[tuple[float, Mapping[str, float]]] = []
         self._before: Mapping[str, float] | None = None
+        self.window: Window | None = None
         self.record: dict[str, Any] | None = None
 
     def __enter__(self) -> Watch:
@@ -131,13 +148,19 @@ class Watch:
         self._thread.join(_ASK_S + _SAMPLE_S)
         after = read_metrics(self._server)
         if after is not None:
-            self.record = _summary(self._before, after, [*self._seen, after])
+            self.record = _summary(self._before, after, inside(self._seen, self.window) or [after])
 
     def _look(self) -> None:
         while not self._over.wait(_SAMPLE_S):
             seen = read_metrics(self._server)
             if seen is not None:
-                self._seen.append(seen)
+                self._seen.append((time.monotonic(), seen))
+
+
+def inside(seen: Sequence[tuple[float, Seen]], window: Window | None) -> list[Seen]:
+    """What was seen within the window; everything where nothing was."""
+    found = [item for at, item in seen if window is None or window[0] <= at <= window[1]]
+    return found or [item for _, item in seen]
 
 
 def _summary(
@@ -146,6 +169,8 @@ def _summary(
     """What was counted in between, and the mean and the largest of every gauge."""
     counted = {name: after[name] - before.get(name, 0.0) for name in COUNTERS if name in after}
     retracted = next((after[name] - before.get(name, 0.0) for name in RETRACTIONS if name in after), None)
+    if retracted is None and _NOW_RETRACTED in after:
+        retracted = 0.0
     prompts, cached = counted.get("prompt_tokens_total"), counted.get("cached_tokens_total", 0.0)
     seen = list(seen)
     gauges = {}

@@ -5,6 +5,7 @@ One rule, one small function: it looks at what was asked and what was seen, and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,8 @@ CLIENT_CPU = 0.9
 
 SHORTFALL = 0.9
 """What is reached must be at least this share of what was asked, for concurrency and for the request rate."""
+
+_DEVIATIONS = 3
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ def low_concurrency(seen: Seen) -> str | None:
 
 def late_client(seen: Seen) -> str | None:
     """An open loop must send when it is time, whatever the server does."""
+    if seen.load.request_rate is not None and seen.duration_s is not None:
+        return _slow_arrivals(seen, seen.load.request_rate, seen.duration_s)
     sent = [sample for sample in seen.samples if sample.due is not None]
     if seen.load.request_rate is None or len(sent) < 2:
         return None
@@ -104,10 +109,22 @@ def late_client(seen: Seen) -> str | None:
     return f"{reached:.2f} requests a second were sent where {seen.load.request_rate:g} were asked for{held}"
 
 
-def retracted(seen: Seen) -> str | None:
-    if not seen.retracted:
+def _slow_arrivals(seen: Seen, rate: float, duration_s: float) -> str | None:
+    """Where nobody says when requests were sent: the last one was, at the latest, as long before the end as the
+    longest answer took. The intervals are drawn, so that n of them are as long as asked give or take one in sqrt(n)."""
+    count = len(seen.samples)
+    sending = duration_s - max((sample.e2e for sample in seen.samples if sample.completed), default=0.0)
+    if count < 2 or sending <= 0 or (count - 1) / sending >= rate * (SHORTFALL - _DEVIATIONS / math.sqrt(count)):
         return None
-    return f"the server threw {seen.retracted} requests out of its batch for want of KV cache, and began them again"
+    return f"{(count - 1) / sending:.2f} requests a second were sent where {rate:g} were asked for"
+
+
+def retracted(seen: Seen) -> str | None:
+    told = sum(sample.retractions or 0 for sample in seen.samples)
+    count = max(seen.retracted or 0, told)
+    if not count:
+        return None
+    return f"the server threw {count} requests out of its batch for want of KV cache, and began them again"
 
 
 def busy_client(seen: Seen) -> str | None:

@@ -300,7 +300,7 @@ def _content(name: str, files: Mapping[str, str], folder: Path | None) -> Mappin
 
 def _take_resolved(made: Arguments, values: Mapping[str, Any]) -> None:
     """The arguments of a log, defaults left out."""
-    from sglang_hydra.diagnose.server_args import named
+    from sglang_hydra.diagnose.server_args import RENAMED, named
     from sglang_hydra.overrides import value_problem
 
     at = _release_of(made)
@@ -327,7 +327,14 @@ def _take_resolved(made: Arguments, values: Mapping[str, Any]) -> None:
         )
     for name, value in values.items():
         argument = defaults.get(name)
-        if argument is None or name in FIELDS or is_secret_name(name) or name.startswith("_") or not argument.flags:
+        if (
+            argument is None
+            or name in FIELDS
+            or name in RENAMED
+            or is_secret_name(name)
+            or name.startswith("_")
+            or not argument.flags
+        ):
             continue
         if value != argument.default and argument.computed is None and problem(argument, value) is None:
             made.extra[name] = value

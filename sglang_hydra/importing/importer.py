@@ -228,7 +228,9 @@ def _secret_findings(secrets: Mapping[str, str], variables: Sequence[str]) -> It
         yield Finding("warning", "IMP009", message, (f"engine.env.{name}",), f"export {name}=... before it is planned")
 
 
-def _planned_findings(reduced: Reduced, known: Mapping[str, Any], launch: Launch, gpu_known: bool) -> Iterator[Finding]:
+def _planned_findings(
+    reduced: Reduced, known: Mapping[str, Any], launch: Launch, composer: Composer, gpu_known: bool
+) -> Iterator[Finding]:
     if known.get("model_path") is None and reduced.model is None:
         message = "the source does not say which model: the file needs one"
         yield Finding("error", "IMP006", message, ("model_path",), "put model=... behind the source")
@@ -284,7 +286,7 @@ def _states(
         replaced = [
             next((entry for entry in item.resolution.ledger.of(name) if entry.before == value), None) for item in full
         ]
-        told = [entry for entry in replaced if entry is not None]
+        told = [entry for entry in replaced if entry is not None and shown(entry.after) != shown(value)]
         if name not in reduced.overrides:
             preset = plan is not None and name == "model_path" and reduced.model is not None
             reason = why(plan, name) if plan is not None else ""

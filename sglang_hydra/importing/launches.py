@@ -11,6 +11,8 @@ OPEN, CLOSE = "\ue000", "\ue001"
 """Around what only the machine that runs the text would know: a variable that nobody set, the output of a command."""
 
 _MODULES = ("sglang.launch_server", "sglang.srt.launch_server", "dynamo.sglang", "dynamo.sglang.worker")
+CONTAINERS = ("docker", "podman", "nerdctl")
+"""Programs that run a container."""
 _SCRIPTS = ("launch_server.py", "launch_server")
 _MARKER = re.compile(r"sglang\.(?:srt\.)?launch_server|\blaunch_server\.py\b|dynamo\.sglang\b|\bsglang\s+serve\b")
 _IMAGE = re.compile(r"(?![-/.])[\w.${}()/-]*sglang[\w./-]*(?:[:@][\w.@:-]+)?")
@@ -85,6 +87,8 @@ def _with_model(flags: list[str]) -> list[str]:
 
 def _by_image(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
     """A container of an SGLang image whose entry point starts the server: flags alone."""
+    if not any(word.rpartition("/")[2] in CONTAINERS for word in words):
+        return None
     for at, word in enumerate(words):
         rest = words[at + 1 :]
         if _IMAGE.fullmatch(without_marks(word)) and rest and rest[0].startswith("--"):

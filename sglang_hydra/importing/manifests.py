@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sglang_hydra.importing.launches import OPEN, Launch, bare_flags, opened, speaks_of_launch, split_launch
-from sglang_hydra.importing.script import Script
+from sglang_hydra.importing.script import FOR_PROCESS, Script
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
 # What is marked open already stays as it is.
@@ -75,6 +75,12 @@ def _of_container(node: Mapping[str, Any], pod: _Pod, place: str) -> Iterator[La
         _with_references(word, environment, unknown)
         for word in (*_words(node.get("command")), *_words(node.get("args")))
     ]
+    # What is only there to be put into the words has done its work.
+    environment = {
+        key: value
+        for key, value in environment.items()
+        if FOR_PROCESS.fullmatch(key) or not any(f"$({key})" in word for word in written)
+    }
     image = node.get("image")
     if isinstance(image, Mapping):  # a chart's values
         image = ":".join(str(image[key]) for key in ("repository", "tag") if key in image)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sglang_hydra.importing.launches import (
+    CONTAINERS,
     Launch,
     bare_flags,
     is_open,
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 _KEYWORDS = ("if", "then", "else", "elif", "do", "while", "until", "time", "!", "{")
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
-_CONTAINERS = ("docker", "podman", "nerdctl")
 _DEEPEST = 5
 # Variables that are for the server process and not for the script alone.
-_FOR_PROCESS = re.compile(
+FOR_PROCESS = re.compile(
     r"(SGLANG|SGL|NCCL|CUDA|HIP|ROCR|HSA|HF|HUGGING_FACE|TORCH|TORCHINDUCTOR|PYTORCH|MC|MOONCAKE|NVSHMEM|GLOO|UCX|NIXL"
     r"|NVIDIA|NVTE|TRITON|FLASHINFER|AITER|VLLM|OMP|MKL|TOKENIZERS|TRANSFORMERS|TVM|DG|DEEPEP|ASCEND|HCCL|HABANA|PT"
     r"|OUTLINES|OTEL|MODELSCOPE|DYN)_\w+|USE_ROCM_AITER_\w+|HF_TOKEN|LD_PRELOAD"
@@ -47,7 +47,7 @@ class _Shell:
         return {
             name: value
             for name in sorted(self.exported)
-            if isinstance(value := self.variables.get(name), str) and _FOR_PROCESS.fullmatch(name)
+            if isinstance(value := self.variables.get(name), str) and FOR_PROCESS.fullmatch(name)
         }
 
 
@@ -137,7 +137,7 @@ class Script:
         if split is None:
             return
         before, words = split
-        if any(word.rpartition("/")[2] in _CONTAINERS for word in before):
+        if any(word.rpartition("/")[2] in CONTAINERS for word in before):
             kind = "container"
         yield Launch(
             kind,
@@ -177,7 +177,7 @@ def _set_for_child(fields: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     split = split_launch(fields)
     before = split[0] if split else list(fields)
-    in_container = any(word.rpartition("/")[2] in _CONTAINERS for word in before)
+    in_container = any(word.rpartition("/")[2] in CONTAINERS for word in before)
     takes_pairs = any(word.rpartition("/")[2] == "env" for word in before)
     for at, word in enumerate(before):
         option, equals, rest = word.partition("=")

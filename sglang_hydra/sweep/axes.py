@@ -84,11 +84,19 @@ def axis_of_params(key: str, values: Any, place: str, options: Options) -> Axis:
     return _listed(key, words, Request(f"{key}={short(str(values))}", place, "cli"))
 
 
-def zipped(axes: Sequence[Axis], together: Sequence[Sequence[str]]) -> list[Axis]:
-    """``axes`` with each list of keys in ``together`` made one that takes their first values, then their second ones.
+def zipped(axes: Sequence[Axis], together: Sequence[Any]) -> list[Axis]:
+    """``axes`` with each list of keys in ``together`` made one that takes their first values, then their second ones;
+    keys without a list around them are one list.
 
     Raises ConfigError for a key that does not vary, is named twice, or has another number of values than the first.
     """
+    if together and all(isinstance(item, str) for item in together):
+        together = [together]
+    for keys in together:
+        if not isinstance(keys, (list, tuple)) or not all(isinstance(key, str) for key in keys):
+            raise _error(
+                "SWP003", f"sweep.zip has {keys!r}, which is no list of keys", "sweep.zip", "[[tp_size,dp_size]]"
+            )
     by_key = {key: axis for axis in axes for key in axis.keys}
     named = [_bare(key) for keys in together for key in keys]
     for key in named:

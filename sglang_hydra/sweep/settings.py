@@ -23,7 +23,7 @@ class SweepNode:
 
     name: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
-    zip: list[list[str]] = field(default_factory=list)
+    zip: list[Any] = field(default_factory=list)
     where: str | None = None
     dry_run: bool = False
     budget_gpu_hours: float | None = None

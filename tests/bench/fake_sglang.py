@@ -194,7 +194,7 @@ def count_start(options: dict[str, Any]) -> None:
 
 async def serve(port: int, options: dict[str, Any]) -> None:
     fake = Fake(options)
-    info = {"port": port}
+    info: dict[str, Any] = {"port": port, "internal_states": [{}]}
     server = await asyncio.start_server(lambda r, w: handle(fake, info, r, w), "127.0.0.1", port, limit=1 << 24)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

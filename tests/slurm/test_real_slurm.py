@@ -163,6 +163,24 @@ def test_a_node_that_goes_down_ends_the_job(cluster: Cluster, serve: Serve, fake
     assert wait_until(lambda: not left_of(fake_python), GONE_S)
 
 
+def test_a_job_that_is_preempted_says_so(cluster: Cluster, serve: Serve, fake_python: Path) -> None:
+    running = serve("tp_size=16", "nnodes=2").ready()
+    urgent = cluster.ask(
+        "sbatch",
+        "--parsable",
+        "--partition=urgent",
+        "--nodes=4",
+        "--exclusive",
+        "--output=/dev/null",
+        "--wrap=sleep 600",
+    )
+    assert running.ended() == 4
+    assert "SLM012" in running.printed
+    assert "PREEMPTED" in running.printed
+    cluster.ask("scancel", urgent.strip())
+    assert all_free(cluster, fake_python)
+
+
 def test_a_walltime_that_is_over_says_so(cluster: Cluster, serve: Serve, fake_python: Path) -> None:
     running = serve("launch.slurm.walltime=0:01:00").ready()
     # Slurm looks at time limits twice a minute.

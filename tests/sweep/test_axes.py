@@ -159,6 +159,7 @@ def test_keys_that_vary_together_take_their_values_in_step() -> None:
     )
     assert [found.keys for found in made] == [("page_size",), ("tp_size", "mem_fraction_static")]
     assert words(made[1]) == ["tp_size=1 mem_fraction_static=0.7", "tp_size=2 mem_fraction_static=0.8"]
+    assert words(zipped(axes("tp_size=1,2", "dp_size=4,5"), ["tp_size", "dp_size"])[0])[0] == "tp_size=1 dp_size=4"
 
 
 @pytest.mark.parametrize(
@@ -168,6 +169,8 @@ def test_keys_that_vary_together_take_their_values_in_step() -> None:
         ([["tp_size", "page_siz"]], "page_siz, which does not vary"),
         ([["tp_size", "page_size"]], "tp_size has 2, page_size has 3"),
         ([["tp_size", "tp_size"]], "tp_size twice"),
+        ([["tp_size", "dp_size"], "page_size"], "'page_size', which is no list of keys"),
+        ([["tp_size", 3]], "which is no list of keys"),
         ([["tp_size", "dp_size"], ["dp_size", "page_size"]], "dp_size twice"),
     ],
 )

@@ -176,6 +176,24 @@ def test_a_constraint_leaves_points_out() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("'h100' == gpu.name or gpu.name == 'b200'", 1),
+        ("""'gpu.name == "h100"'""", 1),
+        ('"gpu.name in [1, 2]"', 0),
+        ("gpu.name in ['h100','h200'], or x", None),
+        ("null", 2),
+    ],
+)
+def test_a_constraint_is_typed_with_or_without_quotes_around_it(typed: str, kept: int | None) -> None:
+    words = ("gpu=h100,h200", "model=qwen3_8b", f"sweep.where={typed}")
+    if kept is None:
+        assert refused(*words).id == "SWP005"
+    else:
+        assert outcome(*words).kept == kept
+
+
 def test_a_constraint_over_what_was_planned_and_over_the_load() -> None:
     words = ("gpu=h100,h200", "model=qwen3_8b", "bench.concurrency=1,64")
     made = outcome(*words, "sweep.where=fit.kv_tokens > 600000 or bench.concurrency == 1")

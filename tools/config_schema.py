@@ -1,0 +1,190 @@
+"""Writes sglang_hydra/schemas/config.schema.json: what an editor knows of our YAML, for completion and hover help.
+
+    python tools/config_schema.py [--check] [--config-dir FOLDER ...] [--out FILE]
+
+With ``--check`` nothing is written, and the exit code is 1 where the file is stale. ``--config-dir`` adds the options
+of an experiment repo's own presets, for a schema of its own: name another file with ``--out``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import sys
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING as NO_DEFAULT
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
+
+from sglang_hydra.compose import Composer  # noqa: E402
+from sglang_hydra.config import NODES, Root  # noqa: E402
+from sglang_hydra.fields import FIELDS, Field  # noqa: E402
+from sglang_hydra.nodes import types_of, without_none  # noqa: E402
+from sglang_hydra.recipes import recipes  # noqa: E402
+
+SCHEMA = ROOT / "sglang_hydra" / "schemas" / "config.schema.json"
+_INTERPOLATION = {"$ref": "#/$defs/interpolation"}
+_KINDS: Mapping[str, Any] = {
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    # YAML reads some texts as numbers; they are text where text is wanted.
+    "str": {"type": ["string", "number"]},
+    "Any": {},
+}
+
+
+def schema(config_dirs: Sequence[str] = ()) -> dict[str, Any]:
+    """The schema of one YAML file: an experiment, a primary config, or a file for ``check``."""
+    composer = Composer(config_dirs)
+    groups = {group: composer.options(group) for group in composer.groups()}
+    groups["recipe"] = sorted({*groups.get("recipe", ()), *recipes()})
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "sglang_hydra.config/1",
+        "title": "A configuration of sglang-hydra: arguments of SGLang 0.5.2 at the root, ours beside them",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "defaults": _defaults(groups),
+            "hydra": {"type": "object", "description": "Hydra's own settings"},
+            **{name: _argument(field) for name, field in FIELDS.items()},
+            **{name: _node_or_choice(name, groups.get(name, ())) for name in NODES},
+        },
+        "$defs": {
+            "interpolation": {
+                "type": "string",
+                "pattern": "\\$\\{.+\\}",
+                "description": "a value that is known when it is composed: ${oc.env:NAME}, ${gpu.count}",
+            }
+        },
+    }
+
+
+def _defaults(groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
+    for group, options in groups.items():
+        for key in (group, f"/{group}", f"override {group}", f"override /{group}"):
+            chosen[key] = _choice(group, options)
+    own = {"type": ["string", "null", "array"]}
+    return {
+        "description": "presets to begin with; later entries win over earlier ones",
+        "type": "array",
+        "items": {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "minProperties": 1,
+                    "maxProperties": 1,
+                    "properties": chosen,
+                    "patternProperties": {"^(override )?/?hydra/": own, "^(?!override /?)[^@]+$": own, "@": own},
+                    "additionalProperties": False,
+                },
+            ]
+        },
+    }
+
+
+def _choice(group: str, options: Sequence[str]) -> dict[str, Any]:
+    kinds: list[Any] = [{"enum": [*options, None]}, _INTERPOLATION]
+    if group == "model":
+        kinds.append({"type": "string", "pattern": "/", "description": "org/name of the hub, or a folder"})
+    return {"anyOf": kinds, "description": f"an option of the group {group}"}
+
+
+def _argument(field: Field) -> dict[str, Any]:
+    """One argument: its help, its type, its choices where nothing may add to them."""
+    kind = dict(_KINDS[field.kind])
+    choices = field.arg.choices
+    kinds: list[Any] = [kind]
+    if choices is not None:
+        kinds = [{"enum": list(choices)}]
+        if isinstance(choices, list):  # a plug-in of SGLang may add some
+            kinds.append(kind)
+    if field.arg.secret:
+        kinds = []  # a secret is referred to, and never stands in a file
+    if field.is_list:
+        kinds = [{"type": "array", "items": {"anyOf": [*kinds, _INTERPOLATION]}}]
+    if field.optional:
+        kinds.append({"type": "null"})
+    said = [field.arg.help]
+    if field.arg.unit:
+        said.append(f"Unit: {field.arg.unit}.")
+    if field.arg.none:
+        said.append(f"null: {field.arg.none}.")
+    made: dict[str, Any] = {"description": " ".join(said), "anyOf": [*kinds, _INTERPOLATION]}
+    if not field.required:
+        made["default"] = field.default
+    return made
+
+
+def _node_or_choice(name: str, options: Sequence[str]) -> dict[str, Any]:
+    made = _typed(types_of(Root)[name])
+    if options:
+        choice = _choice(name, options)
+        return {"description": choice["description"], "anyOf": [made, *choice["anyOf"]]}
+    return {"anyOf": [made, _INTERPOLATION]} if "description" not in made else made
+
+
+def _typed(kind: Any) -> dict[str, Any]:
+    """The schema of a type of ours: a dataclass, a list, a mapping, a plain value or None."""
+    if is_dataclass(kind):
+        properties = {item.name: _key(item.type, item.default) for item in fields(kind)}
+        return {
+            "type": "object",
+            "description": " ".join((inspect.getdoc(kind) or "").split()),
+            "additionalProperties": False,
+            "properties": properties,
+        }
+    plain = without_none(kind)
+    nullable = plain is not kind and kind is not Any
+    origin = typing.get_origin(plain)
+    if origin is dict:
+        made: dict[str, Any] = {"type": "object", "additionalProperties": _open(typing.get_args(plain)[1])}
+    elif origin is list:
+        made = {"type": "array", "items": _open(typing.get_args(plain)[0])}
+    else:
+        made = dict(_KINDS[plain.__name__ if isinstance(plain, type) else "Any"])
+    return {"anyOf": [made, {"type": "null"}]} if nullable and made else made
+
+
+def _key(kind: Any, default: Any) -> dict[str, Any]:
+    made = _open(kind)
+    if default is not NO_DEFAULT:
+        made["default"] = default
+    return made
+
+
+def _open(kind: Any) -> dict[str, Any]:
+    made = _typed(kind)
+    return dict(made) if not made or "properties" in made else {"anyOf": [made, _INTERPOLATION]}
+
+
+def text(made: Mapping[str, Any]) -> str:
+    return json.dumps(made, indent=1, ensure_ascii=True) + "\n"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--config-dir", action="append", default=[])
+    parser.add_argument("--out", type=Path, default=SCHEMA)
+    given = parser.parse_args(words)
+    made = text(schema(given.config_dir))
+    if given.check:
+        stale = not given.out.exists() or given.out.read_text(encoding="utf-8") != made
+        print(f"{given.out}: {'stale, run python tools/config_schema.py' if stale else 'up to date'}")
+        return int(stale)
+    given.out.write_text(made, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

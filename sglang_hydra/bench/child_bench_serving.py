@@ -41,6 +41,22 @@ def _adapt(timeout_s: float) -> None:
     aiohttp: Any = importlib.import_module("aiohttp")
     # It would wait six hours for an answer.
     aiohttp.ClientTimeout = functools.partial(aiohttp.ClientTimeout, sock_read=timeout_s)
+    _start_prompts_apart(importlib.import_module("numpy").random)
+
+
+def _start_prompts_apart(random: Any) -> None:
+    """Its random prompts count upwards from a drawn token, prompt i from one i further. Of n prompts over V tokens
+    n / 2V begin like another and are found in the prefix cache: with 2560 prompts over 128k tokens that is 1 %. Here
+    no two begin alike, as long as there are tokens."""
+    drawn, permutation = random.randint, random.permutation
+
+    def randint(low: Any, high: Any = None, size: Any = None, **settings: Any) -> Any:
+        # Lengths are drawn from 1 upwards, first tokens from 0.
+        if low != 0 or not isinstance(size, int) or high is None or size > high:
+            return drawn(low, high, size, **settings)
+        return (permutation(high)[:size] - range(size)) % high
+
+    random.randint = randint
 
 
 def _forked(request: dict[str, Any]) -> int:

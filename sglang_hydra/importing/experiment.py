@@ -44,7 +44,8 @@ def experiment_yaml(
     ``choices`` are options of groups, ``values`` arguments, ``nodes`` dotted keys of ours. A text that is one
     ``${oc.env:NAME}`` is a reference, every other text means itself. ``remarks`` stand behind their arguments.
     """
-    lines = [f"# yaml-language-server: $schema={printable(schema)}", "# @package _global_"]
+    # Hydra looks for the package in the first line alone.
+    lines = ["# @package _global_", f"# yaml-language-server: $schema={printable(schema)}"]
     lines += [f"# {printable(line)}".rstrip() for line in heading]
     if choices:
         lines.append("defaults:")

@@ -71,10 +71,8 @@ def _below(node: Mapping[str, Any], pod: _Pod) -> _Pod:
 
 def _of_container(node: Mapping[str, Any], pod: _Pod, place: str) -> Iterator[Launch]:
     environment, unknown = _environment(node.get("env"))
-    words = [
-        _with_references(word, environment, unknown)
-        for word in (*_words(node.get("command")), *_words(node.get("args")))
-    ]
+    written = (*_words(node.get("command")), *_words(node.get("args")))
+    words = [_with_references(word, environment, unknown) for word in written]
     # What is only there to be put into the words has done its work.
     environment = {
         key: value

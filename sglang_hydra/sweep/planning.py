@@ -45,6 +45,7 @@ class Grid:
     settings: Mapping[str, Any]
     words: tuple[str, ...]
     hydra_words: tuple[str, ...] = ()
+    remarks: tuple[Finding, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -124,6 +125,13 @@ def read_grid(
         for key, values in _flat(settings["params"])
         if key.lstrip("+") not in fixed  # what is typed beats what a file says
     ]
+    space = None
+    if settings["search_space"]:
+        from sglang_hydra.sweep.search_space import axes_of, read_search_space
+
+        space = read_search_space(settings["search_space"], composer)
+        shared, rows = axes_of(space, fixed, composer.options)
+        common, listed = (*shared, *common), [*listed, *rows]
     axes = zipped([*listed, *typed], settings["zip"])
     axes.sort(key=lambda axis: axis.is_client)
     name = settings["name"] or composition.choices.get("sweep") or "sweep"
@@ -135,6 +143,7 @@ def read_grid(
         {**settings, "name": name},
         tuple(request.text for request in requests),
         tuple(request.text for request in requests if _HYDRA.match(request.text)),
+        space.remarks if space else (),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -31,8 +32,8 @@ _DEATH_S = 2.0
 
 # Failures that are not the server's, beside the classes of ``diagnose``.
 NOT_HERE, CLIENT, NOT_IDLE = "not_here", "client", "not_idle"
-# A client that ended without a result may have been killed.
-_PASSING = ("BEN013",)
+# How bench_serving's end by a signal is told: killed, the same may succeed next time.
+_KILLED = re.compile(r"\(exit -\d+\)")
 
 
 class Watcher(Protocol):
@@ -242,7 +243,7 @@ def _take_in_turn(work: Work, running: _Running) -> Failed | None:
                 failed = _take(work, running, _client(clients, running.server, load), load, point)
             except SglangHydraError as error:
                 idle = error.exit_code != ServerError.exit_code
-                again = not idle or any(finding.id in _PASSING for finding in error.findings)
+                again = not idle or any(_KILLED.search(finding.message) for finding in error.findings)
                 failed = Failed(CLIENT if idle else NOT_IDLE, error, again)
             if failed is None:
                 work.points.pop(0)
@@ -253,10 +254,16 @@ def _take_in_turn(work: Work, running: _Running) -> Failed | None:
                 if dead is not None or failed.kind == NOT_IDLE:
                     return dead or failed
                 _note_failure(work, failed)
+                _close(clients)  # one whose process was killed would fail every time
     finally:
-        for client in clients.values():
-            client.close()
+        _close(clients)
     return None
+
+
+def _close(clients: dict[tuple[str, bool], Client]) -> None:
+    for client in clients.values():
+        client.close()
+    clients.clear()
 
 
 def _next_is_a_measurement(work: Work) -> bool:

@@ -16,6 +16,8 @@ class SweepNode:
     further attempts at what may pass; ``fail_fast`` ends the sweep at the first failure; ``rerun`` names the states
     (failed, invalid) that are taken again; ``max_jobs`` bounds the servers that a launcher's jobs run at a time.
 
+    ``search_space`` is FILE or FILE#ENTRY, a master configuration of InferenceX whose rows are points.
+
     ``search=bisect`` looks at each point for the highest value of ``search_key`` (bench.concurrency or
     bench.request_rate) that meets the SLO, from ``search_min`` to ``search_max`` in at most ``search_steps`` steps.
     ``ladder_gain`` is the share of throughput that the next rung of bench.concurrency=ladder must add.
@@ -34,6 +36,7 @@ class SweepNode:
     fail_fast: bool = False
     rerun: list[str] = field(default_factory=list)
     max_jobs: int | None = None
+    search_space: str | None = None
     search: str | None = None
     search_key: str = "bench.concurrency"
     search_min: float | None = None

@@ -40,6 +40,7 @@ def bench(invocation: Invocation) -> int:
     if not invocation.multirun:
         composer.check(requests)  # says of a list of values that -m was forgotten
     grid = read_grid(composer, requests)
+    write(finding_lines(grid.remarks), sys.stderr)
     seed = random.randint(0, 1 << 30)
     with _progress() as told:
         outcome = plan_sweep(composer, grid, seed, told=told)

@@ -7,7 +7,7 @@ milliseconds a token written, ``running`` requests at a time (more wait). ``star
 start. Faults: ``short`` writes one token less; ``fail_every`` n fails every n-th request; ``reject_above`` n
 those beyond n at a time; ``retract`` counts
 retractions; ``die_after`` n requests the process ends with code 9; ``deaf`` never empties its cache; ``broken``
-answers nonsense to questions; ``start_fails`` n lets the first n starts fail (counted in the starts file).
+answers nonsense to questions; ``key`` is the API key without which it answers 401; ``start_fails`` n lets the first n starts fail (counted in the starts file).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ OPTIONS: dict[str, Any] = {
     "broken": False,
     "start_fails": 0,
     "metrics": True,
+    "key": None,
 }
 BLOCK = 16
 
@@ -156,7 +157,12 @@ async def handle(fake: Fake, info: dict[str, Any], reader: asyncio.StreamReader,
             names = (line.partition(":") for line in head.split("\r\n")[1:])
             headers = {name.lower(): value.strip() for name, _, value in names}
             body = await reader.readexactly(int(headers.get("content-length", 0)))
-            await answer(fake, info, path.rstrip("/"), json.loads(body) if body else {}, Send(writer))
+            send = Send(writer)
+            if fake.options["key"] and headers.get("authorization") != f"Bearer {fake.options['key']}":
+                await send.error(401, "Unauthorized")
+                continue
+            path = path.partition("?")[0].rstrip("/")
+            await answer(fake, info, path, json.loads(body) if body else {}, send)
     except (asyncio.IncompleteReadError, ConnectionError):
         pass
     finally:
@@ -172,8 +178,10 @@ async def answer(fake: Fake, info: dict[str, Any], path: str, body: dict[str, An
         await send.json(fake.chat(body))
     elif path == "/metrics" and fake.options["metrics"]:
         await send.whole(200, fake.metrics())
-    elif path == "/get_server_info":
+    elif path in ("/get_server_info", "/server_info"):
         await send.json(info)
+    elif path == "/v1/models":
+        await send.json({"data": [{"id": "tiny"}]})
     elif path == "/requests":
         await send.json({"requests": fake.requests, "cached_blocks": len(fake.cache)})
     else:

@@ -38,6 +38,7 @@ def make_fake_python(folder: Path, bench_serving: bool = False) -> Path:
         (packages / "tests.pth").write_text(f"{ROOT}\n")
         for name in ("aiohttp", "numpy", "requests", "tqdm", "transformers") if bench_serving else ():
             (packages / f"{name}-1.0.dist-info").mkdir()
+            (packages / f"{name}.py").write_text("ClientTimeout = dict\n")
     return venv / "bin" / "python"
 
 

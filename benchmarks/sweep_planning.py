@@ -110,7 +110,7 @@ def _hydra(jobs: int) -> float:
 
 def _multirun(folder: str, jobs: int) -> float:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-    words = ["-m", "hydra/sweeper=basic", "gpu=h100", "model=qwen3_8b", "engine=sglang"]
+    words = ["-m", "gpu=h100", "model=qwen3_8b", "engine=sglang"]
     sizes = ",".join(str(size) for size in range(1, jobs + 1))
     code = "import sglang_hydra.config; sglang_hydra.config.register(); exec(open('task.py').read())"
     command = [sys.executable, "-c", code, *words, f"max_running_requests={sizes}"]

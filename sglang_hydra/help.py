@@ -31,7 +31,7 @@ FLAGS = {
     "--help WORD": "arguments that have WORD in their name or their help, or a group: --help gpu",
     "--json": "plan, check, explain: the same for machines",
     "--strict": "check: fail also on what only we refuse",
-    "--base REV|DIR": "check: what changed since that git revision, or against that folder; --format markdown|json|text",
+    "--base REV|DIR": "check: what changed since a git revision, or against a folder; --format markdown|json|text",
     "--config-dir DIR": "search DIR for config groups before ours",
     "-- FLAGS": "SGLang's own flags: plan -- --model-path org/name --tp 8",
 }

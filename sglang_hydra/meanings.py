@@ -235,7 +235,8 @@ MEANINGS: Mapping[str, str] = {
     "sweep.start_seconds and sweep.point_seconds.",
     "SWP009": "A setting of the sweep node that means nothing: a time below zero, a name that no folder can have.",
     "SWP011": "hydra/sweeper=sglang in an app whose config does not hold SGLang's arguments.",
-    "SWP011": "sweep.search_space names a file that is no master configuration of InferenceX, or an entry that one SGLang "
+    "SWP020": "sweep.search_space names a file that is no master configuration of InferenceX, or an entry that one "
+    "SGLang "
     "server cannot run; as a warning, rows of it that are left out.",
     "SWP010": "-m varies overrides. A file or a folder is judged by check, without -m.",
     "TOP003": "A topology is started on one node, by launch=local, in the foreground.",

@@ -1,13 +1,15 @@
-"""The blocks of README.md and how tests run them: a comment before each block says what it is.
+"""The blocks of README.md and of docs/ and how tests run them: a comment before each block says what it is.
 
 ``run`` a script or program, ``file: PATH`` a file for later blocks, ``screen: COMMAND`` what a command prints; ``run:
-package`` needs the built package, ``run: make`` the Makefile, ``run: server`` and ``run: client`` a real server.
+package`` needs the built package, ``run: make`` the Makefile, ``run: server`` and ``run: client`` a real server, ``run:
+serving`` any server.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -24,11 +26,26 @@ class Block(NamedTuple):
     text: str
 
 
-def blocks(*kinds: str) -> list[Block]:
-    """The README's blocks in order, all or those of some kinds."""
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+def blocks(*kinds: str, page: str = "README.md") -> list[Block]:
+    """The blocks of the README or of another page in order, all or those of some kinds."""
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
     found = [Block(match["kind"] or "", match["language"], match["text"]) for match in BLOCK.finditer(text)]
     return [block for block in found if not kinds or block.kind.partition(": ")[0] in kinds or block.kind in kinds]
+
+
+def run_block(block: Block, workplace: Path, env: dict[str, str], timeout_s: float = 60) -> str:
+    """Runs or writes one block of the kinds ``run`` and ``file``; what it printed. Fails where it does."""
+    if block.kind.startswith("file: "):
+        path = workplace / block.kind.removeprefix("file: ")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block.text, encoding="utf-8")
+        return ""
+    program = ["bash", "-c", as_script(block.text)] if block.language == "bash" else ["python", "-c", block.text]
+    run = subprocess.run(
+        program, cwd=workplace, env=env, capture_output=True, encoding="utf-8", timeout=timeout_s, check=False
+    )
+    assert run.returncode == 0, f"{block.text}{run.stdout}{run.stderr}"
+    return run.stdout + run.stderr
 
 
 def as_script(text: str) -> str:

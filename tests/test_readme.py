@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.launch.processes import free_port, wait_until
-from tests.readme import REPOSITORY, as_script, blocks, environment
+from tests.readme import REPOSITORY, as_script, blocks, environment, run_block
 
 READY_WITHIN_S = 90
 STOPPED_WITHIN_S = 30
@@ -47,19 +47,8 @@ def test_the_screens_are_what_the_commands_print() -> None:
 
 def test_its_scripts_and_programs_run_one_after_the_other(workplace: Path, env: dict[str, str]) -> None:
     for block in blocks("run", "file"):
-        if block.kind.startswith("file: "):
-            path = workplace / block.kind.removeprefix("file: ")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(block.text, encoding="utf-8")
-        elif block.kind == "run":
-            program = (
-                ["bash", "-c", as_script(block.text)] if block.language == "bash" else ["python", "-c", block.text]
-            )
-            run = subprocess.run(
-                program, cwd=workplace, env=env, capture_output=True, encoding="utf-8", timeout=60, check=False
-            )
-            assert run.returncode == 0, f"{block.text}{run.stdout}{run.stderr}"
-            assert "correct-horse" not in run.stdout + run.stderr
+        if block.kind == "run" or block.kind.startswith("file: "):
+            assert "correct-horse" not in run_block(block, workplace, env)
 
 
 def test_its_make_targets_exist() -> None:

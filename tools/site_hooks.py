@@ -23,11 +23,16 @@ def on_files(files: Files, config: Any) -> Files:
         for target in _OUTSIDE.findall(page.read_text(encoding="utf-8"))
     }
     for target in sorted(linked):
-        files.append(File.generated(config, f"repository/{target}", abs_src_path=str(ROOT / target)))
+        files.append(File.generated(config, _in_site(target), abs_src_path=str(ROOT / target)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Links that leave docs/ lead to the copy in the site."""
     up = "../" * page.file.src_uri.count("/")
-    return _OUTSIDE.sub(rf"]({up}repository/\1)", markdown)
+    return _OUTSIDE.sub(lambda match: f"]({up}{_in_site(match[1])})", markdown)
+
+
+def _in_site(target: str) -> str:
+    """Where the copy of a file is: a site has no folders whose names begin with a dot."""
+    return f"repository/{target.replace('/.', '/')}"

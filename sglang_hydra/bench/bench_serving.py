@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -230,9 +231,15 @@ def _environment(server: Server) -> dict[str, str]:
 def _obstacle(server: Server) -> str | None:
     if server.engine != "sglang":
         return f"it is part of SGLang, and {server.engine} runs"
-    packages = installed(server.python)
+    return _lack(server.python)
+
+
+@functools.cache
+def _lack(python: str | None) -> str | None:
+    """Looked up once: asking another interpreter takes as long as a short request."""
+    packages = installed(python)
     lacking = [name for name in _NEEDS if name not in packages.versions]
-    return f"the environment of {server.python} lacks {', '.join(lacking)}" if lacking else packages.problem
+    return packages.problem or (f"the environment of {python} lacks {', '.join(lacking)}" if lacking else None)
 
 
 def _unsuited(load: Load) -> str | None:

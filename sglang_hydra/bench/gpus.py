@@ -81,6 +81,20 @@ class GpuWatch:
                 nvml.nvmlShutdown()
 
 
+def driver_version() -> str | None:
+    """The version of NVIDIA's driver; None where there is none."""
+    nvml = _library()
+    if nvml is None:
+        return None
+    try:
+        return str(nvml.nvmlSystemGetDriverVersion())
+    except nvml.NVMLError:
+        return None
+    finally:
+        with suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+
 def _library() -> Any:
     import warnings
 

@@ -12,6 +12,7 @@ from sglang_hydra.bench.bench_serving import BenchServing
 from sglang_hydra.bench.builtin import Builtin
 from sglang_hydra.bench.client import Run
 from sglang_hydra.bench.gpus import GpuWatch
+from sglang_hydra.bench.machine import machine
 from sglang_hydra.bench.measures import measure
 from sglang_hydra.bench.prompts import point_seed
 from sglang_hydra.bench.quality import check_quality
@@ -42,6 +43,7 @@ class PointResult:
     waited_s: float
     started: str
     ended: str
+    machine: dict[str, Any]
     details: tuple[dict[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -116,6 +118,7 @@ def run_point(
         waited_s=waited,
         started=started,
         ended=_now(),
+        machine=machine(server.python),
         details=tuple({**sample.__dict__} for sample in run.samples),
     )
 

@@ -33,6 +33,8 @@ STARTED = "server_args="
 # Work done for clients: a server that does it has outlived what came before.
 WORK = ("Decode batch", "Prefill batch")
 _ANSWERED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 200')
+# A request that was refused: the server told its client so, and lives.
+_REFUSED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 4\d\d\b')
 # That a process, or all of them, came to an end.
 ENDINGS = (
     "eceived sigquit",
@@ -116,6 +118,11 @@ class Life:
             self.ready, self.furthest = True, Stage.SERVE
         if self.evidence:
             self._acquit(lambda found: self.work - found.work >= _patience(found))
+
+    def refused(self, text: str) -> None:
+        """Takes note of a request that was refused: what failed it alone left the server alive."""
+        if self.ready and _REFUSED.search(text):
+            self._acquit(lambda found: found.signature.request)
 
     def end(self, line: Line) -> None:
         """Takes note that a process ended."""

@@ -28,6 +28,7 @@ _STEMS = (
 # Lines that only tell of work, or repeat what a client sent: the greater part of a large log, and never a failure.
 _ROUTINE = re.compile(r"(?:Receive|Finish|Abort)\w*: obj=")
 _OK = '" 200'
+_REFUSED = '" 4'
 # What a line can say that makes no sense to hold against the server: it was tried again, or done without.
 _HARMLESS = re.compile(
     r"Ignore import error|may not be an issue|will retry|[Rr]etrying|retry\(\) failed|[Ff]alling back|[Ff]all back to|"
@@ -77,6 +78,8 @@ class LogReader:
         if (_OK in raw or WORK[0] in raw or WORK[1] in raw) and len(raw) < _KEPT and "\r" not in raw.rstrip():
             self.life.worked(raw)
             return
+        if _REFUSED in raw and self.life.evidence and len(raw) < _KEPT:
+            self.life.refused(raw)
         if "obj=" in raw and _ROUTINE.search(raw):
             return
         for line in self._cleaner.clean(number, raw):

@@ -15,6 +15,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
 _COMPOSE = re.compile(f"(?<!{OPEN})" + r"\$(?:\$|\{([A-Za-z_]\w*)(?:(:?[-?])([^{}]*))?\}|([A-Za-z_]\w*))")
 _GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "huawei.com/Ascend910")
 _PLACED_BY = ("nodeSelector", "affinity", "labels", "annotations", "tolerations", "runtimeClassName")
+_LONGEST = 1 << 14
 _WORKERS = ("workerTemplate", "worker")
 
 
@@ -177,6 +178,8 @@ def _with_references(word: str, known: Mapping[str, str], unknown: set[str]) -> 
     def put(found: re.Match[str]) -> str:
         if found[1] is None:
             return "$"
+        if len(known.get(found[1], "")) > _LONGEST:
+            return opened(found[0])
         return known.get(found[1], opened(f"$({found[1]})"))
 
     # In a shell's text $(...) is a command of its own, unless it is a variable of the container.

@@ -112,14 +112,15 @@ def reduce_to_preset(wish: Wish, gpus: Sequence[str], composer: Composer, env: M
 
 
 def nearest_preset(path: str, composer: Composer) -> str | None:
-    """``model=NAME (its checkpoint)`` of the preset that is spelled most like a path."""
+    """``model=NAME (its checkpoint)`` of the preset whose name begins with a path's last part, or the other way."""
     from sglang_hydra.audit import model_presets
-    from sglang_hydra.words import nearest
 
-    presets = {preset.path: preset.name for preset in model_presets(composer) if "${" not in preset.path}
-    last = {known.rpartition("/")[2]: known for known in presets}
-    near = nearest(path.rstrip("/").rpartition("/")[2], last)
-    return f"model={presets[last[near]]} ({last[near]})" if near else None
+    name = path.rstrip("/").rpartition("/")[2].lower()
+    for preset in model_presets(composer):
+        known = preset.path.rpartition("/")[2].lower()
+        if name and "${" not in preset.path and (known.startswith(name) or name.startswith(known)):
+            return f"model={preset.name} ({preset.path})"
+    return None
 
 
 class _Planner:

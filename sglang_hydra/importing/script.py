@@ -27,6 +27,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 _KEYWORDS = ("if", "then", "else", "elif", "do", "while", "until", "time", "!", "{")
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 _DEEPEST = 5
+_LONGEST = 1 << 16
 # Variables that are for the server process and not for the script alone.
 FOR_PROCESS = re.compile(
     r"(SGLANG|SGL|NCCL|CUDA|HIP|ROCR|HSA|HF|HUGGING_FACE|TORCH|TORCHINDUCTOR|PYTORCH|MC|MOONCAKE|NVSHMEM|GLOO|UCX|NIXL"
@@ -162,13 +163,16 @@ def _assign(shell: _Shell, name: str, adds: str, value: str) -> None:
         made = text_of(value, shell.variables)
         if name in open_names(made) or f"${name}" in open_names(made):
             made = opened(f"${name}")
+    if len(made) > _LONGEST:
+        made = opened(f"${name}")
     before = shell.variables.get(name)
     if adds and before is not None:
         items = before if isinstance(before, list) else [before]
         if isinstance(made, list):
             made = [*items, *made]
         else:
-            made = [*items[:-1], items[-1] + made] if isinstance(before, list) and items else str(items[0]) + made
+            made = [*items[:-1], items[-1] + made] if isinstance(before, list) and items else "".join(items) + made
+        made = opened(f"${name}") if sum(map(len, made)) + len(made) > _LONGEST else made
     shell.variables[name] = made
 
 

@@ -32,8 +32,9 @@ LOOKED_FOR = (
     "arguments as for SGLang's --config"
 )
 _STDIN = "-"
-_LONGEST = 16 << 20
+_LONGEST = 8 << 20
 _YAML = (".yaml", ".yml", ".json")
+_MOST_NODES = 200_000
 _LISTS = ("items",)
 
 
@@ -81,7 +82,7 @@ def _launches(text: str, place: str, composer: Composer, is_yaml: bool) -> list[
     found: list[Launch] = []
     if is_yaml or not speaks_of_launch(text.split("\n", 1)[0]):
         found = [launch for document in _documents(text) for launch in _of_document(document, place)]
-    if found:
+    if found or not (speaks_of_launch(text) or "--" in text):
         return found
     return Script(place, lambda body, where: _launches(body, where, composer, True)).launches(text)
 
@@ -92,9 +93,21 @@ def _documents(text: str) -> list[Any]:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return [document for document in yaml.load_all(text, Loader=loader) if isinstance(document, (dict, list))]
+        found = [document for document in yaml.load_all(text, Loader=loader) if isinstance(document, (dict, list))]
+        return [document for document in found if _size(document, {}) <= _MOST_NODES]
     except (yaml.YAMLError, ValueError, RecursionError, TypeError):
         return []
+
+
+def _size(node: Any, known: dict[int, int]) -> int:
+    """How many values a document has with every alias in it written out; beyond all bounds where one holds itself."""
+    if not isinstance(node, (dict, list)):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = _MOST_NODES + 1
+        items = [part for pair in node.items() for part in pair] if isinstance(node, dict) else node
+        known[id(node)] = 1 + sum(_size(item, known) for item in items)
+    return known[id(node)]
 
 
 def _of_document(document: Any, place: str) -> list[Launch]:

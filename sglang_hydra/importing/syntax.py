@@ -23,6 +23,8 @@ _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([\w.-]+)\2")
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Mod)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 _DEEPEST = 8
+_LONGEST = 1 << 18
+"""Characters that a word may come to: variables that double each other would fill any memory."""
 
 
 @dataclass
@@ -257,14 +259,15 @@ def text_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> str
 def replaced(text: str, variables: Mapping[str, Value]) -> str:
     """A text of the script with its variables put in, as a heredoc's are; quotes in it mean themselves."""
     made: list[str] = []
-    at = 0
-    while at < len(text):
+    at = length = 0
+    while at < len(text) and length < len(text) + _LONGEST:
         if text[at] == "\\" and at + 1 < len(text):
             made.append("" if text[at + 1] == "\n" else text[at + 1] if text[at + 1] in "$`\\" else text[at : at + 2])
             at += 2
         elif text[at] in "$`":
             value, at = _expansion(text, at, variables, 0)
             made.append(value if isinstance(value, str) else " ".join(value))
+            length += len(made[-1])
         else:
             made.append(text[at])
             at += 1
@@ -272,7 +275,16 @@ def replaced(text: str, variables: Mapping[str, Value]) -> str:
 
 
 def _pieces(written: str, variables: Mapping[str, Value], depth: int) -> Iterator[tuple[Value, bool]]:
-    """Each piece of a word, and whether it was quoted."""
+    """Each piece of a word, and whether it was quoted; what is too long ends."""
+    room = _LONGEST
+    for value, quoted in _all_pieces(written, variables, depth):
+        room -= len(value) if isinstance(value, str) else sum(map(len, value)) + len(value)
+        if room < 0:
+            return
+        yield value, quoted
+
+
+def _all_pieces(written: str, variables: Mapping[str, Value], depth: int) -> Iterator[tuple[Value, bool]]:
     at = 0
     while at < len(written):
         char = written[at]

@@ -77,7 +77,7 @@ def ask_hydra(composer: Composer, invocation: Invocation) -> int:
     before, full_error = sys.argv, os.environ.get(_FULL_ERROR)
     # Otherwise Hydra prints its errors in its own words and leaves with its own exit code.
     os.environ[_FULL_ERROR] = "1"
-    sys.argv = [before[0], *_words(composer, invocation), *folders, *_hydra_flags(before[1:])]
+    sys.argv = [before[0], *with_our_sweeper(_words(composer, invocation)), *folders, *_hydra_flags(before[1:])]
     try:
         main(lambda config: None)()
     except (HydraException, OmegaConfBaseException, OSError) as failure:
@@ -120,6 +120,13 @@ def _marked_folder(invocation: Invocation, mark: str) -> list[str]:
     if named or not mark or invocation.config_name or invocation.config_dirs:
         return []
     return ["hydra.run.dir=outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}" + f"-{mark}"]
+
+
+def with_our_sweeper(words: Sequence[str]) -> list[str]:
+    """``words`` with the sweeper that plans before it runs, unless another one is named; not in our primary config,
+    which other apps take as a whole below a node of theirs."""
+    named = any(word.lstrip("+").startswith("hydra/sweeper=") for word in words)
+    return [*words, *([] if named else ["hydra/sweeper=sglang"])]
 
 
 def _is_hydras(word: str) -> bool:

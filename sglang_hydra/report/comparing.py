@@ -10,9 +10,12 @@ from typing import NamedTuple
 
 from sglang_hydra.report.reading import Row
 
-_DRAWS = 2000
+_DRAWS = 1000
 _SEED = 20250912
 _LEVEL = 0.95
+_NORMAL = 1.959964
+_STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
+"""The 97.5 % quantiles of Student's t for 1 to 10 degrees of freedom."""
 
 
 class Metric(NamedTuple):
@@ -123,19 +126,26 @@ def best(
 
 
 def interval(values: Sequence[float]) -> Interval | None:
-    """The mean's interval, by percentile bootstrap with a fixed seed; None for fewer than two values."""
+    """The mean's interval, by percentile bootstrap with a fixed seed; None for fewer than two values.
+
+    A bootstrap of few values is too narrow: it knows no value beyond those seen. It is widened as Student's t is
+    wider than the normal distribution, and by n / (n - 1) in the variance.
+    """
     if len(values) < 2:
         return None
     draw = random.Random(_SEED)
-    return _middle(sorted(_resampled(values, draw) for _ in range(_DRAWS)))
+    middle = _middle(sorted(_resampled(values, draw) for _ in range(_DRAWS)))
+    return _widened(middle, math.fsum(values) / len(values), len(values), len(values) - 1)
 
 
 def difference(before: Sequence[float], after: Sequence[float]) -> Interval | None:
-    """Of the means, after - before; None where either has fewer than two values."""
+    """Of the means, after - before, widened as in ``interval``; None where either has fewer than two values."""
     if len(before) < 2 or len(after) < 2:
         return None
     draw = random.Random(_SEED)
-    return _middle(sorted(_resampled(after, draw) - _resampled(before, draw) for _ in range(_DRAWS)))
+    middle = _middle(sorted(_resampled(after, draw) - _resampled(before, draw) for _ in range(_DRAWS)))
+    centre = math.fsum(after) / len(after) - math.fsum(before) / len(before)
+    return _widened(middle, centre, min(len(before), len(after)), len(before) + len(after) - 2)
 
 
 def meets_slo(group: Group) -> bool:
@@ -155,6 +165,19 @@ def _resampled(values: Sequence[float], draw: random.Random) -> float:
 def _middle(ordered: Sequence[float]) -> Interval:
     tail = (1 - _LEVEL) / 2
     return Interval(ordered[int(tail * len(ordered))], ordered[math.ceil((1 - tail) * len(ordered)) - 1])
+
+
+def _widened(middle: Interval, centre: float, count: int, freedom: int) -> Interval:
+    factor = _student(freedom) / _NORMAL * math.sqrt(count / (count - 1))
+    return Interval(centre - (centre - middle.low) * factor, centre + (middle.high - centre) * factor)
+
+
+def _student(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t; beyond the table by the first two terms of its expansion."""
+    if freedom <= len(_STUDENT):
+        return _STUDENT[freedom - 1]
+    z = _NORMAL
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def _cost(metric: Metric, value: float) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.plans import NOT_IDENTITY
 from sglang_hydra.sweep.files import read_json
 from sglang_hydra.sweep.store import DONE, FAILED, Store
+from sglang_hydra.words import program
 
 VALID = "valid"
+_MOST_HINTED = 5
 
 # Settings of a load that say how long it ran and not what it was.
 _NOT_COMPARED = frozenset({"seed", "num_prompts", "min_duration", "warmup", "repeats", "timeout"})
@@ -56,7 +59,8 @@ class Row:
 class SweepResults:
     """One sweep's folder, read. ``words`` is what was typed, ``shared`` what all points have of it.
 
-    ``refused`` are the reasons for points that were never started; ``problems`` are files that could not be read.
+    ``refused`` are the reasons for points that were never started; ``problems`` are files that could not be read;
+    ``config_dirs`` and ``config_name`` are where else its configs came from.
     """
 
     folder: Path
@@ -67,6 +71,8 @@ class SweepResults:
     refused: tuple[Mapping[str, Any], ...] = ()
     environment: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[Finding, ...] = ()
+    config_dirs: tuple[str, ...] = ()
+    config_name: str | None = None
 
     @cached_property
     def valid(self) -> tuple[Row, ...]:
@@ -74,9 +80,10 @@ class SweepResults:
 
 
 def read_sweeps(folders: Sequence[Path]) -> list[SweepResults]:
-    """Raises ConfigError for a folder that holds no sweep, or one of another schema."""
-    names = _short_names(folders)
-    return [_read(folder, name) for folder, name in zip(folders, names, strict=True)]
+    """Each folder once. Raises ConfigError for a folder that holds no sweep, or one of another schema."""
+    different = list({folder.resolve(): folder for folder in folders}.values())
+    names = _short_names(different)
+    return [_read(folder, name) for folder, name in zip(different, names, strict=True)]
 
 
 def varying(rows: Sequence[Row]) -> list[str]:
@@ -90,16 +97,17 @@ def varying(rows: Sequence[Row]) -> list[str]:
 
 def _read(folder: Path, name: str) -> SweepResults:
     store = Store(folder)
-    record = store.read_sweep()
-    plans: dict[str, Mapping[str, Any]] = {}
+    record = _sweep_record(store)
+    plans = _Plans(store)
+    rows: list[Row] = []
     problems: list[Finding] = []
-    rows = []
     for point_id, point in record["points"].items():
         try:
-            plan = plans.setdefault(point["server_id"], _plan(store, point["server_id"]))
-            rows.append(_row(store, name, point_id, point, plan))
+            rows.append(_row(store, name, point_id, point, plans.of(point["server_id"])))
         except ConfigError as failure:
             problems += failure.findings
+        except _ODD as failure:
+            problems.append(_odd(store.point(point_id) / "result.json", failure))
     return SweepResults(
         folder,
         name,
@@ -107,9 +115,63 @@ def _read(folder: Path, name: str) -> SweepResults:
         tuple(record["shared"]),
         tuple(rows),
         tuple(record.get("refused", ())),
-        _environment(plans),
-        tuple(problems),
+        _environment(plans.found, rows),
+        (*plans.problems, *problems),
+        tuple(record.get("config_dirs", ())),
+        record.get("config_name"),
     )
+
+
+# What comes of a record that has its schema's name and not its shape.
+_ODD = (KeyError, TypeError, AttributeError, ValueError, IndexError)
+
+
+def _sweep_record(store: Store) -> dict[str, Any]:
+    """What was planned. Raises ConfigError, with the sweeps inside it as a hint for a folder of sweeps."""
+    try:
+        record = store.read_sweep()
+    except ConfigError as failure:
+        inside = sorted(file.parent for file in store.folder.glob("*/sweep.json"))[:_MOST_HINTED]
+        if failure.findings[0].id != "STO001" or not inside:
+            raise
+        hint = f"{program()} report {' '.join(shlex.quote(str(folder)) for folder in inside)}"
+        raise ConfigError(replace(failure.findings[0], hint=hint)) from None
+    file = store.folder / "sweep.json"
+    for part, kind in (("points", dict), ("words", list), ("shared", list)):
+        if not isinstance(record.get(part), kind):
+            raise ConfigError(_odd(file, KeyError(part)))
+    return record
+
+
+def _odd(file: Path, failure: Exception) -> Finding:
+    said = f"it lacks {failure}" if isinstance(failure, KeyError) else str(failure)
+    hint = "it was not written by this package: move the file away, and the same sweep command makes it again"
+    return Finding("error", "STO002", f"{file} cannot be read: {said}", hint=hint)
+
+
+class _Plans:
+    """The plans of a sweep's servers, each read once. One that cannot be read is a problem, and its points are shown
+    without the settings of their server."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.found: dict[str, Mapping[str, Any]] = {}
+        self.problems: list[Finding] = []
+
+    def of(self, server_id: str) -> Mapping[str, Any]:
+        if server_id not in self.found:
+            file = self._store.server(server_id) / "plan.json"
+            try:
+                plan = read_json(file) or {}
+                _server_settings(plan)
+            except OSError as failure:
+                plan = {}
+                self.problems.append(_odd(file, failure))
+            except _ODD as failure:
+                plan = {}
+                self.problems.append(_odd(file, failure))
+            self.found[server_id] = plan
+        return self.found[server_id]
 
 
 def _row(store: Store, name: str, point_id: str, point: Mapping[str, Any], plan: Mapping[str, Any]) -> Row:
@@ -131,24 +193,22 @@ def _row(store: Store, name: str, point_id: str, point: Mapping[str, Any], plan:
         tuple(point["words"]),
         shown,
         reasons,
-        {**_server_settings(plan), **_load_settings(workload)},
+        {**_server_settings(plan), **_load_settings(workload), **_client(record)},
         record.get("measures") or {},
         record,
     )
+
+
+def _client(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The client that really measured, which ``auto`` does not say."""
+    client = record.get("client") or {}
+    return {"bench.client": client["name"]} if client.get("name") else {}
 
 
 def _said(failure: Mapping[str, Any]) -> Iterator[str]:
     yield str(failure.get("kind", "unknown"))
     for finding in failure.get("findings", ()):
         yield f"{finding['id']}: {finding['message']}"
-
-
-def _plan(store: Store, server_id: str) -> Mapping[str, Any]:
-    file = store.server(server_id) / "plan.json"
-    try:
-        return read_json(file) or {}
-    except (OSError, ValueError) as failure:
-        raise ConfigError(Finding("error", "STO002", f"{file} cannot be read: {failure}")) from None
 
 
 def _server_settings(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,8 +232,8 @@ def _load_settings(workload: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _environment(plans: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What all servers of a sweep ran on: sets of values, one for each fact."""
+def _environment(plans: Mapping[str, Mapping[str, Any]], rows: Sequence[Row]) -> dict[str, Any]:
+    """What all servers and points of a sweep ran on: sorted lists of values, one for each fact."""
     found: dict[str, set[str]] = {}
     for plan in plans.values():
         if not plan:
@@ -185,6 +245,12 @@ def _environment(plans: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         found.setdefault("model", set()).add(str(plan["values"]["model_path"]))
         for name, value in {**plan.get("inherited", {}), **plan.get("environment", {})}.items():
             found.setdefault(name, set()).add(str(value))
+    for row in rows:
+        for name, value in (row.record.get("machine") or {}).items():
+            if value is not None:
+                found.setdefault(name, set()).add(str(value))
+        for name, client in _client(row.record).items():
+            found.setdefault(name, set()).add(str(client))
     return {name: sorted(values) for name, values in found.items()}
 
 

@@ -38,13 +38,13 @@ def with_launcher(sweep: Sweep, composer: Composer) -> Sweep:
     from hydra.types import HydraContext, RunMode
     from omegaconf.errors import OmegaConfBaseException
 
-    from sglang_hydra.launch.hydra_run import hydra_refuses, search_path_of
+    from sglang_hydra.launch.hydra_run import hydra_refuses, search_path_of, with_our_sweeper
 
     source = sweep.source
     own = list(sweep.hydra_words)
     if not any(word.lstrip("+").startswith("hydra.sweep.dir=") for word in own):
         own.append(f"hydra.sweep.dir={quoted(str(sweep.folder / 'jobs'))}")
-    words = [*composer.canonical(source.requests), *own]
+    words = with_our_sweeper([*composer.canonical(source.requests), *own])
     try:
         hydra = Hydra.create_main_hydra2(_JOB, search_path_of(source.config_dirs))
         config = hydra.compose_config(source.config_name, words, run_mode=RunMode.MULTIRUN)

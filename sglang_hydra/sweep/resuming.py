@@ -151,7 +151,9 @@ def _lines(record: Mapping[str, Any]) -> list[Line]:
         lines.append([text(f"  and {len(record['failures']) - _SHOWN} more that failed", "dim")])
     if record["open"] and not any(item["alive"] for item in record["running"]):
         lines.append([text(f"  resume {record['folder']} takes what is open", "dim")])
-    elif record["failed"] and not record["open"]:
+    elif not record["open"] and record["done"]:
+        lines.append([text(f"  report {record['folder']} shows and compares them", "dim")])
+    if record["failed"] and not record["open"]:
         lines.append([text(f"  resume {record['folder']} sweep.rerun=[failed] takes what failed again", "dim")])
     return lines
 

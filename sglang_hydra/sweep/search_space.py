@@ -162,8 +162,8 @@ def _common(entry: Mapping[str, Any], composer: Composer) -> dict[str, Any]:
 
 
 def _left_out(why: str) -> Finding:
-    return Finding("warning", "SWP011", f"left out of the search space: {why}", ("sweep.search_space",))
+    return Finding("warning", "SWP020", f"left out of the search space: {why}", ("sweep.search_space",))
 
 
 def _error(message: str, hint: str | None = None) -> ConfigError:
-    return ConfigError(Finding("error", "SWP011", message, ("sweep.search_space",), hint))
+    return ConfigError(Finding("error", "SWP020", message, ("sweep.search_space",), hint))

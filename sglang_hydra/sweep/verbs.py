@@ -65,7 +65,11 @@ def bench(invocation: Invocation) -> int:
         from sglang_hydra.sweep.in_hydra import with_launcher
 
         sweep = with_launcher(sweep, composer)
-    return int(run(sweep))
+    code = int(run(sweep))
+    from sglang_hydra.sweep.resuming import status
+
+    status(str(sweep.folder), as_json=invocation.json)
+    return code
 
 
 @contextlib.contextmanager

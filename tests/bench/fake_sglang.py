@@ -7,7 +7,8 @@ milliseconds a token written, ``running`` requests at a time (more wait). ``star
 start. Faults: ``short`` writes one token less; ``fail_every`` n fails every n-th request; ``reject_above`` n
 those beyond n at a time; ``retract`` counts
 retractions; ``die_after`` n requests the process ends with code 9; ``deaf`` never empties its cache; ``broken``
-answers nonsense to questions; ``key`` is the API key without which it answers 401; ``start_fails`` n lets the first n starts fail (counted in the starts file).
+answers nonsense to questions; ``key`` is the API key without which it answers 401; ``start_fails`` n lets the first n
+starts fail (counted in the starts file).
 """
 
 from __future__ import annotations
@@ -77,9 +78,10 @@ class Fake:
                 await asyncio.sleep((len(ids) - cached) * self.options["prefill_us"] / 1e6)
                 meta = {"prompt_tokens": len(ids), "cached_tokens": cached, "finish_reason": None}
                 for written in range(1, count + 1):
+                    if written > 1:
+                        await asyncio.sleep(self.options["decode_ms"] / 1e3)
                     if body.get("stream"):
                         await send.event({"text": "x" * written, "meta_info": {**meta, "completion_tokens": written}})
-                    await asyncio.sleep(self.options["decode_ms"] / 1e3)
         finally:
             self.active -= 1
         for name, tokens in (("prompt", len(ids)), ("generation", count), ("cached", cached)):

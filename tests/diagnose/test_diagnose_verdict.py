@@ -111,6 +111,17 @@ def test_memory_that_ran_out_is_told_apart_by_what_was_being_done(
             "disk_full",
             "OSError",
         ),
+        (  # the words come below the name of the exception
+            [
+                "Traceback (most recent call last):",
+                '  File "/x/sglang/srt/server_args.py", line 1, in check_server_args',
+                "RuntimeError: ",
+                "CRITICAL WARNING: PyTorch 2.9.1 & CuDNN Compatibility Issue Detected",
+            ],
+            1,
+            "version_mismatch",
+            "CRITICAL WARNING",
+        ),
     ],
 )
 def test_the_cause_decides(lines: list[str], exit_code: int | None, kind: str, line: str | None) -> None:
@@ -130,6 +141,11 @@ def test_the_cause_decides(lines: list[str], exit_code: int | None, kind: str, l
             READY,
             *traced("ValueError: The input (9 tokens) is longer than the model's context length (8 tokens)."),
             DECODE.format(1),
+        ],
+        [
+            READY,
+            "[2025-06-11 08:16:01] ValueError: The following requested LoRA adapters are not loaded: sql",
+            '[2025-06-11 08:16:02] INFO:     10.0.0.3:43210 - "POST /generate HTTP/1.1" 400 Bad Request',
         ],
         [READY, *traced(OOM), *(DECODE.format(number) for number in range(40))],
         # what a client sent is no line of the server's

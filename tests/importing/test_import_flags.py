@@ -293,9 +293,12 @@ def test_no_script_crashes_the_import(pieces: list[str]) -> None:
         "x=" + "$x" * 2000 + "; " + LAUNCH + " --tp $x",
         "&".join(["a: &a1 [x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(2, 30)]),
         "{" * 3000,
+        "x=aaaaaaaa\n" + "x=$x$x\n" * 60 + LAUNCH + " --tp $x",
+        "A=(a b)\n" + 'A+=("${A[@]}")\n' * 60 + LAUNCH + ' "${A[@]}"',
+        "model-path: x\ntp-size: &a1 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(2, 60)),
         "services:\n" + "".join(f"{'  ' * depth}a:\n" for depth in range(300)),
     ],
-    ids=range(15),
+    ids=range(18),
 )
 def test_hostile_texts_are_refused_or_read(text: str) -> None:
     assert read_or_refused(text)

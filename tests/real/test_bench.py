@@ -3,10 +3,10 @@ SGLang's own."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from sglang_hydra.bench.bench_serving import BenchServing
-from sglang_hydra.bench.point import Builtin, run_point
+from sglang_hydra.bench.point import Builtin, Client, run_point
 from sglang_hydra.bench.server import Server
 from sglang_hydra.tiny import ensure_tiny, tiny_path
 from tests.bench.conftest import FAKE, load
@@ -99,32 +99,35 @@ def test_points_on_the_real_sglang_are_one_start(sglang_python: str, tmp_path: P
 
 def test_our_client_and_bench_serving_measure_the_same(sglang_python: str) -> None:
     """On one server whose time is known: 320 ms to the first token and 50 ms to each further one. Rounds are
-    interleaved and medians compared, so that what else the machine does meets both."""
+    interleaved, and the best one of each client is compared: what else the machine does only makes them slower."""
     ensure_tiny()
     environment = {**os.environ, "FAKE_SGLANG": json.dumps({"decode_ms": 50, "prefill_us": 5000})}
     process = subprocess.Popen(
         [sys.executable, str(FAKE), "--port", "0"], env=environment, stdout=subprocess.PIPE, text=True
     )
-    try:
+    found: dict[str, list[dict[str, Any]]] = {"builtin": [], "bench_serving": []}
+    with contextlib.ExitStack() as stack:
+        stack.callback(process.communicate)
+        stack.callback(process.kill)
         assert process.stdout is not None
         url = f"http://127.0.0.1:{process.stdout.readline().split()[-1]}"
         server = Server(url, "tiny", "sglang", str(tiny_path()), 2048, flushes=True, python=sglang_python)
-        found: dict[str, list[dict[str, Any]]] = {"builtin": [], "bench_serving": []}
-        for repeat in range(1, 4):
-            for client in (Builtin(server), BenchServing(server)):
-                asked = load(input_len=64, output_len=16, concurrency=4, num_prompts=24)
+        clients: list[Client] = [Builtin(server), BenchServing(server)]
+        for client in clients:
+            stack.callback(client.close)
+        asked = load(input_len=64, output_len=16, concurrency=4, num_prompts=32)
+        for repeat in range(1, 6):
+            for client in clients:
                 result = run_point(server, client, asked, point_id="one", repeat=repeat)
                 assert result.state == "valid", result.reasons
                 found[client.name].append(result.measures)
-    finally:
-        process.kill()
-        process.communicate()
-    ours, theirs = (medians(found[name]) for name in ("builtin", "bench_serving"))
+    ours, theirs = (best(found[client.name]) for client in clients)
+    print(f"builtin {ours}\nbench_serving {theirs}")
     assert ours == pytest.approx(theirs, rel=0.1)
     assert ours["itl_ms"] == pytest.approx(50, rel=0.1)
 
 
-def medians(measured: list[dict[str, Any]]) -> dict[str, float]:
-    """The median over the rounds of each compared number; of latencies that is of their medians."""
-    values = {name: [one[name]["p50"] if name.endswith("_ms") else one[name] for one in measured] for name in COMPARED}
-    return {name: statistics.median(numbers) for name, numbers in values.items()}
+def best(measured: list[dict[str, Any]]) -> dict[str, float]:
+    """The highest throughputs of the rounds, and the lowest of their median latencies."""
+    rates = {name: max(one[name] for one in measured) for name in COMPARED if not name.endswith("_ms")}
+    return {**rates, **{name: min(one[name]["p50"] for one in measured) for name in COMPARED if name.endswith("_ms")}}

@@ -26,6 +26,18 @@ from sglang_hydra.sweep.store import Store
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).with_name("fake_sglang")
 DEADLINE_S = 240.0
+ANYTHING = """
+class Anything:
+    def __call__(self, *values, **named):
+        return self
+
+    def __getattr__(self, name):
+        return self
+
+
+def __getattr__(name):
+    return Anything()
+"""
 
 
 def make_fake_python(folder: Path, bench_serving: bool = False) -> Path:
@@ -38,7 +50,7 @@ def make_fake_python(folder: Path, bench_serving: bool = False) -> Path:
         (packages / "tests.pth").write_text(f"{ROOT}\n")
         for name in ("aiohttp", "numpy", "requests", "tqdm", "transformers") if bench_serving else ():
             (packages / f"{name}-1.0.dist-info").mkdir()
-            (packages / f"{name}.py").write_text("ClientTimeout = dict\n")
+            (packages / f"{name}.py").write_text(ANYTHING)
     return venv / "bin" / "python"
 
 

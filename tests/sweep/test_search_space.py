@@ -75,6 +75,6 @@ def test_what_is_typed_beats_the_file() -> None:
 def test_what_is_no_search_space_is_said(tmp_path: Path, named: str, said: str) -> None:
     (tmp_path / "broken.yaml").write_text("a: [1")
     (tmp_path / "other.yaml").write_text("a: 1")
-    with pytest.raises(ConfigError, match="SWP011") as caught:
+    with pytest.raises(ConfigError, match="SWP020") as caught:
         planned(f"sweep.search_space='{named.format(file=FILE, folder=tmp_path)}'")
     assert said in caught.value.findings[0].message

@@ -56,7 +56,7 @@ CLASSES = (
         "hold, often with an assertion that has no words. Planning the same arguments shows all of them at once.",
         "sglang-hydra check with the same arguments, which names every conflict and what to type",
         (
-            sign("Error", exception=True, frame=r"^at .*(?:/server_args\.py|/arg_groups/)"),
+            sign("Error", r"Error(?::\s*\S.*)?$", exception=True, frame=r"^at .*(?:/server_args\.py|/arg_groups/)"),
             sign("must be divisible by number of nodes"),
             sign("chunked_prefill_size must be divisible by page_size"),
             sign("Model path must be specified"),

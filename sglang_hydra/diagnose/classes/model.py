@@ -253,6 +253,7 @@ CLASSES = (
                 "LoRA",
                 r"(?:ValueError|RuntimeError|AssertionError|TypeError|Exception|KeyError): .*LoRA",
                 Weight.GENERAL,
+                request=True,
             ),
             sign("lora_paths", r"(?:ValueError|AssertionError|TypeError).*lora_paths", Weight.GENERAL),
             sign("Cannot find adapter config file in"),

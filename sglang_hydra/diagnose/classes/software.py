@@ -62,6 +62,12 @@ CLASSES = (
             sign("libc10", r"cannot open shared object file"),
             sign("libtorch", r"cannot open shared object file"),
             sign("cuDNN version incompatibility"),
+            sign(
+                "CuDNN Compatibility Issue Detected",
+                in_warning=True,
+                advice="pip install nvidia-cudnn-cu12==9.16.0.29, or the image of that release; or "
+                "SGLANG_DISABLE_CUDNN_CHECK=1, for models without 3D convolutions",
+            ),
             sign("got an unexpected keyword argument", None, Weight.GENERAL, exception=True),
             sign("flashinfer-cubin version"),
             sign("flashinfer-jit-cache version"),

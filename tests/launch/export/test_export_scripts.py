@@ -67,7 +67,8 @@ def test_the_plans_interpreter_is_the_default(tmp_path: Path) -> None:
     odd = tmp_path / "it's $HOME" / "python"
     odd.parent.mkdir()
     # Planning asks it for its packages, which it has none of.
-    odd.write_text('#!/usr/bin/env bash\n[ -n "${TAKEN:-}" ] || exit 1\nprintf "%s\\0" "$@" > "$TAKEN.words"; env -0 > "$TAKEN.env"\n')
+    take = 'printf "%s\\0" "$@" > "$TAKEN.words"; env -0 > "$TAKEN.env"'
+    odd.write_text(f'#!/usr/bin/env bash\n[ -n "${{TAKEN:-}}" ] || exit 1\n{take}\n')
     odd.chmod(0o755)
     script = artifact("shell", *DEEPSEEK, f'engine.python="{odd}"').text
     assert shellcheck([script], tmp_path) == ""

@@ -1,0 +1,146 @@
+"""The pages in docs/: none is stale, every link leads somewhere, every example of the pages written by hand is run."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sglang_hydra.fields import FIELDS
+from sglang_hydra.meanings import known_ids
+from tests.launch.processes import free_port
+from tests.readme import REPOSITORY, blocks, environment, run_block
+from tests.sweep.place import make_fake_python, place_in
+from tools import reference_pages
+
+DOCS = REPOSITORY / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+EXECUTED = ("index", "tutorial", "runbook", "own_repo", "ci", "architecture")
+"""Every example on these is run."""
+OF_THE_SITE = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+"""Pages of the site that come from elsewhere."""
+_LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]*))?\)")
+_FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+
+
+def page_name(path: Path) -> str:
+    return path.relative_to(DOCS).as_posix()
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as the site makes them."""
+    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
+
+
+def test_the_reference_is_what_the_code_says() -> None:
+    stale = [
+        name
+        for name, content in reference_pages.pages().items()
+        if (reference_pages.FOLDER / name).read_text(encoding="utf-8") != content
+    ]
+    assert stale == [], "refresh them: python tools/reference_pages.py"
+    assert {file.name for file in reference_pages.FOLDER.iterdir()} == set(reference_pages.pages())
+
+
+def test_a_stale_page_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reference_pages, "FOLDER", tmp_path)
+    assert reference_pages.main([]) == 0
+    assert reference_pages.main(["--check"]) == 0
+    (tmp_path / "rules.md").write_text("old")
+    (tmp_path / "left_over.md").write_text("old")
+    assert reference_pages.main(["--check"]) == 1
+    said = capsys.readouterr().out
+    assert "docs/reference/rules.md is stale" in said
+    assert "docs/reference/left_over.md is stale" in said
+
+
+def test_the_reference_has_every_argument_and_every_id() -> None:
+    made = reference_pages.pages()
+    headings = set(re.findall(r"^### (\w+)$", made["arguments.md"], re.MULTILINE))
+    assert headings == set(FIELDS)
+    told = " ".join(made[name] for name in ("rules.md", "checks.md", "findings.md"))
+    told += (DOCS / "diagnosis.md").read_text(encoding="utf-8")
+    assert {id for id in known_ids() if id not in told} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
+    for target, anchor in _LINK.findall(text):
+        if target in OF_THE_SITE:
+            assert (REPOSITORY / OF_THE_SITE[target]).is_file()
+            continue
+        file = (page.parent / target).resolve() if target else page
+        assert file.is_file(), f"{page_name(page)} links to {target}"
+        if anchor:
+            assert anchor in anchors(file), f"{page_name(page)} links to {target}#{anchor}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    site = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8"))
+
+    def named(entry: object) -> list[str]:
+        if isinstance(entry, str):
+            return [entry]
+        children = entry.values() if isinstance(entry, dict) else entry
+        assert isinstance(children, (list, type({}.values())))
+        return [name for child in children for name in named(child)]
+
+    assert sorted(named(site["nav"])) == sorted([*map(page_name, PAGES), *OF_THE_SITE])
+
+
+@pytest.mark.parametrize("name", EXECUTED)
+def test_every_block_says_how_it_is_tested(name: str) -> None:
+    known = re.compile(r"run(: (package|serving))?|file: .+|screen: .+")
+    assert [block for block in blocks(page=f"docs/{name}.md") if not known.fullmatch(block.kind)] == []
+
+
+@pytest.mark.parametrize("name", [name for name in EXECUTED if blocks("run", page=f"docs/{name}.md")])
+def test_its_examples_run_one_after_the_other(name: str, tmp_path: Path) -> None:
+    programs, workplace = tmp_path / "programs", tmp_path / "workplace"
+    programs.mkdir()
+    workplace.mkdir()
+    env = environment(programs)
+    for block in blocks("run", "file", page=f"docs/{name}.md"):
+        if block.kind == "run" or block.kind.startswith("file: "):
+            run_block(block, workplace, env)
+
+
+def test_the_servers_of_the_tutorial_serve(tmp_path: Path) -> None:
+    """With a stand-in for SGLang; the README's server is a real one, in make test-real."""
+    port = str(free_port())
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    with place_in(tmp_path, make_fake_python(tmp_path)) as place:
+        theirs = f"model=tiny gpu=cpu engine=sglang engine.python={place.python} attention_backend=torch_native"
+        theirs += " grammar_backend=none launch.stop_timeout=5"
+        env = environment(programs) | place.env | {"SGLANG_HYDRA_STATE_DIR": str(tmp_path / "state")}
+        for block in blocks("run: serving", page="docs/tutorial.md"):
+            text = block.text.replace("30000", port).replace("model=tiny", theirs)
+            text = text.replace("bench.concurrency", "bench.client=builtin bench.concurrency")
+            run_block(block._replace(text=text), tmp_path, env, timeout_s=100)
+        assert place.alive() == []
+    (result, *_) = (tmp_path / "first" / "points").glob("*/result.json")
+    assert json.loads(result.read_text())["schema"] == "sglang_hydra.result/1"
+    assert (tmp_path / "first" / "report.html").is_file()
+
+
+@pytest.mark.long
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
+    done = subprocess.run(build, cwd=REPOSITORY, capture_output=True, encoding="utf-8", timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    loaded = re.compile(r"""<(?:script|img|link(?=[^>]*stylesheet))[^>]*(?:src|href)=["']?(https?:)?//""")
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > len(PAGES)
+    assert [page for page in pages if loaded.search(page.read_text(encoding="utf-8"))] == []

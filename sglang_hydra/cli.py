@@ -37,7 +37,17 @@ VERBS = {
 }
 MULTIRUN_VERBS = ("bench", "check", "fit", "plan")
 """The verbs that take several values for a key, with ``-m``."""
-FLAGS = ("--help", "--json", "--strict", "--version", "--config-dir", "--config-name", "--multirun")
+FLAGS = (
+    "--help",
+    "--json",
+    "--strict",
+    "--version",
+    "--config-dir",
+    "--config-name",
+    "--multirun",
+    "--base",
+    "--format",
+)
 HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help", "--shell-completion")
 _VALUED_FLAGS = (
     *("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--output", "-o"),

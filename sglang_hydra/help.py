@@ -62,7 +62,7 @@ def overview(composer: Composer) -> list[Line]:
         options = composer.options(group)
         if len(options) > _MOST_OPTIONS:
             options = [f"{len(options)} published configurations; the verb recipes lists them"]
-        lines += _group_lines(group, options)
+        lines += _group_lines(group, options) if options else []
     return [
         *lines,
         [text("  any other model: model=org/name, model=./folder; what a group declares: gpu.count=4", "dim")],

@@ -307,7 +307,7 @@ MISTAKES = [
     ("config.yaml", "page_size: [1\n", "CLI009", "config.yaml:13:1: this is no YAML", None),
     ("config.yaml", "tpsize: 8\n", "CLI001", "config.yaml:12: 'tpsize' is neither", "did you mean tp_size?"),
     ("config.yaml", "tp_size: x\n", "CLI002", "config.yaml:12: tp_size='x' is not an int", None),
-    ("config.yaml", "served_model_name: off\n", "CLI002", "config.yaml:12: served_model_name=False", 'name: "off"'),
+    ("config.yaml", "served_model_name: off\n", "CLI002", "config.yaml:12: served_model_name=false", 'name: "off"'),
     ("config.yaml", "tp_size: ${gpu.name}\n", "CLI008", "config.yaml:12: tp_size: ", None),
     ("config.yaml", "tp_size: ${nope}\n", "CLI008", "config.yaml:12: tp_size: Interpolation key 'nope'", None),
     ("config.yaml", "json_model_override_args: '{'\n", "CLI002", "config.yaml:12: json_model_override_args is", None),

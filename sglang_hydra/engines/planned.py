@@ -15,7 +15,7 @@ from sglang_hydra.engines.transformers import ENGINE as TRANSFORMERS
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 from sglang_hydra.resolution import Resolution
-from sglang_hydra.versions.order import same_release
+from sglang_hydra.versions.order import is_candidate_of, same_release
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([a-z.+-]*[0-9a-z]+)*")
 SPECIFIED_VERSION = "0.5.2"
@@ -131,7 +131,8 @@ def _planned(engine: Engine, node: Mapping[str, Any], found: Availability, settl
     if engine is SGLANG and node["version"] not in (None, found.version, SPECIFIED_VERSION):
         from sglang_hydra.versions.table import nearest_known
 
-        if not same_release(nearest_known(node["version"]) or "", node["version"]):
+        near = nearest_known(node["version"]) or ""
+        if not same_release(near, node["version"]) and not is_candidate_of(node["version"], near):
             from sglang_hydra.versions.translate import unknown_version
 
             raise ConfigError(unknown_version(node["version"]))

@@ -200,7 +200,7 @@ LATER: Mapping[str, Traits] = {
     "Starcoder2ForCausalLM": Traits(tied_default=True, gated=False),
     "Step3p5ForCausalLM": _LATER_WINDOWS,
 }
-"""Classes of later releases, and of transformers, that have been counted like those of 0.5.2 (tests/data/memory)."""
+"""Classes of later releases, and of transformers, that have been counted like those of 0.5.2."""
 
 ENCODERS = ("CLIPModel", "Contriever")
 """Models without a decoder to size here."""

@@ -33,6 +33,7 @@ LOOKED_FOR = (
 )
 _STDIN = "-"
 _LONGEST = 8 << 20
+_LONGEST_FLAGS = 1 << 18
 _YAML = (".yaml", ".yml", ".json")
 _MOST_NODES = 200_000
 _LISTS = ("items",)
@@ -82,7 +83,7 @@ def _launches(text: str, place: str, composer: Composer, is_yaml: bool) -> list[
     found: list[Launch] = []
     if is_yaml or not speaks_of_launch(text.split("\n", 1)[0]):
         found = [launch for document in _documents(text) for launch in _of_document(document, place)]
-    if found or not (speaks_of_launch(text) or "--" in text):
+    if found or not (speaks_of_launch(text) or ("--" in text and len(text) <= _LONGEST_FLAGS)):
         return found
     return Script(place, lambda body, where: _launches(body, where, composer, True)).launches(text)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.errors import ConfigError
+from sglang_hydra.errors import ConfigError, MachineError
 from sglang_hydra.findings import Finding
 from sglang_hydra.places import shown_path
 from sglang_hydra.report.charts import short
@@ -18,11 +18,13 @@ from sglang_hydra.report.reading import read_sweeps
 from sglang_hydra.screen import Line, columns, text, write
 from sglang_hydra.sweep.files import write_whole
 from sglang_hydra.words import program
+from sglang_hydra.words import short as cut
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
 
 SCHEMA = "sglang_hydra.report/1"
+_WIDEST = 40
 
 
 def report(invocation: Invocation) -> int:
@@ -37,15 +39,17 @@ def report(invocation: Invocation) -> int:
 
         print_json(to_json(made))
         return 0
-    written = [(folders[0] / "report.html", page(made)), (folders[0] / "points.csv", points_csv(made))]
-    lines = list(report_lines(made))
-    for file, content in written:
+    write(report_lines(made))
+    for name, content in (("report.html", page(made)), ("points.csv", points_csv(made))):
+        file = folders[0] / name
         try:
             write_whole(file, content)
         except OSError as failure:
-            raise ConfigError(Finding("error", "REP002", f"{file} cannot be written: {failure}")) from None
-        lines.append([text(f"wrote {shown_path(str(file))}", "dim")])
-    write(lines)
+            why = failure.strerror or str(failure)
+            message = f"{file} cannot be written: {why}; the sweep is untouched"
+            hint = "the report is above; --json prints all of it"
+            raise MachineError(Finding("error", "REP002", message, hint=hint)) from None
+        write([[text(f"wrote {shown_path(str(file))}", "dim")]])
     return 0
 
 
@@ -62,7 +66,8 @@ def report_lines(made: Report) -> Iterator[Line]:
         for group in made.groups:
             where = [group.first.sweep] if len(made.sweeps) > 1 else []
             means = [group.mean(metric) for metric in made.columns]
-            table.append([*where, *made.cells(group), *("" if mean is None else short(mean) for mean in means)])
+            settings = [cut(cell, _WIDEST) for cell in made.cells(group)]
+            table.append([*where, *settings, *("" if mean is None else short(mean) for mean in means)])
         yield from columns([[text(cell) for cell in row] for row in table])
         yield []
     for winner in made.winners:
@@ -113,7 +118,9 @@ def to_json(made: Report) -> dict[str, Any]:
                 "name": sweep.name,
                 "folder": str(sweep.folder),
                 "words": list(sweep.words),
-                "refused": list(sweep.refused),
+                "refused": [dict(item) for item in sweep.refused],
+                "problems": [finding.to_json() for finding in sweep.problems],
+                "environment": dict(sweep.environment),
             }
             for sweep in made.sweeps
         ],
@@ -144,6 +151,26 @@ def to_json(made: Report) -> dict[str, Any]:
                 "command": winner.command,
             }
             for winner in made.winners
+        ],
+        "fronts": [
+            {
+                "x": front.x.key,
+                "y": front.y.key,
+                "points": [[row.point_id for row in group.rows] for group in front.groups if id(group) in front.best],
+            }
+            for front in made.fronts
+        ],
+        "changes": [
+            {
+                "words": item.words,
+                "measure": item.metric.key,
+                "before": item.before,
+                "after": item.after,
+                "change": item.change,
+                "interval": None if item.interval is None else list(item.interval),
+                "noise": item.noise,
+            }
+            for item in made.changes
         ],
     }
 

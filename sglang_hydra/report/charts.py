@@ -16,6 +16,14 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 24, 14, 44
 _TICKS = 5
 _CELL_HEIGHT = 34
 _SERIES = 6
+_CORNERS = (
+    ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),  # square
+    ((0, -1.2), (1.1, 0.8), (-1.1, 0.8)),  # triangle
+    ((0, -1.25), (1.25, 0), (0, 1.25), (-1.25, 0)),  # diamond
+    ((0, 1.2), (-1.1, -0.8), (1.1, -0.8)),  # triangle, point down
+    ((-0.4, -1.2), (0.4, -1.2), (0.4, -0.4), (1.2, -0.4), (1.2, 0.4), (0.4, 0.4), (0.4, 1.2), (-0.4, 1.2),
+     (-0.4, 0.4), (-1.2, 0.4), (-1.2, -0.4), (-0.4, -0.4)),  # cross
+)  # fmt: skip
 
 Element = ElementTree.Element
 
@@ -52,8 +60,10 @@ def scatter(marks: Sequence[Mark], x_words: str, y_words: str) -> str:
             ElementTree.SubElement(svg, "polyline", {"points": steps, "class": f"front s{series % _SERIES}"})
     for mark in sorted(marks, key=lambda mark: mark.on_front):
         kind = f"mark s{mark.series % _SERIES}" + ("" if mark.on_front else " behind")
-        place = {"cx": f"{x_of(mark.x):.1f}", "cy": f"{y_of(mark.y):.1f}", "r": "5" if mark.on_front else "3.5"}
-        _titled(ElementTree.SubElement(svg, "circle", {**place, "class": kind, "tabindex": "0"}), mark.title)
+        place = _outline(mark.series, x_of(mark.x), y_of(mark.y), 5.0 if mark.on_front else 3.5)
+        # Those on the front can be reached by keyboard; of a thousand others none wants to be walked through.
+        reached = {"tabindex": "0", "role": "img", "aria-label": mark.title} if mark.on_front else {}
+        _titled(ElementTree.SubElement(svg, "path", {"d": place, "class": kind, **reached}), mark.title)
     return _written(svg)
 
 
@@ -109,6 +119,23 @@ def short(value: float) -> str:
     if abs(value) >= 10_000:
         return f"{value / 1000:.3g}k" if abs(value) < 1e6 else f"{value / 1e6:.3g}M"
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def legend_mark(series: int) -> str:
+    """The mark of a series alone, for a legend."""
+    svg = Element("svg", {"viewBox": "0 0 14 14", "class": "key", "aria-hidden": "true"})
+    ElementTree.SubElement(svg, "path", {"d": _outline(series, 7, 7, 5), "class": f"mark s{series % _SERIES}"})
+    return _written(svg)
+
+
+def _outline(series: int, x: float, y: float, size: float) -> str:
+    """The mark of a series: each has a shape of its own beside its colour, for whoever does not tell the colours
+    apart. All have about the same area."""
+    if series % _SERIES == 0:
+        half = f"a{size:g},{size:g} 0 1,0"
+        return f"M{x - size:.1f},{y:.1f}{half} {2 * size:g},0{half} {-2 * size:g},0z"
+    corners = _CORNERS[series % _SERIES - 1]
+    return "M" + "L".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in corners) + "z"
 
 
 def _svg(width: float, height: float, title: str) -> Element:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -133,8 +135,7 @@ def interval(values: Sequence[float]) -> Interval | None:
     """
     if len(values) < 2:
         return None
-    draw = random.Random(_SEED)
-    middle = _middle(sorted(_resampled(values, draw) for _ in range(_DRAWS)))
+    middle = _middle(sorted(_means(tuple(values), _SEED)))
     return _widened(middle, math.fsum(values) / len(values), len(values), len(values) - 1)
 
 
@@ -142,8 +143,12 @@ def difference(before: Sequence[float], after: Sequence[float]) -> Interval | No
     """Of the means, after - before, widened as in ``interval``; None where either has fewer than two values."""
     if len(before) < 2 or len(after) < 2:
         return None
-    draw = random.Random(_SEED)
-    middle = _middle(sorted(_resampled(after, draw) - _resampled(before, draw) for _ in range(_DRAWS)))
+    olds, news = _means(tuple(before), _SEED), _means(tuple(after), _SEED + 1)
+    pairs: Iterable[tuple[float, float]] = itertools.product(olds, news)
+    if len(olds) * len(news) > _DRAWS:
+        draw = random.Random(_SEED)
+        pairs = zip(draw.choices(olds, k=_DRAWS), draw.choices(news, k=_DRAWS), strict=True)
+    middle = _middle(sorted(new - old for old, new in pairs))
     centre = math.fsum(after) / len(after) - math.fsum(before) / len(before)
     return _widened(middle, centre, min(len(before), len(after)), len(before) + len(after) - 2)
 
@@ -158,8 +163,14 @@ def _apart(best: Group, other: Group, metric: Metric) -> bool:
     return found is not None and not found.low <= 0 <= found.high
 
 
-def _resampled(values: Sequence[float], draw: random.Random) -> float:
-    return math.fsum(draw.choices(values, k=len(values))) / len(values)
+@functools.lru_cache(maxsize=1024)
+def _means(values: tuple[float, ...], seed: int) -> list[float]:
+    """The means of resampled values: of few values all that there are, of more as many draws as tell."""
+    size = len(values)
+    if size**size <= _DRAWS:
+        return [math.fsum(drawn) / size for drawn in itertools.product(values, repeat=size)]
+    draw = random.Random(seed)
+    return [sum(draw.choices(values, k=size)) / size for _ in range(_DRAWS)]
 
 
 def _middle(ordered: Sequence[float]) -> Interval:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from sglang_hydra.config import PRIMARY_NAME
 from sglang_hydra.report.comparing import (
     GOODPUT,
     INTERACTIVITY,
@@ -25,13 +29,16 @@ from sglang_hydra.report.comparing import (
     throughput_of,
 )
 from sglang_hydra.report.reading import SweepResults, varying
+from sglang_hydra.words import program
 
 COLUMNS = (
     Metric("output_throughput", "output tokens/s", True, "tokens/s"),
     Metric("output_throughput_per_gpu", "per GPU", True, "tokens/s/GPU"),
+    Metric("total_throughput", "input + output tokens/s", True, "tokens/s"),
     Metric("ttft_ms.p50", "TTFT p50 ms", False, "ms"),
     Metric("ttft_ms.p99", "TTFT p99 ms", False, "ms"),
     Metric("itl_ms.p50", "ITL p50 ms", False, "ms"),
+    Metric("itl_ms.p99", "ITL p99 ms", False, "ms"),
     Metric("tpot_ms.p50", "TPOT p50 ms", False, "ms"),
     Metric("e2e_ms.p50", "end-to-end p50 ms", False, "ms"),
     Metric("interactivity", "tokens/s per user", True, "tokens/s"),
@@ -137,33 +144,70 @@ def spread_of(group: Group, metric: Metric) -> Interval | None:
 
 
 def command_of(sweep: SweepResults, group: Group) -> str:
-    """What starts the server of a point: the words that all points share, and its own, without those of the load."""
+    """What starts the server of a point: the words that all points share, and its own, without those of the load, the
+    sweep and Hydra, and with the folders that its configs came from."""
     own = group.first.words
     named = {_key(word) for word in own}
     words = [word for word in sweep.shared if _key(word) not in named]
-    kept = [word for word in (*words, *own) if _key(word).split(".")[0] not in ("bench", "sweep", "bench/workload")]
-    return " ".join(["python serve.py", *(shlex.quote(word) for word in kept)])
+    kept = [word for word in (*words, *own) if not _of_the_client(_key(word))]
+    flags = [flag for folder in sweep.config_dirs for flag in ("--config-dir", folder)]
+    if sweep.config_name not in (None, PRIMARY_NAME):
+        flags += ["--config-name", str(sweep.config_name)]
+    return " ".join([program(), *(shlex.quote(word) for word in (*flags, *kept))])
 
 
 def _key(word: str) -> str:
-    return word.lstrip("+~").partition("=")[0]
+    return word.lstrip("+~").partition("=")[0].partition("@")[0]
+
+
+def _of_the_client(key: str) -> bool:
+    return re.split(r"[./]", key)[0] in ("bench", "sweep", "hydra")
 
 
 def _winners(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput: Metric) -> Iterator[Winner]:
     for sweep in sweeps:
         own = [group for group in groups if group.first.sweep == sweep.name]
         called = f"{sweep.name}: " if len(sweeps) > 1 else ""
-        kinds = [(f"{called}highest throughput", throughput, lambda group: True)]
-        if any(group.first.measures.get("slo_met") is not None for group in own):
+        slos = list(dict.fromkeys(slo for group in own if (slo := slo_of(group))))
+        kinds: list[tuple[str, Metric, Callable[[Group], bool]]] = []
+        for slo in slos:
+            under = functools.partial(_under, slo)
             kinds += [
-                (f"{called}highest throughput within the SLO", throughput, meets_slo),
-                (f"{called}highest goodput", GOODPUT, lambda group: True),
+                (f"highest throughput within {slo}", throughput, functools.partial(_within, slo)),
+                (f"highest goodput under {slo}", GOODPUT, under),
             ]
-        kinds += [(f"{called}lowest median TTFT", TTFT, lambda group: True)]
+        kinds = [
+            ("highest throughput", throughput, _any),
+            *kinds,
+            ("lowest median TTFT", TTFT, _any),
+            ("lowest median ITL", ITL, _any),
+        ]
         for title, metric, within in kinds:
             verdict = best(own, metric, within)
             if verdict is not None:
-                yield Winner(title, metric, verdict, command_of(sweep, verdict.best))
+                yield Winner(called + title, metric, verdict, command_of(sweep, verdict.best))
+
+
+def slo_of(group: Group) -> str:
+    """What the load asked of each request, in words; empty where it asked for nothing."""
+    names = (("ttft_ms", "TTFT"), ("itl_ms", "ITL"), ("e2e_ms", "end-to-end"))
+    found = {name: group.first.settings.get(f"bench.slo.{name}") for name, _ in names}
+    said = [f"{words} <= {found[name]:g} ms" for name, words in names if isinstance(found[name], (int, float))]
+    share = group.first.settings.get("bench.slo.share")
+    of = f" for {share:.4g} of the requests" if said and isinstance(share, (int, float)) and share < 1 else ""
+    return ", ".join(said) + of
+
+
+def _any(group: Group) -> bool:
+    return True
+
+
+def _under(slo: str, group: Group) -> bool:
+    return slo_of(group) == slo
+
+
+def _within(slo: str, group: Group) -> bool:
+    return slo_of(group) == slo and meets_slo(group)
 
 
 def _fronts(groups: Sequence[Group], throughput: Metric) -> Iterator[Front]:
@@ -217,16 +261,33 @@ def _order(label: str) -> tuple[int, float, str]:
 
 
 def _changes(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput: Metric) -> Iterator[Changed]:
-    """Points that were typed alike in the first sweep and in each later one."""
-    first = {group.first.words: group for group in groups if group.first.sweep == sweeps[0].name}
+    """The points of the first sweep that each later one has too."""
+    own = {sweep.name: [group for group in groups if group.first.sweep == sweep.name] for sweep in sweeps}
     for sweep in sweeps[1:]:
-        for group in groups:
-            before = first.get(group.first.words)
-            if group.first.sweep != sweep.name or before is None:
-                continue
+        for before, group in _same_points(own[sweeps[0].name], own[sweep.name]):
             for metric in (throughput, TTFT, ITL):
                 old, new = before.mean(metric), group.mean(metric)
                 if old and new is not None:
                     moved = difference(before.values(metric), group.values(metric))
                     noise = None if moved is None else moved.low <= 0 <= moved.high
-                    yield Changed(" ".join(group.first.words), metric, old, new, new / old - 1, moved, noise)
+                    words = " ".join(group.first.words) or "the only point"
+                    where = f"{sweep.name}: {words}" if len(sweeps) > 2 else words
+                    yield Changed(where, metric, old, new, new / old - 1, moved, noise)
+
+
+def _same_points(before: Sequence[Group], after: Sequence[Group]) -> Iterator[tuple[Group, Group]]:
+    """Pairs that are one point in two sweeps: typed alike, or else alike in every setting that varies within one of
+    them. What differs between the sweeps as wholes (a release, its defaults) is what they are compared for."""
+    typed = _unique(before, lambda group: group.first.words)
+    keys = sorted({*varying([group.first for group in before]), *varying([group.first for group in after])})
+    alike = _unique(before, lambda group: tuple(_label(group, key) for key in keys))
+    for group in after:
+        found = typed.get(group.first.words) or alike.get(tuple(_label(group, key) for key in keys))
+        if found is not None:
+            yield found, group
+
+
+def _unique(groups: Sequence[Group], name: Callable[[Group], tuple[str, ...]]) -> dict[tuple[str, ...], Group]:
+    """Groups by a name of theirs, without those that share it."""
+    counts = Counter(name(group) for group in groups)
+    return {name(group): group for group in groups if counts[name(group)] == 1}

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sglang_hydra.report.charts import Mark, heat_map, scatter, short
+from sglang_hydra.report.charts import Mark, heat_map, legend_mark, scatter, short
 from sglang_hydra.report.comparing import Group, Interval
 from sglang_hydra.report.contents import Changed, Front, Heat, Report, Winner, spread_of
+from sglang_hydra.words import plural
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 
@@ -16,6 +17,7 @@ _TEMPLATE = Path(__file__).with_name("page.html.j2")
 def page(report: Report) -> str:
     """The whole file. Every text in it is escaped by the template engine, every chart built as a tree."""
     from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
@@ -27,7 +29,7 @@ def page(report: Report) -> str:
         problems=[finding.message for sweep in report.sweeps for finding in sweep.problems],
         winners=[_winner(report, winner) for winner in report.winners],
         fronts=[_front(report, front) for front in report.fronts],
-        series=names,
+        series=[(name, Markup(legend_mark(number))) for number, name in enumerate(names)],
         heat=_heat(report.heat) if report.heat else None,
         changes=[_change(item) for item in report.changes],
         keys=report.keys,
@@ -42,7 +44,7 @@ def counts(report: Report) -> str:
     """How many points there are, in each state."""
     rows = [row for sweep in report.sweeps for row in sweep.rows]
     refused = sum(int(item["count"]) for sweep in report.sweeps for item in sweep.refused)
-    said = [f"{len(rows)} points"]
+    said = [plural(len(rows), "point")]
     for state in ("valid", "invalid", "failed", "open"):
         count = sum(row.state == state for row in rows)
         if count:
@@ -137,6 +139,7 @@ def _row(report: Report, group: Group) -> dict[str, Any]:
         "settings": report.cells(group),
         "numbers": numbers,
         "repeats": len(group.rows),
+        "fronts": ", ".join(front.x.words for front in report.fronts if id(group) in front.best),
     }
 
 

@@ -29,8 +29,8 @@ from sglang_hydra.sweep.claims import Claim, Claims
 from sglang_hydra.sweep.points import ServerGroup, Sweep
 from sglang_hydra.sweep.progress import Printed, watching
 from sglang_hydra.sweep.runner import open_points, policy_of, run_group, writing_to
-from sglang_hydra.sweep.serving import Policy, Stop
 from sglang_hydra.sweep.store import Store
+from sglang_hydra.sweep.work import Policy, Stop
 
 _STALLED_ROUNDS = 2
 _LOOK_S = 0.5

@@ -24,8 +24,9 @@ from sglang_hydra.sweep.gpus import GpuSets, used_mib, visible_gpus, wait_for_me
 from sglang_hydra.sweep.points import Point, ServerGroup, Sweep
 from sglang_hydra.sweep.progress import LiveScreen, Tally
 from sglang_hydra.sweep.search import search_of, search_problems
-from sglang_hydra.sweep.serving import Policy, Stop, Watcher, Work, take_points
+from sglang_hydra.sweep.serving import take_points
 from sglang_hydra.sweep.store import DONE, FAILED, OPEN, Store
+from sglang_hydra.sweep.work import Policy, Stop, Watcher, Work
 
 FAILED_EXIT, INTERRUPTED = 4, 130
 RERUN = ("failed", "invalid")

@@ -6,11 +6,10 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sglang_hydra.bench.bench_serving import BenchServing
 from sglang_hydra.bench.point import INVALID, Client, PointResult, client_for, run_point
@@ -21,10 +20,10 @@ from sglang_hydra.errors import MachineError, ServerError, SglangHydraError
 from sglang_hydra.launch.local import LocalServer
 from sglang_hydra.launch.preflight import preflight
 from sglang_hydra.launch.serve import launch_of
-from sglang_hydra.plans import Plan
 from sglang_hydra.sweep.files import write_whole
 from sglang_hydra.sweep.points import Point
-from sglang_hydra.sweep.store import DONE, Store
+from sglang_hydra.sweep.store import DONE
+from sglang_hydra.sweep.work import Failed, Work
 
 _LOG_TAIL = 40
 _TAIL_BYTES = 1 << 16
@@ -34,107 +33,6 @@ _DEATH_S = 2.0
 NOT_HERE, CLIENT, NOT_IDLE = "not_here", "client", "not_idle"
 # How bench_serving's end by a signal is told: killed, the same may succeed next time.
 _KILLED = re.compile(r"\(exit -\d+\)")
-
-
-class Watcher(Protocol):
-    """Whoever is told how a sweep goes: the live screen, the line printer, a test."""
-
-    def server(self, server_id: str, said: str) -> None:
-        """What a server is doing: starting, loading weights, ready, stopped."""
-
-    def point(self, point: Point, state: str, said: str) -> None:
-        """A point is running, valid, invalid or failed; ``said`` are its numbers, or why it does not count."""
-
-
-class Stop:
-    """Asked to stop, from a signal handler too: no point is begun any more, and the server that runs is ended. What
-    was being measured is then forgotten, since its server was taken away from it."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self.server: LocalServer | None = None
-
-    def __call__(self) -> None:
-        self.asked = True
-        server = self.server
-        if server is not None:
-            server.request_stop()
-
-
-@dataclass(frozen=True)
-class Policy:
-    """How points are run. ``retries`` are further attempts at what can pass; with ``fail_fast`` the first failure ends
-    all; no new point is begun at ``stop_at`` (``time.monotonic``) or later, nor once ``stop`` was called."""
-
-    retries: int = 1
-    fail_fast: bool = False
-    stop_at: float | None = None
-    stop: Stop = field(default_factory=Stop)
-
-    @property
-    def over(self) -> bool:
-        return self.stop.asked or (self.stop_at is not None and time.monotonic() >= self.stop_at)
-
-
-class Search(Protocol):
-    """A point that stands for several: each step is a point of its own, chosen by the results of those before."""
-
-    def next_step(self, store: Store) -> Point | None:
-        """The step that is to be measured next; None once the search is over."""
-
-    def finish(self, store: Store) -> tuple[str, str]:
-        """Keeps what was found. Returns the state of the point (valid, invalid, failed) and what is said of it."""
-
-
-SearchOf = Callable[[Point], Search | None]
-
-
-class Failed(NamedTuple):
-    """Why points brought no measurement. ``retryable``: the same may succeed next time; ``fatal``: no other point of
-    this server can succeed either."""
-
-    kind: str
-    error: SglangHydraError
-    retryable: bool
-    fatal: bool = False
-
-
-@dataclass
-class Work:
-    """What is to be done on one server: its ``plan``, and the points that are to be taken on it.
-
-    ``holds`` says whether they are still ours: a runner that was paused for longer than its lease finds that another
-    has taken them over, and then keeps its results to itself. ``search`` knows the points that are searches, and
-    ``settle`` waits after a server's end until another can start.
-    """
-
-    store: Store
-    plan: Plan
-    points: list[Point]
-    policy: Policy
-    watcher: Watcher
-    gpu_ids: tuple[int, ...] = ()
-    gpus: int | None = None
-    holds: Callable[[], bool] = field(default=lambda: True)
-    search: SearchOf = field(default=lambda point: None)
-    settle: Callable[[], None] = field(default=lambda: None)
-    attempts: dict[str, int] = field(default_factory=dict)
-    failed: bool = False
-
-    @property
-    def folder(self) -> Path:
-        return self.store.server(self.plan.server_id)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether another point is to be begun."""
-        over = self.policy.over or (self.failed and self.policy.fail_fast)
-        return bool(self.points) and not over and self.holds()
-
-    @property
-    def given_up(self) -> bool:
-        """Whether nothing that is found from now on counts."""
-        return self.policy.stop.asked or not self.holds()
 
 
 def take_points(work: Work) -> bool:

@@ -24,6 +24,12 @@ def same_release(version: str, other: str) -> bool:
     return version == other or (release_key(version) or version) == (release_key(other) or other)
 
 
+def is_candidate_of(version: str, final: str) -> bool:
+    """Whether ``version`` came before ``final`` to try it (0.5.3rc1, 0.5.3.dev2)."""
+    mine, theirs = release_key(version), release_key(final)
+    return mine is not None and theirs is not None and mine[0] == theirs[0] and mine[1] < 0 == theirs[1]
+
+
 def at_least(version: str, other: str) -> bool:
     """Whether ``version`` is ``other`` or later; False for a text that is no version."""
     mine, theirs = release_key(version), release_key(other)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sglang_hydra.versions.order import release_key
+from sglang_hydra.versions.order import is_candidate_of, release_key
 
 _FILE = Path(__file__).with_name("table.json")
 
@@ -80,10 +80,16 @@ def known_versions() -> tuple[str, ...]:
 
 
 def nearest_known(version: str) -> str | None:
-    """``version`` itself, or the last release of the table before it; None for what is older or no version."""
+    """``version`` itself, the release that it is a candidate for (0.5.3rc1), or the last one of the table before it.
+
+    None for what is older than all of them, or no version.
+    """
     key = release_key(version)
     if key is None:
         return None
+    final = next((known for known in known_versions() if is_candidate_of(version, known)), None)
+    if final is not None:
+        return final
     earlier = [known for known in known_versions() if (release_key(known) or key) <= key]
     return earlier[-1] if earlier else None
 

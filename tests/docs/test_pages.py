@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sglang_hydra.cli import VERBS, read_invocation
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.meanings import known_ids
 from tests.launch.processes import free_port
-from tests.readme import REPOSITORY, blocks, environment, run_block
+from tests.readme import REPOSITORY, Block, blocks, environment, run_block
 from tests.sweep.place import make_fake_python, place_in
 from tools import reference_pages
 
@@ -113,6 +115,32 @@ def test_its_examples_run_one_after_the_other(name: str, tmp_path: Path) -> None
     for block in blocks("run", "file", page=f"docs/{name}.md"):
         if block.kind == "run" or block.kind.startswith("file: "):
             run_block(block, workplace, env)
+
+
+JUDGED = ("plan", "check", "explain", "diff", "fit", "recipes", "export", "import")
+"""Verbs that start nothing."""
+
+
+def typed_on(page: str) -> list[str]:
+    """The commands of ours in the bash blocks of a page, each on one line."""
+    text = "\n".join(block.text.replace("\\\n", " ") for block in blocks(page=page) if block.language == "bash")
+    return re.findall(r"^(?:sglang-hydra|python serve\.py) ([^#\n]+)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["diagnosis", "export", "import", "launch", "slurm", "sweep", "sweeps", "topology"])
+def test_what_a_how_to_page_types_is_understood(name: str, tmp_path: Path) -> None:
+    """Commands that start nothing are run, as far as the files that they name are there; of the others the words are
+    read. Those that start something are run by the tests of their own rooms."""
+    env = environment(tmp_path)
+    commands = typed_on(f"docs/{name}.md")
+    assert commands
+    for command in commands:
+        words = shlex.split(command)
+        assert read_invocation(words).verb in VERBS
+        named = {word for word in words[1:] if re.fullmatch(r"[\w./-]+\.(sh|ya?ml|json|log)", word)}
+        written_by_it = {word for option, word in zip(words, words[1:], strict=False) if option == "-o"}
+        if words[0] in JUDGED and all((tmp_path / word).exists() for word in named - written_by_it):
+            run_block(Block("run", "bash", f"sglang-hydra {command}\n"), tmp_path, env)
 
 
 def test_the_servers_of_the_tutorial_serve(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_only_points_within_the_slo_are_best_within_it(tmp_path: Path) -> None:
     fast = {"words": ["fast"], "result": result(0.05, {"concurrency": 1, "slo": slo})}
     slow = {"words": ["slow"], "result": result(0.2, {"concurrency": 2, "slo": slo})}
     winners = {winner.title: winner for winner in made(write_sweep(tmp_path / "s", [slow, fast])).winners}
-    assert winners["highest throughput within the SLO"].verdict.best.first.words == ("fast",)
+    assert winners["highest throughput within TTFT <= 8 ms for 0.99 of the requests"].verdict.best.first.words == ("fast",)
 
 
 def test_the_winner_comes_with_the_command_that_starts_it(tmp_path: Path) -> None:

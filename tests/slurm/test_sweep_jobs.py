@@ -30,7 +30,7 @@ def bench_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(cluster: Cluster, tmp_path: Path, bench_python: Path) -> Iterator[Place]:
     with place_in(tmp_path, bench_python) as place:
-        place.fault = {"decode_ms": 200}
+        place.fault = {"decode_ms": 400}
         yield place
 
 
@@ -105,7 +105,7 @@ def test_a_node_that_goes_down_loses_no_point(cluster: Cluster, place: Place) ->
 
 
 def test_a_job_ends_before_its_walltime_and_hands_back_the_rest(cluster: Cluster, place: Place) -> None:
-    place.fault = {"decode_ms": 500}
+    place.fault = {"decode_ms": 1200}
     short = ("hydra/launcher=submitit_slurm", "hydra.launcher.timeout_min=1", "hydra.launcher.signal_delay_s=5")
     began = time.monotonic()
     place.run(place.command(*AXES, *short))

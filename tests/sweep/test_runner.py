@@ -185,7 +185,7 @@ def test_a_paused_runner_publishes_nothing_once_it_was_taken_over(here: Place, m
     from sglang_hydra.sweep.claims import Claims
     from sglang_hydra.sweep.progress import Printed
     from sglang_hydra.sweep.runner import policy_of, run_group
-    from sglang_hydra.sweep.serving import Stop
+    from sglang_hydra.sweep.work import Stop
 
     here.store.begin(sweep)
     with Claims(here.sweep_folder / "claims") as claims, open(os.devnull, "w") as nowhere:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from sglang_hydra.sweep import resuming, verbs
 from sglang_hydra.sweep import runner as sweep_runner
-from sglang_hydra.sweep import verbs
 from sglang_hydra.sweep.points import Sweep
 from tests.commands import Run, runner, valid
 
@@ -28,6 +28,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Sweep]:
     """The sweeps that the runner got."""
     got: list[Sweep] = []
     monkeypatch.setattr(sweep_runner, "run", lambda sweep: got.append(sweep) or 0)
+    monkeypatch.setattr(resuming, "status", lambda folder, as_json: 0)  # there is nothing in that folder
     return got
 
 

@@ -240,9 +240,11 @@ def _resolved(home: Any, argv: list[str]) -> dict[str, Any]:
     except Unfaked:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the release raises is its answer
-        called = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
-        stage = "post_init" if stage == "argparse" and "from_cli_args" in called else stage
-        return {"ok": False, "stage": stage, "error": _said(error)}
+        frames = traceback.extract_tb(error.__traceback__)
+        if isinstance(error, ImportError):
+            raise Unfaked(f"its environment lacks what it imports: {_said(error)}") from error
+        stage = "post_init" if stage == "argparse" and "from_cli_args" in {frame.name for frame in frames} else stage
+        return {"ok": False, "stage": stage, "error": f"{_said(error)}{_place(frames)}"}
     values = args.resolved_dict() if hasattr(args, "resolved_dict") else dataclasses.asdict(args)
     return {"ok": True, "values": {name: _plain(value) for name, value in values.items()}, "fields": sorted(values)}
 
@@ -278,6 +280,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)
     return str(value)
+
+
+def _place(frames: Sequence[traceback.FrameSummary]) -> str:
+    """The release's own line that raised, as `` (arg_groups/parallel_hook.py:83)``."""
+    own = [frame for frame in frames if "/sglang/srt/" in frame.filename]
+    return f" ({own[-1].filename.partition('/sglang/srt/')[2]}:{own[-1].lineno})" if own else ""
 
 
 def _said(error: BaseException) -> str:

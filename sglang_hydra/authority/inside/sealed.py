@@ -39,5 +39,6 @@ def _asked(released: Released, case: dict[str, Any]) -> dict[str, Any]:
     if case.get("whole"):
         return made
     if not made["ok"]:
-        return {"ok": False, "stage": made["stage"], "error": made["error"]}
+        line = f" (server_args.py:{made['line']})" if made.get("line") else ""
+        return {"ok": False, "stage": made["stage"], "error": f"{made['error_type']}: {made['error']}{line}"}
     return {"ok": True, "values": made["resolved"], "fields": None}

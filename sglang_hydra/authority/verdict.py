@@ -1,0 +1,98 @@
+"""What an installed SGLang made of a plan, held against the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.authority.ask import Authority, CannotAsk, ask_about
+from sglang_hydra.fields import fresh_defaults
+from sglang_hydra.findings import Finding
+from sglang_hydra.launch.actual import Comparison, Difference, compare
+from sglang_hydra.plans import plain
+from sglang_hydra.versions.order import same_release
+
+if TYPE_CHECKING:
+    from sglang_hydra.plans import Plan
+
+TESTED = ("0.5.2", "0.5.23")
+"""Releases whose real packages the tests ask."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The word of ``authority`` on one plan.
+
+    ``ok`` is its verdict on the command line, None where it could not be asked and ``why`` says why not; of a refusal
+    ``stage`` and ``error`` are its own. ``compared`` holds its values against the plan's where it accepts.
+    """
+
+    authority: Authority
+    ok: bool | None
+    why: str | None = None
+    stage: str | None = None
+    error: str | None = None
+    compared: Comparison | None = None
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        return self.compared.differences if self.compared else ()
+
+    @property
+    def text(self) -> str:
+        """The verdict in one line."""
+        who = f"SGLang {self.authority.version} ({self.authority.name})"
+        if self.ok is None:
+            return f"{who} was not asked: {self.why}"
+        if not self.ok:
+            return f"{who} refuses it ({self.stage}): {self.error}"
+        return f"{who} accepts it: {self.compared.summary}" if self.compared else f"{who} accepts it"
+
+    def findings(self, plan: Plan) -> tuple[Finding, ...]:
+        """What there is to say beside the differences: nobody was asked, or the verdicts are not the same."""
+        found = []
+        if self.ok is None:
+            message = f"{self.text}; the values stay those of 0.5.2's rules"
+            found.append(Finding("warning", "AUT002", message))
+        elif self.ok is not plan.resolution.ok:
+            ours = "would accept" if plan.resolution.ok else "would refuse"
+            level = "warning" if plan.by_own_rules else "info"
+            found.append(Finding(level, "AUT003", f"{self.text}; the rules of 0.5.2 {ours} it"))  # type: ignore[arg-type]
+        if self.ok is not None and not any(same_release(self.authority.version, tested) for tested in TESTED):
+            message = f"asking SGLang {self.authority.version} has not been tried: {' and '.join(TESTED)} are tested"
+            found.append(Finding("info", "AUT004", message))
+        return tuple(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its record in a plan and in what check prints."""
+        return {
+            "version": self.authority.version,
+            "python": self.authority.python,
+            "ok": self.ok,
+            "why": self.why,
+            "stage": self.stage,
+            "error": self.error,
+            "same": self.compared.same if self.compared else None,
+            "of": self.compared.of if self.compared else None,
+            "absent": list(self.compared.absent) if self.compared else [],
+            "differences": [vars(item) for item in self.differences],
+        }
+
+
+def verdicts_on(authority: Authority, plans: Sequence[Plan]) -> list[Verdict]:
+    """The release's word on each plan, in their order."""
+    return [judged(authority, plan, said) for plan, said in zip(plans, ask_about(authority, plans), strict=True)]
+
+
+def judged(authority: Authority, plan: Plan, said: Mapping[str, Any] | CannotAsk) -> Verdict:
+    """One answer of ``ask_about`` as a verdict."""
+    if isinstance(said, CannotAsk):
+        return Verdict(authority, None, why=str(said))
+    if not said["ok"]:
+        return Verdict(authority, False, stage=str(said["stage"]), error=str(said["error"]))
+    # The sealed way names only what is not at its default.
+    values = said["values"] if said["fields"] else {**plain(fresh_defaults()), **said["values"]}
+    # It was asked without the key, which it has nothing to decide about.
+    known = {**values, "api_key": plan.values["api_key"], "version": authority.version}
+    return Verdict(authority, True, compared=compare(plan, known))

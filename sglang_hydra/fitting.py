@@ -183,8 +183,10 @@ def _verifier(
         intent = {**resolution.intent, **changes}
         other = Facts(gpu, model, facts.env, facts.seed, intent)
         planned = resolve(intent, gpu=gpu, model=model, seed=facts.seed, env=facts.env)
-        if not planned.ok or any(said.level == "error" for said in run_checks(PLAN_CHECKS, planned, other)):
-            return None
-        return fit_of(planned, other, reserved_gib)
+        found = fit_of(planned, other, reserved_gib)
+        # Most changes do not make it fit; only for those that do are the checks worth their time.
+        if found is None or not found.fits:
+            return found
+        return None if any(said.level == "error" for said in run_checks(PLAN_CHECKS, planned, other)) else found
 
     return verify

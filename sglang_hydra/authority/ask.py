@@ -173,13 +173,11 @@ def _sealed_case(number: int, plan: Plan) -> dict[str, Any]:
 
 
 def _machine(plan: Plan, authority: Authority) -> dict[str, Any]:
+    """What cannot change while one child lives."""
     gpu, known = plan.gpu, nearest_known(authority.version)
     return {
         "device": _device(gpu),
-        "memory_mib": gpu.memory_mib,
         "capability": list(gpu.compute_capability) if gpu.compute_capability else None,
-        "count": gpu.count,
-        "name": gpu.name,
         "flashinfer": gpu.flashinfer,
         "triton_kernels": gpu.triton_kernels,
         "cuda": (release(known).needs["cuda"] if known else None) or _CUDA,
@@ -192,7 +190,9 @@ def _live_case(plan: Plan) -> dict[str, Any]:
     draft = plan.values["speculative_draft_model_path"]
     if draft is not None and plan.model.draft is not None and plan.model.draft.config is not None:
         models[str(draft)] = dict(plan.model.draft.config)
-    return {"argv": _flags(plan), "models": models}
+    gpu = plan.gpu
+    machine = {"memory_mib": gpu.memory_mib, "count": gpu.count, "name": gpu.name}
+    return {"machine": machine, "argv": _flags(plan), "models": models}
 
 
 def _config(plan: Plan) -> dict[str, Any]:

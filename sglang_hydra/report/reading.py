@@ -136,6 +136,8 @@ def _sweep_record(store: Store) -> dict[str, Any]:
             raise
         hint = f"{program()} report {' '.join(shlex.quote(str(folder)) for folder in inside)}"
         raise ConfigError(replace(failure.findings[0], hint=hint)) from None
+    except _ODD as failure:
+        raise ConfigError(_odd(store.folder / "sweep.json", failure)) from None
     file = store.folder / "sweep.json"
     for part, kind in (("points", dict), ("words", list), ("shared", list)):
         if not isinstance(record.get(part), kind):

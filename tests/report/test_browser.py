@@ -29,8 +29,8 @@ addEventListener("load", () => {
   const style = getComputedStyle(page.body);
   document.getElementById("seen").textContent = JSON.stringify({
     wide: page.documentElement.scrollWidth,
-    charts: [...page.querySelectorAll("svg")].map((svg) => svg.getBoundingClientRect().width),
-    marks: [...page.querySelectorAll("circle, rect")].map(size),
+    charts: [...page.querySelectorAll("svg:not(.key)")].map((svg) => svg.getBoundingClientRect().width),
+    marks: [...page.querySelectorAll("svg:not(.key) path, rect")].map(size),
     letters: [...page.querySelectorAll("svg text")].map((text) => text.getBoundingClientRect().height),
     front: page.querySelectorAll("polyline.front").length,
     page: style.backgroundColor,

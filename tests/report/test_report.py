@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 
 from sglang_hydra.cli import entry
@@ -32,8 +34,17 @@ from sglang_hydra.report.comparing import (
 from sglang_hydra.report.contents import Report, make_report
 from sglang_hydra.report.page import page
 from sglang_hydra.report.reading import read_sweeps
-from tests.report.folders import grid, result, write_sweep
+from sglang_hydra.schemas import schema_of
+from tests.report.folders import SERVER, grid, result, write_sweep
 
+WORDS = [
+    "model=a b",
+    "tp_size=1",
+    "bench.input_len=8",
+    "bench/workload=1k1k",
+    "sweep.retries=2",
+    "hydra/launcher=basic",
+]
 HOSTILE = "</td><script>alert('x')</script>&amp;${x}\x1b[31m"
 
 
@@ -102,13 +113,15 @@ def test_only_points_within_the_slo_are_best_within_it(tmp_path: Path) -> None:
     fast = {"words": ["fast"], "result": result(0.05, {"concurrency": 1, "slo": slo})}
     slow = {"words": ["slow"], "result": result(0.2, {"concurrency": 2, "slo": slo})}
     winners = {winner.title: winner for winner in made(write_sweep(tmp_path / "s", [slow, fast])).winners}
-    assert winners["highest throughput within TTFT <= 8 ms for 0.99 of the requests"].verdict.best.first.words == ("fast",)
+    assert winners["highest throughput within TTFT <= 8 ms for 0.99 of the requests"].verdict.best.first.words == (
+        "fast",
+    )
 
 
 def test_the_winner_comes_with_the_command_that_starts_it(tmp_path: Path) -> None:
     points = [{"words": ["tp_size=2", "bench.concurrency=1"], "result": result(0.1, {"concurrency": 1})}]
-    folder = write_sweep(tmp_path / "s", points, ["model=a b", "tp_size=1", "bench.input_len=8", "sweep.retries=2"])
-    assert made(folder).winners[0].command == "python serve.py 'model=a b' tp_size=2"
+    folder = write_sweep(tmp_path / "s", points, WORDS)
+    assert made(folder).winners[0].command == "sglang-hydra 'model=a b' tp_size=2"
 
 
 def test_two_sweeps_are_compared_point_by_point(tmp_path: Path) -> None:
@@ -179,13 +192,25 @@ def test_csv_and_json_hold_every_point(tmp_path: Path, capsys: pytest.CaptureFix
     assert len(points_csv(made(folder)).splitlines()) == 13
     assert entry(["report", "--json", str(folder)]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert record["schema"] == "sglang_hydra.report/1"
+    jsonschema.validate(record, schema_of("report"))
     assert len(record["points"]) == 12
+    other = write_sweep(tmp_path / "other", grid(0.9, repeats=2))
+    assert entry(["report", "--json", str(folder), str(other)]) == 0
+    record = json.loads(capsys.readouterr().out)
+    jsonschema.validate(record, schema_of("report"))
+    assert len(record["changes"]) == 6 * 3
 
 
 @pytest.mark.parametrize(
     ("content", "id"),
-    [(None, "STO001"), ('{"schema": "sglang_hydra.sweep/0"}', "STO003"), ('{"points": ', "STO002"), ("[]", "STO002")],
+    [
+        (None, "STO001"),
+        ('{"schema": "sglang_hydra.sweep/1"}', "STO002"),
+        ('{"schema": "sglang_hydra.sweep/1", "points": 3, "words": [], "shared": []}', "STO002"),
+        ('{"schema": "sglang_hydra.sweep/0"}', "STO003"),
+        ('{"points": ', "STO002"),
+        ("[]", "STO002"),
+    ],
 )
 def test_a_foreign_or_broken_folder_says_so(tmp_path: Path, content: str | None, id: str) -> None:
     if content is not None:
@@ -200,6 +225,116 @@ def test_a_half_written_result_is_named_and_left_out(tmp_path: Path) -> None:
     (read,) = read_sweeps([folder])
     assert len(read.rows) == 5
     assert "result.json cannot be read" in read.problems[0].message
+
+
+@pytest.mark.parametrize(
+    "content", ['{"schema": "sglang_hydra.result/1"}', '{"schema": "sglang_hydra.result/0"}', "[1]"]
+)
+def test_a_result_of_another_shape_is_named_and_left_out(tmp_path: Path, content: str) -> None:
+    folder = write_sweep(tmp_path / "s", grid())
+    (folder / "points" / f"{0:016x}" / "result.json").write_text(content)
+    (read,) = read_sweeps([folder])
+    assert len(read.rows) == 5
+    assert "result.json" in read.problems[0].message
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"values": 3}'])
+def test_a_plan_that_cannot_be_read_costs_its_settings_only(tmp_path: Path, content: str) -> None:
+    folder = write_sweep(tmp_path / "s", grid())
+    (folder / "servers" / SERVER / "plan.json").write_text(content)
+    (read,) = read_sweeps([folder])
+    assert len(read.rows) == 6
+    assert len(read.problems) == 1
+    assert "plan.json" in read.problems[0].message
+    assert "<svg" in page(make_report([read]))
+
+
+def test_a_folder_of_sweeps_names_them(tmp_path: Path) -> None:
+    write_sweep(tmp_path / "multirun" / "one", grid())
+    with pytest.raises(ConfigError) as raised:
+        read_sweeps([tmp_path / "multirun"])
+    assert raised.value.findings[0].id == "STO001"
+    assert str(tmp_path / "multirun" / "one") in (raised.value.findings[0].hint or "")
+
+
+def test_a_sweep_that_is_named_twice_is_one(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", grid())
+    assert len(read_sweeps([folder, tmp_path / "s" / ".", folder])) == 1
+
+
+def test_a_report_that_cannot_be_written_is_still_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_sweep(tmp_path / "s", grid())
+    (folder / "report.html").mkdir()
+    assert entry(["report", str(folder)]) == 3
+    said = capsys.readouterr()
+    assert "highest throughput" in said.out
+    assert "REP002" in said.err
+    assert "Traceback" not in said.err
+
+
+def test_points_typed_differently_are_found_again_by_what_varies(tmp_path: Path) -> None:
+    before = grid(repeats=3)
+    after = [{**point, "words": [f"+x={number}"]} for number, point in enumerate(grid(0.5, repeats=3))]
+    for point in after:
+        point["words"] = [f"bench.output_len={point['result']['workload']['output_len']}", *point["words"]]
+    changes = made(write_sweep(tmp_path / "a", before), write_sweep(tmp_path / "b", after)).changes
+    assert len(changes) == 6 * 3
+    assert all(item.noise is False for item in changes)
+
+
+def test_each_slo_has_a_winner_of_its_own(tmp_path: Path) -> None:
+    points = []
+    for limit in (8.0, 30.0):
+        slo = {"ttft_ms": limit, "itl_ms": None, "e2e_ms": None, "share": 1.0}
+        for seconds in (0.05, 0.2):
+            found = result(seconds, {"concurrency": 1, "slo": slo})
+            points.append({"words": [f"{limit:g} {seconds}"], "result": found})
+    titles = {winner.title: winner for winner in made(write_sweep(tmp_path / "s", points)).winners}
+    for limit in ("8", "30"):
+        assert titles[f"highest throughput within TTFT <= {limit} ms"].verdict.best.first.words == (f"{limit} 0.05",)
+
+
+def test_the_command_names_the_folders_of_its_configs(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [{"words": ["tp_size=2"], "result": result(0.1, {"concurrency": 1})}])
+    file = folder / "sweep.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "config_dirs": ["/my conf"], "config_name": "mine"}))
+    command = made(folder).winners[0].command
+    assert command == "sglang-hydra --config-dir '/my conf' --config-name mine model=tiny tp_size=2"
+
+
+def test_what_it_was_measured_on_is_shown(tmp_path: Path) -> None:
+    found = {**result(0.1, {"concurrency": 1}), "machine": {"host": "node7", "gpu driver": "580.1"}}
+    text = page(made(write_sweep(tmp_path / "s", [{"words": ["x"], "result": found}])))
+    for words in ("node7", "580.1", "sglang 0.5.2", "81559 MiB"):
+        assert words in text
+
+
+def test_an_interval_of_equal_things_holds_zero_as_often_as_it_says() -> None:
+    draw = random.Random(7)
+    wrong = 0
+    for _ in range(300):
+        before, after = ([draw.gauss(100, 5) for _ in range(3)] for _ in range(2))
+        found = difference(before, after)
+        assert found is not None
+        wrong += not found.low <= 0 <= found.high
+    assert wrong <= 0.1 * 300
+
+
+def test_a_thousand_points_are_reported_without_waiting(tmp_path: Path) -> None:
+    points = [
+        {"words": [f"bench.concurrency={n}"], "result": result(0.1 + n / 1e4, {"concurrency": n, "output_len": n % 7})}
+        for n in range(1, 1001)
+    ]
+    report = made(write_sweep(tmp_path / "s", points))
+    text = page(report)
+    assert text.count("<tr>") > 1000
+    assert text.count('tabindex="0"') < 100, "a keyboard does not walk through every mark"
+
+
+def test_series_differ_in_shape_and_not_in_colour_alone() -> None:
+    svg = ElementTree.fromstring(scatter([Mark(1, 1, series, True, str(series)) for series in range(6)], "x", "y"))
+    shapes = {re.sub(r"-?[\d.]+", "#", path.get("d", "")) + path.get("d", "") for path in svg.iter() if path.get("d")}
+    assert len(shapes) == 6
 
 
 @pytest.mark.parametrize(
@@ -219,5 +354,5 @@ def test_numbers_are_short(value: float, words: str) -> None:
 
 
 def test_charts_of_a_single_point_can_be_drawn() -> None:
-    assert "<circle" in scatter([Mark(0, 0, 0, True, "one")], "x", "y")
+    assert "<path" in scatter([Mark(0, 0, 0, True, "one")], "x", "y")
     assert "<rect" in heat_map(["1"], ["a"], [[None]], "x", "y")

@@ -88,7 +88,7 @@ def test_the_table_is_small() -> None:
 @pytest.mark.parametrize(
     ("version", "known"),
     [("0.5.23", "0.5.23"), ("0.5.2", "0.5.2"), ("0.5.2+cu126", "0.5.2"), ("0.5.9.post7", "0.5.9"), ("9.9", LATEST),
-     ("0.5.1", None), ("0.5.2rc1", None), ("main", None), ("", None), ("0.5.10", "0.5.10")],
+     ("0.5.1", None), ("0.5.2rc1", "0.5.2"), ("main", None), ("", None), ("0.5.10", "0.5.10")],
 )  # fmt: skip
 def test_an_unknown_release_has_the_last_one_before_it(version: str, known: str | None) -> None:
     assert nearest_known(version) == known

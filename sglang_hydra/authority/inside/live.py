@@ -1,10 +1,10 @@
 """The answers of a later release: its own argument code with its own libraries, on a machine that is stood in for.
 
-Reads from stdin and writes to stdout, one JSON object a line. The first line names the machine (``device``,
-``memory_mib``, ``capability``, ``count``, ``name``, ``flashinfer``, ``triton_kernels``, ``cuda``, ``environment``):
-it cannot change afterwards, because the package looks at it while it is imported. Each further line is a case:
-``argv``, ``models`` (a config.json for each model path among them). The answers are those of ``sealed``, with every
-field and its value; ``paths`` says where a model's folder stood for its name.
+Reads from stdin and writes to stdout, one JSON object a line. The first line is the kind of machine (``device``,
+``capability``, ``flashinfer``, ``triton_kernels``, ``cuda``, ``environment``): it cannot change afterwards, because the
+package looks at it while it is imported. Each further line is a case: ``machine`` (``memory_mib``, ``count``, ``name``),
+``argv``, and ``models``, a config.json for each model path among them. The answers are those of ``sealed``, with every
+field and its value.
 
 torch says that the machine is there and of what kind; the vendors' tools report its memory. The compiled kernels are
 inert: importing them works, deciding by them does not. Nothing is loaded, downloaded or started.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import io
 import json
@@ -60,8 +61,11 @@ def main() -> int:
             answer({"refused": f"it cannot be imported here: {_said(error)}"})
             return 1
         for line in sys.stdin:
+            case = json.loads(line)
+            machine.update(case["machine"])
+            _forget()
             try:
-                answer(_asked(home, json.loads(line), machine["environment"]))
+                answer(_asked(home, case))
             except Unfaked as error:
                 answer({"refused": str(error)})
     return 0
@@ -110,42 +114,48 @@ def _absent(machine: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _stand_in(machine: Mapping[str, Any]) -> None:
-    """The machine in torch and in the vendors' tools."""
+    """The machine in torch and in the vendors' tools. What a case may change is read when it is asked for."""
     torch: Any = importlib.import_module("torch")
     device, capability = machine["device"], tuple(machine["capability"] or (0, 0))
-    total = int((machine["memory_mib"] or 0) * 1024 * 1024)
     like_cuda = device in ("cuda", "hip")
     torch.version.cuda = machine["cuda"] if device == "cuda" else None
     torch.version.hip = "6.4" if device == "hip" else None
-    properties = SimpleNamespace(
-        name=machine["name"],
-        total_memory=total,
-        major=capability[0],
-        minor=capability[1],
-        multi_processor_count=132,
-        gcnArchName=_GFX.get(capability, "gfx942"),
-        has_fp64=True,
-    )
-    _say(
-        torch.cuda,
-        is_available=like_cuda,
-        device_count=(machine["count"] or 8) if like_cuda else 0,
-        current_device=0,
-        is_initialized=False,
-        get_device_capability=capability,
-        get_device_properties=properties,
-        get_device_name=machine["name"],
-        mem_get_info=(total, total),
-    )
+
+    def count(*_: Any) -> int:
+        return int(machine.get("count") or 8)
+
+    def memory(*_: Any) -> tuple[int, int]:
+        total = int((machine.get("memory_mib") or 0) * 1024 * 1024)
+        return total, total
+
+    def name(*_: Any) -> str:
+        return str(machine.get("name"))
+
+    def properties(*_: Any) -> SimpleNamespace:
+        return SimpleNamespace(
+            name=name(),
+            total_memory=memory()[0],
+            major=capability[0],
+            minor=capability[1],
+            multi_processor_count=132,
+            gcnArchName=_GFX.get(capability, "gfx942"),
+            has_fp64=True,
+        )
+
+    _say(torch.cuda, is_available=like_cuda, current_device=0, is_initialized=False, get_device_capability=capability)
+    torch.cuda.device_count = count if like_cuda else lambda: 0
+    torch.cuda.get_device_properties, torch.cuda.get_device_name = properties, name
+    torch.cuda.mem_get_info = memory
     if hasattr(torch, "xpu"):
-        _say(torch.xpu, is_available=device == "xpu", device_count=machine["count"] or 8, mem_get_info=(total, total))
-        if device == "xpu":
-            _say(torch.xpu, get_device_properties=properties, get_device_name=machine["name"])
-    for name in ("hpu", "npu"):
-        if device == name:
-            setattr(torch, name, ModuleType(f"torch.{name}"))
-            there = getattr(torch, name)
-            _say(there, is_available=True, device_count=machine["count"] or 8, mem_get_info=(total, total))
+        _say(torch.xpu, is_available=device == "xpu")
+    for kind in ("hpu", "npu"):
+        if device == kind:
+            setattr(torch, kind, ModuleType(f"torch.{kind}"))
+            _say(getattr(torch, kind), is_available=True)
+    if device in ("xpu", "hpu", "npu"):
+        there = getattr(torch, device)
+        there.device_count, there.mem_get_info = count, memory
+        there.get_device_properties, there.get_device_name = properties, name
     _stand_in_for_tools(machine)
 
 
@@ -177,7 +187,7 @@ def _stand_in_for_tools(machine: Mapping[str, Any]) -> None:
 def _tool(command: Any, machine: Mapping[str, Any]) -> str | None:
     """What a vendor's tool prints on this machine, empty where it fails; None for any other program."""
     line = command if isinstance(command, str) else " ".join(map(str, command))
-    memory, capability = machine["memory_mib"], machine["capability"]
+    memory, capability = machine.get("memory_mib"), machine["capability"]
     # In rocminfo's pipeline the number is in KiB, in the others in MiB.
     tools = {
         "nvidia-smi": "cuda",
@@ -197,7 +207,16 @@ def _tool(command: Any, machine: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _asked(home: Any, case: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+def _forget() -> None:
+    """No probe may remember an answer of the case before."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "sglang":
+            for value in list(vars(module).values()):
+                if isinstance(value, functools._lru_cache_wrapper):
+                    value.cache_clear()
+
+
+def _asked(home: Any, case: Mapping[str, Any]) -> dict[str, Any]:
     """One case: what the release makes of a command line."""
     before = dict(os.environ)
     with tempfile.TemporaryDirectory() as folder:

@@ -46,7 +46,7 @@ test-long: $(VENV)/.has-dev $(VENV)/.has-docs compile
 	@$(OFFLINE) $(PY) -m pytest -m long --timeout 3600 $(ARGS)
 
 bench: $(VENV)/.has-dev compile
-	@for file in plan_vs_empty_app start_vs_empty_app import_time resolve_rate point_overhead; do \
+	@for file in plan_vs_empty_app start_vs_empty_app import_time resolve_rate catalog_cost sweep_planning point_overhead diagnosis_table; do \
 	  echo "== $$file" && $(OFFLINE) $(PY) benchmarks/$$file.py || exit 1; done
 
 docs: $(VENV)/.has-docs

@@ -47,11 +47,12 @@ FLAGS = (
     "--multirun",
     "--base",
     "--format",
+    "--against",
 )
 HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help", "--shell-completion")
 _VALUED_FLAGS = (
     *("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--output", "-o"),
-    *("--base", "--format"),
+    *("--base", "--format", "--against"),
 )
 _VALUED_HYDRA_FLAGS = ("--cfg", "-c", "--package", "-p")
 _SWITCHES = {
@@ -86,6 +87,7 @@ class Invocation:
     output: str | None = None
     base: str | None = None
     format: str | None = None
+    against: str | None = None
 
 
 def entry(argv: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -138,7 +139,7 @@ def test_what_a_how_to_page_types_is_understood(name: str, tmp_path: Path) -> No
         words = shlex.split(command)
         assert read_invocation(words).verb in VERBS
         named = {word for word in words[1:] if re.fullmatch(r"[\w./-]+\.(sh|ya?ml|json|log)", word)}
-        written_by_it = {word for option, word in zip(words, words[1:], strict=False) if option == "-o"}
+        written_by_it = {word for option, word in itertools.pairwise(words) if option == "-o"}
         if words[0] in JUDGED and all((tmp_path / word).exists() for word in named - written_by_it):
             run_block(Block("run", "bash", f"sglang-hydra {command}\n"), tmp_path, env)
 

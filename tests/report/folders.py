@@ -71,7 +71,7 @@ def write_sweep(folder: Path, points: Sequence[dict[str, Any]], words: Sequence[
         if "result" in point:
             store.add_result(point_id, point["result"])
         elif "failure" in point:
-            store.add_failure(point_id, point["failure"])
+            store.add_failure(point_id, {"final": True, **point["failure"]})
     write_whole(folder / "sweep.json", json.dumps(record))
     return folder
 

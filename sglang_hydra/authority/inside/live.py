@@ -258,7 +258,7 @@ def _resolved(home: Any, argv: list[str]) -> dict[str, Any]:
         return {"ok": False, "stage": "argparse", "error": said}
     except Unfaked:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever the release raises is its answer
+    except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         if isinstance(error, ImportError):
             raise Unfaked(f"its environment lacks what it imports: {_said(error)}") from error

@@ -34,6 +34,10 @@ def plan(invocation: Invocation) -> int:
     """Shows the plan, or with ``-m`` the verdict on each. 2 when SGLang would refuse one."""
     if invocation.multirun:
         return _each(invocation)
+    if invocation.against is not None:
+        from sglang_hydra.authority import action
+
+        return action.plan(invocation)
     composer = composer_of(invocation)
     made = make_plan(composer, invocation.requests)
     if _has_several_servers(made):
@@ -63,11 +67,28 @@ def check(invocation: Invocation) -> int:
         return action.check(invocation)
     if invocation.multirun:
         return _each(invocation)
+    if invocation.against is not None:
+        from sglang_hydra.authority import action as authority
+
+        return authority.check(invocation)
+    verdicts = verdicts_on(composer_of(invocation), invocation.requests)
+    good = all(made is not None and (made.launchable if invocation.strict else made.ok) for _, made, _ in verdicts)
+    if invocation.json:
+        results = [verdict_record(*item) for item in verdicts]
+        print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
+    else:
+        write(line for item in verdicts for line in verdict_lines(*item))
+    return 0 if good else 2
+
+
+def verdicts_on(
+    composer: Composer, requests: Sequence[Request]
+) -> list[tuple[str, Plan | Topology | None, Sequence[Finding]]]:
+    """Each thing that ``requests`` name, by its name: the plan, None where none can be composed, and the findings."""
     from sglang_hydra.documents import Document, documents, is_document
 
-    composer = composer_of(invocation)
-    files = [request for request in invocation.requests if is_document(request.text)]
-    overrides = [request for request in invocation.requests if not is_document(request.text)]
+    files = [request for request in requests if is_document(request.text)]
+    overrides = [request for request in requests if not is_document(request.text)]
     verdicts: list[tuple[str, Plan | Topology | None, Sequence[Finding]]] = []
     for name, document in documents(files) if files else [("overrides", Document([]))]:
         try:
@@ -78,13 +99,7 @@ def check(invocation: Invocation) -> int:
             verdicts.append((name, None, failure.findings))
         else:
             verdicts.append((name, made, made.findings))
-    good = all(made is not None and (made.launchable if invocation.strict else made.ok) for _, made, _ in verdicts)
-    if invocation.json:
-        results = [verdict_record(*item) for item in verdicts]
-        print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
-    else:
-        write(line for item in verdicts for line in verdict_lines(*item))
-    return 0 if good else 2
+    return verdicts
 
 
 def _planned_again(
@@ -314,6 +329,7 @@ def verdict_record(name: str, made: Plan | Topology | None, findings: Sequence[F
         "launchable": made is not None and made.launchable,
         "server_id": made.server_id if made else None,
         "findings": [finding.to_json() for finding in findings],
+        **({"authority": made.authority.to_json()} if made is not None and made.authority is not None else {}),
     }
 
 
@@ -327,6 +343,10 @@ def verdict_lines(name: str, made: Plan | Topology | None, findings: Sequence[Fi
         yield [text(f"{name}: "), text("cannot be composed", "bold red")]
     else:
         yield [text(f"{name}: "), *summary(made)]
+        if made.authority is not None:
+            from sglang_hydra.authority.screen import authority_lines
+
+            yield from authority_lines(made.authority)
     yield from finding_lines([finding for finding in findings if finding.level != "info"], made)
 
 

@@ -147,7 +147,7 @@ def _take_value(invocation: Invocation, flag: str, value: str) -> None:
         invocation.config_name = value.removesuffix(".yaml")
     elif flag in ("--output", "-o"):
         invocation.output = value
-    elif flag in ("--base", "--format"):
+    elif flag in ("--base", "--format", "--against"):
         setattr(invocation, flag[2:], value)
     else:
         invocation.config_dirs.append(_existing_folder(flag, value))
@@ -181,6 +181,10 @@ def _run(invocation: Invocation) -> int:
     if invocation.output is not None and invocation.verb not in ("export", "import"):
         message = f"-o names a file for export and import, and {invocation.verb} writes to the terminal"
         raise ConfigError(Finding("error", "EXP016", message, hint=f"{program()} {invocation.verb} ... > FILE"))
+    if invocation.against is not None:
+        from sglang_hydra.authority.action import refuse_elsewhere
+
+        refuse_elsewhere(invocation)
     if (invocation.base is not None or invocation.format is not None) and invocation.verb != "check":
         message = f"--base and --format go with check, and the verb is {invocation.verb}"
         hint = f"{program()} check --base main --format markdown FILE...; two plans: {program()} diff"

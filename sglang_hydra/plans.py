@@ -20,6 +20,7 @@ from sglang_hydra.secret import masked
 from sglang_hydra.versions.order import same_release
 
 if TYPE_CHECKING:
+    from sglang_hydra.authority.verdict import Verdict
     from sglang_hydra.fit import Fit
 
 SCHEMA = "sglang_hydra.plan/1"
@@ -84,6 +85,7 @@ class Plan:
     launch sets, ``inherited`` the SGLANG_* variables that the server finds already set. ``ignored`` are findings of
     ours that ``ignore=[...]`` silenced. ``secrets`` is never written anywhere. ``settings`` are the keys of the nodes
     that were set, with who set them; ``probed`` says that the GPU facts are this machine's own.
+    ``authority`` is what an installed SGLang made of it, where one was asked.
     """
 
     resolution: Resolution
@@ -103,6 +105,7 @@ class Plan:
     inherited: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Origin] = field(default_factory=dict, repr=False)
     probed: bool = False
+    authority: Verdict | None = None
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -217,6 +220,7 @@ class Plan:
             "extra": plain(self.extra),
             "values": plain(self.values),
             "rules": SPECIFIED_VERSION,
+            "authority": self.authority.to_json() if self.authority else None,
             "seed_drawn": self.seed_drawn,
             "ledger": [plain(entry._asdict()) for entry in self.resolution.ledger],
             "findings": [finding.to_json() for finding in self.findings],

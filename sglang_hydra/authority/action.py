@@ -1,0 +1,111 @@
+"""``check --against`` and ``plan --against``: the same verdicts, with the word of an installed SGLang beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sglang_hydra.authority.ask import Authority, find_authority
+from sglang_hydra.authority.verdict import verdicts_on
+from sglang_hydra.errors import ConfigError
+from sglang_hydra.findings import Finding
+from sglang_hydra.overrides import Request
+from sglang_hydra.plans import Plan
+from sglang_hydra.screen import write
+from sglang_hydra.versions.order import same_release
+from sglang_hydra.versions.table import nearest_known
+from sglang_hydra.words import program
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli import Invocation
+
+VERBS = ("check", "plan")
+
+
+def refuse_elsewhere(invocation: Invocation) -> None:
+    """Raises ConfigError for ``--against`` with a verb or a flag that it does not go with."""
+    other = next((flag for flag in ("base", "format") if getattr(invocation, flag) is not None), None)
+    other = "-m" if invocation.multirun else f"--{other}" if other else None
+    if invocation.verb in VERBS and other is None:
+        return
+    what = f"and {other} was given too" if invocation.verb in VERBS else f"and the verb is {invocation.verb}"
+    message = f"--against goes with check and plan, each alone, {what}"
+    raise ConfigError(
+        Finding("error", "AUT005", message, hint=f"{program()} check --against installed gpu=... model=...")
+    )
+
+
+def plan(invocation: Invocation) -> int:
+    """Shows the plan with what the release makes of it. 2 when the release refuses it."""
+    from sglang_hydra import actions
+    from sglang_hydra.app import make_plan
+    from sglang_hydra.explain import plan_screen
+
+    authority = _authority(invocation)
+    composer = actions.composer_of(invocation)
+    (made,) = asked(authority, [make_plan(composer, [*_for(authority, invocation.requests), *invocation.requests])])
+    if invocation.json:
+        actions.print_json(made.to_json())
+    else:
+        write(plan_screen(made))
+    return 0 if _good(made, strict=False) else 2
+
+
+def check(invocation: Invocation) -> int:
+    """Judges each thing named, and asks the release about each. 2 if it refuses one, or could not be asked and we would
+    refuse it."""
+    from sglang_hydra import actions
+
+    authority = _authority(invocation)
+    overrides = [*_for(authority, invocation.requests), *invocation.requests]
+    verdicts = actions.verdicts_on(actions.composer_of(invocation), overrides)
+    plans = iter(asked(authority, [made for _, made, _ in verdicts if isinstance(made, Plan)]))
+    told = [
+        (name, again := next(plans), again.findings) if isinstance(made, Plan) else (name, made, findings)
+        for name, made, findings in verdicts
+    ]
+    good = all(
+        _good(made, invocation.strict) if isinstance(made, Plan) else made is not None and made.ok
+        for _, made, _ in told
+    )
+    if invocation.json:
+        results = [actions.verdict_record(*item) for item in told]
+        actions.print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
+    else:
+        write(line for item in told for line in actions.verdict_lines(*item))
+    return 0 if good else 2
+
+
+def asked(authority: Authority, plans: Sequence[Plan]) -> list[Plan]:
+    """The plans with the release's word on each."""
+    return [
+        replace(plan, authority=verdict, findings=(*plan.findings, *verdict.findings(plan)))
+        for plan, verdict in zip(plans, verdicts_on(authority, plans), strict=True)
+    ]
+
+
+def _authority(invocation: Invocation) -> Authority:
+    """The release that ``--against`` names; ``installed`` is that of ``engine.python`` where it was typed."""
+    typed = [request.text.partition("=")[2] for request in invocation.requests if _key(request) == "engine.python"]
+    return find_authority(str(invocation.against), typed[-1].strip("'\"") if typed else None)
+
+
+def _for(authority: Authority, requests: Sequence[Request]) -> list[Request]:
+    """The release as the one to plan for, where it is known and no other was typed."""
+    known = nearest_known(authority.version)
+    named = any(_key(request) in ("engine.version", "lock") for request in requests)
+    if named or known is None or not same_release(known, authority.version):
+        return []
+    return [Request(f"engine.version={authority.version}", f"--against {authority.name}", "engine")]
+
+
+def _key(request: Request) -> str:
+    return request.key or request.text.lstrip("+").partition("=")[0]
+
+
+def _good(plan: Plan, strict: bool) -> bool:
+    """The release's verdict; where it was not asked, ours."""
+    spoken = plan.authority.ok if plan.authority is not None else None
+    good = plan.ok if spoken is None else spoken
+    return good and (plan.launchable or not strict)

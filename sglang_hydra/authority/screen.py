@@ -1,0 +1,25 @@
+"""The word of an installed SGLang, for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sglang_hydra.screen import Line, columns, folded, room, shown, text
+
+if TYPE_CHECKING:
+    from sglang_hydra.authority.verdict import Verdict
+
+
+def authority_lines(verdict: Verdict) -> list[Line]:
+    """The verdict in one line, and under it each argument that the release resolves otherwise."""
+    style = {True: "green", False: "bold red", None: "yellow"}[verdict.ok]
+    rows = [
+        [
+            text("~", "yellow"),
+            text(item.field),
+            text(f"{shown(item.planned, width=24)} -> {shown(item.actual, width=36)}"),
+            text(item.reason, "dim"),
+        ]
+        for item in verdict.differences
+    ]
+    return [*folded([text("  "), text(verdict.text, style)], room()), *columns(rows, indent="    ")]

@@ -25,6 +25,10 @@ def plan_screen(plan: Plan) -> list[Line]:
     lines: list[Line] = [*heading(plan), []]
     lines += section("Set", set_rows(plan))
     lines += section(rules_title(plan), changed_rows(plan))
+    if plan.authority is not None:
+        from sglang_hydra.authority.screen import authority_lines
+
+        lines += [[text("SGLang's own word", "bold")], *authority_lines(plan.authority), []]
     if plan.fit is not None:
         from sglang_hydra.memory_screen import memory_lines
 
@@ -80,6 +84,8 @@ def summary(plan: Plan) -> Line:
         counts += f", {len(plan.ignored)} ignored"
     if plan.launchable:
         verdict = text("can be launched", "bold green")
+    elif plan.authority is not None and plan.authority.ok is False:
+        verdict = text(f"SGLang {plan.authority.authority.version} refuses it", "bold red")
     elif plan.ok and not plan.resolution.ok:
         verdict = text(f"SGLang {SPECIFIED_VERSION} would refuse it", "bold red")
     elif plan.ok:

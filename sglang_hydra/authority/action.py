@@ -80,7 +80,7 @@ def check(invocation: Invocation) -> int:
 def asked(authority: Authority, plans: Sequence[Plan]) -> list[Plan]:
     """The plans with the release's word on each."""
     return [
-        replace(plan, authority=verdict, findings=(*plan.findings, *verdict.findings(plan)))
+        replace(plan, authority=verdict, findings=verdict.findings(plan))
         for plan, verdict in zip(plans, verdicts_on(authority, plans), strict=True)
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.authority.ask import Authority, CannotAsk, ask_about
@@ -50,19 +50,28 @@ class Verdict:
         return f"{who} accepts it: {self.compared.summary}" if self.compared else f"{who} accepts it"
 
     def findings(self, plan: Plan) -> tuple[Finding, ...]:
-        """What there is to say beside the differences: nobody was asked, or the verdicts are not the same."""
-        found = []
+        """The plan's findings with this word taken in: its refusal is one of SGLang's own, and what 0.5.2 would refuse
+        is only remarked on where the plan's release accepts it."""
+        found = list(plan.findings)
         if self.ok is None:
             message = f"{self.text}; the values stay those of 0.5.2's rules"
             found.append(Finding("warning", "AUT002", message))
-        elif self.ok is not plan.resolution.ok:
-            ours = "would accept" if plan.resolution.ok else "would refuse"
-            level = "warning" if plan.by_own_rules else "info"
-            found.append(Finding(level, "AUT003", f"{self.text}; the rules of 0.5.2 {ours} it"))  # type: ignore[arg-type]
+        elif not self.ok and plan.ok:
+            found.append(Finding("error", "AUT003", self.text, stage=self.stage or "check"))  # type: ignore[arg-type]
+        elif self.ok and not plan.resolution.ok:
+            found = [self._outvoted(finding, plan) for finding in found]
         if self.ok is not None and not any(same_release(self.authority.version, tested) for tested in TESTED):
             message = f"asking SGLang {self.authority.version} has not been tried: {' and '.join(TESTED)} are tested"
             found.append(Finding("info", "AUT004", message))
         return tuple(found)
+
+    def _outvoted(self, finding: Finding, plan: Plan) -> Finding:
+        """A refusal by 0.5.2's rules, where the release itself accepts the command line."""
+        refusals = {each.id: each for each in plan.resolution.findings if each.level == "error" and not each.ours}
+        if finding.level != "error" or finding.id not in refusals:
+            return finding
+        message = f"{refusals[finding.id].message} (a rule of 0.5.2; {self.authority.version} accepts it)"
+        return replace(finding, level="warning", message=message)
 
     def to_json(self) -> dict[str, Any]:
         """Its record in a plan and in what check prints."""

@@ -40,7 +40,8 @@ class Server:
     """A server that a point runs against.
 
     ``flushes`` says whether it has a prefix cache that can be emptied, ``gpus`` how many GPUs it computes on (None:
-    it is on none), ``gpu_ids`` which of this machine's. ``python`` is the interpreter that runs it.
+    it is on none), ``gpu_ids`` which of this machine's. ``python`` is the interpreter that runs it. ``alive`` says
+    whether it has not ended yet, as far as whoever started it knows.
     """
 
     url: str
@@ -53,6 +54,7 @@ class Server:
     gpus: int | None = None
     gpu_ids: tuple[int, ...] = ()
     api_key: str | None = field(default=None, repr=False)
+    alive: Callable[[], bool] = field(default=lambda: True, repr=False, compare=False)
 
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
@@ -78,7 +80,7 @@ def empty_cache(server: Server, timeout_s: float) -> float:
     """Waits until the server is idle and its prefix cache is empty. Returns the seconds that it took.
 
     SGLang refuses to empty it while requests run (400), so its consent says both. Raises ServerError when it has not
-    agreed within ``timeout_s``.
+    agreed within ``timeout_s``, or has ended.
     """
     began = time.monotonic()
     said = "nothing"
@@ -87,6 +89,8 @@ def empty_cache(server: Server, timeout_s: float) -> float:
         if answer is not None and answer.status_code == 200:
             return time.monotonic() - began
         said = f"HTTP {answer.status_code}" if answer is not None else "no answer"
+        if not server.alive():
+            raise ServerError(Finding("error", "BEN010", f"{server.url} has ended before its cache was emptied"))
         threading.Event().wait(_POLL_S)
     message = f"{server.url} did not empty its prefix cache within {timeout_s:g} s ({said}): requests still run in it"
     hint = "is someone else using this server? bench.timeout=1200 waits longer"

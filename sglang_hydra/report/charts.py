@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from sglang_hydra.words import short as cut
+
 WIDTH, HEIGHT = 420, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 24, 14, 44
 _TICKS = 5
@@ -24,6 +26,8 @@ _CORNERS = (
     ((-0.4, -1.2), (0.4, -1.2), (0.4, -0.4), (1.2, -0.4), (1.2, 0.4), (0.4, 0.4), (0.4, 1.2), (-0.4, 1.2),
      (-0.4, 0.4), (-1.2, 0.4), (-1.2, -0.4), (-0.4, -0.4)),  # cross
 )  # fmt: skip
+
+_LABEL = 18
 
 Element = ElementTree.Element
 
@@ -71,15 +75,18 @@ def heat_map(
     columns: Sequence[str], rows: Sequence[str], values: Sequence[Sequence[float | None]], x_words: str, y_words: str
 ) -> str:
     """A table of ``values`` (by row, None where nothing valid was measured) under the labels of its two axes."""
-    left = 24 + 7 * max(len(row) for row in rows)
-    height = _TOP + _CELL_HEIGHT * len(rows) + _BOTTOM
+    rows_shown = [cut(row, _LABEL) for row in rows]
+    left = 14 + 7 * max(len(row) for row in rows_shown)
+    head = _TOP + 12
+    height = head + _CELL_HEIGHT * len(rows) + _BOTTOM
     svg = _svg(WIDTH, height, f"by {x_words} and {y_words}")
+    _text(svg, 2, _TOP, y_words, "axis", "start")
     width = (WIDTH - left - _RIGHT) / len(columns)
     known = [value for row in values for value in row if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     for row_number, (row, cells) in enumerate(zip(rows, values, strict=True)):
-        top = _TOP + row_number * _CELL_HEIGHT
-        _text(svg, left - 6, top + _CELL_HEIGHT / 2 + 4, row, "tick", "end")
+        top = head + row_number * _CELL_HEIGHT
+        _text(svg, left - 6, top + _CELL_HEIGHT / 2 + 4, rows_shown[row_number], "tick", "end")
         for number, value in enumerate(cells):
             place = {"x": left + number * width + 1, "y": top + 1, "width": width - 2, "height": _CELL_HEIGHT - 2}
             attributes = {name: f"{size:.1f}" for name, size in place.items()}
@@ -92,12 +99,11 @@ def heat_map(
             _titled(cell, f"{x_words}={columns[number]}, {y_words}={row}: {said}")
             words = "" if value is None else short(value)
             _text(svg, left + (number + 0.5) * width, top + _CELL_HEIGHT / 2 + 4, words, "value", "middle")
-    bottom = _TOP + _CELL_HEIGHT * len(rows)
+    bottom = head + _CELL_HEIGHT * len(rows)
     for number, column in enumerate(columns):
-        _text(svg, left + (number + 0.5) * width, bottom + 16, column, "tick", "middle")
+        label = cut(column, max(4, int(width / 6.5)))
+        _text(svg, left + (number + 0.5) * width, bottom + 16, label, "tick", "middle")
     _text(svg, (left + WIDTH - _RIGHT) / 2, bottom + 36, x_words, "axis", "middle")
-    label = _text(svg, 0, 0, y_words, "axis", "middle")
-    label.set("transform", f"translate(13 {_TOP + _CELL_HEIGHT * len(rows) / 2:g}) rotate(-90)")
     return _written(svg)
 
 

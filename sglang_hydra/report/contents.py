@@ -66,8 +66,9 @@ class Front(NamedTuple):
 
 
 class Heat(NamedTuple):
-    """A metric over two swept keys; where several points fall into one cell, the best of them."""
+    """A metric of one sweep over two swept keys; where several points fall into one cell, the best of them."""
 
+    sweep: str
     metric: Metric
     x: str
     y: str
@@ -101,7 +102,7 @@ class Report:
     columns: tuple[Metric, ...]
     winners: tuple[Winner, ...]
     fronts: tuple[Front, ...]
-    heat: Heat | None
+    heats: tuple[Heat, ...]
     changes: tuple[Changed, ...]
 
     def cells(self, group: Group) -> list[str]:
@@ -124,7 +125,7 @@ def make_report(sweeps: Sequence[SweepResults]) -> Report:
         columns=columns,
         winners=tuple(_winners(sweeps, groups, throughput)),
         fronts=fronts,
-        heat=_heat(groups, keys, throughput),
+        heats=tuple(_heats(sweeps, groups, keys, throughput)),
         changes=tuple(_changes(sweeps, groups, throughput)),
     )
 
@@ -224,7 +225,16 @@ def _fronts(groups: Sequence[Group], throughput: Metric) -> Iterator[Front]:
         yield Front(x, throughput, known, frozenset(best_ids))
 
 
-def _heat(groups: Sequence[Group], keys: Sequence[str], metric: Metric) -> Heat | None:
+def _heats(
+    sweeps: Sequence[SweepResults], groups: Sequence[Group], keys: Sequence[str], metric: Metric
+) -> Iterator[Heat]:
+    for sweep in sweeps:
+        found = _heat(sweep.name, [group for group in groups if group.first.sweep == sweep.name], keys, metric)
+        if found is not None:
+            yield found
+
+
+def _heat(sweep: str, groups: Sequence[Group], keys: Sequence[str], metric: Metric) -> Heat | None:
     """Over the two keys with the most values, of those that do not say the same as each other."""
     counted = {key: list(dict.fromkeys(_label(group, key) for group in groups)) for key in keys}
     ranked = sorted((key for key in keys if 1 < len(counted[key]) <= 12), key=lambda key: (-len(counted[key]), key))
@@ -235,7 +245,7 @@ def _heat(groups: Sequence[Group], keys: Sequence[str], metric: Metric) -> Heat 
                 continue
             columns, rows = sorted(counted[x], key=_order), sorted(counted[y], key=_order)
             values = tuple(tuple(_cell(groups, metric, (x, column), (y, row)) for column in columns) for row in rows)
-            return Heat(metric, x, y, tuple(columns), tuple(rows), values)
+            return Heat(sweep, metric, x, y, tuple(columns), tuple(rows), values)
     return None
 
 

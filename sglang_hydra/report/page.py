@@ -30,7 +30,7 @@ def page(report: Report) -> str:
         winners=[_winner(report, winner) for winner in report.winners],
         fronts=[_front(report, front) for front in report.fronts],
         series=[(name, Markup(legend_mark(number))) for number, name in enumerate(names)],
-        heat=_heat(report.heat) if report.heat else None,
+        heats=[_heat(heat, len(names) > 1) for heat in report.heats],
         changes=[_change(item) for item in report.changes],
         keys=report.keys,
         columns=[metric.words for metric in report.columns],
@@ -106,11 +106,12 @@ def _front(report: Report, front: Front) -> dict[str, Any]:
     return {"title": title, "svg": Markup(scatter(marks, words, front.y.words))}
 
 
-def _heat(heat: Heat) -> dict[str, Any]:
+def _heat(heat: Heat, several: bool) -> dict[str, Any]:
     from markupsafe import Markup
 
     svg = Markup(heat_map(heat.columns, heat.rows, heat.values, heat.x, heat.y))
-    return {"title": f"{heat.metric.words} by {heat.x} and {heat.y}", "svg": svg}
+    where = f"{heat.sweep}: " if several else ""
+    return {"title": f"{where}{heat.metric.words} by {heat.x} and {heat.y}", "svg": svg}
 
 
 def _change(item: Changed) -> dict[str, str]:

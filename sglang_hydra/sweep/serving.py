@@ -89,7 +89,7 @@ def _server_of(work: Work) -> Iterator[_Running]:
         if seconds is None:
             raise _NotUpError(None)
         said.note(f"ready after {seconds:.1f} s")
-        yield _Running(local, _bench_server(work, launch.url))
+        yield _Running(local, _bench_server(work, local))
     finally:
         work.policy.stop.server = None
         local.stop()
@@ -105,12 +105,12 @@ def _failed(local: LocalServer, error: SglangHydraError, *, fatal: bool) -> Fail
     return Failed(kind, error, known.retryable if known else kind != NOT_HERE, fatal)
 
 
-def _bench_server(work: Work, url: str) -> Server:
+def _bench_server(work: Work, local: LocalServer) -> Server:
     plan = work.plan
     config = plan.model.config or {}
     vocabulary = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size") or _SMALLEST_VOCABULARY
     return Server(
-        url=url,
+        url=local.launch.url,
         model=str(plan.values["served_model_name"] or plan.values["model_path"]),
         engine=plan.engine.name,
         model_path=str(plan.values["tokenizer_path"] or plan.values["model_path"]),
@@ -120,6 +120,7 @@ def _bench_server(work: Work, url: str) -> Server:
         gpus=work.gpus,
         gpu_ids=work.gpu_ids,
         api_key=plan.secrets.get("api_key"),
+        alive=lambda: local.pid is not None,
     )
 
 

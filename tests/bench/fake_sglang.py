@@ -45,7 +45,7 @@ class Fake:
         self.options = {**OPTIONS, **options}
         self.cache: set[tuple[int, ...]] = set()
         self.slots = asyncio.Semaphore(int(self.options["running"]))
-        self.requests = self.active = 0
+        self.requests = self.active = self.flushes = 0
         self.counted = {"prompt_tokens_total": 0, "generation_tokens_total": 0, "cached_tokens_total": 0}
 
     def cached(self, ids: list[int]) -> int:
@@ -102,6 +102,7 @@ class Fake:
         return {"choices": [{"message": {"role": "assistant", "content": said}}]}
 
     async def flush(self) -> int:
+        self.flushes += 1
         if self.active or self.options["deaf"]:
             return 400
         self.cache.clear()
@@ -185,7 +186,8 @@ async def answer(fake: Fake, info: dict[str, Any], path: str, body: dict[str, An
     elif path == "/v1/models":
         await send.json({"data": [{"id": "tiny"}]})
     elif path == "/requests":
-        await send.json({"requests": fake.requests, "cached_blocks": len(fake.cache)})
+        counts = {"requests": fake.requests, "flushes": fake.flushes, "cached_blocks": len(fake.cache)}
+        await send.json(counts)
     else:
         await send.whole(200 if path == "/health" else 404, "")
 

@@ -83,6 +83,39 @@ def test_a_server_that_dies_fails_its_point_and_comes_again(here: Place, monkeyp
     assert [failure["final"] for failures in failed for failure in failures] == [False, False]
 
 
+def test_a_server_that_dies_before_its_cache_is_empty_is_not_waited_for(
+    here: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never empties its cache; the time that is allowed for it is longer than the test."""
+    with_fault(here, monkeypatch, deaf=True)
+    sweep = here.plan("bench.concurrency=1", "bench.timeout=3600", retries=0)
+    began = []
+
+    def kill() -> None:
+        assert wait_until(lambda: len(here.starts()) == 1 and _listens(here), DEADLINE_S)
+        began.append(int(here.starts()[0].split()[0]))
+        os.kill(began[0], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    assert run(sweep) == 4
+    thread.join()
+    (failure,) = here.store.failures(next(sweep.points()).point_id)
+    assert failure["kind"] not in ("client", "not_idle")
+
+
+def _listens(place: Place) -> bool:
+    """Whether the server has been asked to empty its cache: it is ready by then."""
+    import httpx
+
+    words = place.starts()[0].split()
+    with contextlib.suppress(httpx.HTTPError):
+        url = f"http://127.0.0.1:{words[words.index('--port') + 1]}"
+        flushes = httpx.get(f"{url}/requests", trust_env=False).json()["flushes"]
+        return bool(flushes)
+    return False
+
+
 def test_retries_are_bounded_and_rerun_takes_failed_points(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with_fault(here, monkeypatch, die_after=1)
     sweep = here.plan("bench.concurrency=1,2", retries=2)

@@ -80,7 +80,6 @@ def missing_image(plan: Plan) -> Finding:
     others = f"the table has SGLang {', '.join(sorted(versions, key=_by_number))} for it" if versions else None
     message = f"no published image of SGLang {plan.engine.version} is known for {hardware(plan)}"
     hint = f"launch.image=REPOSITORY:TAG, or {IMAGE_VARIABLE}=REPOSITORY:TAG where a script or Compose file is used"
-    hint = f"launch.image=REPOSITORY:TAG, or {where} {IMAGE_VARIABLE}=REPOSITORY:TAG where it is used"
     return Finding("warning", "EXP002", f"{message}{f' ({others})' if others else ''}", ("launch.image",), hint)
 
 

@@ -291,7 +291,8 @@ MEANINGS: Mapping[str, str] = {
     "0.5.2's.",
     "VER008": "An extra argument that the engine's release does not have, cannot be given, or not with this value.",
     "AUT001": "--against names no environment that has SGLang. Exit code 3.",
-    "AUT002": "The SGLang that --against names could not be asked about a plan; its values stay those of 0.5.2's rules.",
+    "AUT002": "The SGLang that --against names could not be asked about a plan; its values stay those of 0.5.2's "
+    "rules.",
     "AUT003": "The SGLang that --against names refuses the command line, in its own words.",
     "AUT004": "The SGLang that --against names answered, and no test asks a release of this number: a test asks 0.5.2 "
     "and 0.5.23.",

@@ -3,8 +3,8 @@
 Reads from stdin and writes to stdout, one JSON object a line. The first line is the kind of machine (``device``,
 ``capability``, ``flashinfer``, ``triton_kernels``, ``cuda``, ``environment``): it cannot change afterwards, because the
 package looks at it while it is imported. Each further line is a case: ``machine`` (``memory_mib``, ``count``,
-``name``), ``argv``, and ``models``, a config.json for each model path among them. The answers are those of ``sealed``, with every
-field and its value.
+``name``), ``argv``, and ``models``, a config.json for each model path among them. The answers are those of
+``sealed``, with every field and its value.
 
 torch says that the machine is there and of what kind; the vendors' tools report its memory. The compiled kernels are
 inert: importing them works, deciding by them does not. Nothing is loaded, downloaded or started.

@@ -84,12 +84,26 @@ def _ids(draw: random.Random, count: int, vocab_size: int) -> tuple[int, ...]:
 def _from_file(load: Load, count: int, draw: random.Random) -> list[Prompt]:
     """Prompts of a JSONL file (``prompt`` and, if it has one, ``output_len``) or of a ShareGPT file (JSON: a list of
     conversations), in an order drawn from the seed and repeated where there are too few."""
-    path = Path(str(load.path)).expanduser()
-    rows = [_row(path, number, row, load) for number, row in _rows(path)]
-    if not rows:
-        raise ConfigError(_bad_file(f"{path} holds no prompt"))
+    rows = list(_file_prompts(str(load.path), load.output_len))
     draw.shuffle(rows)
     return [rows[number % len(rows)] for number in range(count)]
+
+
+def file_problem(path: str, output_len: int) -> Finding | None:
+    """What is wrong with a file of prompts; None for one that can be sent."""
+    try:
+        _file_prompts(path, output_len)
+    except ConfigError as failure:
+        return failure.findings[0]
+    return None
+
+
+def _file_prompts(name: str, output_len: int) -> list[Prompt]:
+    path = Path(name).expanduser()
+    rows = [_row(path, number, row, output_len) for number, row in _rows(path)]
+    if not rows:
+        raise ConfigError(_bad_file(f"{path} holds no prompt"))
+    return rows
 
 
 def _rows(path: Path) -> list[tuple[int, Any]]:
@@ -97,16 +111,17 @@ def _rows(path: Path) -> list[tuple[int, Any]]:
         content = path.read_text(encoding="utf-8")
         if content.lstrip().startswith("["):
             return list(enumerate(json.loads(content), 1))
-        lines = enumerate(content.splitlines(), 1)
+        # Only a line feed ends a line of JSON; text may hold other ends of lines.
+        lines = enumerate(content.split("\n"), 1)
         return [(number, json.loads(line)) for number, line in lines if line.strip()]
     except (OSError, UnicodeError) as failure:
         raise ConfigError(_bad_file(f"bench.path={path} cannot be read: {failure}")) from None
-    except ValueError as failure:
+    except (ValueError, RecursionError) as failure:
         raise ConfigError(_bad_file(f"bench.path={path} is neither JSON nor JSON lines: {failure}")) from None
 
 
-def _row(path: Path, number: int, row: Any, load: Load) -> Prompt:
-    text, asked = None, load.output_len
+def _row(path: Path, number: int, row: Any, output_len: int) -> Prompt:
+    text, asked = None, output_len
     if isinstance(row, dict):
         text = row.get("prompt", row.get("text", _first_message(row)))
         asked = row.get("output_len", asked)

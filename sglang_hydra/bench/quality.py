@@ -7,46 +7,18 @@ right: broken quantization, a wrong chat template or a broken kernel answers far
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import httpx
 
+from sglang_hydra.bench.questions import questions
 from sglang_hydra.bench.server import Server
-from sglang_hydra.errors import ConfigError
-from sglang_hydra.findings import Finding
 
 NEEDED = 0.8
 """The share of right answers that passes. A choice of ours: small chat models answer all of these."""
 
 _TIMEOUT_S = 60.0
 _MAX_TOKENS = 256
-_WORDS = (
-    ("What is the capital of France? Answer with one word.", "paris"),
-    ("What is the capital of Japan? Answer with one word.", "tokyo"),
-    ("Which planet do we live on? Answer with one word.", "earth"),
-    ("What is the opposite of hot? Answer with one word.", "cold"),
-    ("How many days has a week? Answer with a number.", "7"),
-    ("Which letter comes after C in the alphabet? Answer with one letter.", "d"),
-)
-_SUMS = ((7, 5), (12, 30), (41, 8), (100, 23), (64, 64), (9, 90), (250, 250))
-
-
-def questions(source: Any) -> list[tuple[str, str]]:
-    """Prompts and what the answer must contain. Raises ConfigError for a file that holds none."""
-    if source is True:
-        sums = [(f"What is {a} plus {b}? Answer with the number only.", str(a + b)) for a, b in _SUMS]
-        return [*_WORDS, *sums]
-    path = Path(str(source)).expanduser()
-    try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        asked = [(str(row["prompt"]), str(row["answer"])) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError) as failure:
-        raise ConfigError(_bad(f"bench.quality={path} cannot be read: {type(failure).__name__}: {failure}")) from None
-    if not asked:
-        raise ConfigError(_bad(f"bench.quality={path} holds no question"))
-    return asked
 
 
 def check_quality(server: Server, source: Any) -> dict[str, Any]:
@@ -79,8 +51,3 @@ def _words(said: str) -> str:
     """The answer without a model's thoughts before it, as words between blanks: 7 is not found in 17."""
     answer = said.rpartition("</think>")[2].casefold()
     return f" {' '.join(''.join(letter if letter.isalnum() else ' ' for letter in answer).split())} "
-
-
-def _bad(message: str) -> Finding:
-    hint = 'bench.quality=true asks built-in questions; a file has one {"prompt": "...", "answer": "..."} a line'
-    return Finding("error", "BEN004", message, ("bench.quality",), hint)

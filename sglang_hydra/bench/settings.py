@@ -1,8 +1,9 @@
 """``bench``: the load that is put on a server, as one typed node, and the checks on it."""
 
 # OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -112,8 +113,57 @@ def load_of(node: Mapping[str, Any]) -> Load:
 
 
 def workload_record(node: Mapping[str, Any]) -> dict[str, Any]:
-    """What the identity of a workload is made from: every setting but those that change no request."""
-    return {name: value for name, value in node.items() if name not in _NOT_IDENTITY}
+    """What the identity of a workload is made from: every setting but those that change no request, and what is in a
+    file of prompts or questions, wherever it lies."""
+    record = {name: value for name, value in node.items() if name not in _NOT_IDENTITY}
+    for name in ("path", "quality"):
+        if isinstance(record[name], str):
+            record[name] = _content(record[name]) or record[name]
+    return record
+
+
+def _content(path: str) -> str | None:
+    """A digest of what is in a file; None where it cannot be read."""
+    import os
+
+    file = os.path.expanduser(path)
+    try:
+        found = os.stat(file)
+        return _digest(file, found.st_mtime_ns, found.st_size)
+    except OSError:
+        return None
+
+
+@functools.lru_cache(maxsize=16)
+def _digest(file: str, changed: int, size: int) -> str:
+    import hashlib
+
+    with open(file, "rb") as content:
+        return hashlib.sha256(content.read()).hexdigest()
+
+
+def _file_problems(node: Mapping[str, Any]) -> Iterator[Finding]:
+    """Files are read before a server is started for them."""
+    if node["dataset"] == "file" and node["path"]:
+        from sglang_hydra.bench.prompts import file_problem
+
+        yield from _asked(file_problem, node["path"], node["output_len"])
+    if node["quality"]:
+        from sglang_hydra.bench.questions import file_problem as question_problem
+
+        yield from _asked(question_problem, node["quality"])
+
+
+_read: dict[Any, tuple[Finding, ...]] = {}
+
+
+def _asked(reads: Callable[..., Finding | None], source: Any, *settings: Any) -> tuple[Finding, ...]:
+    """What a file's reader says of it, once as long as the file stays as it is."""
+    key = (reads.__module__, source, _content(source) if isinstance(source, str) else None, *settings)
+    if key not in _read:
+        found = reads(source, *settings)
+        _read[key] = (found,) if found else ()
+    return _read[key]
 
 
 def problems(node: Mapping[str, Any]) -> Iterator[Finding]:
@@ -146,6 +196,7 @@ def problems(node: Mapping[str, Any]) -> Iterator[Finding]:
         message = f"bench.prefix_len={node['prefix_len']} must be between 1 and bench.input_len={node['input_len']}"
         yield _error("BEN002", message, "prefix_len", f"bench.prefix_len={max(1, node['input_len'] // 2)}")
     yield from _slo(node["slo"])
+    yield from _file_problems(node)
 
 
 def _concurrency(value: Any) -> Iterator[Finding]:

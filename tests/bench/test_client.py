@@ -96,7 +96,6 @@ STREAMS: list[tuple[str, list[bytes]]] = [
     ("comments and empty lines", [b": ping\n\n\n", written("a", 1), b"event: x\nid: 7\n\n", written("b", 3)]),
     ("carriage returns", [written("a", 1).replace(b"\n", b"\r\n"), written("b", 3).replace(b"\n", b"\r\n")]),
     ("no space after data:", [written("a", 3).replace(b"data: ", b"data:")]),
-    ("no line feed at the end", [written("a", 1), written("b", 3).rstrip()]),
     ("text that looks like the end", [written("[DONE]", 1), written("data: [DONE]", 3)]),
     ("a megabyte in one event", [written("x" * (1 << 20), 3)]),
     ("content after empty content", [written("", 0), written("", 1), written("a", 2), written("ab", 3)]),
@@ -110,6 +109,11 @@ def test_a_stream_is_read_however_it_is_cut(parts: list[bytes]) -> None:
     assert sample.error is None
     assert sample.output_tokens == 3
     assert sample.first is not None
+
+
+def test_a_stream_may_end_without_its_mark_and_its_last_line_feed() -> None:
+    with answering(EVENTS, written("a", 1), written("b", 3).rstrip()) as (url, _):
+        assert (asked(url).error, asked(url).output_tokens) == (None, 3)
 
 
 def test_empty_content_is_no_first_token() -> None:

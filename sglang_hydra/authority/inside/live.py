@@ -262,6 +262,8 @@ def _resolved(home: Any, argv: list[str]) -> dict[str, Any]:
         frames = traceback.extract_tb(error.__traceback__)
         if isinstance(error, ImportError):
             raise Unfaked(f"its environment lacks what it imports: {_said(error)}") from error
+        if any("/transformers/" in frame.filename or "/huggingface_hub/" in frame.filename for frame in frames):
+            raise Unfaked(f"the model's facts are not all that it reads of a model: {_said(error)}") from error
         stage = "post_init" if stage == "argparse" and "from_cli_args" in {frame.name for frame in frames} else stage
         return {"ok": False, "stage": stage, "error": f"{_said(error)}{_place(frames)}"}
     values = args.resolved_dict() if hasattr(args, "resolved_dict") else dataclasses.asdict(args)

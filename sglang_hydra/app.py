@@ -77,10 +77,6 @@ def make_plan(
     With ``lock=plan.json`` that plan is made once more, or refused where it would be another one.
     """
     composition = composer.compose(requests)
-    if composition.nodes["lock"] is not None and recorded is None:
-        from sglang_hydra.lock import replay
-
-        return replay(composer, requests, composition.nodes["lock"], os.environ if env is None else env)
     return plan_composed(composer, requests, composition, seed=seed, env=env, recorded=recorded)
 
 
@@ -96,6 +92,10 @@ def plan_composed(
 ) -> Plan:
     """The plan of what ``requests`` were composed to. Without remedies, a plan that does not fit says no more."""
     env = os.environ if env is None else env
+    if composition.nodes["lock"] is not None and not (recorded and recorded.locked):
+        from sglang_hydra.lock import replay
+
+        return replay(composer, requests, composition.nodes["lock"], env, recorded)
     composition, hardware = choose_gpu_class(composer, requests, composition, env)
     engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.without_accelerator)
     gpu = recorded.gpu if recorded else gpu_facts(composition.nodes["gpu"], hardware)

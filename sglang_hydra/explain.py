@@ -25,7 +25,7 @@ def plan_screen(plan: Plan) -> list[Line]:
     lines: list[Line] = [*heading(plan), []]
     lines += section("Set", set_rows(plan))
     lines += section(rules_title(plan), changed_rows(plan))
-    if plan.authority is not None:
+    if plan.authority is not None and plan.authority.ok is not None:
         from sglang_hydra.authority.screen import authority_lines
 
         lines += [[text("SGLang's own word", "bold")], *authority_lines(plan.authority), []]

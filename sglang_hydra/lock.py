@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Recorded
 from sglang_hydra.saved_plan import NotAPlan, OtherSchema, SavedPlan, read_plan
+from sglang_hydra.screen import shown
 from sglang_hydra.secret import API_KEY_VARIABLE, HIDDEN, SECRET_FIELDS, is_secret_name
 from sglang_hydra.words import program
 
@@ -32,13 +34,24 @@ _OF_THE_MACHINE = "engine.python"
 """A setting that says where something lies on the machine that made the plan."""
 
 
-def replay(composer: Composer, requests: Sequence[Request], path: str, env: Mapping[str, str]) -> Plan:
+def replay(
+    composer: Composer,
+    requests: Sequence[Request],
+    path: str,
+    env: Mapping[str, str],
+    saved: Recorded | None = None,
+) -> Plan:
     """The plan in the file ``path``, planned again with ``requests`` on top, which may only change where it runs.
 
     Raises ConfigError with one finding for each difference: arguments, GPU and model facts, the model's revision, the
     engine and its version, the container image, the environment. What cannot be compared on this machine is taken from
-    the file, and a finding of the plan says so.
+    the file, and a finding of the plan says so. ``saved`` is what a plan file knew that the requests come from: there
+    is nothing to replay on top of a record.
     """
+    if saved is not None:
+        message = f"a saved plan and lock={path} are two records of a server"
+        hint = f"{program()} diff PLAN {path} shows how they differ"
+        raise ConfigError(Finding("error", "LCK011", message, ("lock",), hint))
     from sglang_hydra.app import plan_composed
     from sglang_hydra.lock_differences import differences
 
@@ -109,7 +122,7 @@ class _Again:
             model = recorded.model
         if model.draft is None:
             model = replace(model, draft=recorded.model.draft)
-        return Recorded(gpu, model, recorded.seed, env)
+        return Recorded(gpu, model, recorded.seed, env, locked=True)
 
     def _choices(self) -> dict[str, str]:
         record = self.locked.record
@@ -225,4 +238,6 @@ def _on_top(requests: Sequence[Request]) -> Iterator[str]:
 
 
 def _typed_word(key: str, value: Any) -> str:
-    return Request.typed(key, value, "", LAYER).text
+    """The override as one types it: quotes only where the value needs them."""
+    plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w./:-]*", value) and shown(value) == value
+    return f"{key}={value}" if plain else Request.typed(key, value, "", LAYER).text

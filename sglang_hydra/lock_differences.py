@@ -47,7 +47,9 @@ def _choices(recorded: Mapping[str, Any], plan: Plan, typed: Mapping[str, str]) 
 
 def _engine(record: Mapping[str, Any], plan: Plan, typed: Mapping[str, str]) -> Iterator[Finding]:
     recorded = record["engine"]
-    named = "engine.version" in record.get("settings", {}) or "engine.version" in typed
+    setting = record.get("settings", {}).get("engine.version", {})
+    # A lock of a lock has it from there, not from somebody who named it.
+    named = setting.get("layer", "lock") != "lock" or "engine.version" in typed
     version = plan.engine.version if named else _installed_version(plan)
     for key, then, now in (
         ("engine", recorded["name"], plan.engine.name),

@@ -197,7 +197,7 @@ MEANINGS: Mapping[str, str] = {
     "LCK008": "Another engine than the lock's, or another version of it.",
     "LCK009": "Another container image than the lock's.",
     "LCK010": "SGLang would find other variables in its environment than the lock records.",
-    "LCK011": "A lock holds one server; a topology has several.",
+    "LCK011": "A lock holds one server: a topology has several, and a saved plan is a record itself.",
     "LCK012": "What to do about a lock that no longer holds.",
     "LCK013": "The locked server has an API key. Keys are in no file: it has to be given again.",
     "NOD005": "Several nodes with the embedded engine, which runs on one.",

@@ -67,13 +67,15 @@ class Engine:
 class Recorded:
     """What a plan that was made earlier knew: it is planned again from these, and nothing is asked anew.
 
-    ``seed`` stands in for the one that was drawn, ``inherited`` for the environment of this process.
+    ``seed`` stands in for the one that was drawn, ``inherited`` for the environment of this process. ``locked`` says
+    that ``lock=`` has been followed already.
     """
 
     gpu: GpuFacts
     model: ModelFacts
     seed: int | None = None
     inherited: Mapping[str, str] = field(default_factory=dict)
+    locked: bool = False
 
 
 @dataclass(frozen=True)

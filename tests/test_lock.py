@@ -353,12 +353,14 @@ def test_every_verb_that_plans_takes_a_lock(lock: Callable[..., str], run: Run) 
     assert {item["id"] for item in record["findings"]} >= {"LCK005", "LCK012"}
 
 
-def test_a_lock_can_be_locked_again(lock: Callable[..., str]) -> None:
+def test_a_lock_can_be_locked_again(lock: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     first = planned(*H200, "tp_size=2")
     second = planned(f"lock={lock(first)}", "port=4000")
     third = planned(f"lock={lock(second)}")
     assert third.server_id == first.server_id
     assert third.values["port"] == 4000
+    monkeypatch.setattr("sglang_hydra.engines.packages.installed", lambda python: Packages({"sglang": "0.5.4"}))
+    assert about(refused(f"lock={lock(third)}"), "engine.version").id == "LCK008"
 
 
 def test_a_lock_of_several_servers_is_refused(lock: Callable[..., str]) -> None:
@@ -374,3 +376,21 @@ def test_a_lock_in_a_yaml_file_is_one_too(lock: Callable[..., str], tmp_path: Pa
     printed = run("check", str(bad))
     assert printed.code == 2
     assert "bad.yaml:2" in printed.out
+
+
+def test_the_points_of_a_sweep_are_held_to_the_lock_one_by_one(lock: Callable[..., str], run: Run) -> None:
+    path = lock(planned(*H200, "tp_size=2"))
+    printed = run("plan", "-m", f"lock={path}", "port=4000,4001")
+    assert (printed.code, printed.out.count("can be launched")) == (0, 3)
+    printed = run("plan", "-m", f"lock={path}", "tp_size=2,4")
+    assert printed.code == 2
+    assert "LCK005" in printed.out
+
+
+def test_a_saved_plan_is_no_override_on_a_lock(lock: Callable[..., str], run: Run, tmp_path: Path) -> None:
+    path, saved = lock(planned(*H200)), tmp_path / "saved.json"
+    saved.write_text(json.dumps(planned(*H200).to_json()))
+    printed = run("check", str(saved), f"lock={path}")
+    assert printed.code == 2
+    assert "LCK011" in printed.out
+    assert f"diff PLAN {path}" in printed.out

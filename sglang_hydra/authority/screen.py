@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 
 
 def authority_lines(verdict: Verdict) -> list[Line]:
-    """The verdict in one line, and under it each argument that the release resolves otherwise."""
-    style = {True: "green", False: "bold red", None: "yellow"}[verdict.ok]
+    """The verdict in one line, and under it each argument that the release resolves otherwise; nothing where it was not
+    asked, which is a finding."""
+    if verdict.ok is None:
+        return []
+    style = "green" if verdict.ok else "bold red"
     rows = [
         [
             text("~", "yellow"),

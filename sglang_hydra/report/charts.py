@@ -94,7 +94,7 @@ def heat_map(
             kind = "cell none" if value is None else "cell"
             cell = ElementTree.SubElement(svg, "rect", {**attributes, "class": kind, "rx": "3"})
             if value is not None:
-                cell.set("style", f"fill-opacity:{0.12 + 0.7 * share:.2f}")
+                cell.set("style", f"fill-opacity:{0.08 + 0.52 * share:.2f}")
             said = "not measured" if value is None else short(value)
             _titled(cell, f"{x_words}={columns[number]}, {y_words}={row}: {said}")
             words = "" if value is None else short(value)

@@ -136,7 +136,9 @@ def interval(values: Sequence[float]) -> Interval | None:
     if len(values) < 2:
         return None
     middle = _middle(sorted(_means(tuple(values), _SEED)))
-    return _widened(middle, math.fsum(values) / len(values), len(values), len(values) - 1)
+    found = _widened(middle, math.fsum(values) / len(values), len(values), len(values) - 1)
+    # No measure is below zero, so no mean of one is.
+    return found if min(values) < 0 else Interval(max(0.0, found.low), found.high)
 
 
 def difference(before: Sequence[float], after: Sequence[float]) -> Interval | None:

@@ -23,7 +23,7 @@ from tools import reference_pages
 
 DOCS = REPOSITORY / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-EXECUTED = ("index", "tutorial", "runbook", "own_repo", "ci", "architecture")
+EXECUTED = ("index", "tutorial", "runbook", "own_repo", "ci", "architecture", "actual", "versions")
 """Every example on these is run."""
 OF_THE_SITE = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
 """Pages of the site that come from elsewhere."""

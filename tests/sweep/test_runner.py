@@ -162,7 +162,10 @@ def test_failures_are_told_when_they_happen(
 
 
 def test_a_client_that_cannot_measure_leaves_the_server_to_the_others(here: Place, tmp_path: Path) -> None:
-    sweep = here.plan("bench.dataset=file", f"bench.path={tmp_path}/none.jsonl", "bench.concurrency=1,2,3")
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"prompt": "a"}')
+    sweep = here.plan("bench.dataset=file", f"bench.path={prompts}", "bench.concurrency=1,2,3")
+    prompts.unlink()
     assert run(sweep) == 4
     assert here.states(sweep) == {"failed": 3}
     assert len(here.starts()) == 1

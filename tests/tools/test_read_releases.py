@@ -9,7 +9,10 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+
+from sglang_hydra.schemas import schema_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -214,6 +217,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_releases_stand_oldest_first(table: dict[str, Any]) -> None:
     assert table["schema"] == "sglang_hydra.versions/1"
     assert [row["version"] for row in table["releases"]] == ["1.0", "1.1.post1"]
+    jsonschema.validate(table, schema_of("versions"))
 
 
 def test_a_parser_made_by_hand_is_read_without_being_run(table: dict[str, Any]) -> None:

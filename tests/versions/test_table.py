@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from sglang_hydra.config import NODES
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.plans import plain
+from sglang_hydra.schemas import schema_of
+from sglang_hydra.versions import table as table_module
 from sglang_hydra.versions.defaults import changed_default, changed_defaults
 from sglang_hydra.versions.order import at_least, release_key, same_release
 from sglang_hydra.versions.successors import NOTES, SAME, successor
@@ -78,6 +81,11 @@ def test_pages_commands_and_variables_come_and_go() -> None:
     assert next(version for version in known_versions() if "sglang" in release(version).scripts) == "0.5.5"
     assert "SGLANG_USE_CPU_ENGINE" in release("0.5.2").variables
     assert len(release(LATEST).variables) > 4 * len(release("0.5.2").variables)
+
+
+def test_the_table_follows_its_schema() -> None:
+    table = json.loads((Path(table_module.__file__).with_name("table.json")).read_text())
+    jsonschema.validate(table, schema_of("versions"))
 
 
 def test_the_table_is_small() -> None:

@@ -310,4 +310,4 @@ def _place(frames: Sequence[traceback.FrameSummary]) -> str:
 
 
 def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -36,7 +36,7 @@ def chosen(place: Place, runner: subprocess.Popen[str], target: str, draw: rando
     return draw.choice(sorted(found, key=lambda process: process.pid)) if found else None
 
 
-def disturbed(place: Place, words: list[str], kills: int, seed: int) -> dict[str, int]:
+def disturbed(place: Place, words: list[str], kills: int, seed: int, longest_s: float) -> dict[str, int]:
     """Runs a sweep while it is killed at; a runner that has ended is replaced by ``resume``. Returns what was killed,
     fewer than asked where the sweep was done before."""
     draw = random.Random(seed)
@@ -46,7 +46,7 @@ def disturbed(place: Place, words: list[str], kills: int, seed: int) -> dict[str
     said = ""
     try:
         while sum(count.values()) < kills:
-            target, wait_s = draw.choice(TARGETS), draw.uniform(0, LONGEST_S)
+            target, wait_s = draw.choice(TARGETS), draw.uniform(0, longest_s)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 said, _ = runner.communicate(timeout=wait_s)
                 if runner.returncode == 0:
@@ -66,13 +66,13 @@ def disturbed(place: Place, words: list[str], kills: int, seed: int) -> dict[str
     return count
 
 
-def survives(folder: Path, python: Path, kills: int, seed: int, *axes: str) -> int:
+def survives(folder: Path, python: Path, kills: int, seed: int, *axes: str, longest_s: float = LONGEST_S) -> int:
     """One sweep, killed at up to ``kills`` times. Returns how many kills there were."""
     with place_in(folder, python) as place:
         place.fault = {"decode_ms": 10}
         words = place.command(*axes, "bench.client=auto", "bench.num_prompts=4", "sweep.retries=3")
         expected = {point.point_id for point in place.plan(*axes, "bench.client=auto").points()}
-        count = disturbed(place, words, kills, seed)
+        count = disturbed(place, words, kills, seed, longest_s)
         for _ in range(3):  # the last kill may have been the final failure of a point
             ended = place.start([*words, "sweep.rerun=[failed]"])
             said, _ = ended.communicate(timeout=DEADLINE_S)
@@ -99,8 +99,16 @@ def serving_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_few_kills_lose_nothing(tmp_path: Path, serving_python: Path) -> None:
+    """On a quick machine a sweep may be done before anything is hit: then another one is."""
     axes = ("chunked_prefill_size=512,1024", "bench.concurrency=1,2,3,4")
-    assert survives(tmp_path, serving_python, 5, SEED, *axes) >= 1
+    killed = 0
+    for number in range(10):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        killed += survives(folder, serving_python, 5, SEED + number, *axes, longest_s=0.8)
+        if killed:
+            return
+    pytest.fail("ten sweeps were done before anything was killed")
 
 
 @pytest.mark.long

@@ -310,7 +310,8 @@ def test_closing_the_terminal_leaves_nothing(marker: str) -> None:
         while b"READY" not in said:
             said += os.read(ours, 1 << 16)
         os.close(ours)
-        assert program.wait(30) == 130
+        # 130, or 1 where a line was being written to the terminal at that moment; nobody is left to read either.
+        assert program.wait(30) in (130, 1)
     assert marked(marker) == []
 
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
+# A reader that has gone away (``| head``), a closed terminal or a full disk is no reason to stop a server.
+_GONE = contextlib.suppress(OSError, ValueError)
+
+
 class Display(Protocol):
     """Where a launcher reports. ``line`` is called from other threads, one call at a time."""
 
@@ -93,13 +97,14 @@ class TerminalDisplay:
             self._print(harmless(text))
 
     def waiting(self, elapsed_s: float, milestone: str) -> None:
-        if self._status is None:
-            self._status = self._console.status("", spinner="line")
-            self._status.start()
-        now = time.monotonic()
-        if now - self._shown_at >= 0.5:
-            self._shown_at = now
-            self._status.update(_progress(elapsed_s, milestone))
+        with _GONE:
+            if self._status is None:
+                self._status = self._console.status("", spinner="line")
+                self._status.start()
+            now = time.monotonic()
+            if now - self._shown_at >= 0.5:
+                self._shown_at = now
+                self._status.update(_progress(elapsed_s, milestone))
 
     def note(self, text: str) -> None:
         self._print(harmless(text), "bold")
@@ -108,12 +113,14 @@ class TerminalDisplay:
         from rich.text import Text
 
         # No markup and no :names: of pictures are read in it.
-        self._console.print(Text(text, style), soft_wrap=True)
+        with _GONE:
+            self._console.print(Text(text, style), soft_wrap=True)
 
     def close(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+        status, self._status = self._status, None
+        if status is not None:
+            with _GONE:
+                status.stop()
 
 
 def _progress(elapsed_s: float, milestone: str) -> str:
@@ -121,13 +128,6 @@ def _progress(elapsed_s: float, milestone: str) -> str:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Writes a line. A reader that has gone away (``| head``), a closed terminal or a full disk is no reason to stop a
-    server."""
-    try:
-        print(
-            text.encode(stream.encoding or "utf-8", "backslashreplace").decode(stream.encoding or "utf-8"),
-            file=stream,
-            flush=True,
-        )
-    except (OSError, ValueError):
-        return
+    encoding = stream.encoding or "utf-8"
+    with _GONE:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 FILE_LIMIT = 16 << 20
 """Bytes of one file; there are at most three."""
@@ -32,7 +32,7 @@ class BoundedLog:
         self._size = 0
         self._retry_at = 0.0
         self._gap = 0
-        self._mode: Literal["wb", "ab"] = "wb"
+        self._flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC
         for old in older_files(path):
             with contextlib.suppress(OSError):
                 old.unlink()
@@ -72,9 +72,10 @@ class BoundedLog:
 
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Unbuffered: what is written is in the file, and what is not has failed here.
-        self._file = self.path.open(self._mode, buffering=0)
-        self._mode = "ab"
+        # Unbuffered: what is written is in the file, and what is not has failed here. Always at its end: a log may be
+        # cut short (logrotate's copytruncate) or written to by others.
+        self._file = os.fdopen(os.open(self.path, self._flags, 0o666), "wb", buffering=0)
+        self._flags &= ~os.O_TRUNC
         self._size = os.fstat(self._file.fileno()).st_size
         if self._gap:
             told = f"\n[{self._gap} lines are missing here: {self.problem}]\n".encode()

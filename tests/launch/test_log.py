@@ -49,6 +49,19 @@ def test_after_one_turn_no_line_is_there_twice(tmp_path: Path) -> None:
     assert "".join(file.read_text() for file in log_files(log.path)).splitlines() == [f"line {n}" for n in range(150)]
 
 
+def test_what_others_write_into_the_log_or_cut_from_it_spoils_nothing(tmp_path: Path) -> None:
+    log = BoundedLog(tmp_path / "server.log", limit=1000)
+    log.write(b"ours\n")
+    with log.path.open("ab") as other:
+        other.write(b"theirs\n")
+    log.write(b"ours again\n")
+    assert log.path.read_bytes() == b"ours\ntheirs\nours again\n"
+    os.truncate(log.path, 0)
+    log.write(b"after\n")
+    log.close()
+    assert log.path.read_bytes() == b"after\n"
+
+
 def test_a_second_run_in_the_same_folder_begins_anew(tmp_path: Path) -> None:
     for _ in range(2):
         log = BoundedLog(tmp_path / "server.log", limit=1000)

@@ -2,7 +2,7 @@
 
 import sys
 
-from sglang_hydra.cli import entry
+from sglang_hydra.start import main
 
 if __name__ == "__main__":
-    sys.exit(entry())
+    sys.exit(main())

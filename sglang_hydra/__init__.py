@@ -7,14 +7,21 @@ The public API; everything is imported when it is first used, so that ``import s
     parse_argv([...])                     SGLang's own command line as a dict
     add_*_choices([...])                  values that other code adds: attention backends, quantization methods, ...
     main                                  the decorator for other Hydra apps: their task gets the finished plan
+    verl                                  what verl will start as its rollout: verl.plan_rollout(config), verl.main
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from os.path import isdir
+
+TYPE_CHECKING = False
+"""As in ``typing``, which is not imported for it: a program's first lines run before it can answer a signal."""
 
 __version__ = "0.1.0"
+
+# In a checkout conf/ lies beside this folder and not in it: sglang_hydra.conf is found there too, for pkg:// paths.
+if not isdir(f"{__path__[0]}/conf"):
+    __path__.append(__path__[0].rpartition("/")[0] or ".")
 
 # No module is named like a public name: importing one would put the module in its place.
 _HOMES = {
@@ -71,6 +78,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from sglang_hydra.app import main, plan
     from sglang_hydra.argv import parse_argv
     from sglang_hydra.errors import ConfigError, MachineError, ServerError, SglangHydraError
@@ -93,6 +102,10 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "verl":
+        return import_module("sglang_hydra.verl")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -181,6 +181,13 @@ def diff(invocation: Invocation) -> int:
     return diffing.diff(invocation)
 
 
+def upgrade(invocation: Invocation) -> int:
+    """The same server on another release."""
+    from sglang_hydra.upgrade import action
+
+    return action.run(invocation)
+
+
 def fit(invocation: Invocation) -> int:
     """The memory of a plan, or of several."""
     from sglang_hydra import catalog_actions
@@ -269,13 +276,13 @@ def status(invocation: Invocation) -> int:
     import os
 
     words = _words(invocation)
-    if len(words) == 1 and os.path.isdir(words[0]):
+    if len(words) == 1 and (os.path.isdir(words[0]) or os.sep in words[0]):
         from sglang_hydra.sweep import resuming
 
         return resuming.status(words[0], as_json=invocation.json)
     from sglang_hydra.launch import control
 
-    return control.status(_words(invocation), as_json=invocation.json)
+    return control.status(words, as_json=invocation.json)
 
 
 def stop(invocation: Invocation) -> int:
@@ -292,14 +299,33 @@ def logs(invocation: Invocation) -> int:
     return control.logs(_words(invocation), follow=invocation.follow)
 
 
+_OPTIONS = {
+    "status": ("--json",),
+    "stop": ("--json",),
+    "logs": ("-f", "--follow"),
+    "diagnose": ("--json", "--config-dir", "--config-name"),
+}
+"""What the verbs know that take names or files."""
+
+
 def _words(invocation: Invocation) -> list[str]:
-    return [request.text for request in invocation.requests]
+    """The names that were typed. Raises ConfigError for an option that the verb does not have."""
+    verb, options = invocation.verb, _OPTIONS[invocation.verb]
+    words = [request.text for request in invocation.requests]
+    for word in words:
+        if word.startswith("-") and word != "-":
+            near = nearest(word.partition("=")[0], options)
+            hint = f"{program()} {verb} {near}" if near else f"{program()} {verb} --help"
+            message = f"{verb} has no option {short(word)}; it has {', '.join(options)}"
+            raise ConfigError(Finding("error", "CLI026", message, hint=hint))
+    return words
 
 
 def diagnose(invocation: Invocation) -> int:
     """Why servers failed, by their logs. 5 where one is of no known class."""
     from sglang_hydra.diagnose.action import run
 
+    _words(invocation)
     return run(invocation)
 
 
@@ -348,6 +374,3 @@ def verdict_lines(name: str, made: Plan | Topology | None, findings: Sequence[Fi
 
             yield from authority_lines(made.authority)
     yield from finding_lines([finding for finding in findings if finding.level != "info"], made)
-
-
-__all__ = ["check", "explain", "plan", "serve", "show_help"]

@@ -7,6 +7,7 @@ probe / preset -> facts ----+
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import random
@@ -20,7 +21,7 @@ from sglang_hydra.compose import Composer, Composition
 from sglang_hydra.config import PRIMARY_NAME
 from sglang_hydra.engines.base import Machine
 from sglang_hydra.engines.planned import opinions, plan_engine, told_to_engine
-from sglang_hydra.errors import ConfigError
+from sglang_hydra.errors import ConfigError, SglangHydraError
 from sglang_hydra.facts.declared import gpu_facts, model_facts
 from sglang_hydra.facts.hardware import choose_gpu_class
 from sglang_hydra.findings import Finding
@@ -35,6 +36,9 @@ from sglang_hydra.topology.settings import unused_replicas
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+
+    from sglang_hydra.facts.model import ModelFacts
+    from sglang_hydra.fit import Fit, Remedy
 
 
 def plan(
@@ -99,55 +103,31 @@ def plan_composed(
     composition, hardware = choose_gpu_class(composer, requests, composition, env)
     engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.without_accelerator)
     gpu = recorded.gpu if recorded else gpu_facts(composition.nodes["gpu"], hardware)
-    model, model_findings = (recorded.model, []) if recorded else model_facts(composition, env, composer.model_presets)
-    if not recorded and composition.intent.get("speculative_draft_model_path"):
-        from sglang_hydra.facts.drafts import with_draft
-
-        model, draft_findings = with_draft(model, composition.intent, composer.model_presets, env)
-        model_findings = [*model_findings, *draft_findings]
+    model, model_findings = (recorded.model, []) if recorded else _known_of_models(composer, composition, env)
     environment, cpu = _planned_environment(composition, engine.name)
     inherited = _sglang_variables(recorded.inherited if recorded else env)
     seed_drawn = composition.intent.get("random_seed") is None
     seed = random.randint(0, 1 << 30) if seed is None else seed
     facts = Facts(gpu, model, {**inherited, **cpu, **environment}, seed, composition.intent)
     resolution = resolve(composition.intent, gpu=gpu, model=model, seed=facts.seed, env=facts.env)
-    reserved = reserved_gib(composition.nodes["fit"])
     checked = run_checks(PLAN_CHECKS, resolution, facts)
     sane = not any(finding.id in OUT_OF_RANGE for finding in checked)
-    found, unfit = fit_or_why(resolution, facts, reserved) if engine.name == "sglang" and sane else (None, ())
+    known = engine.name == "sglang" and sane
+    fit, fit_said = _memory(composer, composition, resolution, facts, with_remedies) if known else (None, [])
     request = engine.request(resolution, environment, Machine(None), composition.nodes["extra"])
+    shown, engine_said = told_to_engine(engine, request) if "model_path" in request.intent else ([], [])
     said = [
         *composition.findings,
         *hardware.findings,
         *model_findings,
         *(resolution.findings if engine.by_own_rules else opinions(resolution.findings, engine.version)),
         *checked,
-        *recipe_findings(composition.choices.get(GROUP)),
+        *recipe_findings(composition.choices.get(GROUP), composition.nodes["extra"]),
+        *unused_replicas(composition.nodes),
+        *fit_said,
+        *engine_said,
+        *_said_of_the_launch(composition.nodes, resolution, engine.name, sane),
     ]
-    said += unused_replicas(composition.nodes)
-    said += unfit
-    if found is not None:
-        said += fit_findings(
-            found,
-            lambda: (
-                remedies_of(resolution, facts, found, composer.preset_files("gpu"), reserved) if with_remedies else ()
-            ),
-            refused=not resolution.ok,
-        )
-    shown, engine_said = told_to_engine(engine, request) if "model_path" in request.intent else ([], [])
-    said += engine_said
-    if sane and resolution.values["nnodes"] != 1:
-        from sglang_hydra.launch.nodes import node_findings
-
-        said += node_findings(resolution.values, composition.nodes["launch"]["name"], engine.name)
-    if composition.nodes["launch"]["name"] == "slurm":
-        from sglang_hydra.launch.slurm.options import slurm_findings
-
-        said += slurm_findings(composition.nodes["launch"], str(resolution.values["model_path"]))
-    if composition.nodes["fabric"] is not None:
-        from sglang_hydra.launch.export.fabric import fabric_findings
-
-        said += fabric_findings(composition.nodes["fabric"])
     findings, ignored = _silence(said, composition.nodes["ignore"])
     return Plan(
         resolution=resolution,
@@ -162,7 +142,7 @@ def plan_composed(
         ignored=ignored,
         notes=(*hardware.notes, *composition.shadowed, *([engine.note] if engine.note else [])),
         choices=composition.choices,
-        fit=found,
+        fit=fit,
         seed_drawn=seed_drawn,
         inherited=inherited,
         settings=composition.settings,
@@ -184,17 +164,45 @@ def main(task: Callable[[Plan], Any]) -> Callable[[DictConfig], Any]:
     looks at ``plan.launchable`` before it starts anything.
     """
 
+    from sglang_hydra import before_hydra
+
     hide_typed_keys(sys.argv, os.environ)
+    before_hydra.spell_no_choice(sys.argv)
+    before_hydra.offer_recipes(sys.argv)
 
     @functools.wraps(task)
     def finalized(config: DictConfig) -> Any:
         from hydra.core.hydra_config import HydraConfig
 
         running = HydraConfig.get()
-        requests = [Request(text, f"override {number}") for number, text in enumerate(running.overrides.task, 1)]
-        return task(make_plan(composer_of_app(running), requests))
+        words = running.overrides.task
+        composer = before_hydra.checked(str(running.job.config_name), words) or composer_of_app(running)
+        with shown_refusal():
+            plan = make_plan(composer, before_hydra.numbered(words))
+        return task(plan)
 
+    before_hydra.plans(finalized)
     return finalized
+
+
+@contextlib.contextmanager
+def shown_refusal(plan: Plan | None = None) -> Iterator[None]:
+    """In a run of a Hydra app a refusal is shown as findings, without a traceback, and ends the process with its exit
+    code; with the ``plan`` that was refused, who set what is shown too. In a multirun it is raised: whether the other
+    jobs go on is the sweeper's to say."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    try:
+        yield
+    except SglangHydraError as failure:
+        if not HydraConfig.initialized() or HydraConfig.get().mode == RunMode.MULTIRUN:
+            raise
+        from sglang_hydra.explain import finding_lines
+        from sglang_hydra.screen import write
+
+        write(finding_lines(list(failure.findings), plan), sys.stderr)
+        raise SystemExit(failure.exit_code) from None
 
 
 def composer_of_app(running: Any) -> Composer:
@@ -202,6 +210,50 @@ def composer_of_app(running: Any) -> Composer:
     sources = [source for source in running.runtime.config_sources if source.provider not in ("hydra", "schema")]
     folders = [f"{source.schema}://{source.path}" for source in sources if source.path]
     return Composer(folders, str(running.job.config_name), hydra_syntax=True)
+
+
+def _known_of_models(
+    composer: Composer, composition: Composition, env: Mapping[str, str]
+) -> tuple[ModelFacts, Sequence[Finding]]:
+    """The facts of the model and of its draft model, and what is to be said of them."""
+    model, findings = model_facts(composition, env, composer.model_presets)
+    if not composition.intent.get("speculative_draft_model_path"):
+        return model, findings
+    from sglang_hydra.facts.drafts import with_draft
+
+    model, of_draft = with_draft(model, composition.intent, composer.model_presets, env)
+    return model, [*findings, *of_draft]
+
+
+def _memory(
+    composer: Composer, composition: Composition, resolution: Resolution, facts: Facts, with_remedies: bool
+) -> tuple[Fit | None, list[Finding]]:
+    """Whether the plan fits into memory, None where that cannot be told, and what is to be said of it."""
+    reserved = reserved_gib(composition.nodes["fit"])
+    fit, unfit = fit_or_why(resolution, facts, reserved)
+    if fit is None:
+        return None, list(unfit)
+
+    def remedies() -> Sequence[Remedy]:
+        return remedies_of(resolution, facts, fit, composer.preset_files("gpu"), reserved) if with_remedies else ()
+
+    return fit, fit_findings(fit, remedies, refused=not resolution.ok)
+
+
+def _said_of_the_launch(nodes: Mapping[str, Any], resolution: Resolution, engine: str, sane: bool) -> Iterator[Finding]:
+    """Findings on several nodes, on a job and on the network between them, each where there is one."""
+    if sane and resolution.values["nnodes"] != 1:
+        from sglang_hydra.launch.nodes import node_findings
+
+        yield from node_findings(resolution.values, nodes["launch"]["name"], engine)
+    if nodes["launch"]["name"] == "slurm":
+        from sglang_hydra.launch.slurm.options import slurm_findings
+
+        yield from slurm_findings(nodes["launch"], str(resolution.values["model_path"]))
+    if nodes["fabric"] is not None:
+        from sglang_hydra.launch.export.fabric import fabric_findings
+
+        yield from fabric_findings(nodes["fabric"])
 
 
 def _planned_environment(composition: Composition, engine: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -259,6 +311,3 @@ def _unknown_ids(ignore: Sequence[str]) -> Iterator[Finding]:
         near = nearest(id, known)
         hint = f"did you mean {near}?" if near else None
         yield Finding("warning", "CLI011", f"ignore={id}: no finding has this id", ("ignore",), hint)
-
-
-__all__ = ["Resolution", "main", "make_plan", "plan"]

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sglang_hydra.config import SCHEMA_NAME
+from sglang_hydra.config import NODES, SCHEMA_NAME
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.fields import FIELDS, ServerArgs
 from sglang_hydra.findings import Finding
 from sglang_hydra.layers import Layers
+from sglang_hydra.nodes import problems_at
 from sglang_hydra.overrides import Wanted, value_problem
+from sglang_hydra.places import Origin
+from sglang_hydra.refusals import not_deletable, unknown_key
 from sglang_hydra.repository import Repository, file_of, told_by_hydra
 
 if TYPE_CHECKING:
     from hydra.core.default_element import ResultDefault
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
+
+
+GROUPS = ("gpu", "model", "engine", "launch", "topology")
+"""Keys of ours whose value is an option of the group of that name."""
 
 
 class Base(NamedTuple):
@@ -58,21 +66,54 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
     for item in wanted:
         keys = tuple(item.override.key_or_group.split("."))
         ours = keys[len(base.mount) :] if keys[: len(base.mount)] == base.mount else ()
-        try:
-            _apply(base.config, item)
-        except ConfigError as failure:
-            said = failure.findings[0]
-            findings.append(Finding("error", "CLI002", f"{item.request.place}: {said.message}", (".".join(keys),)))
-            continue
-        if not ours:
-            continue
         value = item.override.value()
-        problem = value_problem(ours[0], value) if len(ours) == 1 and ours[0] in FIELDS else None
-        if problem:
-            findings.append(Finding("error", "CLI002", f"{item.request.place}: {problem[0]}", ours, problem[1]))
-        base.layers.typed(".".join(ours), value, item.request)
+        said = {ours: value} if ours else _below(keys, value, base.mount)
+        found = [problem for path, part in said.items() if (problem := _problem(path, part, item.override))]
+        if not found:
+            try:
+                _apply(base.config, item, is_argument=len(ours) == 1 and ours[0] in FIELDS)
+            except ConfigError as failure:
+                hint = f"did you mean {'.'.join((*base.mount, *keys))}?" if _is_ours(keys, base.mount) else None
+                found = [Finding("error", "CLI002", failure.findings[0].message, (".".join(keys),), hint)]
+        elif len(ours) == 1 and ours[0] in GROUPS and isinstance(value, str):
+            where = ".".join(keys)
+            found = [replace(found[0], hint=f"{ours[0]}@{where}={value}" if base.mount else f"{ours[0]}={value}")]
+        findings += [replace(problem, message=f"{item.request.place}: {problem.message}") for problem in found]
+        for path, part in said.items():
+            base.layers.typed(".".join(path), part, item.request)
     if findings:
         raise ConfigError(*findings)
+
+
+def _below(keys: tuple[str, ...], value: Any, mount: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
+    """What a mapping for our node, or for one above it (``serving={sglang: {tp_size: 2}}``), says of our keys."""
+    if mount[: len(keys)] != keys:
+        return {}
+    for name in mount[len(keys) :]:
+        value = value.get(name) if isinstance(value, dict) else None
+    return {(str(name),): part for name, part in value.items()} if isinstance(value, dict) else {}
+
+
+def _is_ours(keys: tuple[str, ...], mount: tuple[str, ...]) -> bool:
+    """Whether a word that says nothing to an app would say something below the node that our tree stands under."""
+    return bool(mount) and (keys[0] in FIELDS or keys[0] in NODES)
+
+
+def _problem(path: tuple[str, ...], value: Any, override: Override) -> Finding | None:
+    """What is wrong with a word on one of our keys. Hydra's own answer has no suggestion, and with a + it adds what
+    nobody reads."""
+    name = path[0]
+    if name in FIELDS and override.is_delete():
+        return not_deletable(name).finding
+    if name in FIELDS:
+        problem = value_problem(name, value) if len(path) == 1 else None
+        return Finding("error", "CLI002", problem[0], path, problem[1]) if problem else None
+    if name in NODES:
+        if override.is_delete():
+            return None
+        odd = next(problems_at(path, value), None)
+        return Finding("error", "CLI002", odd.message, (odd.key,), odd.hint) if odd else None
+    return unknown_key("", ".".join(path)).finding
 
 
 def pair_of(repository: Repository, base: Base, gpu: str, model: str) -> tuple[dict[str, Any], str]:
@@ -91,7 +132,34 @@ def pair_of(repository: Repository, base: Base, gpu: str, model: str) -> tuple[d
         return _plain(own), file_of(loaded, name)
 
 
-def _apply(config: DictConfig, item: Wanted) -> None:
+def words_below(
+    repository: Repository, chosen: Sequence[Override], leaves: Sequence[Wanted], mount: tuple[str, ...]
+) -> dict[str, Origin]:
+    """The last word on each key right below the node ``mount`` of an app: a file's or an override's."""
+    found: dict[str, Origin] = {}
+    with told_by_hydra():
+        for default, loaded in _loaded(repository, repository.defaults(chosen).defaults):
+            package, content = package_of(default), _raw(loaded.config)
+            file = file_of(loaded, str(default.config_path))
+            below = mount[len(package) :]
+            if package[: len(mount)] == mount and len(package) > len(mount):
+                found[package[len(mount)]] = Origin(_layer_of(default), None, file=file or None)
+            elif package == mount[: len(package)] and not is_schema(loaded.config):
+                for name in below:
+                    inner = content.get(name)
+                    content = inner if isinstance(inner, dict) else {}
+                for name, value in content.items():
+                    found[name] = Origin(_layer_of(default), value, file=file or None, keys=(*below, name))
+    for item in leaves:
+        keys, value = tuple(item.override.key_or_group.split(".")), item.override.value()
+        if keys[: len(mount)] == mount:
+            inside = keys[len(mount) :][:1] or tuple(value if isinstance(value, dict) else ())
+            for name in inside:
+                found[name] = Origin(item.request.layer, value, where=item.request.place)
+    return found
+
+
+def _apply(config: DictConfig, item: Wanted, *, is_argument: bool = False) -> None:
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from omegaconf import OmegaConf
 
@@ -99,7 +167,7 @@ def _apply(config: DictConfig, item: Wanted) -> None:
         key, value = item.override.key_or_group, item.override.value()
         parent = key.rpartition(".")[0]
         # model.config.x=3 and model.config={x: 3} where no config is declared
-        for container in (parent, key if isinstance(value, dict) and parent else ""):
+        for container in (parent, key if isinstance(value, dict) and parent and not is_argument else ""):
             if container and not item.override.is_delete() and OmegaConf.select(config, container) is None:
                 OmegaConf.update(config, container, {}, merge=False, force_add=True)
         ConfigLoaderImpl._apply_overrides_to_config([item.override], config)

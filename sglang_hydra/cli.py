@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Any
 
-from sglang_hydra.errors import ConfigError, SglangHydraError
+from sglang_hydra.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.words import nearest, program, short
@@ -20,6 +21,7 @@ VERBS = {
     "check": "judge overrides, YAML files, plans or folders of them; for CI",
     "explain": "explain FIELD: how one value came about; explain ID: a rule's page",
     "diff": "diff 'gpu=h100 tp_size=8' 'gpu=h200': which resolved values differ between two plans, and why",
+    "upgrade": "upgrade --to 0.5.23 OVERRIDES|FILE|'COMMAND': what breaks, is renamed or moves, and the new command",
     "fit": "where the memory of a GPU goes, and what would make the model fit; -m gpu=h100,h200 compares",
     "export": "export FORMAT: a script or manifest that runs the plan without this package; -o FILE writes it",
     "import": "import FILE|-|'COMMAND': a launch command, script, manifest or log as an experiment; -o FILE writes it",
@@ -48,12 +50,15 @@ FLAGS = (
     "--base",
     "--format",
     "--against",
+    "--to",
+    "--from",
 )
 HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help", "--shell-completion")
 _VALUED_FLAGS = (
     *("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--output", "-o"),
-    *("--base", "--format", "--against"),
+    *("--base", "--format", "--against", "--to", "--from"),
 )
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _VALUED_HYDRA_FLAGS = ("--cfg", "-c", "--package", "-p")
 _SWITCHES = {
     "--json": "json",
@@ -88,23 +93,45 @@ class Invocation:
     base: str | None = None
     format: str | None = None
     against: str | None = None
+    to: str | None = None
+    since: str | None = None
 
 
 def entry(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code: 0 done, 1 a bug of ours, 2 invalid configuration, 3 this
     machine cannot serve it, 4 the server failed, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # closed by whoever started us, who then wants the exit code alone
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
     try:
-        return _run(read_invocation(words))
+        code = _run(read_invocation(words))
+        sys.stdout.flush()
+        return code
     except SglangHydraError as failure:
-        _report(failure, "--json" in words)
+        try:
+            _report(failure, "--json" in words)
+            sys.stdout.flush()
+        except OSError:
+            _send_no_more()  # the exit code says it too
         return failure.exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         # The reader has gone (head, less): nothing more can be said to it, not even by the interpreter's last flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _send_no_more()
         return 0
+    except OSError as failure:
+        if failure.errno not in _NO_ROOM:
+            raise
+        _send_no_more()
+        where = f" to {failure.filename}" if failure.filename else ""
+        unwritten = MachineError(Finding("error", "CLI027", f"nothing can be written{where}: {failure.strerror}"))
+        _report(unwritten, as_json=False)
+        return unwritten.exit_code
+
+
+def _send_no_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def read_invocation(words: Sequence[str]) -> Invocation:
@@ -147,7 +174,9 @@ def _take_value(invocation: Invocation, flag: str, value: str) -> None:
         invocation.config_name = value.removesuffix(".yaml")
     elif flag in ("--output", "-o"):
         invocation.output = value
-    elif flag in ("--base", "--format", "--against"):
+    elif flag == "--from":
+        invocation.since = value
+    elif flag in ("--base", "--format", "--against", "--to"):
         setattr(invocation, flag[2:], value)
     else:
         invocation.config_dirs.append(_existing_folder(flag, value))
@@ -178,18 +207,25 @@ def _run(invocation: Invocation) -> int:
     if invocation.hydra and invocation.verb != "serve":
         message = f"Hydra's own flags go with serve, and {invocation.verb} runs without Hydra's run folder"
         raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} --cfg job ..., or plan --json"))
-    if invocation.output is not None and invocation.verb not in ("export", "import"):
-        message = f"-o names a file for export and import, and {invocation.verb} writes to the terminal"
+    if invocation.output is not None and invocation.verb not in ("export", "import", "upgrade"):
+        message = f"-o names a file for export, import and upgrade, and {invocation.verb} writes to the terminal"
         raise ConfigError(Finding("error", "EXP016", message, hint=f"{program()} {invocation.verb} ... > FILE"))
+    if invocation.follow and invocation.verb != "logs":
+        message = f"-f follows a log and goes with logs, and the verb is {invocation.verb}"
+        raise ConfigError(Finding("error", "CLI026", message, hint=f"{program()} logs -f NAME"))
     if invocation.against is not None:
         from sglang_hydra.authority.action import refuse_elsewhere
 
         refuse_elsewhere(invocation)
+    if invocation.to is not None or invocation.since is not None:
+        from sglang_hydra.upgrade.action import refuse_elsewhere as refuse_releases
+
+        refuse_releases(invocation)
     if (invocation.base is not None or invocation.format is not None) and invocation.verb != "check":
         message = f"--base and --format go with check, and the verb is {invocation.verb}"
         hint = f"{program()} check --base main --format markdown FILE...; two plans: {program()} diff"
         raise ConfigError(Finding("error", "REV001", message, hint=hint))
-    if invocation.argv is not None and invocation.verb != "import":
+    if invocation.argv is not None and invocation.verb not in ("import", "upgrade"):
         invocation.requests += requests_from_argv(invocation.argv)
     action: Any = getattr(actions, f"{invocation.verb}_" if iskeyword(invocation.verb) else invocation.verb)
     return int(action(invocation))

@@ -150,6 +150,17 @@ class Composer:
         with self._lock:
             self._read(requests, self._repository([request.text for request in requests]))
 
+    def said_below(self, mount: tuple[str, ...], requests: Sequence[Request]) -> dict[str, Origin]:
+        """Who had the last word on each key right below a node of an app, which need not hold SGLang's arguments."""
+        from sglang_hydra.bases import words_below
+
+        with self._lock:
+            repository = self._repository([request.text for request in requests])
+            own = [item for item in self._read(requests, repository) if not item.override.is_hydra_override()]
+            chosen = [item.override for item in own if repository.chooses(item.override)]
+            leaves = [item for item in own if not repository.chooses(item.override)]
+            return words_below(repository, chosen, leaves, mount)
+
     def compose(self, requests: Sequence[Request]) -> Composition:
         """Composes the primary config with ``requests`` on top.
 

@@ -18,6 +18,7 @@ from sglang_hydra.topology.settings import TopologyNode
 
 SCHEMA_NAME = "sglang_hydra_schema"
 PRIMARY_NAME = "sglang_hydra"
+SPARSE_NAME = "sglang_hydra_sparse"
 
 
 @dataclass
@@ -133,9 +134,12 @@ def conf_dir() -> Path:
 
 
 def register() -> None:
-    """Makes the schema known to Hydra. Calling it again changes nothing."""
+    """Makes the schema and the sparse node known to Hydra. Calling it again changes nothing."""
     from hydra.core.config_store import ConfigStore
+    from omegaconf import OmegaConf
 
     store = ConfigStore.instance()
     if f"{SCHEMA_NAME}.yaml" not in store.repo:
         store.store(name=SCHEMA_NAME, node=Root, provider="sglang_hydra")
+        # Holds no key and takes every one: what a mount of it holds is what was set there (``sglang_hydra.verl``).
+        store.store(name=SPARSE_NAME, node=OmegaConf.create({}, flags={"struct": False}), provider="sglang_hydra")

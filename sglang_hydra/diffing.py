@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,16 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
-from sglang_hydra.plans import plain
+from sglang_hydra.plans import Plan, digest, plain
 from sglang_hydra.screen import Line, Span, columns, shown, text, write
 from sglang_hydra.secret import HIDDEN, SECRET_FIELDS, is_secret_name
+from sglang_hydra.topology.settings import SINGLE
 from sglang_hydra.words import number, plural, program
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
     from sglang_hydra.compose import Composer
-    from sglang_hydra.plans import Plan
+    from sglang_hydra.topology.plan import Topology
 
 SCHEMA = "sglang_hydra.diff/1"
 _GPU_FACTS = ("name", "vendor", "device", "memory_mib", "compute_capability", "count")
@@ -29,10 +30,20 @@ _GPU_FACTS = ("name", "vendor", "device", "memory_mib", "compute_capability", "c
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: what was typed for it, and its plan."""
+    """One of the two: what was typed for it, and its plan; of several servers ``topology`` has them all, and ``plan``
+    is what they share."""
 
     name: str
     plan: Plan
+    topology: Topology | None = None
+
+    @property
+    def made(self) -> Plan | Topology:
+        return self.topology or self.plan
+
+    @property
+    def id(self) -> str:
+        return self.topology.topology_id if self.topology else self.plan.server_id
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ def diff(invocation: Invocation) -> int:
     composer = composer_of(invocation)
     one, other = invocation.requests
     left, right = planned_side(composer, one.text, "left"), planned_side(composer, other.text, "right")
-    found = list(differences(left.plan, right.plan))
+    found = list(compared(left.made, right.made))
     if invocation.json:
         print_json(to_json(left, right, found))
     else:
@@ -84,13 +95,23 @@ def planned_side(composer: Composer, side: str, place: str) -> Side:
             document = read_document(Path(side))
             recorded = document.recorded
             seed = recorded.seed if recorded else _SEED
-            return Side(side, make_plan(composer, document.requests, recorded=recorded, seed=seed))
+            plan = make_plan(composer, document.requests, recorded=recorded, seed=seed)
+            return Side(side, plan, _several(composer, document.requests, plan))
         words = shlex.split(side)
         requests = [Request(word, f"{place} side, word {number}") for number, word in enumerate(words, 1)]
-        return Side(" ".join(map(_without_secret, words)), make_plan(composer, requests, seed=_SEED))
+        plan = make_plan(composer, requests, seed=_SEED)
+        return Side(" ".join(map(_without_secret, words)), plan, _several(composer, requests, plan))
     except ValueError as failure:
         message = f"the {place} side cannot be taken apart into words: {failure}"
         raise ConfigError(Finding("error", "DIF001", message, hint="close every quote")) from None
+
+
+def _several(composer: Composer, requests: Sequence[Request], plan: Plan) -> Topology | None:
+    if plan.nodes["topology"]["name"] == SINGLE:
+        return None
+    from sglang_hydra.topology.plan import plan_topology
+
+    return plan_topology(composer, requests, common=plan)
 
 
 def _without_secret(word: str) -> str:
@@ -103,8 +124,48 @@ def _without_secret(word: str) -> str:
 _SEED = 42
 
 
+def compared(left: Plan | Topology, right: Plan | Topology) -> Iterator[Difference]:
+    """Every difference, server by server: the first of each role, which both have, and the router."""
+    theirs, ours = plans_of(left), plans_of(right)
+    was, now = (SINGLE if isinstance(made, Plan) else made.name for made in (left, right))
+    if was != now:
+        yield Difference("fact", "topology", was, now)
+    if count_of(left) != count_of(right):
+        yield Difference("fact", "servers", count_of(left), count_of(right))
+    yield from _routed(left, right)
+    for role in dict.fromkeys([*theirs, *ours]):
+        # One server that becomes several, or the other way round, is compared with each role.
+        one, other = theirs.get(role, theirs.get("")), ours.get(role, ours.get(""))
+        if one and other and (role or (len(theirs), len(ours)) == (1, 1)):
+            for item in differences(one, other):
+                yield replace(item, key=f"{role}: {item.key}") if role else item
+
+
+def plans_of(made: Plan | Topology | None) -> dict[str, Plan]:
+    """The plans by the name of the server, the first one of each role; one server has no name."""
+    if made is None:
+        return {}
+    return {"": made} if isinstance(made, Plan) else {server.role: server.plan for server in reversed(made.servers)}
+
+
+def count_of(made: Plan | Topology | None) -> int:
+    """How many servers it starts."""
+    return int(made is not None) if made is None or isinstance(made, Plan) else len(made.servers)
+
+
+def _routed(left: Plan | Topology, right: Plan | Topology) -> Iterator[Difference]:
+    """What moved in the router in front of the servers."""
+    if isinstance(left, Plan) or isinstance(right, Plan):
+        return
+    theirs, ours = ({"release": made.router.release, **made.router.settings} for made in (left, right))
+    for name in dict.fromkeys([*theirs, *ours]):
+        if digest({"": theirs.get(name)}) != digest({"": ours.get(name)}):
+            yield Difference("fact", f"router: {name}", theirs.get(name), ours.get(name))
+
+
 def differences(left: Plan, right: Plan) -> Iterator[Difference]:
-    """Every difference: facts, then values in the order of the arguments, then the environment, then the memory."""
+    """Every difference: facts, then values in the order of the arguments, then the environment, then the memory. A
+    seed that both drew is none."""
     for name in _GPU_FACTS:
         ours, theirs = getattr(left.gpu, name), getattr(right.gpu, name)
         if ours != theirs:
@@ -114,12 +175,18 @@ def differences(left: Plan, right: Plan) -> Iterator[Difference]:
         yield Difference("fact", "engine", ours, theirs)
     for name in FIELDS:
         ours, theirs = left.values[name], right.values[name]
-        if ours != theirs and name not in SECRET_FIELDS:
+        drawn = name == "random_seed" and left.seed_drawn and right.seed_drawn
+        if ours != theirs and name not in SECRET_FIELDS and not drawn:
             yield Difference("value", name, ours, theirs, (why(left, name), why(right, name)))
+    extras = [plan.nodes["extra"] for plan in (left, right)]
+    for name in dict.fromkeys([*extras[0], *extras[1]]):
+        ours, theirs = extras[0].get(name), extras[1].get(name)
+        if ours != theirs:
+            yield Difference("value", f"extra.{name}", ours, theirs, _who_set(left, right, f"extra.{name}"))
     for name in sorted({*left.shown_environment, *right.shown_environment}):
         ours, theirs = left.shown_environment.get(name), right.shown_environment.get(name)
         if ours != theirs:
-            yield Difference("environment", name, ours, theirs)
+            yield Difference("environment", name, ours, theirs, _who_set(left, right, f"engine.env.{name}"))
     yield from _memory(left, right)
 
 
@@ -130,6 +197,13 @@ def why(plan: Plan, name: str) -> str:
         return f"{entries[-1].rule}: {entries[-1].reason}"
     chain = plan.origins.get(name, ())
     return f"{chain[-1].layer}, {chain[-1].place}" if chain else "default"
+
+
+def _who_set(left: Plan, right: Plan, key: str) -> tuple[str, str]:
+    """The layer and the place that set a key of ours on each side; nothing where none did."""
+    found = [plan.settings.get(key) for plan in (left, right)]
+    one, other = (f"{origin.layer}, {origin.place}" if origin else "" for origin in found)
+    return one, other
 
 
 def _memory(left: Plan, right: Plan) -> Iterator[Difference]:
@@ -162,12 +236,13 @@ def diff_screen(left: Side, right: Side, found: list[Difference]) -> Iterator[Li
             yield [text(title, "bold")]
             yield from columns(rows)
             yield []
-    same = "the same server" if left.plan.server_id == right.plan.server_id else "another server"
+    what = "server" if left.topology is None and right.topology is None else "topology"
+    same = f"the same {what}" if left.id == right.id else f"another {what}"
     count = sum(item.kind == "value" for item in found)
     differ = "differs" if count == 1 else "differ"
-    yield [text(f"{plural(count, 'value')} {differ}: {same} ({left.plan.server_id}, {right.plan.server_id})")]
+    yield [text(f"{plural(count, 'value')} {differ}: {same} ({left.id}, {right.id})")]
     for side, name in ((left, "left"), (right, "right")):
-        for finding in side.plan.errors:
+        for finding in (item for item in side.made.findings if item.level == "error"):
             yield [text(f"{name}: ", "bold"), text(f"{finding.id} {finding.message}", "red")]
 
 
@@ -175,10 +250,10 @@ def to_json(left: Side, right: Side, found: list[Difference]) -> dict[str, Any]:
     sides = {
         name: {
             "name": side.name,
-            "server_id": side.plan.server_id,
-            "ok": side.plan.ok,
-            "launchable": side.plan.launchable,
-            "findings": [finding.to_json() for finding in side.plan.findings],
+            "server_id": side.id,
+            "ok": side.made.ok,
+            "launchable": side.made.launchable,
+            "findings": [finding.to_json() for finding in side.made.findings],
         }
         for name, side in (("left", left), ("right", right))
     }

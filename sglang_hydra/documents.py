@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sglang_hydra.aliases import TOO_MUCH, is_too_much
 from sglang_hydra.config import NODES
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
@@ -67,14 +68,15 @@ def read_document(file: Path) -> Document:
     except (OSError, ValueError) as failure:
         reason = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8 text"
         raise _unreadable(shown_path(str(file)), str(reason)) from failure
-    return _from_plan(file, content) if file.suffix == ".json" else Document(_from_yaml(file, content))
+    return _from_plan(file, content) if file.suffix == ".json" else Document(read_yaml(file, content))
 
 
 def _files_below(folder: str) -> list[Path]:
     return sorted(file for file in Path(folder).rglob("*") if file.suffix in _SUFFIXES and file.is_file())
 
 
-def _from_yaml(file: Path, content: str) -> list[Request]:
+def read_yaml(file: Path, content: str) -> list[Request]:
+    """What ``content`` asks for, read as the YAML of ``file``. Raises ConfigError as ``read_document`` does."""
     import yaml
     from omegaconf._utils import get_yaml_loader
 
@@ -87,6 +89,8 @@ def _from_yaml(file: Path, content: str) -> list[Request]:
         raise _unreadable(f"{name}{place}", f"it is no YAML: {failure.problem}") from failure
     except (yaml.YAMLError, ValueError, RecursionError) as failure:
         raise _unreadable(name, f"it is no YAML: {failure}") from failure
+    if is_too_much(loaded):
+        raise _unreadable(name, TOO_MUCH)
     if not isinstance(loaded, Mapping):
         what = "nothing" if loaded is None else f"a {type(loaded).__name__}"
         raise _unreadable(name, f"it holds {what}, not a mapping of arguments")
@@ -153,6 +157,7 @@ def _from_plan(file: Path, content: str) -> Document:
         "ignore": sorted({finding["id"] for finding in plan["ignored"]}),
     }
     typed |= {f"engine.env.{variable}": value for variable, value in plan["environment"].items()}
+    typed |= {f"extra.{name}": value for name, value in plan.get("extra", {}).items()}
     typed |= saved.intent
     return Document([Request.typed(key, value, saved.name, "lock") for key, value in typed.items()], saved.recorded)
 

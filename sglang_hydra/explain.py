@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
+from sglang_hydra.layers import HIDES
 from sglang_hydra.places import Origin
 from sglang_hydra.plans import SPECIFIED_VERSION, Plan, plain
 from sglang_hydra.screen import VERBATIM, Line, columns, folded, room, shown, text
 from sglang_hydra.secret import HIDDEN
+from sglang_hydra.shell import shell_word
 from sglang_hydra.words import number, plural
 
 _LEVEL_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
@@ -107,10 +108,9 @@ def finding_lines(findings: Sequence[Finding], plan: Plan | None = None) -> list
     for finding in sorted(findings, key=lambda item: _LEVEL_ORDER[item.level]):
         head = [text("  "), text(finding.level, _LEVEL_STYLE[finding.level]), text(f" {finding.id}  ", "bold")]
         lines += folded([*head, text(finding.message)], room())
-        for name in finding.fields if plan else ():
-            who = _who_set(name, finding, plan) if plan else None
-            if who:
-                lines += folded([text("      "), text(who, "dim")], room())
+        setters = [_who_set(name, finding, plan) for name in finding.fields] if plan else []
+        for who in filter(None, setters):
+            lines += folded([text("      "), text(who, "dim")], room())
         # One remedy a line: they are commands to be copied.
         for rank, remedy in enumerate(finding.hint.split("; or ") if finding.hint else ()):
             lines.append([text("        or: " if rank else "      hint: ", "dim"), text(remedy, "green")])
@@ -133,6 +133,7 @@ def field_screen(name: str, plan: Plan | None) -> list[Line]:
         lines += folded(line, room())
     if plan:
         lines += [[], [text("How it got there", "bold")], *columns(list(_steps(name, plan)))]
+        lines += [line for note in plan.notes if HIDES in note for line in folded([text(f"  {note}", "dim")], room())]
         lines += [[], *finding_lines([item for item in plan.findings if name in item.fields], plan)]
     return lines
 
@@ -290,22 +291,3 @@ def _shown_of(name: str, value: Any, width: int = 60) -> str:
 
 def _who(origin: Origin) -> str:
     return origin.place or origin.layer
-
-
-def shell_word(word: str) -> str:
-    """One word for a shell. What would steer the terminal is spelled out in the quotes that bash, zsh and ksh have."""
-    if word.isprintable():
-        return shlex.quote(word)
-    spelled = "".join(_ansi_c(char) for char in word)
-    return f"$'{spelled}'"
-
-
-def _ansi_c(char: str) -> str:
-    if char in "'\\":
-        return "\\" + char
-    if char.isprintable():
-        return char
-    return "".join(
-        f"\\x{byte:02x}"
-        for byte in char.encode("utf-8", "surrogateescape" if "\udc80" <= char <= "\udcff" else "surrogatepass")
-    )

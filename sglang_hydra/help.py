@@ -32,7 +32,8 @@ FLAGS = {
     "--json": "plan, check, explain: the same for machines",
     "--strict": "check: fail also on what only we refuse",
     "--base REV|DIR": "check: what changed since a git revision, or against a folder; --format markdown|json|text",
-    "--against VENV": "check, plan: ask the SGLang of an environment, or installed, what it makes of it",
+    "--against VENV": "check, plan, upgrade: ask the SGLang of an environment, or installed, what it makes of it",
+    "--to VERSION": "upgrade: the release to go to; --from VERSION: the one that it was written for",
     "--config-dir DIR": "search DIR for config groups before ours",
     "-- FLAGS": "SGLang's own flags: plan -- --model-path org/name --tp 8",
 }

@@ -22,6 +22,8 @@ from sglang_hydra.places import Origin, shown_path
 from sglang_hydra.secret import API_KEY_REFERENCE, SECRET_FIELDS, masked
 from sglang_hydra.words import nearest, program
 
+HIDES = " hides "
+"""Stands between a preset and the one of ours that has its name, in what is said of it."""
 _PRESETS = ("gpu", "model", "gpu_model")
 
 
@@ -68,7 +70,7 @@ class Layers:
         self._add_node((group,), content, group, file, (), inside=True)
         ours = conf_dir() / group / f"{file.rpartition('/')[2]}"
         if file and ours.exists() and str(ours) != file:
-            self.shadowed.append(f"{shown_path(file)} hides {shown_path(str(ours))}")
+            self.shadowed.append(f"{shown_path(file)}{HIDES}{shown_path(str(ours))}")
 
     def typed(self, key: str, value: Any, request: Request) -> None:
         """What an override set. Its value has been checked where it was read."""

@@ -207,12 +207,12 @@ def _typed(requests: Sequence[Request]) -> dict[str, str]:
 def _way_out(path: str, locked: SavedPlan, requests: Sequence[Request]) -> Finding:
     """What to type: without the override, or for a lock of the server as it would be now."""
     message = f"the server would not be the one that lock={path} records"
-    words = " ".join(shlex.quote(word) for word in [*_as_overrides(locked), *_on_top(requests)])
+    words = " ".join(shlex.quote(word) for word in [*as_overrides(locked), *_on_top(requests)])
     hint = f"leave out what was typed on top; or a new lock: {program()} plan --json {words} > new.json"
     return Finding("info", "LCK012", message, ("lock",), hint)
 
 
-def _as_overrides(locked: SavedPlan) -> Iterator[str]:
+def as_overrides(locked: SavedPlan) -> Iterator[str]:
     """What somebody would type for the recorded plan, presets by their names."""
     record = locked.record
     for group in ("gpu", "model"):

@@ -48,7 +48,7 @@ MEANINGS: Mapping[str, str] = {
     "CLI007": "Several values where one plan takes one: a comma outside of brackets, choice(...), range(...).",
     "CLI008": "What Hydra or OmegaConf refused while composing: an interpolation that leads nowhere, a defaults list "
     "that cannot be followed, a file that cannot be read.",
-    "CLI009": "A config file is no YAML; file, line and column say where.",
+    "CLI009": "A config file is no YAML, or not one with keys; file, line and column say where.",
     "CLI010": "A secret was typed on the command line, where the shell's history and the process list show it. "
     "Put it into a variable and type ${oc.env:NAME}.",
     "CLI011": "ignore=[ID] names a finding that cannot be silenced because SGLang itself refuses, or an id that "
@@ -67,21 +67,33 @@ MEANINGS: Mapping[str, str] = {
     "prompt.",
     "BEN003": "The file of prompts cannot be read, or an entry of it holds no prompt.",
     "BEN004": "The file of fixed questions cannot be read, or holds no question.",
+    "BEN014": "Prompt and answer together are longer than what the planned server has room for: its context, or the "
+    "whole KV cache. Measured, each request would fail or be cut short.",
+    "BEN015": "A server that cannot answer what is sent: an embedding model, one half of prefill-decode "
+    "disaggregation, text for a server without a tokenizer.",
     "BEN010": "The server did not become idle, so its prefix cache could not be emptied and the point was not taken.",
     "BEN011": "The model's tokenizer cannot be used in the engine's environment: prompts of exact length need it.",
     "BEN012": "bench_serving was asked for where it is not to be had, or for a load that it cannot express.",
     "BEN013": "bench_serving ended without leaving a result.",
+    "UPG001": "upgrade was told no release, or one that is not in the table: --to and --from take what is listed.",
+    "UPG002": "upgrade takes one thing: overrides, recipe=ID, a launch command, or one file that is there.",
+    "UPG003": "The SGLang that --against names is another release than --to.",
+    "UPG004": "upgrade looks at one server of SGLang: not at the embedded engine, nor at a topology of several.",
+    "UPG005": "The new file is there already, or cannot be written. Nothing is ever written over.",
+    "UPG006": "--to and --from belong to upgrade.",
     "REP001": "report was called without the folder of a sweep.",
     "REP002": "A file of the report cannot be written.",
     "REV001": "--base and --format belong to check. --format is text, markdown or json, and one of them at a time.",
     "REV002": "--base names neither a folder nor a git revision that is here, or git refused to read it.",
-    "RNR001": "Planned where it is to run, a sweep's server is another one than was planned: the machine differs.",
+    "RNR001": "Planned where it is to run, a sweep's server is another one than was planned: the machine differs, or "
+    "the planned engine is not installed there.",
     "RNR002": "A setting of the sweep node that no run can follow: a state in sweep.rerun that is none, less than one "
     "job at a time.",
     "STO001": "A folder that is to hold a sweep holds something else, or nothing.",
     "STO002": "A file of a sweep's folder cannot be read.",
     "STO003": "A file of a sweep's folder was written in another schema than this release reads.",
-    "DIA000": "A log whose failure is of no known class, or that shows none. Its last lines are shown. Exit code 5.",
+    "DIA000": "A log whose failure is of no known class. Its last lines are shown. Exit code 5.",
+    "DIA060": "A log in which the server became ready and nothing failed, whether it still runs or was asked to stop.",
     "DIA901": "diagnose takes the file of a log, or - for standard input; exit_code= is what the server ended with.",
     "DIA902": "A log that cannot be read.",
     "DIF001": "diff did not get two sides, each quoted as one word.",
@@ -97,11 +109,13 @@ MEANINGS: Mapping[str, str] = {
     "ENG010": "The server ended by itself after it had been ready.",
     "CLI023": "Hydra itself refused to set up the run: a key of its own that does not exist, or a run folder that "
     "cannot be made.",
+    "CLI026": "status, stop, logs or diagnose with an option that it does not have.",
     "CLI025": "completion takes the name of a shell that it knows.",
     "CLI024": "A time-out of the launch node that is no time.",
     "ENG012": "engine.version is no version number.",
     "ENG013": "engine.python names no program on this machine.",
     "ENG011": "Servers are started on Linux and macOS only.",
+    "CLI027": "The disk, or the quota on it, is full where the output goes. Exit code 3.",
     "CLI021": "recipes takes gpu=, model= and scenario=, each a part of a name.",
     "CLI022": "A setting of the fit node that means nothing: a negative size, a context of no token.",
     "EXP001": "fabric is none of tcp, roce and ib.",
@@ -145,6 +159,8 @@ MEANINGS: Mapping[str, str] = {
     "LCH009": "The process that stays with a detached server was killed or failed; its server ends with it.",
     "LCH010": "This machine starts no more processes. Exit code 3.",
     "LCH011": "The log of a detached server was removed.",
+    "LCH012": "A file in the state folder of detached servers that is none of theirs, or half of one: it is left out "
+    "and stays where it is.",
     "FIT001": "The plan does not fit into the memory of its GPUs: the least that it can need is more than there is. "
     "The hint names changes that fit, each of them planned.",
     "FIT002": "The plan fits only if everything outside of the weights takes the least that was ever seen.",
@@ -204,7 +220,8 @@ MEANINGS: Mapping[str, str] = {
     "NOD006": "A node other than the first is started without dist_init_addr: only who started node 0 knows its "
     "address.",
     "NOD007": "Node 0 cannot listen on the port of dist_init_addr, or none is free. Exit code 3.",
-    "NOD008": "This node does not reach node 0: the host is unknown, or nothing answers there. A head that is up but "
+    "NOD008": "This node does not reach node 0: the host is unknown, or nothing answers there; or it is node 0 itself, "
+    "and dist_init_addr is the address of another machine. A head that is up but "
     "does not listen yet is waited for. Exit code 3.",
     "PRT001": "The port is no number.",
     "PRT002": "No free port for NCCL: SGLang would search for one without end.",
@@ -218,13 +235,16 @@ MEANINGS: Mapping[str, str] = {
     "STO004": "A sweep's folder cannot be written: the disk is full, or not ours. What is in it stays whole. Exit "
     "code 3.",
     "STO005": "resume was called without the folder of a sweep.",
-    "RNR003": "A sweep measures one server on one node. Points with a topology or on several nodes are kept as failed.",
+    "RNR003": "A sweep measures one server on one node, which it starts itself or by a Hydra launcher. Points with a "
+    "topology, on several nodes or with another launch are left out.",
     "RNR004": "A server of a sweep takes more GPUs than can be seen where it is to run.",
-    "RNR005": "A search that cannot be made: a word that is none, no SLO to meet, nothing between its bounds.",
+    "RNR005": "A search that cannot be made: a word that is none, no SLO to meet, nothing between its bounds, nothing "
+    "that varies, a launcher that cannot carry it.",
     "RNR006": "A launcher could not submit the jobs of a sweep; its own words are shown. Exit code 3.",
-    "RNR007": "A package that bench or report needs is not installed. Exit code 3.",
+    "RNR007": "A package that bench, report or sweep.search=tpe needs is not installed. Exit code 3.",
     "SWP001": "A sweep without a point: a list of no values, a pattern that no option matches.",
-    "SWP002": "Values that cannot be listed: an interval has no list of values. range(0.7,0.9,0.05) has one.",
+    "SWP002": "Values that cannot be listed: an interval has no list of values. range(0.7,0.9,0.05) has one; "
+    "sweep.search=tpe draws from an interval.",
     "SWP003": "sweep.zip names keys that vary together, which takes as many values of each, and each key once.",
     "SWP004": "sweep.params maps each key to a list of its values, or to a text in Hydra's sweep grammar.",
     "SWP005": "sweep.where is no constraint: comparisons, arithmetic, and, or, not and in over the keys of a plan. "
@@ -290,6 +310,13 @@ MEANINGS: Mapping[str, str] = {
     "VER007": "Arguments that nobody set and whose defaults are others in the engine's release. The plan shows "
     "0.5.2's.",
     "VER008": "An extra argument that the engine's release does not have, cannot be given, or not with this value.",
+    "VRL001": "What was given to plan_rollout is no tree of verl's, or names no SGLang rollout, no model, no GPUs.",
+    "VRL002": "The node engine_kwargs.sglang holds what nobody can tell from SGLang's defaults, or is no mapping.",
+    "VRL003": "A key of ours in the node engine_kwargs.sglang that says nothing about a rollout.",
+    "VRL004": "verl itself refuses a value of its rollout node, but only in its workers.",
+    "VRL005": "A value of verl's rollout node that its SGLang rollout passes to nobody.",
+    "VRL006": "Data parallelism in verl shares the GPUs of one server, which SGLang does with DP attention only.",
+    "VRL007": "An argument in engine_kwargs.sglang that verl overwrites, for a feature that is on elsewhere in it.",
     "AUT001": "--against names no environment that has SGLang. Exit code 3.",
     "AUT002": "The SGLang that --against names could not be asked about a plan; its values stay those of 0.5.2's "
     "rules.",

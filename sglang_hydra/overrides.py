@@ -31,16 +31,14 @@ from sglang_hydra.refusals import (
     unreadable,
 )
 from sglang_hydra.secret import masked
-from sglang_hydra.words import nearest, program
+from sglang_hydra.words import program
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import Override
 
-__all__ = ["Request", "Wanted", "as_override", "nearest", "parsed", "read_requests"]
-
 # What stands for no choice at all, so that gpu=null is no riddle.
-_NO_CHOICE = {"gpu": "none", "model": "unset", "engine": "auto", "launch": "local", "topology": "single"}
+NO_CHOICE = {"gpu": "none", "model": "unset", "engine": "auto", "launch": "local", "topology": "single"}
 _PATH_FIELDS = ("model_path", "tokenizer_path", "download_dir", "chat_template", "speculative_draft_model_path")
 _KEY = re.compile(r"^(?P<prefix>\+{0,2}|~)(?P<key>[A-Za-z_][\w./-]*(?:@[\w.:-]*)?)(?:=(?P<value>.*))?$", re.DOTALL)
 _HYDRA = re.compile(r"^(\+{0,2}|~)hydra([./=@]|$)")
@@ -222,18 +220,18 @@ def _read(request: Request, known: Known) -> list[Wanted]:
     name, _, rest = key.partition(".")
     options = known.options(group) if "." not in group else ()
     if options and not (value or "").startswith("{"):
-        return _read_group(request, prefix, key, value, options, known)
+        return _read_group(request, prefix, key, value, options)
     if package:
         raise Refused("CLI006", f"{group!r} is not a config group", group, hint=f"{program()} --help lists them")
     if value is None or prefix == "~":
-        raise not_deletable(key)
+        raise not_deletable(key) if name in FIELDS or name in NODES or known.is_own_key(name) else unknown_key("", key)
     if name in FIELDS and not rest:
         return [_read_field(request, name, value)]
     if name in NODES:
         return _read_node(request, key, value)
     if known.is_own_key(name):
         return [Wanted(parsed(text, key), request)]
-    raise unknown_key(prefix, key, known)
+    raise unknown_key(prefix, key)
 
 
 def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
@@ -241,6 +239,7 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
     name, _, rest = key.partition(".")
     value = request.value if request.interpolate else literal(request.value)
     if name in FIELDS and not rest:
+        value = "null" if value is None and _has_word_null(FIELDS[name]) else value
         problem = value_problem(name, value)
         if problem:
             raise Refused("CLI002", problem[0], name, hint=problem[1])
@@ -251,12 +250,10 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
         return _read(replace(request, text=f"{key}={'null' if value is None else value}", key=None), known)
     if name in NODES:
         return [_node_change(request, key, value)]
-    raise unknown_key("", key, known)
+    raise unknown_key("", key)
 
 
-def _read_group(
-    request: Request, prefix: str, key: str, value: str | None, options: Sequence[str], known: Known
-) -> list[Wanted]:
+def _read_group(request: Request, prefix: str, key: str, value: str | None, options: Sequence[str]) -> list[Wanted]:
     group = key.partition("@")[0]
     if prefix == "~":
         return [Wanted(parsed(request.text, group), request)]
@@ -266,7 +263,7 @@ def _read_group(
         model_path = _change("model_path", literal(path), as_override("model_path", path))
         return [Wanted(parsed("model=unset", group), request), Wanted(model_path, request)]
     if choice in ("null", "None", "none", "") and choice not in options:
-        choice = _NO_CHOICE.get(group, "null")
+        choice = NO_CHOICE.get(group, "null")
     if choice not in options and choice != "null" and "${" not in choice:
         raise unknown_option(group, choice, options)
     if group in ADDED_GROUPS and not prefix:
@@ -282,7 +279,7 @@ def _read_field(request: Request, name: str, value: str) -> Wanted:
         return Wanted(_change(name, "***", f"{name}='***'"), request, secret=unquoted(value))
     if "," in value and _looks_like_a_sweep(field, value):
         raise several_values(field, request.text, value)
-    if _is_text(field) and not _is_grammar(value):
+    if _is_text(field) and (not _is_grammar(value) or (value == "null" and _has_word_null(field))):
         path = _expanded(value) if name in _PATH_FIELDS else value
         override = _change(name, path, as_override(name, path))
     else:
@@ -342,6 +339,11 @@ def _expanded(path: str) -> str:
 
 def _is_text(field: Field) -> bool:
     return field.kind == "str" and not field.is_list
+
+
+def _has_word_null(field: Field) -> bool:
+    """disaggregation_mode is the word null where it is off."""
+    return not field.optional and "null" in (field.arg.choices or ())
 
 
 def _is_grammar(value: str) -> bool:

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LAYERS = ("schema", "gpu", "model", "gpu_model", "primary", "recipe", "experiment", "cli", "topology", "lock", "rule")
-"""From the weakest to the strongest; a group of an app's own counts as ``experiment``."""
+LAYERS = (
+    *("schema", "gpu", "model", "gpu_model", "verl", "primary", "recipe", "experiment", "cli", "topology", "lock"),
+    "rule",
+)
+"""From the weakest to the strongest; a group of an app's own counts as ``experiment``, ``verl`` is what it passes."""
 
 
 @dataclass(frozen=True)

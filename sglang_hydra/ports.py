@@ -14,7 +14,7 @@ ZMQ_TCP_PORT_DELTA = 233
 
 _FIRST_STEP, _LAST_STEP = 100, 1000  # the NCCL port is drawn this far above the HTTP port
 _TURN = 60000  # a search for a free port goes up by 42 below this and down by 43 from it on
-_HIGHEST_PORT = 65535
+_FAR_BELOW, _FAR_ABOVE = -10_000, 100_000  # beyond these lies no number that a real port and a step lead to
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +90,10 @@ def _search_nccl_port(port: Any, randint: Callable[[int, int], int], is_availabl
 
 
 def _within_reach(candidate: int) -> int:
-    """Skips candidates that are no port numbers, in steps of the search: none of them can ever be bound."""
-    if candidate > _HIGHEST_PORT + 43:
-        return candidate - (candidate - _HIGHEST_PORT) // 43 * 43
-    return candidate + -candidate // 42 * 42 if candidate < -42 else candidate
+    """Skips candidates far from all port numbers, in steps of the search: none of them can ever be bound."""
+    if candidate > _FAR_ABOVE:
+        return candidate - (candidate - _FAR_ABOVE) // 43 * 43
+    return candidate + (_FAR_BELOW - candidate) // 42 * 42 if candidate < _FAR_BELOW else candidate
 
 
 def head_address(values: Mapping[str, Any]) -> tuple[str, int]:

@@ -7,7 +7,7 @@ for; a folder conf/recipe/ of one's own adds YAML options beside them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -96,8 +96,9 @@ def register(id: str, store: ConfigStore) -> None:
         store.store(group=GROUP, name=id, node=recipe.node, package="_global_", provider=PROVIDER)
 
 
-def recipe_findings(id: str | None) -> list[Finding]:
-    """What there is to say of a chosen recipe: arguments that this SGLang does not have, and its own note."""
+def recipe_findings(id: str | None, extra: Collection[str] = ()) -> list[Finding]:
+    """What there is to say of a chosen recipe: arguments that this SGLang does not have, unless they are ``extra``
+    ones of the planned release, and its own note."""
     recipe = recipes().get(id) if id is not None else None
     if recipe is None:
         return []
@@ -111,6 +112,7 @@ def recipe_findings(id: str | None) -> list[Finding]:
             f"another recipe: {program()} recipes",
         )
         for name in recipe.unknown_args
+        if not _is_told(name, extra)
     ]
     findings += [
         Finding("info", "RCP003", f"recipe={recipe.id} leaves {name} to its script: {recipe.args[name]}", (name,))
@@ -119,3 +121,13 @@ def recipe_findings(id: str | None) -> list[Finding]:
     if recipe.note:
         findings.append(Finding("info", "RCP002", f"recipe={recipe.id}: {recipe.note}", (GROUP,)))
     return findings
+
+
+def _is_told(name: str, extra: Collection[str]) -> bool:
+    """Whether ``extra`` has the argument, by the recipe's name for it or by the one that its release has."""
+    if not extra or name in extra:
+        return name in extra
+    from sglang_hydra.versions.extra import argument_named, first_with
+    from sglang_hydra.versions.table import release
+
+    return any(since and argument_named(name, release(since)) == told for told in extra for since in [first_with(told)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ ADDED_GROUPS = ("experiment", "recipe", "sweep")
 
 
 _MOST_LISTED = 60
+_SWEEPS = re.compile(r"(choice|glob|sort|shuffle|range)\(.*\)", re.DOTALL)
+"""What stands for several options in Hydra's grammar."""
 _LONG_NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 
 
@@ -160,7 +163,7 @@ _ELSEWHERE = {
 }
 
 
-def unknown_key(prefix: str, key: str, known: Known) -> Refused:
+def unknown_key(prefix: str, key: str) -> Refused:
     """A key that nothing reads. ``+key=1`` is refused too: Hydra would add it, and nobody would look at it."""
     name = key.partition(".")[0]
     if name in ADDED_GROUPS:
@@ -191,7 +194,7 @@ def unknown_key(prefix: str, key: str, known: Known) -> Refused:
 def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     """An option that a group does not have."""
     parts = [part.strip() for part in value.split(",")]
-    if len(parts) > 1 and all(part in options for part in parts):
+    if (len(parts) > 1 and any(part in options for part in parts)) or _SWEEPS.fullmatch(value):
         hint = f"{program()} bench -m ... {group}={short(value)} measures each of them, plan -m ... judges each"
         return Refused(
             "CLI007", f"{group}={short(value)}: {group} takes one option, and several were given", group, hint=hint

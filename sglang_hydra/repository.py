@@ -16,10 +16,11 @@ from hydra._internal.utils import create_config_search_path
 from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sglang_hydra import recipes
+from sglang_hydra.aliases import TOO_MUCH, text_is_too_much
 from sglang_hydra.config import conf_dir
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
@@ -90,15 +91,47 @@ class Repository(CachingConfigRepository):
     def load_config(self, config_path: str) -> ConfigResult | None:
         self._offer_recipe(config_path)
         known = f"config_path={config_path}" in self.cache
-        result = super().load_config(config_path)
+        if not known:
+            self._check_size(config_path)
+        try:
+            result = super().load_config(config_path)
+        except (UnicodeError, RecursionError) as failure:
+            why = "it refers to itself without end" if isinstance(failure, RecursionError) else "it is not UTF-8 text"
+            raise ConfigError(Finding("error", "CLI009", f"{self._name(config_path)}: {why}")) from failure
         if result is None or known or self._hydra_is_kept:
             return result
+        if isinstance(result.config, ListConfig):
+            why = "it holds a list, not a mapping of keys"
+            raise ConfigError(Finding("error", "CLI009", f"{self._name(config_path)}: {why}"))
         if isinstance(result.config, DictConfig) and "hydra" in result.config:
             with open_dict(result.config):
                 result.config.pop("hydra")
         if result.defaults_list:
             result.defaults_list = [default for default in result.defaults_list if not _is_hydras(default)]
         return result
+
+    def _check_size(self, config_path: str) -> None:
+        """Raises ConfigError for a file of others whose aliases Hydra would follow for hours."""
+        file = self._file(config_path)
+        if file is None or file.startswith(str(conf_dir())):
+            return
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except (OSError, UnicodeError):
+            return  # Hydra says so
+        if text_is_too_much(text):
+            raise ConfigError(Finding("error", "CLI009", f"{shown_path(file)}: {TOO_MUCH}"))
+
+    def _file(self, config_path: str) -> str | None:
+        """The file of a config; None for what lies in no file, or nowhere."""
+        found = next((source for source in self.get_sources() if source.is_config(config_path)), None)
+        if found is None or found.scheme() != "file":
+            return None
+        return f"{str(found.path).removeprefix('file://')}/{config_path.removesuffix('.yaml')}.yaml"
+
+    def _name(self, config_path: str) -> str:
+        file = self._file(config_path)
+        return config_path if file is None else shown_path(file)
 
     def _offer_recipe(self, config_path: str) -> None:
         """The published recipes become known to Hydra one by one, when they are asked for."""
@@ -213,9 +246,27 @@ def _said_by_hydra(failure: Exception, place_of: Callable[[str], str | None]) ->
     message = short(" ".join(dict.fromkeys(kept)) or type(failure).__name__, 400)
     key = next((str(key) for error in (failure, cause) if (key := getattr(error, "full_key", None))), None)
     if key is None:
-        return Finding("error", "CLI008", message)
+        return Finding("error", "CLI008", message, hint=_hint_of_group(message))
     place = place_of(key)
-    return Finding("error", "CLI008", f"{place + ': ' if place else ''}{key}: {message}", (key,))
+    message = f"{place + ': ' if place else ''}{key}: {message}"
+    return Finding("error", "CLI008", message, (key,), _hint_of_interpolation(message, key))
+
+
+def _hint_of_group(message: str) -> str | None:
+    """What to type where a group that has a choice already is added to."""
+    if group := re.match(r"Multiple values for (\w+)\. To override a value use 'override \1: (\w+)'", message):
+        return f"without the +: {group[1]}={group[2]}"
+    added = re.match(r"force-add of config groups is not supported: '\+\+([^']+)'", message)
+    return f"without the ++: {added[1]}" if added else None
+
+
+def _hint_of_interpolation(message: str, key: str) -> str | None:
+    """What to type where an interpolation leads nowhere."""
+    if variable := re.search(r"Environment variable '(\w+)' not found", message):
+        return f"export {variable[1]}=..., or {key}='${{oc.env:{variable[1]},DEFAULT}}'"
+    if re.search(r"Interpolation key '.*' not found", message):
+        return f"the name of a key that is there; a literal ${{ is written \\${{: {key}='...\\${{...'"
+    return None
 
 
 def _is_hydras(default: InputDefault) -> bool:

@@ -176,6 +176,8 @@ def _problem(record: Mapping[str, Any]) -> str | None:
                 return f"{where} is missing"
             if not fits(held[key]):
                 return f"{where} is {json.dumps(held[key])[:60]}"
+    if not isinstance(record.get("extra", {}), dict):
+        return f"extra is {json.dumps(record['extra'])[:60]}"
     odd = set(record["gpu"]) - set(_PARTS["gpu"])
     if odd:
         return f"gpu.{min(odd)} is unknown"

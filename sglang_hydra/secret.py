@@ -18,13 +18,27 @@ API_KEY_VARIABLE = "SGLANG_HYDRA_API_KEY"
 _TYPED_KEY = re.compile(r"^(?P<key>\+{0,2}(?:[\w.@/-]+\.)?api_key)=(?P<value>.+)$", re.DOTALL)
 _LATER_SECRETS = ("admin_api_key", "ssl_keyfile_password", "watermark_key", "watermark_key_b", "watermark_config")
 """Arguments of releases after 0.5.2."""
-_TELLING = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY", "ACCESS_KEY")
+_TELLING = ("SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "APIKEY", "ACCESS_KEY", "PRIVATE_KEY")
+_OWNERS = ("ACCESS", "API", "AUTH", "BEARER", "HF", "HUB", "REFRESH", "SESSION", "SGLANG", "SGL")
+"""Words before TOKEN that say whose key it is. Before TOKENS, and in the variables of SGLANG, it is else what models
+read and write (SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK, SGLANG_USE_AITER_FP8_PER_TOKEN)."""
 
 
 def is_secret_name(name: str) -> bool:
     """Whether an argument or a variable of this name holds a secret (api_key, HF_TOKEN, AWS_SECRET_ACCESS_KEY)."""
-    telling = name.isupper() and any(word in name for word in _TELLING)
+    telling = name.isupper() and (any(word in name for word in _TELLING) or _names_a_token(name))
     return telling or name in SECRET_FIELDS or name in _LATER_SECRETS
+
+
+def _names_a_token(name: str) -> bool:
+    """Whether a variable's TOKEN lets somebody in, and is no piece of text (TOKENIZERS_PARALLELISM)."""
+    words = name.split("_")
+    for before, word in zip(["", *words], words, strict=False):
+        if word in ("TOKEN", "TOKENS") and before in _OWNERS:
+            return True
+        if word.endswith("TOKEN") and words[0] not in ("SGLANG", "SGL"):
+            return True
+    return False
 
 
 def hide_typed_keys(words: list[str], environ: MutableMapping[str, str]) -> None:

@@ -1,12 +1,32 @@
-"""For all tests: the signals that they send arrive, however the run itself was started."""
+"""For all tests: neither how the run was started nor the settings of whoever started it decide what they see."""
 
 from __future__ import annotations
 
+import os
 import signal
+
+from hypothesis import HealthCheck, settings
+
+# What changes plans, screens and programs. An interpreter that the tests are told of stays, as SGLANG_PYTHON.
+SETTINGS_OF_OTHERS = (
+    *("SGLANG_", "HYDRA_", "SLURM_", "SBATCH_", "CUDA_", "NVIDIA_", "HIP_", "ROCR_", "ASCEND_", "HF_TOKEN", "GIT_"),
+    *("COLUMNS", "LINES", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TTY_", "PYTHONWARNINGS"),
+)
+LOOPBACK = "127.0.0.1,localhost,::1"
+
+# Examples are the same on every machine, and none fails for the time it took.
+settings.register_profile(
+    "same everywhere", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("same everywhere")
 
 
 def pytest_configure() -> None:
-    """nohup and background shells start programs with signals ignored, and every child inherits that."""
+    """Before anything is imported that reads the environment; every program that a test starts inherits it."""
+    for name in [name for name in os.environ if name.startswith(SETTINGS_OF_OTHERS) and not name.endswith("_PYTHON")]:
+        del os.environ[name]
+    os.environ |= {"HF_HUB_OFFLINE": "1", "LC_ALL": "C.UTF-8", "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
+    # nohup and background shells start programs with signals ignored, and every child inherits that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -33,7 +33,7 @@ def blocks(*kinds: str, page: str = "README.md") -> list[Block]:
     return [block for block in found if not kinds or block.kind.partition(": ")[0] in kinds or block.kind in kinds]
 
 
-def run_block(block: Block, workplace: Path, env: dict[str, str], timeout_s: float = 60) -> str:
+def run_block(block: Block, workplace: Path, env: dict[str, str], timeout_s: float = 250) -> str:
     """Runs or writes one block of the kinds ``run`` and ``file``; what it printed. Fails where it does."""
     if block.kind.startswith("file: "):
         path = workplace / block.kind.removeprefix("file: ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -271,7 +272,26 @@ def test_a_key_among_flags_is_not_shown(run: Run) -> None:
 
 def serve(*words: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
     env = {**os.environ, "HF_HUB_OFFLINE": "1", **more.pop("env", {})}
-    return subprocess.run([sys.executable, str(SERVE), *words], capture_output=True, env=env, timeout=60, **more)
+    return subprocess.run([sys.executable, str(SERVE), *words], capture_output=True, env=env, timeout=250, **more)
+
+
+@pytest.mark.parametrize(
+    ("words", "redirected", "code"),
+    [
+        ("plan gpu=h200 model=gpt_oss", ">/dev/full", 3),
+        ("plan --json gpu=h200 model=gpt_oss", ">/dev/full", 3),
+        ("plan --json gpu=x", ">/dev/full", 2),
+        ("plan gpu=x", "2>/dev/full", 2),
+        ("explain MEM001", ">&-", 0),
+        ("plan gpu=x", ">&- 2>&-", 2),
+    ],
+)
+def test_an_output_that_takes_nothing_ends_in_an_exit_code(words: str, redirected: str, code: int) -> None:
+    line = f"exec {shlex.quote(sys.executable)} {shlex.quote(str(SERVE))} {words} {redirected}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=250, check=False)
+    assert done.returncode == code
+    assert b"Traceback" not in done.stderr
+    assert (b"CLI027" in done.stderr) is (code == 3)
 
 
 def test_a_reader_that_has_gone_is_no_error() -> None:
@@ -279,7 +299,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
         reader, writer = os.pipe()
         os.close(reader)
         process = subprocess.run(
-            [sys.executable, str(SERVE), *words], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
+            [sys.executable, str(SERVE), *words], stdout=writer, stderr=subprocess.PIPE, timeout=250, check=False
         )
         os.close(writer)
         assert process.stderr == b"", words
@@ -305,7 +325,7 @@ def test_bytes_that_are_no_text_can_be_typed() -> None:
             b"chat_template=\xff",
         ],
         capture_output=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0
@@ -320,7 +340,7 @@ def test_nothing_is_written_and_no_plan_needs_the_folder_that_it_runs_in(tmp_pat
     gone = tmp_path / "gone"
     gone.mkdir()
     script = f"cd '{gone}' && rmdir '{gone}' && exec '{sys.executable}' '{SERVE}' plan gpu=h200 model=qwen3_8b"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=60, check=False)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=250, check=False)
     assert b"Traceback" not in done.stderr
 
 

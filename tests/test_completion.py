@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -31,6 +35,9 @@ ROOT = Path(__file__).parents[1]
         ("sglang-hydra explain mem_fraction_stati", ["mem_fraction_static", "mem_fraction_static="]),
         ("sglang-hydra plan --js", ["--json"]),
         ("sglang-hydra plan +gpu=gb2", ["+gpu=gb200"]),
+        ("sglang-hydra plan engine.version=0.5.10", ["engine.version=0.5.10.post1"]),
+        ("sglang-hydra plan extra.dcp_si", ["extra.dcp_size="]),
+        ("sglang-hydra plan extra.disable_flashinfer_autotune=f", ["extra.disable_flashinfer_autotune=false"]),
         ("sglang-hydra plan nothing_like_it", []),
     ],
 )
@@ -85,6 +92,56 @@ def test_bash_takes_the_script(tmp_path: Path) -> None:
     (tmp_path / "script").write_text(script("bash"))
     ended = subprocess.run(["bash", "-c", BASH], cwd=tmp_path, capture_output=True, text=True)
     assert ended.stdout.splitlines() == ["b200", "attention_backend="], ended.stderr
+
+
+def typed_in(shell: list[str], setting: str, line: str, wanted: str) -> str:
+    """What a terminal shows when ``line`` is typed into a shell after ``setting``, up to ``wanted``."""
+    terminal, end = pty.openpty()
+    env = {**os.environ, "TERM": "dumb", "PS1": "ready> ", "HISTFILE": "/dev/null"}
+    child = subprocess.Popen(shell, stdin=end, stdout=end, stderr=end, env=env, start_new_session=True)
+    os.close(end)
+    try:
+        shown_until(terminal, "ready> ")
+        os.write(terminal, f"{setting}; echo se''t\n".encode())
+        shown_until(terminal, "\r\nset")
+        os.write(terminal, f"{line}\t".encode())
+        return shown_until(terminal, wanted)
+    finally:
+        child.kill()
+        child.wait()
+        os.close(terminal)
+
+
+def shown_until(terminal: int, wanted: str) -> str:
+    shown, deadline = "", time.monotonic() + 60
+    while wanted not in shown:
+        assert time.monotonic() < deadline, shown
+        if select.select([terminal], [], [], 1)[0]:
+            shown += os.read(terminal, 1 << 16).decode(errors="replace")
+    return shown
+
+
+TYPED = [
+    ("sglang-hydra plan gpu=b2", "gpu=b200"),
+    ("sglang-hydra bench -m gpu=h100,b2", "gpu=h100,b200"),
+    ("sglang-hydra plan disable_cuda_graph=t", "disable_cuda_graph=true"),
+    ("sglang-hydra check --ag", "--against"),
+]
+
+
+@pytest.mark.parametrize(("line", "wanted"), TYPED)
+def test_the_tab_key_of_bash_completes(line: str, wanted: str, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text(script("bash"))
+    setting = f'bind "set bell-style none"; eval "$(cat {tmp_path}/script)"; complete -p sglang-hydra'
+    assert wanted in typed_in(["bash", "--norc", "--noprofile", "-i"], setting, line, wanted)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("line", "wanted"), TYPED)
+def test_the_tab_key_of_zsh_completes(line: str, wanted: str, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text(script("zsh"))
+    setting = f'autoload -U compinit; compinit -u -d {tmp_path}/dump; eval "$(cat {tmp_path}/script)"'
+    assert wanted in typed_in(["zsh", "-f", "-i"], setting, line, wanted)
 
 
 @pytest.mark.long

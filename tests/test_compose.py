@@ -336,6 +336,38 @@ def test_a_mistake_in_a_file_is_named_with_its_line(
     assert hint is None or hint in (findings[0].hint or "")
 
 
+_BOMB = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}' if i else 'x'] * 10)}]\n" for i in range(9))
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"- 5\n", "it holds a list, not a mapping of keys"),
+        (b"name: \xff\n", "it is not UTF-8 text"),
+        (b"a: &a [*a]\n", "its aliases make more than 100000 values of it, or one without end"),
+        (_BOMB.encode(), "its aliases make more than 100000 values of it, or one without end"),
+    ],
+    ids=["list", "binary", "loop", "bomb"],
+)
+def test_a_preset_that_is_none_is_named_by_its_file(content: bytes, why: str, own: Path) -> None:
+    (own / "gpu/odd.yaml").write_bytes(content)
+    (finding,) = refused("gpu=odd", using=Composer([own], "config"))
+    assert finding.id == "CLI009"
+    assert finding.message.replace(f"{own}/", "") == f"gpu/odd.yaml: {why}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("served_model_name=${oc.env:NO_SUCH_VARIABLE}", "export NO_SUCH_VARIABLE=..."),
+        ("served_model_name=${nosuch}", "the name of a key that is there"),
+    ],
+)
+def test_an_interpolation_that_leads_nowhere_says_what_to_type(typed: str, hint: str) -> None:
+    (finding,) = refused("gpu=h200", typed)
+    assert (finding.hint or "").startswith(hint)
+
+
 def test_all_mistakes_of_the_files_are_reported_together(own: Path) -> None:
     for file, adds in (("config.yaml", "tpsize: 8\nport: x\n"), ("experiment/fast.yaml", "dp_sise: 2\n")):
         (own / file).write_text((own / file).read_text() + adds)
@@ -365,7 +397,7 @@ def test_a_file_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
     written(tmp_path, {"gpu/odd.yaml": ""})
     (tmp_path / "gpu" / "odd.yaml").write_bytes(b"name: \xff\n")
     (finding,) = refused("gpu=odd", using=Composer([tmp_path]))
-    assert finding.id == "CLI008"
+    assert finding.id == "CLI009"
 
 
 def test_a_primary_config_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ def test_a_plan_and_a_yaml_are_sides_too(tmp_path: Path, capsys: pytest.CaptureF
     plan, yaml = tmp_path / "plan.json", tmp_path / "own.yaml"
     plan.write_text(capsys.readouterr().out)
     yaml.write_text("gpu: h100\nmodel: deepseek_v3\ntp_size: 8\nenable_dp_attention: true\ndp_size: 8\n")
-    assert set(by_key(diff(capsys, str(plan), H100))) <= {"random_seed"}
+    assert by_key(diff(capsys, str(plan), H100)) == {}  # each drew a seed: no difference
+    assert set(by_key(diff(capsys, f"lock={plan}", f"lock={plan} host=0.0.0.0"))) == {"host"}
     assert "enable_dp_attention" in by_key(diff(capsys, str(plan), str(yaml)))
 
 
@@ -73,3 +74,27 @@ def test_what_is_no_pair_of_plans_says_so(sides: list[str], id: str, capsys: pyt
 def test_no_secret_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry(["diff", "gpu=h200 model=qwen3_8b api_key=hunter22", "gpu=h200 model=qwen3_8b api_key=hunter23"]) == 0
     assert "hunter2" not in capsys.readouterr().out
+
+
+def test_arguments_of_a_later_release_and_variables_name_who_set_them(capsys: pytest.CaptureFixture[str]) -> None:
+    common = "gpu=h200 model=gpt_oss engine.version=0.5.23"
+    left = f"{common} extra.dcp_size=2 engine.env.NCCL_DEBUG=INFO"
+    found = by_key(diff(capsys, left, f"{common} engine.env.NCCL_DEBUG=WARN engine.env.HF_TOKEN=hush"))
+    assert (found["extra.dcp_size"]["left"], found["extra.dcp_size"]["right"]) == (2, None)
+    assert found["extra.dcp_size"]["why"] == {"left": "cli, left side, word 4", "right": ""}
+    assert found["NCCL_DEBUG"]["why"] == {"left": "cli, left side, word 5", "right": "cli, right side, word 4"}
+    assert found["HF_TOKEN"]["right"] == "***"
+
+
+def test_several_servers_are_compared_by_their_roles(capsys: pytest.CaptureFixture[str]) -> None:
+    one = "gpu=h200 model=qwen3_8b"
+    two = f"{one} topology=replicas replicas=2"
+    record = diff(capsys, two, f"{one} topology=replicas replicas=3 topology.router.policy=random tp_size=2")
+    found = by_key(record)
+    assert (found["servers"]["left"], found["servers"]["right"]) == (2, 3)
+    assert found["router: policy"]["right"] == "random"
+    assert found["replica: tp_size"]["why"]["right"] == "cli, right side, word 6"
+    assert record["left"]["server_id"] != record["right"]["server_id"]
+    found = by_key(diff(capsys, two, one))
+    assert (found["topology"]["left"], found["topology"]["right"]) == ("replicas", "single")
+    assert "replica: port" in found

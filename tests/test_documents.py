@@ -134,6 +134,7 @@ PLANS = [
     [*H200, "tp_size=3", "ignore=[CFG004]", "served_model_name='a${b}'", "api_key=sekret"],
     ["gpu=none", "model=unset"],
     ["model=qwen3_8b"],
+    [*H200, "engine.version=0.5.23", "extra.enable_mis=true"],
 ]
 
 
@@ -163,6 +164,23 @@ def test_what_is_typed_beside_a_plan_file_beats_it(run: Run, tmp_path: Path) -> 
     assert other["server_id"] == _server_id(run, "gpu=h100", "model=qwen3_8b", "tp_size=2")
 
 
+@pytest.mark.parametrize("content", ["a: &a [*a]\n", "a: &a {b: *a}\n"])
+def test_a_file_that_contains_itself_is_refused(content: str, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text(content, encoding="utf-8")
+    printed = run("check", "--json", str(path))
+    assert printed.code == 2
+    (finding,) = valid("check", printed.out)["results"][0]["findings"]
+    assert finding["id"] == "CLI017"
+    assert "server.yaml cannot be read: its aliases make more than 100000 values" in finding["message"]
+
+
+def test_a_file_may_say_null_where_it_is_a_word(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text("gpu: h200\nmodel: gpt_oss\ndisaggregation_mode: null\n", encoding="utf-8")
+    assert run("check", str(path)).code == 0
+
+
 @pytest.mark.parametrize(
     "broken",
     [
@@ -170,6 +188,7 @@ def test_what_is_typed_beside_a_plan_file_beats_it(run: Run, tmp_path: Path) -> 
         {"gpu": {"name": "x"}},
         {"model": []},
         {"intent": 5},
+        {"extra": 5},
         {"choices": None, "engine": "x"},
         {"values": {}, "seed_drawn": True},
         {"environment": [1]},

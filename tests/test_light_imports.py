@@ -39,7 +39,7 @@ def imported_by(program: str, folder: Path) -> set[str]:
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1"},
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=250,
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr

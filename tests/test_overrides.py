@@ -55,6 +55,7 @@ TRAPS = [
     # deleting
     ("~tp_size", "CLI005", "~tp_size: an argument cannot be deleted", "leave tp_size out, or type SGLang's default"),
     ("~gpu.count", "CLI005", "cannot be deleted", "gpu.count=null"),
+    ("~tpsize", "CLI001", "'tpsize' is neither an argument of SGLang 0.5.2 nor", "did you mean tp_size?"),
     # unknown names
     ("tpsize=8", "CLI001", "'tpsize' is neither an argument of SGLang 0.5.2 nor", "did you mean tp_size?"),
     ("+tpsize=8", "CLI001", "+ would add a key that nothing reads", "did you mean tp_size?"),
@@ -81,6 +82,8 @@ TRAPS = [
     ("tp_size=choice(1,2)", "CLI007", "several were given", "bench -m"),
     ("tp_size=range(1,4)", "CLI007", "several were given", "bench -m"),
     ("attention_backend=fa3,triton", "CLI007", "several were given", "bench -m"),
+    ("gpu=glob(h*)", "CLI007", "gpu takes one option, and several were given", "bench -m ... gpu=glob(h*)"),
+    ("gpu=h100,h2000", "CLI007", "gpu takes one option, and several were given", "bench -m ... gpu=h100,h2000"),
     ("gpu=h100,h200", "CLI007", "gpu takes one option, and several were given", "bench -m ... gpu=h100,h200"),
     ("cuda_graph_bs=1,2,4", "CLI007", "a list needs brackets", "cuda_graph_bs=[1,2,4]"),
     ("launch.stop_timeout=1,2", "CLI007", "several were given", "bench -m"),
@@ -240,6 +243,17 @@ def test_a_model_can_be_a_hub_id_or_a_path(tmp_path: Path, monkeypatch: pytest.M
             assert composed("gpu=h200", typed).intent["model_path"] == path, typed
     (tmp_path / "plain").mkdir()
     assert composed("gpu=h200", "model=plain").intent["model_path"] == "plain"
+
+
+@pytest.mark.parametrize("typed", ["disaggregation_mode=null", "disaggregation_mode='null'"])
+def test_null_is_a_word_where_it_is_a_choice(typed: str) -> None:
+    assert composed(*H200, typed).intent["disaggregation_mode"] == "null"
+
+
+@pytest.mark.parametrize("prefix", ["+", "++"])
+def test_a_group_that_is_added_once_more_is_told_how_to_choose(prefix: str) -> None:
+    (finding,) = refused(f"{prefix}gpu=h200", "model=gpt_oss")
+    assert finding.hint == f"without the {prefix}: gpu=h200"
 
 
 def test_a_flag_and_the_word_after_it_are_one_mistake() -> None:

@@ -143,6 +143,17 @@ def test_search_from_far_away_finds_what_the_long_way_finds(port: int) -> None:
     assert _plan(port=port, is_available=is_real).nccl_port == expected
 
 
+def test_numbers_just_above_the_ports_are_asked_for_in_sglangs_order() -> None:
+    probed: list[int] = []
+
+    def taken_at_first(candidate: int) -> bool:
+        probed.append(candidate)
+        return len(probed) > 3
+
+    assert _plan(port=65500, is_available=taken_at_first).nccl_port == 65600 - 3 * 43
+    assert probed == [65600, 65557, 65514, 65471]
+
+
 def test_port_that_is_no_number_is_refused() -> None:
     assert _refusal(port="30000").id == "PRT001"
 

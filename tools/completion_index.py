@@ -26,14 +26,19 @@ from sglang_hydra.config import Root  # noqa: E402
 from sglang_hydra.fields import FIELDS  # noqa: E402
 from sglang_hydra.launch.export.registry import FORMATS  # noqa: E402
 from sglang_hydra.meanings import known_ids  # noqa: E402
+from sglang_hydra.secret import is_secret_name  # noqa: E402
+from sglang_hydra.sweep.search import SEARCHES  # noqa: E402
+from sglang_hydra.versions.table import known_versions, release  # noqa: E402
 
 _BOOLEAN = ["true", "false"]
-_CLOSED = {
+CLOSED = {
     "bench.dataset": list(bench.DATASETS),
     "bench.client": list(bench.CLIENTS),
     "bench.cache": list(bench.CACHES),
     "bench.concurrency": [bench.LADDER],
+    "sweep.search": list(SEARCHES),
     "fabric": ["tcp", "roce", "ib"],
+    "engine.version": list(known_versions()),
 }
 
 
@@ -43,8 +48,9 @@ def index() -> dict[str, Any]:
     keys = {name: _choices(name) for name in FIELDS}
     for name, values in _node_keys("", Root):
         if name.split(".")[0] not in FIELDS:
-            keys[name] = _CLOSED.get(name, values)
-    nodes = [item.name for item in fields(Root) if is_dataclass(item.type)]
+            keys[name] = CLOSED.get(name, values)
+    keys |= dict(_extras())
+    nodes = [*(item.name for item in fields(Root) if is_dataclass(item.type)), "extra"]
     words = {
         "explain": sorted([*FIELDS, *known_ids()]),
         "export": sorted(FORMATS),
@@ -66,6 +72,15 @@ def _choices(name: str) -> list[str]:
     if field.kind == "bool":
         return _BOOLEAN
     return [str(choice) for choice in field.arg.choices or ()]
+
+
+def _extras() -> Iterator[tuple[str, list[str]]]:
+    """Arguments of the newest release that 0.5.2 does not have."""
+    for name, argument in release(known_versions()[-1]).arguments.items():
+        if name in FIELDS or not argument.flags or is_secret_name(name):
+            continue
+        switch = argument.action in ("store_true", "BooleanOptionalAction")
+        yield f"extra.{name}", _BOOLEAN if switch else [str(choice) for choice in argument.choices or ()]
 
 
 def _node_keys(path: str, schema: Any) -> Iterator[tuple[str, list[str]]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import re
 import sys
 import typing
 from collections.abc import Mapping, Sequence
@@ -27,8 +28,11 @@ from sglang_hydra.config import NODES, Root  # noqa: E402
 from sglang_hydra.fields import FIELDS, Field  # noqa: E402
 from sglang_hydra.nodes import types_of, without_none  # noqa: E402
 from sglang_hydra.recipes import recipes  # noqa: E402
+from tools.completion_index import CLOSED as INDEXED  # noqa: E402
 
 SCHEMA = ROOT / "sglang_hydra" / "schemas" / "config.schema.json"
+CLOSED = {key: choices for key, choices in INDEXED.items() if key not in ("engine.version", "bench.concurrency")}
+"""Keys of ours that take nothing else."""
 _INTERPOLATION = {"$ref": "#/$defs/interpolation"}
 _KINDS: Mapping[str, Any] = {
     "int": {"type": "integer"},
@@ -126,20 +130,32 @@ def _argument(field: Field) -> dict[str, Any]:
 
 
 def _node_or_choice(name: str, options: Sequence[str]) -> dict[str, Any]:
-    made = _typed(types_of(Root)[name])
+    made = _typed(types_of(Root)[name], name)
+    if name in CLOSED:
+        made = {"enum": [*CLOSED[name], None]}
     if options:
         choice = _choice(name, options)
         return {"description": choice["description"], "anyOf": [made, *choice["anyOf"]]}
     return {"anyOf": [made, _INTERPOLATION]} if "description" not in made else made
 
 
-def _typed(kind: Any) -> dict[str, Any]:
+def _said_of(key: str, help_text: str) -> str:
+    """The sentences that speak of a key; all of the text where none does."""
+    sentences = re.split(r"(?<=\.) (?=[A-Z`])", help_text)
+    return " ".join(said for said in sentences if f"``{key}``" in said) or help_text
+
+
+def _typed(kind: Any, path: str = "") -> dict[str, Any]:
     """The schema of a type of ours: a dataclass, a list, a mapping, a plain value or None."""
     if is_dataclass(kind):
-        properties = {item.name: _key(item.type, item.default) for item in fields(kind)}
+        help_text = " ".join((inspect.getdoc(kind) or "").split())
+        properties = {
+            item.name: {"description": _said_of(item.name, help_text), **_key(item.type, item.default, path, item.name)}
+            for item in fields(kind)
+        }
         return {
             "type": "object",
-            "description": " ".join((inspect.getdoc(kind) or "").split()),
+            "description": help_text,
             "additionalProperties": False,
             "properties": properties,
         }
@@ -155,15 +171,18 @@ def _typed(kind: Any) -> dict[str, Any]:
     return {"anyOf": [made, {"type": "null"}]} if nullable and made else made
 
 
-def _key(kind: Any, default: Any) -> dict[str, Any]:
-    made = _open(kind)
+def _key(kind: Any, default: Any, path: str, name: str) -> dict[str, Any]:
+    made = _open(kind, f"{path}.{name}")
+    choices = CLOSED.get(f"{path}.{name}".lstrip("."))
+    if choices and kind in (str, str | None):
+        made = {"anyOf": [{"enum": [*choices, None] if kind is not str else [*choices]}, _INTERPOLATION]}
     if default is not NO_DEFAULT:
         made["default"] = default
     return made
 
 
-def _open(kind: Any) -> dict[str, Any]:
-    made = _typed(kind)
+def _open(kind: Any, path: str = "") -> dict[str, Any]:
+    made = _typed(kind, path)
     return dict(made) if not made or "properties" in made else {"anyOf": [made, _INTERPOLATION]}
 
 

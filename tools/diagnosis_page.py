@@ -34,7 +34,8 @@ Slurm or Ray put in front of each line. A log may have any size. `exit_code=` is
 stands behind the files are overrides: with them, or with the `server_args` line of the log, the server is planned
 again, and only changes whose plan is clean are offered. `--json` prints `sglang_hydra.diagnosis/1`.
 
-The exit code is 0 where every log has a class, and 5 where one is `unknown`: then its last lines are shown. A cause
+The exit code is 0 where every log has a class, and 5 where one is `unknown`: then its last lines are shown. A server
+that became ready and shows no failure is `healthy`, which is none either: 0. A cause
 beats its consequences (a rank that ran out of memory beats the ranks that lost their peer), and of several causes the
 first counts. What a server outlived is no cause. `explain DIA004` shows one class.
 

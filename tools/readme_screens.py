@@ -53,7 +53,8 @@ def refreshed(text: str) -> str:
 
     def screen(match: re.Match[str]) -> str:
         command = match["command"]
-        return f"{match['mark']}```console\n$ {command}\n{printed_by(command).strip()}\n```\n"
+        shown = printed_by(command).lstrip("\n").rstrip()
+        return f"{match['mark']}```console\n$ {command}\n{shown}\n```\n"
 
     return SCREEN.sub(screen, text)
 

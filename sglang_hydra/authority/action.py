@@ -20,7 +20,7 @@ from sglang_hydra.words import program
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
 
-VERBS = ("check", "plan")
+VERBS = ("check", "plan", "upgrade")
 
 
 def refuse_elsewhere(invocation: Invocation) -> None:
@@ -30,7 +30,7 @@ def refuse_elsewhere(invocation: Invocation) -> None:
     if invocation.verb in VERBS and other is None:
         return
     what = f"and {other} was given too" if invocation.verb in VERBS else f"and the verb is {invocation.verb}"
-    message = f"--against goes with check and plan, each alone, {what}"
+    message = f"--against goes with check, plan and upgrade, each alone, {what}"
     raise ConfigError(
         Finding("error", "AUT005", message, hint=f"{program()} check --against installed gpu=... model=...")
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sglang_hydra.screen import Line, columns, folded, room, shown, text
+from sglang_hydra.launch.server_info import difference_rows
+from sglang_hydra.screen import Line, columns, folded, room, text
 
 if TYPE_CHECKING:
     from sglang_hydra.authority.verdict import Verdict
@@ -16,13 +17,5 @@ def authority_lines(verdict: Verdict) -> list[Line]:
     if verdict.ok is None:
         return []
     style = "green" if verdict.ok else "bold red"
-    rows = [
-        [
-            text("~", "yellow"),
-            text(item.field),
-            text(f"{shown(item.planned, width=24)} -> {shown(item.actual, width=36)}"),
-            text(item.reason, "dim"),
-        ]
-        for item in verdict.differences
-    ]
-    return [*folded([text("  "), text(verdict.text, style)], room()), *columns(rows, indent="    ")]
+    rows = columns(difference_rows(verdict.differences), indent="    ")
+    return [*folded([text("  "), text(verdict.text, style)], room()), *rows]

@@ -228,10 +228,18 @@ def _environment(server: Server) -> dict[str, str]:
     return {**kept, **key, "NO_PROXY": "*", "no_proxy": "*"}
 
 
+def cannot_measure(engine: str, python: str | None, load: Load) -> str | None:
+    """Why it cannot put this load on a server of this engine, whose interpreter is ``python``; None where it can."""
+    unsuited = _unsuited(load)
+    return _absent(engine, python) or (f"it cannot {unsuited}" if unsuited else None)
+
+
 def _obstacle(server: Server) -> str | None:
-    if server.engine != "sglang":
-        return f"it is part of SGLang, and {server.engine} runs"
-    return _lack(server.python)
+    return _absent(server.engine, server.python)
+
+
+def _absent(engine: str, python: str | None) -> str | None:
+    return f"it is part of SGLang, and {engine} runs" if engine != "sglang" else _lack(python)
 
 
 @functools.cache
@@ -239,7 +247,8 @@ def _lack(python: str | None) -> str | None:
     """Looked up once: asking another interpreter takes as long as a short request."""
     packages = installed(python)
     lacking = [name for name in _NEEDS if name not in packages.versions]
-    return packages.problem or (f"the environment of {python} lacks {', '.join(lacking)}" if lacking else None)
+    where = f"the environment of {python}" if python else "this environment"
+    return packages.problem or (f"{where} lacks {', '.join(lacking)}" if lacking else None)
 
 
 def _unsuited(load: Load) -> str | None:

@@ -39,13 +39,14 @@ class Builtin:
 
     def _source(self, load: Load, seed: int) -> Callable[[int], Sequence[Prompt]]:
         """Gives the next prompts: each call goes on where the one before ended."""
-        batch = 0
+        batch = given = 0
 
         def more(count: int) -> Sequence[Prompt]:
-            nonlocal batch
+            nonlocal batch, given
             batch += 1
             part = seed if batch == 1 else point_seed(seed, "batch", batch)
-            prompts = make_prompts(load, count, part, self._server.vocab_size, shared=seed)
+            prompts = make_prompts(load, count, part, self._server.vocab_size, shared=seed, start=given)
+            given += count
             if self._texts is None or load.dataset == "file":
                 return prompts
             return self._texts.texts(prompts, part)

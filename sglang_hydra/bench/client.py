@@ -151,7 +151,6 @@ async def _run(
     on_progress: Callable[[int], None],
 ) -> list[Sample]:
     samples: list[Sample] = []
-    supply.begin()
     # trust_env: a proxy of the environment would stand between us and the server.
     async with httpx.AsyncClient(
         timeout=httpx.Timeout(load.timeout),
@@ -169,6 +168,7 @@ async def _run(
             done += 1
             on_progress(done)
 
+        supply.begin()
         if load.request_rate is None:
             await _closed_loop(supply, load.concurrency or 1, ask)
         else:

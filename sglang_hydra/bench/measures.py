@@ -63,9 +63,12 @@ def measure(
     gpus: int | None = None,
     slo: Mapping[str, float | None] | None = None,
     duration_s: float | None = None,
+    streamed: bool = True,
 ) -> dict[str, Any]:
     """The numbers of a point from its requests, all sent within one run, of ``duration_s`` where no clock of theirs
     says how long it was.
+
+    An answer that comes whole (``streamed`` is false) has no time of a single token.
 
     Throughputs are per second of the run (first request sent to last answer ended) and, with ``gpus``, per GPU too.
     Latencies in milliseconds; what cannot be said (no request completed, no streaming) is None.
@@ -89,7 +92,7 @@ def measure(
         "cache_hit_rate": _hit_rate(done),
         "ttft_ms": spread(sample.ttft for sample in done),
         "itl_ms": spread(gap for sample in done for gap in sample.gaps),
-        "tpot_ms": spread(sample.tpot for sample in done),
+        "tpot_ms": spread(sample.tpot for sample in done if streamed),
         "e2e_ms": spread(sample.e2e for sample in done),
     }
     median = numbers["tpot_ms"]["p50"]

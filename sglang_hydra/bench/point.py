@@ -96,13 +96,12 @@ def run_point(
         run = client.run(load, seed, on_progress)
         wall_s = time.monotonic() - began
         gpus.window = watch.window = run.window
-    measures = measure(run.samples, gpus=server.gpus, slo=load.slo, duration_s=run.duration_s)
+    measures = measure(run.samples, gpus=server.gpus, slo=load.slo, duration_s=run.duration_s, streamed=load.stream)
     quality = check_quality(server, load.quality) if load.quality else None
     hit_rate = measures["cache_hit_rate"]
     if hit_rate is None and watch.record is not None:
         hit_rate = watch.record["cache_hit_rate"]
-    retracted = watch.record["retracted"] if watch.record else None
-    seen = Seen(load, run.samples, run.duration_s, run.client_cpu, hit_rate, retracted, gpus.throttled, quality)
+    seen = Seen(load, run.samples, run.duration_s, run.client_cpu, hit_rate, watch.retracted, gpus.throttled, quality)
     reasons = invalid_reasons(seen)
     return PointResult(
         state=INVALID if reasons else VALID,

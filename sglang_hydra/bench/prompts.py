@@ -40,14 +40,17 @@ def point_seed(seed: int, point_id: str, repeat: int) -> int:
     return int.from_bytes(digest[:6], "big")
 
 
-def make_prompts(load: Load, count: int, seed: int, vocab_size: int, shared: int | None = None) -> list[Prompt]:
-    """``count`` requests. ``shared`` is the seed of what they share with other calls (None: ``seed``): the prefixes.
+def make_prompts(
+    load: Load, count: int, seed: int, vocab_size: int, shared: int | None = None, start: int = 0
+) -> list[Prompt]:
+    """``count`` requests. ``shared`` is the seed of what they share with other calls (None: ``seed``): the prefixes,
+    and the order of a file, of which ``start`` prompts were sent already.
 
     Raises ConfigError for a file that cannot be read or holds no prompt.
     """
     draw = random.Random(seed)
     if load.dataset == "file":
-        return _from_file(load, count, draw)
+        return _from_file(load, count, seed if shared is None else shared, start)
     lengths = [(_length(draw, load.input_len, load), _length(draw, load.output_len, load)) for _ in range(count)]
     prefixes: list[tuple[int, ...]] = [()]
     if load.dataset == "shared_prefix":
@@ -81,12 +84,28 @@ def _ids(draw: random.Random, count: int, vocab_size: int) -> tuple[int, ...]:
     return tuple(lowest + number % (vocab_size - lowest) for number in array("I", draw.randbytes(4 * count)))
 
 
-def _from_file(load: Load, count: int, draw: random.Random) -> list[Prompt]:
+def _from_file(load: Load, count: int, seed: int, start: int) -> list[Prompt]:
     """Prompts of a JSONL file (``prompt`` and, if it has one, ``output_len``) or of a ShareGPT file (JSON: a list of
     conversations), in an order drawn from the seed and repeated where there are too few."""
-    rows = list(_file_prompts(str(load.path), load.output_len))
-    draw.shuffle(rows)
-    return [rows[number % len(rows)] for number in range(count)]
+    rows = _ordered(str(load.path), _stamp(str(load.path)), load.output_len, seed)
+    return [rows[number % len(rows)] for number in range(start, start + count)]
+
+
+@functools.lru_cache(maxsize=2)
+def _ordered(name: str, stamp: object, output_len: int, seed: int) -> list[Prompt]:
+    """Read and ordered once for all requests of a run, some of which are made while it lasts. ``stamp`` changes with
+    the file."""
+    rows = _file_prompts(name, output_len)
+    random.Random(seed).shuffle(rows)
+    return rows
+
+
+def _stamp(name: str) -> object:
+    try:
+        seen = Path(name).expanduser().stat()
+    except OSError:
+        return None
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
 
 def file_problem(path: str, output_len: int) -> Finding | None:
@@ -100,7 +119,7 @@ def file_problem(path: str, output_len: int) -> Finding | None:
 
 def _file_prompts(name: str, output_len: int) -> list[Prompt]:
     path = Path(name).expanduser()
-    rows = [_row(path, number, row, output_len) for number, row in _rows(path)]
+    rows = [_row(path, number, row, output_len) for number, row in _rows(path) if not _is_empty(row)]
     if not rows:
         raise ConfigError(_bad_file(f"{path} holds no prompt"))
     return rows
@@ -108,7 +127,7 @@ def _file_prompts(name: str, output_len: int) -> list[Prompt]:
 
 def _rows(path: Path) -> list[tuple[int, Any]]:
     try:
-        content = path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8-sig")
         if content.lstrip().startswith("["):
             return list(enumerate(json.loads(content), 1))
         # Only a line feed ends a line of JSON; text may hold other ends of lines.
@@ -131,10 +150,19 @@ def _row(path: Path, number: int, row: Any, output_len: int) -> Prompt:
     return Prompt(asked, (), text)
 
 
+def _is_empty(row: Any) -> bool:
+    """Whether it is a conversation without a word, of which ShareGPT's own file has some."""
+    if not isinstance(row, dict) or "prompt" in row or "text" in row:
+        return False
+    return any(isinstance(row.get(key), list) for key in _MESSAGE_KEYS) and _first_message(row) in (None, "")
+
+
 def _first_message(row: dict[str, Any]) -> Any:
+    """What is said first, after any instructions to the model."""
     turns: Sequence[Any] = next((row[key] for key in _MESSAGE_KEYS if isinstance(row.get(key), list)), [])
-    first = turns[0] if turns else None
-    return first.get("value", first.get("content")) if isinstance(first, dict) else None
+    spoken = (turn for turn in turns if isinstance(turn, dict) and turn.get("role", turn.get("from")) != "system")
+    first = next(spoken, {})
+    return first.get("value", first.get("content"))
 
 
 def _bad_file(message: str) -> Finding:

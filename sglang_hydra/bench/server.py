@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
@@ -21,6 +23,10 @@ _POLL_S = 0.2
 _ASK_S = 30.0
 _SAMPLE_S = 1.0
 _LINE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{.*\})?\s+(?P<value>[^\s}]+)")
+
+# What a server of any release says of each prefill, and of a retraction.
+_BATCH = b"Prefill batch"
+_RETRACTED = re.compile(rb"#retracted_reqs: (\d+)")
 
 Window = tuple[float, float]
 """When a load began and ended, on ``time.monotonic``."""
@@ -40,8 +46,8 @@ class Server:
     """A server that a point runs against.
 
     ``flushes`` says whether it has a prefix cache that can be emptied, ``gpus`` how many GPUs it computes on (None:
-    it is on none), ``gpu_ids`` which of this machine's. ``python`` is the interpreter that runs it. ``alive`` says
-    whether it has not ended yet, as far as whoever started it knows.
+    it is on none), ``gpu_ids`` which of this machine's. ``python`` is the interpreter that runs it, ``log`` where what
+    it writes is kept. ``alive`` says whether it has not ended yet, as far as whoever started it knows.
     """
 
     url: str
@@ -53,6 +59,7 @@ class Server:
     python: str | None = None
     gpus: int | None = None
     gpu_ids: tuple[int, ...] = ()
+    log: Path | None = None
     api_key: str | None = field(default=None, repr=False)
     alive: Callable[[], bool] = field(default=lambda: True, repr=False, compare=False)
 
@@ -136,10 +143,13 @@ class Watch:
         self._thread = threading.Thread(target=self._look, name="server-metrics", daemon=True)
         self._seen: list[tuple[float, Mapping[str, float]]] = []
         self._before: Mapping[str, float] | None = None
+        self._log_end = 0
         self.window: Window | None = None
         self.record: dict[str, Any] | None = None
+        self.retracted: int | None = None
 
     def __enter__(self) -> Watch:
+        self._log_end = _size(self._server.log)
         self._before = read_metrics(self._server)
         if self._before is not None:
             self._thread.start()
@@ -147,18 +157,51 @@ class Watch:
 
     def __exit__(self, *reason: object) -> None:
         self._over.set()
+        logged = logged_retractions(self._server.log, self._log_end)
+        self.retracted = logged
         if self._before is None:
             return
         self._thread.join(_ASK_S + _SAMPLE_S)
         after = read_metrics(self._server)
         if after is not None:
             self.record = _summary(self._before, after, inside(self._seen, self.window) or [after])
+            if logged is None:
+                self.retracted = self.record["retracted"]
+            self.record["retracted"] = self.retracted
 
     def _look(self) -> None:
         while not self._over.wait(_SAMPLE_S):
             seen = read_metrics(self._server)
             if seen is not None:
                 self._seen.append((time.monotonic(), seen))
+
+
+def logged_retractions(log: Path | None, start: int) -> int | None:
+    """How many requests the server says to have retracted, in what its log holds from byte ``start`` on; None where it
+    logs no batches, and so would not log this either.
+
+    Its metrics say it late: 0.5.2 brings them up to date at every ``decode_log_interval``-th step, so that what the
+    last requests of a point met shows in the next one.
+    """
+    found = None
+    try:
+        with open(log or os.devnull, "rb") as file:
+            file.seek(start)
+            for line in file:
+                if _BATCH in line:
+                    found = found or 0
+                elif (match := _RETRACTED.search(line)) is not None:
+                    found = (found or 0) + int(match[1])
+    except OSError:
+        return None
+    return found
+
+
+def _size(log: Path | None) -> int:
+    try:
+        return log.stat().st_size if log is not None else 0
+    except OSError:
+        return 0
 
 
 def inside(seen: Sequence[tuple[float, Seen]], window: Window | None) -> list[Seen]:

@@ -188,14 +188,16 @@ def problems(node: Mapping[str, Any]) -> Iterator[Finding]:
         message = f"bench.range_ratio={node['range_ratio']} must be above 0 and at most 1"
         yield _error("BEN001", message, "range_ratio", "bench.range_ratio=0.8 draws lengths from 80 % to 100 %")
     if node["dataset"] == "file" and not node["path"]:
-        yield _error("BEN002", "bench.dataset=file needs the file", "path", "bench.path=prompts.jsonl")
+        yield _error("BEN002", "bench.dataset=file needs the file", "path", "bench.path=prompts.jsonl", "dataset")
     if node["dataset"] != "file" and node["path"]:
         message = f"bench.path={node['path']} is not read with bench.dataset={node['dataset']}"
-        yield _error("BEN002", message, "path", "bench.dataset=file")
+        yield _error("BEN002", message, "path", "bench.dataset=file", "dataset")
     if node["dataset"] == "shared_prefix" and not 0 < node["prefix_len"] < node["input_len"]:
         message = f"bench.prefix_len={node['prefix_len']} must be between 1 and bench.input_len={node['input_len']}"
-        yield _error("BEN002", message, "prefix_len", f"bench.prefix_len={max(1, node['input_len'] // 2)}")
+        hint = f"bench.prefix_len={max(1, node['input_len'] // 2)}"
+        yield _error("BEN002", message, "prefix_len", hint, "input_len")
     yield from _slo(node["slo"])
+    yield from _slo_unseen(node)
     yield from _file_problems(node)
 
 
@@ -216,11 +218,24 @@ def _slo(slo: Mapping[str, Any]) -> Iterator[Finding]:
         yield _error("BEN001", message, "slo.share", "bench.slo.share=0.99")
 
 
+def _slo_unseen(node: Mapping[str, Any]) -> Iterator[Finding]:
+    """A limit on what no request of this load shows is met by all of them, and says nothing."""
+    slo = node["slo"]
+    unseen = [name for name in ("ttft_ms", "itl_ms") if slo[name] is not None and not node["stream"]]
+    if unseen:
+        message = f"bench.slo.{unseen[0]} cannot be judged with bench.stream=false: whole answers show no single tokens"
+        yield _error("BEN002", message, f"slo.{unseen[0]}", "bench.stream=true, or bench.slo.e2e_ms", "stream")
+    elif slo["itl_ms"] is not None and node["output_len"] == 1:
+        message = "bench.slo.itl_ms cannot be judged with bench.output_len=1: nothing follows the first token"
+        yield _error("BEN002", message, "slo.itl_ms", "bench.slo.ttft_ms", "output_len")
+
+
 def _at_least(node: Mapping[str, Any], name: str, least: int) -> Iterator[Finding]:
     value = node[name]
     if not least <= value < math.inf:
         yield _error("BEN001", f"bench.{name}={value} must be at least {least}", name, f"bench.{name}={max(least, 1)}")
 
 
-def _error(id: str, message: str, key: str, hint: str) -> Finding:
-    return Finding("error", id, message, (f"bench.{key}",), hint)
+def _error(id: str, message: str, key: str, hint: str, *others: str) -> Finding:
+    """``key`` is the one to change first; the ``others`` go with it."""
+    return Finding("error", id, message, tuple(f"bench.{name}" for name in (key, *others)), hint)

@@ -144,14 +144,26 @@ def check_heads(args: ServerArgs, facts: Facts) -> Outcome:
         return None
     text = text_config(view)
     heads, kv_heads = text.get("num_attention_heads"), text.get("num_key_value_heads")
-    if isinstance(heads, int) and heads % ranks:
-        fitting = ", ".join(str(size) for size in range(1, heads + 1) if heads % size == 0 and size <= 64)
-        return Refusal(
-            f"{heads} attention heads do not divide by {ranks} ranks", "tp_size", hint=f"tp_size of {fitting}"
-        )
-    if isinstance(kv_heads, int) and kv_heads > 0 and kv_heads % ranks and ranks % kv_heads:
-        return Refusal(f"{kv_heads} KV heads can be neither divided over {ranks} ranks nor repeated on them", "tp_size")
-    return None
+    if not isinstance(heads, int):
+        heads = 0
+    shared = kv_heads if isinstance(kv_heads, int) and kv_heads > 0 else None
+    if heads % ranks == 0 and (shared is None or _divides_or_repeats(shared, ranks)):
+        return None
+    copies = args.tp_size // ranks  # of attention, under DP attention
+    sizes = [
+        str(size * copies)
+        for size in range(1, min(heads, 64) + 1)
+        if heads % size == 0 and (shared is None or _divides_or_repeats(shared, size))
+    ]
+    hint = f"tp_size of {', '.join(sizes)}" if sizes else None
+    if heads % ranks:
+        return Refusal(f"{heads} attention heads do not divide by {ranks} ranks", "tp_size", hint=hint)
+    message = f"{shared} KV heads can be neither divided over {ranks} ranks nor repeated on them"
+    return Refusal(message, "tp_size", hint=hint)
+
+
+def _divides_or_repeats(kv_heads: int, ranks: int) -> bool:
+    return kv_heads % ranks == 0 or ranks % kv_heads == 0
 
 
 @rule("CFG005", stage="plan")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.checks.model_config import (
@@ -81,14 +82,28 @@ def check_quantized_shapes(args: ServerArgs, facts: Facts) -> Outcome:
 
     values = vars(args)
     try:
-        found = misaligned(understand(values, facts.gpu, facts.model), values)
+        found = misaligned(understand(values, facts.gpu, facts.model))
     except ConfigError:
         return None  # the fit says which field of the config cannot be a size
     if not found:
         return None
-    experts = any(item.startswith("the experts") for item in found)
-    hint = "ep_size=" + str(args.tp_size) if experts and args.ep_size < args.tp_size else "a smaller tp_size"
-    return Refusal("; ".join(found), "tp_size", "model_path", hint=hint)
+
+    def aligned(change: Mapping[str, Any]) -> bool:
+        changed = {**values, **change}
+        return not misaligned(understand(changed, facts.gpu, facts.model))
+
+    offer = next((name for name, change in _fewer_cuts(args, view) if aligned(change)), None)
+    return Refusal("; ".join(found), "tp_size", "model_path", hint=offer or "a checkpoint in another format")
+
+
+def _fewer_cuts(args: ServerArgs, view: ConfigView) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Changes with which a matrix is cut less often, as typed and as values: whole experts, then fewer GPUs."""
+    if args.ep_size < args.tp_size and _experts(text_config(view)) % args.tp_size == 0:
+        yield f"ep_size={args.tp_size}", {"ep_size": args.tp_size}
+    unit = math.lcm(args.ep_size, args.dp_size if args.enable_dp_attention else 1)
+    for size in reversed(_divisors(args.tp_size)[:-1]):
+        if size % unit == 0:
+            yield f"tp_size={size}", {"tp_size": size}
 
 
 @rule("RUN011", stage="plan")
@@ -201,25 +216,54 @@ def check_compressed_format(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("RUN018", stage="plan")
 def check_experts(args: ServerArgs, facts: Facts) -> Outcome:
     """
-    What: the experts must divide evenly over ep_size ranks, and tp_size must not exceed their number.
-    Why: each rank takes whole experts; the layers assert it while they are built.
-    Upstream: layers/moe/fused_moe_triton/layer.py:171 and models/deepseek_v2.py:346 and its kin, 0.5.2.
+    What: ep_size must divide tp_size, whatever the model, and the experts, with the redundant ones; tp_size must not
+        exceed their number.
+    Why: the groups of ranks that share the experts are cut from those of tp_size, and each rank takes whole experts;
+        the engine and the layers fail while they are built.
+    Upstream: entrypoints/engine.py:774, distributed/parallel_state.py:1461-1499,
+        layers/moe/fused_moe_triton/layer.py:171 and models/deepseek_v2.py:346 and its kin, 0.5.2.
     Example: model=qwen3_30b_a3b tp_size=6 ep_size=6 -> refused, 128 experts
     """
-    view = view_of(facts.model, args.json_model_override_args)
-    if view is None:
-        return None
-    experts = _experts(text_config(view))
-    if experts <= 1:
-        return None
     ranks = args.tp_size if args.moe_a2a_backend == "deepep" else args.ep_size
-    if ranks > 1 and (experts + (args.ep_num_redundant_experts or 0)) % ranks:
-        return Refusal(f"{experts} experts do not divide by ep_size={ranks}", "ep_size", "tp_size",
-                       hint="ep_size=1, or one that divides them")  # fmt: skip
+    if ranks > 1 and args.tp_size % ranks:
+        return Refusal(f"ep_size={ranks} does not divide tp_size={args.tp_size}", "ep_size", "tp_size",
+                       hint=f"ep_size of {_numbers(_divisors(args.tp_size))}")  # fmt: skip
+    view = view_of(facts.model, args.json_model_override_args)
+    experts = _experts(text_config(view)) if view is not None else 0
+    if view is None or experts <= 1:
+        return None
+    from sglang_hydra.fit.ranks import REPEATS_EXPERTS
+
+    repeats = view.architecture in REPEATS_EXPERTS
+    redundant = args.ep_num_redundant_experts or 0 if repeats else 0
+    if ranks > 1 and (experts + redundant) % ranks:
+        held = f"{experts} experts" + (f" and {redundant} redundant ones" if redundant else "")
+        return Refusal(f"{held} do not divide by ep_size={ranks}", "ep_size", "tp_size",
+                       hint=_dividing(args, experts, redundant, ranks, repeats))  # fmt: skip
     if view.architecture in _COUNTS_EXPERTS and args.tp_size > experts:
         return Refusal(f"tp_size={args.tp_size} is above the model's {experts} experts", "tp_size",
                        hint=f"tp_size={experts}")  # fmt: skip
     return None
+
+
+def _dividing(args: ServerArgs, experts: int, redundant: int, ranks: int, repeats: bool) -> str:
+    """What to type so that the experts divide: another group of ranks, or as many redundant experts as are missing."""
+    held = experts + redundant
+    if args.moe_a2a_backend == "deepep":
+        offer = (
+            f"tp_size of {_numbers([size for size in _divisors(held) if size <= 64])}: DeepEP spreads over all of it"
+        )
+    else:
+        offer = f"ep_size of {_numbers([size for size in _divisors(args.tp_size) if held % size == 0])}"
+    return f"{offer}; or ep_num_redundant_experts={-experts % ranks}" if repeats else offer
+
+
+def _divisors(number: int) -> list[int]:
+    return [size for size in range(1, number + 1) if number % size == 0]
+
+
+def _numbers(sizes: list[int]) -> str:
+    return ", ".join(map(str, sizes))
 
 
 def _experts(text: Mapping[str, Any]) -> int:

@@ -8,6 +8,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sglang_hydra.diagnose.diagnosis import Diagnosis, diagnose
@@ -28,7 +29,7 @@ _EXIT_CODE = "exit_code"
 
 
 def run(invocation: Invocation) -> int:
-    """Diagnoses each log that was named. 0 where every one has a class, 5 where one has none."""
+    """Diagnoses each log that was named. 0 where every one has a class or no failure, 5 where one is unknown."""
     from sglang_hydra.actions import composer_of, print_json
     from sglang_hydra.diagnose.remedy import with_remedies
     from sglang_hydra.diagnose.report import record, screen
@@ -45,7 +46,7 @@ def run(invocation: Invocation) -> int:
         print_json(record(results))
     else:
         write(screen(results))
-    return 0 if all(found.known for _, found in results) else UNCLASSIFIED
+    return 0 if all(found.known or found.healthy for _, found in results) else UNCLASSIFIED
 
 
 def _sorted(requests: Sequence[Request]) -> tuple[list[str], int | None, list[Request]]:
@@ -75,9 +76,24 @@ def _code(value: str) -> int:
         raise ConfigError(Finding("error", "DIA901", message, hint="exit_code=137, or exit_code=-9")) from None
 
 
+class _OneAfterAnother:
+    """The files of a log as one. Reads as a BinaryIO does."""
+
+    def __init__(self, files: Sequence[BinaryIO]) -> None:
+        self._files = list(files)
+
+    def read(self, size: int = -1) -> bytes:
+        while self._files:
+            content = self._files[0].read(size)
+            if content:
+                return content
+            self._files.pop(0)
+        return b""
+
+
 @contextmanager
 def opened(name: str) -> Iterator[BinaryIO]:
-    """A log to read: a file, gzipped or not, the server.log of a run folder, or standard input.
+    """A log to read: a file, gzipped or not, the whole server.log of a run folder, or standard input.
 
     Raises ConfigError, naming the file, where it cannot be read.
     """
@@ -86,6 +102,13 @@ def opened(name: str) -> Iterator[BinaryIO]:
         return
     path = os.path.join(name, "server.log") if os.path.isdir(name) else name
     try:
+        if os.path.isdir(name):
+            from sglang_hydra.launch.log_reading import opened_log
+
+            with opened_log(Path(path)) as files:
+                if files:
+                    yield _OneAfterAnother(files)  # type: ignore[misc]
+                    return
         if path.endswith(".gz"):
             with gzip.open(path, "rb") as unpacked:
                 yield unpacked  # type: ignore[misc]  # reads as a BinaryIO does

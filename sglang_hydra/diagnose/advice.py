@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from sglang_hydra.words import program
+
 _ALTERNATIVE = "; or "
 _TYPED = re.compile(r"([a-z][a-z0-9_]*)=([\w.]+)(.*)", re.DOTALL)
 _FRACTION = "mem_fraction_static"
@@ -16,8 +18,17 @@ _LOW_ENOUGH = 0.85
 _WORDS = {"true": True, "false": False, "null": None}
 
 
+_PROGRAM = re.compile(r"\bsglang-hydra (?=[a-z])")
+
+
+def as_typed(advice: str) -> str:
+    """``advice`` with this program under the name that it was started by."""
+    return _PROGRAM.sub(f"{program()} ", advice)
+
+
 def fitted(advice: str, args: Mapping[str, Any] | None) -> str:
     """``advice`` for a server with ``args``: no value that it had, and none in the wrong direction."""
+    advice = as_typed(advice)
     if not args:
         return advice
     kept = [better for part in advice.split(_ALTERNATIVE) if (better := _better(part, args)) is not None]

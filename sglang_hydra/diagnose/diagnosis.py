@@ -9,6 +9,7 @@ from typing import Any
 from sglang_hydra.diagnose.advice import fitted
 from sglang_hydra.diagnose.classes import BY_KIND
 from sglang_hydra.diagnose.declare import UNKNOWN, FailureClass
+from sglang_hydra.diagnose.life import Life
 from sglang_hydra.diagnose.lines import Line
 from sglang_hydra.diagnose.reader import LogReader
 from sglang_hydra.diagnose.releases import version_of
@@ -17,6 +18,7 @@ from sglang_hydra.diagnose.verdict import STOPPED, Verdict, decide, without_secr
 from sglang_hydra.findings import Finding
 
 UNKNOWN_ID = "DIA000"
+HEALTHY_ID = "DIA060"
 _LONGEST_LINE = 600
 
 
@@ -25,7 +27,8 @@ class Diagnosis:
     """A failure by class.
 
     ``kind`` is the stable name of the class, ``unknown`` where nothing decides; ``confidence`` is from 0 (unknown) to
-    1, and never between 0 and 0.5. ``line`` is the deciding line as it can be shown, ``line_number`` its number from
+    1, and never between 0 and 0.5. ``healthy`` says of an unknown one that the server became ready and that no failure
+    is in its log. ``line`` is the deciding line as it can be shown, ``line_number`` its number from
     1, both None where only the exit state decides. ``stage`` is what the server was doing (load, kv, graphs, serve,
     ...). ``version`` is the release of SGLang, ``server_args`` the arguments that the log writes down (under their
     names there), None where it does not say. ``gpu`` and ``gpu_memory_mib`` are the device that it speaks of.
@@ -45,6 +48,7 @@ class Diagnosis:
     stage: str | None = None
     rank: str | None = None
     ready: bool = False
+    healthy: bool = False
     retryable: bool = False
     gpu: str | None = None
     gpu_memory_mib: float | None = None
@@ -56,6 +60,7 @@ class Diagnosis:
 
     @property
     def known(self) -> bool:
+        """Whether a class of failure was found."""
         return self.kind != UNKNOWN
 
     @property
@@ -79,6 +84,7 @@ def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
     verdict = decide(reader.lives, exit_code)
     args = next((life.server_args for life in reversed(reader.lives) if life.server_args is not None), None)
     found = verdict.found
+    healthy = verdict.failure is None and _is_healthy(reader, exit_code)
     return Diagnosis(
         kind=verdict.failure.kind if verdict.failure else UNKNOWN,
         confidence=verdict.confidence,
@@ -86,10 +92,11 @@ def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
         line_number=found.line.number if found else None,
         version=reader.version or _version(args),
         server_args={key: value for key, value in args.items() if key != CUT} if args is not None else None,
-        finding=_finding(verdict, reader, args),
+        finding=_finding(verdict, reader, args, healthy=healthy),
         stage=found.stage.name.lower() if found and found.stage else None,
         rank=(found.line.rank or None) if found else None,
         ready=reader.life.ready,
+        healthy=healthy,
         retryable=verdict.failure.retryable if verdict.failure else False,
         gpu=reader.devices.name,
         gpu_memory_mib=reader.devices.capacity_mib,
@@ -109,10 +116,21 @@ def _shown(line: Line) -> str:
     return without_secrets(line.text.strip())[:_LONGEST_LINE]
 
 
-def _finding(verdict: Verdict, reader: LogReader, args: Mapping[str, Any] | None) -> Finding:
+def _is_healthy(reader: LogReader, exit_code: int | None) -> bool:
+    """Whether a log without a known failure shows a server that served and goes on, or was asked to stop."""
+    life = reader.life
+    ended = life.ended_at is not None and not _was_stopped(life)
+    return life.ready and not ended and not life.troubled and exit_code in (None, 0)
+
+
+def _was_stopped(life: Life) -> bool:
+    return any(kind == STOPPED for kind, _ in life.evidence)
+
+
+def _finding(verdict: Verdict, reader: LogReader, args: Mapping[str, Any] | None, *, healthy: bool = False) -> Finding:
     failure, found = verdict.failure, verdict.found
     if failure is None:
-        return _unknown(reader, verdict.signal)
+        return _healthy(reader) if healthy else _unknown(reader)
     detail = failure.details(_shown(found.line)) if failure.details and found else None
     said = f": {detail}" if detail else ""
     if found is None:
@@ -121,13 +139,16 @@ def _finding(verdict: Verdict, reader: LogReader, args: Mapping[str, Any] | None
     return Finding("error", failure.id, failure.what + said, failure.fields, fitted(advice, args))
 
 
-def _unknown(reader: LogReader, number: int | None) -> Finding:
+def _healthy(reader: LogReader) -> Finding:
+    life = reader.life
+    later = "was asked to stop later" if _was_stopped(life) else "nothing after says that it ended"
+    message = f"the server became ready, and no failure is in its log; {later}"
+    return Finding("info", HEALTHY_ID, message)
+
+
+def _unknown(reader: LogReader) -> Finding:
     if reader.count == 0:
         message = "the log is empty"
-    elif reader.life.ready and number is None and any(kind == STOPPED for kind, _ in reader.life.evidence):
-        message = "no failure was found: the server became ready, and was asked to stop later"
-    elif reader.life.ready and reader.life.ended_at is None and number is None:
-        message = "no failure was found: the server became ready, and nothing after says that it ended"
     else:
         message = f"the failure is of no known class; {reader.count} lines were read, and the last ones are shown"
     hint = "the log from its beginning, of every rank; or --log-level debug and another start"

@@ -87,6 +87,8 @@ class Life:
     stages: dict[str, Stage] = field(default_factory=dict)
     furthest: Stage = Stage.UNKNOWN
     ready: bool = False
+    troubled: bool = False
+    """An exception of no known class came since it last worked."""
     work: int = 0
     ended_at: int | None = None
     quit: bool = False
@@ -106,6 +108,7 @@ class Life:
         self.furthest = max(self.furthest, stage)
         ready = any(words in line.text for words in READY)
         self.ready = self.ready or ready
+        self.troubled = self.troubled and not ready
         if ready or line.headed:
             self._acquit(lambda found: ready or (found.line.rank, found.line.stream) == (line.rank, line.stream))
 
@@ -114,6 +117,7 @@ class Life:
         if not (any(words in text for words in WORK) or _ANSWERED.search(text)):
             return
         self.work += 1
+        self.troubled = False
         if not self.ready:
             self.ready, self.furthest = True, Stage.SERVE
         if self.evidence:
@@ -122,6 +126,7 @@ class Life:
     def refused(self, text: str) -> None:
         """Takes note of a request that was refused: what failed it alone left the server alive."""
         if self.ready and _REFUSED.search(text):
+            self.troubled = False
             self._acquit(lambda found: found.signature.request)
 
     def end(self, line: Line) -> None:

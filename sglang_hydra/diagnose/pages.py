@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 
+from sglang_hydra.diagnose.advice import as_typed
 from sglang_hydra.diagnose.classes import CLASSES
 from sglang_hydra.diagnose.declare import FailureClass, Weight
 
@@ -25,7 +26,7 @@ class Page:
 def page_of(id: str) -> Page | None:
     """The page of a class of failure, None for another id."""
     failure = next((failure for failure in CLASSES if failure.id == id), None)
-    return Page(failure.kind, _text(failure)) if failure else None
+    return Page(failure.kind, as_typed(_text(failure))) if failure else None
 
 
 def ids() -> list[str]:

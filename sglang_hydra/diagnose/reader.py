@@ -78,7 +78,7 @@ class LogReader:
         if (_OK in raw or WORK[0] in raw or WORK[1] in raw) and len(raw) < _KEPT and "\r" not in raw.rstrip():
             self.life.worked(raw)
             return
-        if _REFUSED in raw and self.life.evidence and len(raw) < _KEPT:
+        if _REFUSED in raw and (self.life.evidence or self.life.troubled) and len(raw) < _KEPT:
             self.life.refused(raw)
         if "obj=" in raw and _ROUTINE.search(raw):
             return
@@ -136,10 +136,13 @@ class LogReader:
             return  # frames and their source
         if ends and trace is not None and trace.code and text.strip() in _WITHOUT_WORDS:
             text = f"{text.strip()}: {trace.code}"
-        needles = list(_needles_in(text))
-        if not needles or _HARMLESS.search(text):
-            return
         exception = ends or looks_like_exception(text)
+        needles = list(_needles_in(text))
+        if _HARMLESS.search(text):
+            return
+        self.life.troubled = self.life.troubled or exception
+        if not needles:
+            return
         rank = trace.rank if trace is not None else line.rank
         stage = self._stage(text, trace.stage if trace is not None else None, rank)
         frames = trace.shown if trace is not None else ()

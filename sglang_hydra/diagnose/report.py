@@ -41,6 +41,7 @@ def _entry(name: str, found: Diagnosis) -> dict[str, Any]:
         "rank": found.rank,
         "stage": found.stage,
         "ready": found.ready,
+        "healthy": found.healthy,
         "version": found.version,
         "server_args": plain(found.server_args) if found.server_args is not None else None,
         "gpu": found.gpu,
@@ -67,11 +68,14 @@ def _head(name: str, found: Diagnosis) -> Iterator[Line]:
         sure = f"  {found.confidence:.0%} sure"
         yield [text(f"{name}: "), text(found.kind, "bold red"), text(sure, "dim")]
     else:
-        yield [text(f"{name}: "), text(found.kind, "bold yellow")]
+        yield [
+            text(f"{name}: "),
+            *([text("healthy", "bold green")] if found.healthy else [text(found.kind, "bold yellow")]),
+        ]
     if found.line is not None:
         rank = f" ({found.rank})" if found.rank else ""
         yield [text(f"  line {found.line_number}{rank}  ", "dim"), text(found.line[:_LONGEST_LINE], VERBATIM)]
-    elif not found.known:
+    elif not found.known and not found.healthy:
         yield from _last(found.last_lines)
     yield from columns([[text(label, "dim"), text(said)] for label, said in _facts(found)])
     yield []

@@ -126,8 +126,13 @@ def opinions(findings: Iterable[Finding], version: str) -> list[Finding]:
 
 def _planned(engine: Engine, node: Mapping[str, Any], found: Availability, settled: bool = True) -> PlannedEngine:
     if node["version"] is not None and not _VERSION.fullmatch(node["version"]):
-        message = f"engine.version={node['version']!r} is no version of SGLang"
-        raise ConfigError(Finding("error", "ENG012", message, ("engine.version",), "engine.version=0.5.2"))
+        from sglang_hydra.versions.table import known_versions
+
+        known = known_versions()
+        message = f"engine.version={node['version']!r} is no version of SGLang; known are {', '.join(known)}"
+        plain = node["version"].lstrip("vV=")
+        meant = plain if plain in known else known[-1]
+        raise ConfigError(Finding("error", "ENG012", message, ("engine.version",), f"engine.version={meant}"))
     if engine is SGLANG and node["version"] not in (None, found.version, SPECIFIED_VERSION):
         from sglang_hydra.versions.table import nearest_known
 

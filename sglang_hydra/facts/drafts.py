@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _FIELD = "speculative_draft_model_path"
 _HINT = f"{_FIELD}=<a folder with its config.json>; with sglang-hydra[hf] and without HF_HUB_OFFLINE the hub is asked"
 
+_CACHED = f"{_FIELD}=<a folder with its config.json>; or hf download {{path}} config.json"
+
 
 def with_draft(
     model: ModelFacts, intent: Mapping[str, Any], presets: ModelPresets, env: Mapping[str, str]
@@ -32,9 +34,16 @@ def with_draft(
     known = None if os.path.exists(path) else known_draft(path, presets)
     if known is not None:
         return replace(model, draft=known), []
-    from sglang_hydra.facts.hub import read_model
+    from sglang_hydra.facts.hub import cached_folder, read_model
 
     revision = intent.get("speculative_draft_model_revision")
+    why = _published().get(path, {}).get("unknown")
+    folder = cached_folder(path, revision, env)
+    cached = os.path.exists(path) or (folder is not None and os.path.isfile(os.path.join(folder, "config.json")))
+    if why is not None and not cached:
+        # The catalog's recipes are planned without a network.
+        message = f"the draft model: nothing is known of {path}'s config.json: {why}, and it is not in the local cache"
+        return model, [Finding("warning", "HUB004", message, (_FIELD,), _CACHED.format(path=path))]
     facts, findings = once(("model", path, revision), lambda: read_model(path, revision=revision, env=env))
     said = [_about_draft(finding) for finding in findings if finding.level != "info"]
     return replace(model, draft=facts if facts.known else None), said
@@ -45,6 +54,8 @@ def known_draft(path: str, presets: ModelPresets) -> ModelFacts | None:
     entry = _published().get(path)
     if entry is None:
         return presets.facts_of(path)
+    if "unknown" in entry:
+        return None
     if "layers_of" in entry:
         target = presets.facts_of(entry["layers_of"])
         return None if target is None else replace(target, source=f"{target.source}; {entry['source']}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from sglang_hydra.fit.decoder import Decoder, Layer
 from sglang_hydra.fit.formats import WHOLE_ROW, Stored
@@ -14,7 +13,7 @@ from sglang_hydra.fit.understanding import Understanding
 _SHOWN = 3
 
 
-def misaligned(known: Understanding, values: Mapping[str, Any]) -> list[str]:
+def misaligned(known: Understanding) -> list[str]:
     """What of the matrices on one GPU does not divide by its format's blocks or groups, in words; [] where all does, or
     where the shapes or the format are unknown.
 

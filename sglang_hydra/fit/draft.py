@@ -75,6 +75,7 @@ def _next_token_layers(config: Fields, decoder: Decoder, values: Mapping[str, An
     scheme = scheme_of(config, values, gpu)
     if scheme.linear.name == "nvfp4" and decoder.latent is not None:
         scheme = scheme._replace(linear=scheme.plain, experts=scheme.plain)
-    ranks = ranks_of({**values, "pp_size": 1}, shares_attention=decoder.shares_attention)
+    whole = {**values, "pp_size": 1}
+    ranks = ranks_of(whole, shares_attention=decoder.shares_attention, architecture=decoder.architecture)
     weights = decoder_weights(bare, scheme, ranks, None)[0].total
     return Draft(weights + 2 * decoder.hidden * decoder.hidden * scheme.element * number, bare)

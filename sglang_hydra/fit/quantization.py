@@ -27,7 +27,7 @@ _SKIP_LISTS = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_mo
 _NONE = read_skips(())
 
 
-def element_bytes(values: Mapping[str, Any], config: Fields, gpu: GpuFacts) -> int:
+def element_bytes(values: Mapping[str, Any], gpu: GpuFacts) -> int:
     """Bytes of an unquantized weight: 4 only where float32 was asked for (configs/model_config.py: checkpoints in
     float32 are loaded in 16 bits; GPUs below sm80 always use float16)."""
     asked = str(values.get("dtype") or "auto").lower()
@@ -37,7 +37,7 @@ def element_bytes(values: Mapping[str, Any], config: Fields, gpu: GpuFacts) -> i
 
 def scheme_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts) -> Scheme:
     """The scheme under ``values``. Raises Missing for a format whose parameters the config does not state."""
-    element = element_bytes(values, config, gpu)
+    element = element_bytes(values, gpu)
     full = plain(element)
     stored = stored_quantization(config)
     asked = str(values["quantization"]).lower() if values.get("quantization") else None

@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 _VOCABULARY_PADDING = 64  # rows; SGLang 0.5.2, layers/vocab_parallel_embedding.py
+# Classes whose experts are those of models/deepseek_v2.py, glm4_moe.py, gpt_oss.py or qwen3_moe.py in 0.5.2: the only
+# files that make room for ep_num_redundant_experts.
+REPEATS_EXPERTS = (
+    *("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekVL2ForCausalLM", "KimiVLForConditionalGeneration"),
+    *("Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration", "GptOssForCausalLM", "Qwen3MoeForCausalLM"),
+    *("InternS1ForConditionalGeneration", "InternVLChatModel"),
+)
+_GLM = ("Glm4Moe", "Glm4vMoe")
 
 
 class Ranks(NamedTuple):
@@ -14,7 +22,8 @@ class Ranks(NamedTuple):
     ``attention`` is tp_size, or tp_size / dp_size under DP attention (layers/dp_attention.py). Experts are
     divided over ``experts`` GPUs, and each expert over ``expert_slices`` more (FusedMoE: moe_ep, moe_tp).
     ``dense`` shards dense MLPs (moe_dense_tp_size=1 repeats them on every GPU), ``shared`` the shared experts (DeepEP
-    repeats them), ``embedding`` and ``head`` the vocabulary.
+    repeats them, GLM any ep_size), ``embedding`` and ``head`` the vocabulary. ``redundant`` experts of each layer are
+    held once more.
     """
 
     tp: int
@@ -28,6 +37,7 @@ class Ranks(NamedTuple):
     shared: int
     embedding: int
     head: int
+    redundant: int
 
     @property
     def gpus(self) -> int:
@@ -40,8 +50,9 @@ class Ranks(NamedTuple):
         return self.gpus * self.copies
 
 
-def ranks_of(values: Mapping[str, Any], *, shares_attention: bool) -> Ranks:
-    """The groups under ``values``, for a model whose class knows DP attention (``shares_attention``) or not."""
+def ranks_of(values: Mapping[str, Any], *, shares_attention: bool, architecture: str = "") -> Ranks:
+    """The groups under ``values``, for a model whose class knows DP attention (``shares_attention``) or not, and places
+    its experts as ``architecture`` does."""
     tp = max(1, values.get("tp_size") or 1)
     dp = max(1, values.get("dp_size") or 1)
     dp_attention = bool(values.get("enable_dp_attention")) and dp > 1
@@ -59,9 +70,10 @@ def ranks_of(values: Mapping[str, Any], *, shares_attention: bool) -> Ranks:
         experts=experts,
         expert_slices=max(1, tp // experts),
         dense=min(tp, dense),
-        shared=1 if deepep else tp,
+        shared=1 if deepep or (experts > 1 and architecture.startswith(_GLM)) else tp,
         embedding=1 if shared_out else tp,
         head=attention if values.get("enable_dp_lm_head") else tp,
+        redundant=max(0, values.get("ep_num_redundant_experts") or 0) if architecture in REPEATS_EXPERTS else 0,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from sglang_hydra.fit.architectures import ALWAYS, ENCODERS, NEVER, Traits, traits_of
@@ -124,12 +125,15 @@ def _layers(text: Fields, architecture: str, hidden: int, traits: Traits) -> tup
     if architecture.startswith("Grok1") and "moe_intermediate_size" in text and "residual_moe" not in text:
         raise Missing(f"{text.prefix}residual_moe")  # Grok 2 has a dense MLP beside its experts
     beside = text.flag("residual_moe") or architecture.startswith(("LongcatFlash", "Gemma4"))
-    if all(map(has_experts, range(number))) and not beside:
-        return tuple(Layer(mixers[i], 0, True) for i in range(number))
+    sparse = [has_experts(i) for i in range(number)]
+    if all(sparse) and not beside:
+        return tuple(map(_layer, mixers, (0,) * number, sparse))
     widths = _dense_widths(text, architecture, hidden, number)
-    return tuple(
-        Layer(mixers[i], 0 if has_experts(i) and not beside else widths[i], has_experts(i)) for i in range(number)
-    )
+    dense = (0 if experts and not beside else width for experts, width in zip(sparse, widths, strict=True))
+    return tuple(map(_layer, mixers, dense, sparse))
+
+
+_layer = lru_cache(maxsize=256)(Layer)  # layers that are alike are one object, which is quick to count and to compare
 
 
 def _dense_widths(text: Fields, architecture: str, hidden: int, number: int) -> tuple[int, ...]:

@@ -88,7 +88,7 @@ def expert_matrices(decoder: Decoder, ranks: Ranks, stored: Stored) -> list[Matr
     experts = decoder.experts
     if experts is None:
         return []
-    mine = share(experts.number, ranks.experts)
+    mine = share(experts.number + ranks.redundant, ranks.experts)
     width = _padded(share(experts.width, ranks.expert_slices), stored.pad[0])
     hidden = _padded(experts.latent or decoder.hidden, stored.pad[1])
     matrices = [

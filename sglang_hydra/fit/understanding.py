@@ -66,7 +66,7 @@ def understand(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> U
     if config is None:
         known.unknown.append(f"config.json of {values.get('model_path') or 'the model'}")
         return known
-    known.element = element_bytes(values, config, gpu)
+    known.element = element_bytes(values, gpu)
     known.context = known.context or context_length(text_part(config))
     architecture = known.attempt(lambda: architecture_of(config))
     if architecture is None:
@@ -96,7 +96,7 @@ def context_length(text: Fields) -> int:
 
 
 def _understand_decoder(known: Understanding, config: Fields, values: Mapping[str, Any], decoder: Decoder) -> None:
-    known.ranks = ranks_of(values, shares_attention=decoder.shares_attention)
+    known.ranks = ranks_of(values, shares_attention=decoder.shares_attention, architecture=decoder.architecture)
     if has_tower(config, decoder.architecture, values):
         known.tower = known.attempt(lambda: read_tower(config, decoder.architecture, decoder))
         known.tower_missing = known.tower is None

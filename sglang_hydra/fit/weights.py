@@ -46,12 +46,23 @@ class StageWeights(NamedTuple):
 
 
 def decoder_weights(decoder: Decoder, scheme: Scheme, ranks: Ranks, tower: Tower | None) -> list[StageWeights]:
-    """The weights of each stage, first to last."""
+    """The weights of each stage, first to last. The last answer is kept: most changes that are tried on a plan which
+    does not fit leave the weights as they are."""
+    global _last
+    asked = (decoder, scheme, ranks, tower)
+    kept = _last
+    if kept is not None and kept[0] == asked:
+        return kept[1]
     stages = stage_layers(len(decoder.layers), ranks.stages)
-    return [
+    found = [
         _stage(decoder, scheme, ranks, layers, tower, first=number == 0, last=number == len(stages) - 1)
         for number, layers in enumerate(stages)
     ]
+    _last = (asked, found)
+    return found
+
+
+_last: tuple[tuple[Any, ...], list[StageWeights]] | None = None
 
 
 def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, element: int) -> float:

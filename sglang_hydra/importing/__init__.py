@@ -5,11 +5,14 @@ preset, the fewest overrides. What does not: SGLang's own flags (``sglang_hydra.
 (``sglang_hydra.versions``), what anything resolves to (``sglang_hydra.resolution``).
 
 sources                  what kind of text it is, and the servers in it
-syntax, script           a shell script: its words, and what its commands come to
+syntax, expansion        a shell script: its words, and what each comes to
+shell, script            what it has set, and what its commands start
+wrapped                  Markdown, Dockerfiles, systemd units, lists of words in a program
 manifests, mappings      Kubernetes and Compose; srtctl recipes and SGLang's own --config
 logs                     the arguments that a server's log writes down
 hardware                 which GPU is spoken of
-flags                    words to arguments, also those of later releases
+flags, release           words to arguments, also those of later releases; which release that is
+routed                   a router that starts its own servers
 reduction                the nearest preset and the fewest overrides, each verified by planning
 experiment               the YAML and the command
 importer                 all of it, for one source

@@ -14,34 +14,40 @@ from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.fields.check import check_value
 from sglang_hydra.findings import Finding
 from sglang_hydra.importing.launches import Launch, is_open, open_names, without_marks
+from sglang_hydra.importing.release import first_with_flag, found_in, release_for
+from sglang_hydra.importing.routed import PREFIX, take_replicas, take_router
 from sglang_hydra.plans import SPECIFIED_VERSION
 from sglang_hydra.secret import SECRET_FIELDS, is_secret_name
-from sglang_hydra.versions.order import at_least, same_release
-from sglang_hydra.versions.table import Argument, OldFlag, Release, known_versions, nearest_known, release
+from sglang_hydra.versions.order import same_release
+from sglang_hydra.versions.table import Argument, Release, nearest_known, release
 from sglang_hydra.versions.values import problem
 from sglang_hydra.words import nearest, short
 
 _OF_THE_NODE = ("node_rank", "dist_init_addr")
 _CONFIG_LONGEST = 1 << 20
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 
 
 @dataclass
 class Arguments:
     """What the flags say. ``known`` are arguments of 0.5.2, ``extra`` those of a later release alone; ``version`` is
     the release that the source is for, None where nothing tells. ``left_open`` are arguments whose value only the
-    machine knows, with what stands there. ``unread`` is what of the flags is in none of these."""
+    machine knows, with what stands there. ``topology`` are keys of ours for a router and the servers behind it.
+    ``unread`` is what of the flags is in none of these."""
 
     known: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
     version: str | None = None
+    guessed: bool = False
     left_open: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
+    topology: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
 
 
 @dataclass
-class _Option:
+class Option:
     """One option with the words that belong to it. ``field`` is 0.5.2's argument, None for what it does not have."""
 
     words: list[str]
@@ -71,13 +77,22 @@ def read_arguments(launch: Launch, version: str | None, folder: Path | None = No
     words = _with_config(made, words, launch.files, folder)
     options = list(_options(words))
     options = [option for option in options if not _take_open(made, option)]
-    _choose_release(made, options)
+    if launch.behind_router:
+        for option in options:
+            if option.flag.startswith(PREFIX):
+                take_router(made, option.flag, option.values)
+        options = [option for option in options if not option.flag.startswith(PREFIX)]
+    if made.version is None:
+        made.version = release_for(options)
+        made.guessed = made.version is not None
     of_later = [option for option in options if option.field is None and not option.ambiguous]
     rest = [word for option in options if option not in of_later for word in option.words]
     values, _, findings = read_argv(rest)
     made.known = {**values, **made.known}
     for option in of_later:
         _take_later(made, option)
+    if launch.behind_router:
+        take_replicas(made)
     for finding in findings:
         if finding.id == "ARG018" or (finding.id == "ARG014" and _take_later_choice(made, finding, options)):
             continue
@@ -86,7 +101,7 @@ def read_arguments(launch: Launch, version: str | None, folder: Path | None = No
     return made
 
 
-def _options(words: Sequence[str]) -> Iterator[_Option]:
+def _options(words: Sequence[str]) -> Iterator[Option]:
     """The words by the option that they belong to; a word that belongs to none is an option of its own."""
     at = 0
     while at < len(words):
@@ -94,13 +109,13 @@ def _options(words: Sequence[str]) -> Iterator[_Option]:
         at += 1
         meant = options_of(word)
         if meant is not None and not meant:
-            yield _Option([word], ambiguous=True)
+            yield Option([word], ambiguous=True)
             continue
         field = field_of(meant[0]) if meant is not None and len(meant) == 1 else None
         start, most = at, _takes(word, field, unknown=meant is None)
         while at < len(words) and at - start < most and options_of(words[at]) == ():
             at += 1
-        yield _Option([word, *words[start:at]], field, ambiguous=meant is not None and field is None)
+        yield Option([word, *words[start:at]], field, ambiguous=meant is not None and field is None)
 
 
 def _takes(word: str, field: Field | None, *, unknown: bool) -> int:
@@ -117,7 +132,7 @@ def _takes(word: str, field: Field | None, *, unknown: bool) -> int:
     return 0 if _is_switch(argument) else 1 << 30 if argument.nargs in ("*", "+") else 1
 
 
-def _take_open(made: Arguments, option: _Option) -> bool:
+def _take_open(made: Arguments, option: Option) -> bool:
     """An option in which something is only known where it runs: it stays out, unless it is a secret."""
     if not any(is_open(word) for word in option.words):
         return False
@@ -146,25 +161,10 @@ def _take_open(made: Arguments, option: _Option) -> bool:
     return True
 
 
-def _choose_release(made: Arguments, options: Sequence[_Option]) -> None:
-    """The first release that has all the flags, where the source names none and 0.5.2 lacks one of them."""
-    if made.version is not None:
-        return
-    firsts = [
-        since
-        for option in options
-        if option.field is None and not option.ambiguous and (since := first_with_flag(option.flag)) is not None
-    ]
-    latest: str | None = None
-    for since in firsts:
-        latest = since if latest is None or at_least(since, latest) else latest
-    made.version = latest
-
-
-def _take_later(made: Arguments, option: _Option) -> None:
+def _take_later(made: Arguments, option: Option) -> None:
     """A flag that 0.5.2 does not have: of the release that the source is for, or unknown."""
     at = _release_of(made)
-    argument, old = _found_in(at, option.flag) if at is not None else (None, None)
+    argument, old = found_in(at, option.flag) if at is not None else (None, None)
     if old is not None and old.field is not None and old.field in FIELDS and old.value is not None:
         made.known[old.field] = old.value
         message = f"{option.flag} is deprecated in SGLang {at.version if at else ''}"
@@ -194,32 +194,25 @@ def _take_later(made: Arguments, option: _Option) -> None:
     made.findings.append(Finding("info", "IMP004", message, (f"extra.{argument.name}",)))
 
 
-def _take_later_choice(made: Arguments, finding: Finding, options: Sequence[_Option]) -> bool:
+def _take_later_choice(made: Arguments, finding: Finding, options: Sequence[Option]) -> bool:
     """A value that only a later release has among its choices."""
-    from sglang_hydra.versions.extra import first_with_choice
-
     name = finding.fields[0] if finding.fields else ""
     option = next((item for item in reversed(options) if item.field is not None and item.field.name == name), None)
     if option is None or not option.values:
         return False
     text = option.values[-1]
-    choices = FIELDS[name].arg.choices or ()
-    if made.version is None and text.lower() in [str(choice).lower() for choice in choices]:
-        return False  # a slip of the shift key
-    since = made.version or first_with_choice(name, text)
-    known = nearest_known(since) if since else None
+    known = nearest_known(made.version) if made.version else None
     argument = release(known).arguments.get(name) if known else None
     if argument is None or problem(argument, text) is not None:
         return False
-    made.version = since
     made.known.pop(name, None)
     made.extra[name] = text
-    message = f"{option.flag} {text} is a choice of SGLang {since}; 0.5.2 does not have it"
+    message = f"{option.flag} {text} is a choice of SGLang {made.version}; 0.5.2 does not have it"
     made.findings.append(Finding("info", "IMP004", message, (f"extra.{name}",)))
     return True
 
 
-def _unknown(option: _Option, version: str | None) -> Finding:
+def _unknown(option: Option, version: str | None) -> Finding:
     near = nearest(option.flag, _all_flags(version))
     since = first_with_flag(option.flag)
     which = f"SGLang {version}" if version else "no release of SGLang from 0.5.2 on"
@@ -229,13 +222,19 @@ def _unknown(option: _Option, version: str | None) -> Finding:
     return Finding("error", "IMP003", message, hint=f"did you mean {near}?" if near else None)
 
 
-def _masked(finding: Finding, options: Sequence[_Option]) -> Finding:
+def _masked(finding: Finding, options: Sequence[Option]) -> Finding:
     """A finding of SGLang's parser without a word that may be a secret: a stray one, a value of a key."""
     for option in options:
         if option.field is not None and option.field.arg.secret:
             for value in option.values:
                 if value and value in f"{finding.message} {finding.hint}":
                     return Finding("error", finding.id, f"{option.flag} cannot be read", finding.fields, None)
+    for option in options:
+        word = option.words[0]
+        if word[:1] in tuple(_DASHES) and word in finding.message:
+            meant = f"--{word.lstrip(_DASHES)}"
+            hint = f"it begins with a dash that a text program made of hyphens: {meant}"
+            return Finding(finding.level, finding.id, finding.message, finding.fields, hint)
     return finding
 
 
@@ -345,24 +344,10 @@ def _release_of(made: Arguments) -> Release | None:
     return release(known) if known and not same_release(known, SPECIFIED_VERSION) else None
 
 
-def _found_in(at: Release, flag: str) -> tuple[Argument | None, OldFlag | None]:
-    plain = f"--{flag[5:]}" if flag.startswith("--no-") else flag
-    for argument in at.arguments.values():
-        if flag in argument.flags or (plain in argument.flags and argument.action == "BooleanOptionalAction"):
-            return argument, None
-    return None, at.old_flags.get(flag)
-
-
-@lru_cache(maxsize=256)
-def first_with_flag(flag: str) -> str | None:
-    """The first release of the table that takes a flag, also as an old one."""
-    return next((version for version in known_versions() if any(_found_in(release(version), flag))), None)
-
-
 def _first_argument(word: str) -> Argument | None:
     flag = word.partition("=")[0]
     since = first_with_flag(flag)
-    return _found_in(release(since), flag)[0] if since else None
+    return found_in(release(since), flag)[0] if since else None
 
 
 def _name_of(flag: str) -> str:
@@ -385,7 +370,7 @@ def _is_switch(argument: Argument) -> bool:
     return argument.action in ("store_true", "BooleanOptionalAction")
 
 
-def _value(argument: Argument, option: _Option) -> Any:
+def _value(argument: Argument, option: Option) -> Any:
     """The value that an option of a later release has, in the type that its table names."""
     if _is_switch(argument):
         return not option.flag.startswith("--no-") if not option.values else _UNREADABLE

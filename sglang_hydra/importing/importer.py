@@ -16,6 +16,7 @@ from sglang_hydra.importing.hardware import spoken_of
 from sglang_hydra.importing.launches import Launch, is_open, without_marks
 from sglang_hydra.importing.reduction import Reduced, Wish, nearest_preset, reduce_to_preset
 from sglang_hydra.importing.sources import Source, launches_of
+from sglang_hydra.importing.typed import Typed
 from sglang_hydra.plans import SPECIFIED_VERSION
 from sglang_hydra.screen import shown
 from sglang_hydra.secret import API_KEY_REFERENCE, SECRET_FIELDS, is_secret_name
@@ -25,11 +26,11 @@ from sglang_hydra.words import program, short
 
 if TYPE_CHECKING:
     from sglang_hydra.compose import Composer
-    from sglang_hydra.importing.typed import Typed
 
 _VERSION = re.compile(
     r"sglang(?:\[[\w,-]{0,80}\])?(?:[:@](?:[\w-]+-)?v?|==|\+v|-v)(\d+\.\d+\.\d+(?:[.-]?(?:post|rc)\d+)?)"
 )
+_HOLDS_A_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 _NO_GPU = ("auto", "none", "cpu")
 _NODE_RANK = "node_rank"
 
@@ -77,7 +78,7 @@ def import_source(source: Source, typed: Typed, composer: Composer) -> list[Impo
 
     Raises ConfigError for a source that starts no server.
     """
-    read = [_read(launch, typed, source) for launch in launches_of(source, composer)]
+    read = _of_one_release([_read(launch, typed, source) for launch in launches_of(source, composer)], source)
     servers = [_import_one(launch, arguments, typed, composer) for launch, arguments in _of_one_server(read)]
     return _named(servers)
 
@@ -95,6 +96,18 @@ def _read(launch: Launch, typed: Typed, source: Source) -> tuple[Launch, Argumen
     for remark in launch.remarks:
         arguments.findings.append(Finding("warning", "IMP011", remark))
     return launch, arguments
+
+
+def _of_one_release(read: Sequence[tuple[Launch, Arguments]], source: Source) -> Sequence[tuple[Launch, Arguments]]:
+    """Servers that stand together run the same release: where two were guessed from their flags, the later one."""
+    guessed = [arguments.version for _, arguments in read if arguments.guessed and arguments.version]
+    if len(set(guessed)) < 2:
+        return read
+    latest = max(guessed, key=known_versions().index)
+    return [
+        _read(launch, Typed(nodes={"engine.version": latest}), source) if arguments.guessed else (launch, arguments)
+        for launch, arguments in read
+    ]
 
 
 def _of_one_server(read: Sequence[tuple[Launch, Arguments]]) -> Iterator[tuple[Launch, Arguments]]:
@@ -128,11 +141,14 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in _NO_GPU else None
     if gpu and launch.gpu_count and _usual_count(gpu, composer) not in (None, launch.gpu_count):
         nodes["gpu.count"] = launch.gpu_count
+    nodes |= arguments.topology
     nodes |= typed.nodes
     findings = [*arguments.findings, *gpu_findings, *_secret_findings(secrets, secret_variables)]
     contexts = gpus or _all_classes(launch, known, composer)
     planned = {name: _as_meant(name, value) for name, value in known.items()}
-    settings = {**{name: choice for name, choice in typed.choices.items() if name != "gpu"}, **nodes}
+    grouped = {"topology": "replicas"} if arguments.topology else {}
+    grouped |= {name: choice for name, choice in typed.choices.items() if name != "gpu"}
+    settings = {**grouped, **nodes}
     try:
         reduced = reduce_to_preset(Wish(planned, settings, launch.resolved), contexts, composer, _offline())
     except ConfigError as failure:
@@ -142,7 +158,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     choices = {"gpu": gpus[0]} if len(gpus) == 1 else {}
     if reduced.model is not None:
         choices["model"] = reduced.model
-    choices |= {name: choice for name, choice in typed.choices.items() if name not in choices}
+    choices |= {name: choice for name, choice in (grouped | dict(typed.choices)).items() if name not in choices}
     findings += _planned_findings(reduced, known, launch, composer, len(gpus) == 1)
     nodes |= {f"engine.env.{name}": f"${{oc.env:{name}}}" for name in secret_variables}
     return Imported(
@@ -211,7 +227,7 @@ def _environment(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     for name, value in given.items():
         if is_open(value) or not (name.isascii() and name.isidentifier()) or "\0" in value or not value:
             continue
-        if is_secret_name(name.upper()):
+        if is_secret_name(name.upper()) or _HOLDS_A_PASSWORD.search(value):
             secrets.append(name)
         else:
             kept[name] = value

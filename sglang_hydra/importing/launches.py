@@ -10,11 +10,21 @@ from typing import Any
 OPEN, CLOSE = "\ue000", "\ue001"
 """Around what only the machine that runs the text would know: a variable that nobody set, the output of a command."""
 
-_MODULES = ("sglang.launch_server", "sglang.srt.launch_server", "dynamo.sglang", "dynamo.sglang.worker")
+BEHIND_A_ROUTER = "sglang_router.launch_server"
+"""Starts a router and the servers behind it."""
+_MODULES = (
+    "sglang.launch_server",
+    "sglang.srt.launch_server",
+    "dynamo.sglang",
+    "dynamo.sglang.worker",
+    BEHIND_A_ROUTER,
+)
 CONTAINERS = ("docker", "podman", "nerdctl")
 """Programs that run a container."""
 _SCRIPTS = ("launch_server.py", "launch_server")
-_MARKER = re.compile(r"sglang\.(?:srt\.)?launch_server|\blaunch_server\.py\b|dynamo\.sglang\b|\bsglang\s+serve\b")
+_MARKER = re.compile(
+    r"sglang(?:_router|\.srt)?\.launch_server|\blaunch_server\.py\b|dynamo\.sglang\b|\bsglang\s+serve\b"
+)
 _IMAGE = re.compile(r"(?![-/.])[\w.${}()/-]*sglang[\w./-]*(?:[:@][\w.@:-]+)?")
 _MODEL_FLAGS = ("--model-path", "--model", "--config")
 _OPENED = re.compile(f"{OPEN}([^{CLOSE}]*){CLOSE}")
@@ -27,7 +37,8 @@ class Launch:
 
     ``environment`` is what the source sets for the process. ``said`` are texts that may speak of the hardware or the
     release; ``gpu_count`` the GPUs that the process gets, ``nodes`` how many machines run it. ``files`` are texts that
-    the source writes, by their paths. ``remarks`` say what of the source was passed over.
+    the source writes, by their paths. ``remarks`` say what of the source was passed over. ``behind_router``: the
+    command starts ``--dp-size`` servers of one replica each, and a router for them.
     """
 
     kind: str
@@ -44,6 +55,7 @@ class Launch:
     nodes: int | None = None
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
     remarks: tuple[str, ...] = ()
+    behind_router: bool = False
 
 
 def speaks_of_launch(text: str) -> bool:
@@ -54,6 +66,11 @@ def speaks_of_launch(text: str) -> bool:
 def opened(name: str) -> str:
     """The mark for what is not known; ``name`` as it is written in the source."""
     return f"{OPEN}{name.replace(OPEN, '').replace(CLOSE, '')}{CLOSE}"
+
+
+def without_opened(text: str) -> str:
+    """The text without what is not known."""
+    return _OPENED.sub("", text)
 
 
 def is_open(text: str) -> bool:

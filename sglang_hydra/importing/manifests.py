@@ -7,8 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sglang_hydra.importing.launches import OPEN, Launch, bare_flags, opened, speaks_of_launch, split_launch
-from sglang_hydra.importing.script import FOR_PROCESS, Script
+from sglang_hydra.importing.launches import (
+    BEHIND_A_ROUTER,
+    OPEN,
+    Launch,
+    bare_flags,
+    opened,
+    speaks_of_launch,
+    split_launch,
+)
+from sglang_hydra.importing.script import Script
+from sglang_hydra.importing.shell import FOR_PROCESS
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
 # What is marked open already stays as it is.
@@ -106,7 +115,15 @@ def started(words: Sequence[str], environment: Mapping[str, str], place: str, im
         flags = bare_flags(words) or bare_flags(words[1:])  # the image's own entry point starts it
         split = ([], flags) if flags is not None else None
     if split is not None:
-        yield Launch("container", place, words=tuple(split[1]), environment=environment, said=tuple(split[0]))
+        routed = split[0][-1:] == [BEHIND_A_ROUTER]
+        yield Launch(
+            "container",
+            place,
+            words=tuple(split[1]),
+            environment=environment,
+            said=tuple(split[0]),
+            behind_router=routed,
+        )
         return
     for word in words:
         if speaks_of_launch(word):
@@ -135,7 +152,8 @@ def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]
 def _words(value: Any) -> list[str]:
     """A list of words; a line is cut as the shell cuts it."""
     if isinstance(value, str):
-        from sglang_hydra.importing.syntax import commands_of, fields_of
+        from sglang_hydra.importing.expansion import fields_of
+        from sglang_hydra.importing.syntax import commands_of
 
         if "\n" in value.strip() or speaks_of_launch(value):
             commands = commands_of(value)

@@ -21,6 +21,7 @@ _KINDS = {
     "container": "a container",
     "kubernetes": "a Kubernetes manifest",
     "compose": "a Compose file",
+    "dockerfile": "a Dockerfile",
     "srtctl": "a recipe of srtctl",
     "config": "a file for SGLang's --config",
     "log": "a server's log",

@@ -21,15 +21,16 @@ from sglang_hydra.importing.mappings import (
     launches_of_recipe,
 )
 from sglang_hydra.importing.script import Script
+from sglang_hydra.importing.wrapped import fenced, is_dockerfile, launches_of_dockerfile, lists_of_words, unwrapped
 from sglang_hydra.words import program, short
 
 if TYPE_CHECKING:
     from sglang_hydra.compose import Composer
 
 LOOKED_FOR = (
-    "a command (python -m sglang.launch_server, sglang serve) in a line or a shell script, docker run, a container of "
-    "a Kubernetes or Compose file, backend.sglang_config of an srtctl recipe, a log's server_args=ServerArgs(...), "
-    "arguments as for SGLang's --config"
+    "a command (python -m sglang.launch_server, sglang serve) in a line, a shell script, a Dockerfile or Markdown, "
+    "docker run, a container of a Kubernetes or Compose file, backend.sglang_config of an srtctl recipe, a log's "
+    "server_args=ServerArgs(...), arguments as for SGLang's --config"
 )
 _STDIN = "-"
 _LONGEST = 8 << 20
@@ -80,12 +81,19 @@ def launches_of(source: Source, composer: Composer) -> list[Launch]:
 def _launches(text: str, place: str, composer: Composer, is_yaml: bool) -> list[Launch]:
     if speaks_of_arguments(text):
         return launches_of_log(text, place, composer)
+    if blocks := [block for block in fenced(text) if speaks_of_launch(block)]:
+        return [launch for block in blocks for launch in _launches(block, place, composer, False)]
+    if is_dockerfile(text):
+        return launches_of_dockerfile(text, place)
     found: list[Launch] = []
     if is_yaml or not speaks_of_launch(text.split("\n", 1)[0]):
         found = [launch for document in _documents(text) for launch in _of_document(document, place)]
     if found or not (speaks_of_launch(text) or ("--" in text and len(text) <= _LONGEST_FLAGS)):
         return found
-    return Script(place, lambda body, where: _launches(body, where, composer, True)).launches(text)
+    script = Script(place, lambda body, where: _launches(body, where, composer, True), home=os.path.expanduser("~"))
+    return script.launches(unwrapped(text)) or [
+        launch for words in lists_of_words(text) if (launch := launch_of_words(words, place))
+    ]
 
 
 def _documents(text: str) -> list[Any]:

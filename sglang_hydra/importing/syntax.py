@@ -1,40 +1,27 @@
-"""The words of a shell script, as the POSIX shell and bash cut them, and what each comes to.
-
-No command is run: what only running would tell (the output of a command, a variable that nobody set) is marked open.
-"""
+"""The words of a shell script, as the POSIX shell and bash cut them."""
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-
-from sglang_hydra.importing.launches import is_open, opened
-
-Value = str | list[str]
-"""A variable's value: text, or the items of an array."""
 
 _TRAILING_BLANKS = re.compile(r"\\[ \t]+\n")
 _OPERATORS = "\n;&|()"
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_PARAMETER = re.compile(r"([A-Za-z_]\w*|[0-9@*#?$!-])(\[[@*]\])?(?:(:?[-=?+])(.*))?", re.ASCII | re.DOTALL)
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([\w.-]+)\2")
-_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Mod)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
-_DEEPEST = 8
-_LONGEST = 1 << 18
-"""Characters that a word may come to: variables that double each other would fill any memory."""
 
 
 @dataclass
 class Command:
-    """One simple command: its words as they are written, where it writes to, and the texts that it is fed."""
+    """One simple command: its words as they are written, where it writes to, and the texts that it is fed. ``joined``:
+    it stands behind ``&&`` or ``||``; ``piped``: what it says goes to the next one."""
 
     line: int
     words: list[str] = field(default_factory=list)
     target: str | None = None
     heredocs: list[Heredoc] = field(default_factory=list)
+    joined: bool = False
+    piped: bool = False
 
 
 @dataclass
@@ -106,13 +93,15 @@ class _Cutter:
         self.target_next = operator
 
     def _operator(self, char: str) -> None:
+        self.command.piped = char == "|" and not self.text.startswith("||", self.at)
         self._end_command()
         self._move(1)
         if char == "\n" and self.waiting:
             for heredoc in self.waiting:
                 self._read_heredoc(heredoc)
             self.waiting = []
-        self.command = Command(self.line)
+        both = self.text[max(0, self.at - 2) : self.at]
+        self.command = Command(self.line, joined=both in ("&&", "||"))
 
     def _read_heredoc(self, heredoc: Heredoc) -> None:
         lines = []
@@ -193,6 +182,24 @@ def end_of_group(text: str, at: int) -> int:
     return at
 
 
+def substituted(word: str) -> Iterator[str]:
+    """The commands whose output a word holds: what stands in its ``$( )`` and backticks."""
+    at = 0
+    while at < len(word):
+        if word[at] == "\\" or word[at] == "'":
+            at = end_of_piece(word, at)
+        elif word.startswith("$(", at) and not word.startswith("$((", at):
+            end = end_of_group(word, at + 1)
+            yield word[at + 2 : end].removesuffix(")")
+            at = end
+        elif word[at] == "`":
+            end = end_of_piece(word, at)
+            yield word[at + 1 : end].removesuffix("`")
+            at = end
+        else:
+            at += 1
+
+
 def end_of_piece_flat(text: str, at: int) -> int:
     """The same for a quoted text or an escaped letter, without looking into what stands inside."""
     char = text[at]
@@ -214,186 +221,3 @@ def _end_of_double(text: str, at: int) -> int:
     while at < len(text) and text[at] != '"':
         at = end_of_group(text, at + 1) if text.startswith(("$(", "${"), at) else at + (2 if text[at] == "\\" else 1)
     return min(at + 1, len(text))
-
-
-def fields_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> list[str]:
-    """What a word comes to: usually one field, several for an array or an unquoted list, none for an empty variable."""
-    fields: list[str] = []
-    current: list[str] = []
-    has_current = False
-    for value, quoted in _pieces(written, variables, depth):
-        if isinstance(value, list):
-            items, splits = value, True
-        elif quoted or is_open(value):
-            items, splits = [value], False
-        else:
-            items, splits = value.split(), True
-        if not splits:
-            current.append(items[0])
-            has_current = True
-            continue
-        begins = isinstance(value, str) and value[:1].isspace()
-        ends = isinstance(value, str) and value[-1:].isspace()
-        if begins and has_current:
-            fields.append("".join(current))
-            current, has_current = [], False
-        for number, item in enumerate(items):
-            if number and has_current:
-                fields.append("".join(current))
-                current = []
-            current.append(item)
-            has_current = True
-        if ends and has_current:
-            fields.append("".join(current))
-            current, has_current = [], False
-    return [*fields, "".join(current)] if has_current else fields
-
-
-def text_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> str:
-    """What a word comes to where the shell does not split it: in an assignment, as a target."""
-    return "".join(
-        value if isinstance(value, str) else " ".join(value) for value, _ in _pieces(written, variables, depth)
-    )
-
-
-def replaced(text: str, variables: Mapping[str, Value]) -> str:
-    """A text of the script with its variables put in, as a heredoc's are; quotes in it mean themselves."""
-    made: list[str] = []
-    at = length = 0
-    while at < len(text) and length < len(text) + _LONGEST:
-        if text[at] == "\\" and at + 1 < len(text):
-            made.append("" if text[at + 1] == "\n" else text[at + 1] if text[at + 1] in "$`\\" else text[at : at + 2])
-            at += 2
-        elif text[at] in "$`":
-            value, at = _expansion(text, at, variables, 0)
-            made.append(value if isinstance(value, str) else " ".join(value))
-            length += len(made[-1])
-        else:
-            made.append(text[at])
-            at += 1
-    return "".join(made)
-
-
-def _pieces(written: str, variables: Mapping[str, Value], depth: int) -> Iterator[tuple[Value, bool]]:
-    """Each piece of a word, and whether it was quoted; what is too long ends."""
-    room = _LONGEST
-    for value, quoted in _all_pieces(written, variables, depth):
-        room -= len(value) if isinstance(value, str) else sum(map(len, value)) + len(value)
-        if room < 0:
-            return
-        yield value, quoted
-
-
-def _all_pieces(written: str, variables: Mapping[str, Value], depth: int) -> Iterator[tuple[Value, bool]]:
-    at = 0
-    while at < len(written):
-        char = written[at]
-        end = end_of_piece(written, at)
-        if char == "\\":
-            yield written[at + 1 : end].replace("\n", ""), True
-        elif char == "'":
-            yield written[at + 1 : end].removesuffix("'"), True
-        elif written.startswith("$'", at):
-            yield _unescaped(written[at + 2 : end].removesuffix("'")), True
-        elif char == '"':
-            yield from _double(written[at + 1 : end].removesuffix('"'), variables, depth)
-        elif char in "$`":
-            value, end = _expansion(written, at, variables, depth)
-            yield value, False
-        else:
-            yield char, True
-        at = end
-
-
-def _double(inner: str, variables: Mapping[str, Value], depth: int) -> Iterator[tuple[Value, bool]]:
-    at = 0
-    yield "", True
-    while at < len(inner):
-        char = inner[at]
-        if char == "\\" and inner[at + 1 : at + 2] in ("$", "`", '"', "\\", "\n"):
-            yield inner[at + 1].replace("\n", ""), True
-            at += 2
-        elif char in "$`":
-            value, at = _expansion(inner, at, variables, depth)
-            yield (value, False) if isinstance(value, list) else (value, True)
-        else:
-            yield char, True
-            at += 1
-
-
-def _expansion(text: str, at: int, variables: Mapping[str, Value], depth: int) -> tuple[Value, int]:
-    """What the ``$`` or backtick at ``at`` comes to, and the place after it."""
-    if text[at] == "`":
-        end = end_of_piece(text, at)
-        return opened(text[at:end]), end
-    if text.startswith("$((", at):
-        end = end_of_group(text, at + 1)
-        return _computed(text[at + 3 : end].removesuffix(")").removesuffix(")"), variables, text[at:end]), end
-    if text.startswith("$(", at):
-        end = end_of_group(text, at + 1)
-        return opened(text[at:end]), end
-    if text.startswith("${", at):
-        end = end_of_group(text, at + 1)
-        return _parameter(text[at + 2 : end].removesuffix("}"), variables, text[at:end], depth), end
-    match = _NAME.match(text, at + 1)
-    if match is None:
-        if text[at + 1 : at + 2] and text[at + 1] in "0123456789@*#?$!-":
-            return _known(text[at + 1], variables, text[at : at + 2]), at + 2
-        return "$", at + 1
-    return _known(match[0], variables, match[0] and f"${match[0]}"), match.end()
-
-
-def _parameter(inner: str, variables: Mapping[str, Value], written: str, depth: int) -> Value:
-    match = _PARAMETER.fullmatch(inner)
-    if match is None or depth > _DEEPEST:
-        return opened(written)
-    name, all_items, operator, word = match.groups()
-    value = variables.get(name)
-    missing = value is None or (operator is not None and operator.startswith(":") and not value)
-    if operator in (":-", "-", ":=", "=") and missing:
-        return text_of(word, variables, depth + 1)
-    if operator in (":+", "+"):
-        return "" if missing else text_of(word, variables, depth + 1)
-    if isinstance(value, list) and not all_items:
-        value = value[0] if value else ""
-    return opened(written) if value is None else value
-
-
-def _known(name: str, variables: Mapping[str, Value], written: str) -> Value:
-    value = variables.get(name)
-    if isinstance(value, list) and name not in "@*":
-        return value[0] if value else ""
-    return opened(written) if value is None else value
-
-
-def _computed(expression: str, variables: Mapping[str, Value], written: str) -> str:
-    """A whole number of + - * / % over numbers and variables."""
-    names = {name: value for name, value in variables.items() if isinstance(value, str) and _is_number(value)}
-    plain = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda found: str(names.get(found[1], found[0])), expression)
-    try:
-        return str(_number(ast.parse(plain.strip().replace("/", "//"), mode="eval").body))
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
-        return opened(written)
-
-
-def _number(node: ast.expr, depth: int = 0) -> int:
-    if depth < 50 and isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
-        left, right = _number(node.left, depth + 1), _number(node.right, depth + 1)
-        if isinstance(node.op, ast.Add):
-            return left + right
-        if isinstance(node.op, ast.Sub):
-            return left - right
-        if isinstance(node.op, ast.Mult):
-            return left * right
-        return left % right if isinstance(node.op, ast.Mod) else left // right
-    if isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) < 1 << 62:
-        return node.value
-    raise ValueError("no whole number")
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 18
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), text)

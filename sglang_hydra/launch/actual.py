@@ -55,8 +55,7 @@ class Comparison:
     @property
     def summary(self) -> str:
         """``183 of 183 as planned; 27 not in 0.5.23``."""
-        absent = f"; {len(self.absent)} not in {printable(self.version)}" if self.absent else ""
-        return f"{self.same} of {self.of} as planned{absent}"
+        return summary_of(self.same, self.of, len(self.absent), self.version)
 
     def to_json(self, plan: Plan) -> dict[str, Any]:
         """The record of a run folder; its schema is committed as schemas/actual.schema.json. It holds no secret."""
@@ -72,6 +71,11 @@ class Comparison:
             "kv_tokens": self.kv.to_json() if self.kv else None,
             "findings": [finding.to_json() for finding in self.findings],
         }
+
+
+def summary_of(same: int, of: int, absent: int, version: str) -> str:
+    """The sentence of a comparison, by its numbers."""
+    return f"{same} of {of} as planned" + (f"; {absent} not in {printable(version)}" if absent else "")
 
 
 def compare(plan: Plan, info: Mapping[str, Any], machine: GpuFacts | None = None) -> Comparison:

@@ -1,10 +1,12 @@
-"""Program that runs inside the engine's interpreter: SGLang's server, with the API key from a pipe.
+"""Program that runs inside the engine's interpreter: SGLang's server or its router, with the API key from a pipe.
 
     python child_sglang.py [SGLang's own flags]
+    python child_sglang.py router [the router's own flags]
 
-SGLang 0.5.2 takes its key from ``--api-key`` only, where everyone on the machine can read it. Here the
-environment names an inherited pipe (SGLANG_HYDRA_KEY_FD, a number) and the key comes through it. The rest is what
-``python -m sglang.launch_server`` does. Imports nothing of this package: it is run by its path.
+Both take their key from ``--api-key`` only, where everyone on the machine can read it. Here the environment names an
+inherited pipe (SGLANG_HYDRA_KEY_FD, a number) and the key comes through it. The rest is what
+``python -m sglang.launch_server`` and ``python -m sglang_router.launch_router`` do. Imports nothing of this package: it
+is run by its path.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import sys
 
 KEY_FD = "SGLANG_HYDRA_KEY_FD"
+ROUTER = "router"
 
 
 class Masked(str):
@@ -36,11 +39,7 @@ def read_key() -> str | None:
         return pipe.read().decode()
 
 
-def main(argv: list[str]) -> None:
-    key = read_key()
-    # This folder is no place to import from; `python -m` has the current one first.
-    if os.path.abspath(sys.path[0]) == os.path.dirname(os.path.abspath(__file__)):
-        sys.path[0] = os.getcwd()
+def run_server(argv: list[str], key: str | None) -> None:
     from sglang.srt.entrypoints.http_server import launch_server
     from sglang.srt.server_args import prepare_server_args
     from sglang.srt.utils import kill_process_tree
@@ -52,6 +51,27 @@ def main(argv: list[str]) -> None:
         launch_server(server_args)
     finally:
         kill_process_tree(os.getpid(), include_parent=False)
+
+
+def run_router(argv: list[str], key: str | None) -> None:
+    from sglang_router.launch_router import launch_router, parse_router_args
+
+    args = parse_router_args(argv)
+    # The first releases have no key.
+    if key is not None and hasattr(args, "api_key"):
+        args.api_key = key
+    launch_router(args)
+
+
+def main(argv: list[str]) -> None:
+    key = read_key()
+    # This folder is no place to import from; `python -m` has the current one first.
+    if os.path.abspath(sys.path[0]) == os.path.dirname(os.path.abspath(__file__)):
+        sys.path[0] = os.getcwd()
+    if argv[:1] == [ROUTER]:
+        run_router(argv[1:], key)
+    else:
+        run_server(argv, key)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +15,10 @@ from sglang_hydra.errors import MachineError, ServerError
 from sglang_hydra.explain import finding_lines
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.display import harmless
-from sglang_hydra.launch.log import log_files
+from sglang_hydra.launch.log_reading import Tail, log_lines, opened_log
 from sglang_hydra.launch.processes import Life
-from sglang_hydra.launch.servers import FAILED, READY, ServerRecord, chosen, forget, records, state_folder
+from sglang_hydra.launch.server_info import written_comparison
+from sglang_hydra.launch.servers import FAILED, READY, ServerRecord, chosen, damaged, forget, records, state_folder
 from sglang_hydra.screen import Line, columns, shown, text, write
 from sglang_hydra.words import program
 
@@ -29,7 +29,6 @@ _FOLLOW_S = 0.25
 # Beyond its own time to stop: for the guard to collect what is left, and for the supervisor to write it down.
 _EXTRA_S = 10.0
 _LAST_LINES = 40
-_CHUNK = 1 << 16
 
 
 class Condition(NamedTuple):
@@ -43,18 +42,26 @@ def status(words: Sequence[str], *, as_json: bool = False) -> int:
     """Shows the detached servers, or those that are named. 0 also where one has failed: it is what was asked."""
     known = records()
     picked = chosen(words, known, "status") if words else known
+    broken = [] if words else damaged()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         conditions = list(pool.map(condition_of, picked))
     if as_json:
         from sglang_hydra.actions import print_json
 
         servers = [
-            {**record.to_json(), "condition": condition.state, "detail": condition.detail}
+            {
+                **record.to_json(),
+                "condition": condition.state,
+                "detail": condition.detail,
+                "actual": _compared(record),
+            }
             for record, condition in zip(picked, conditions, strict=True)
         ]
-        print_json({"schema": "sglang_hydra.status/1", "folder": str(state_folder()), "servers": servers})
+        unread = [finding.to_json() for finding in broken]
+        folder = str(state_folder())
+        print_json({"schema": "sglang_hydra.status/1", "folder": folder, "servers": servers, "damaged": unread})
     else:
-        write(_status_lines(picked, conditions))
+        write([*_status_lines(picked, conditions), *finding_lines(broken)])
     return 0
 
 
@@ -72,9 +79,15 @@ def condition_of(record: ServerRecord) -> Condition:
         return Condition(record.state, record.milestone)
     answer = _health(record)
     if answer == 200:
-        return Condition("ready")
+        compared = _compared(record)
+        return Condition("ready", compared["summary"] if compared else "")
     said = f"{record.health} gives {answer}" if answer else f"{record.health} gives no answer within {_HEALTH_S:g} s"
     return Condition("busy", said)
+
+
+def _compared(record: ServerRecord) -> dict[str, Any] | None:
+    """How a server that is ready compares with its plan, where that was asked."""
+    return written_comparison(Path(record.run_folder), record.server_id) if record.state == READY else None
 
 
 def stop(words: Sequence[str], *, as_json: bool = False) -> int:
@@ -96,7 +109,7 @@ def stop(words: Sequence[str], *, as_json: bool = False) -> int:
         lines: list[Line] = [
             [text(record.name, "bold"), text(f" {end.said}")] for record, end in zip(picked, ends, strict=True)
         ]
-        write(lines or [[text("No detached server is there.")]])
+        write(lines or _none())
     codes = [end.exit_code for end in ends]
     return next((code for code in (ServerError.exit_code, MachineError.exit_code) if code in codes), 0)
 
@@ -106,18 +119,20 @@ def logs(words: Sequence[str], *, follow: bool = False) -> int:
     known = records()
     picked = chosen(words, known, "logs")
     if len(picked) != 1:
-        write([[text("No detached server is there." if not picked else "logs shows one server at a time.")]])
+        write([[text("logs shows one server at a time.")]] if picked else _none())
         return 0 if not picked else 2
     record = picked[0]
     path = Path(record.log)
-    if not log_files(path):
+    with opened_log(path) as files:
+        there = bool(files)
+    if not there:
         message = f"{record.name} has no log any more: {path} is not there"
         write(
             finding_lines([Finding("error", "LCH011", message, hint=f"{program()} status {record.name}")]), sys.stderr
         )
         return MachineError.exit_code
     if not follow:
-        for line in _lines(path):
+        for line in log_lines(path):
             _print(line)
         return 0
     with contextlib.closing(Tail(path)) as tail:
@@ -130,40 +145,6 @@ def logs(words: Sequence[str], *, follow: bool = False) -> int:
         for line in tail.new():
             _print(line)
     return 0
-
-
-class Tail:
-    """The lines that are added to a log, across its turning over to ``<name>.1``."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = path.open("rb")
-        self._pending = b""
-
-    def last(self, count: int) -> list[bytes]:
-        """The last lines that are there already; new ones are counted from here."""
-        self._file.seek(max(0, os.fstat(self._file.fileno()).st_size - count * 1024))
-        *whole, self._pending = self._file.read().split(b"\n")
-        return whole[-count:]
-
-    def close(self) -> None:
-        self._file.close()
-
-    def new(self) -> Iterator[bytes]:
-        """Each whole line that was added since the last look."""
-        yield from self._read()
-        with contextlib.suppress(FileNotFoundError):
-            if self._path.stat().st_ino != os.fstat(self._file.fileno()).st_ino:
-                # What was written between our last look and the turn is still in the old file.
-                yield from self._read()
-                self._file.close()
-                self._file = self._path.open("rb")
-                yield from self._read()
-
-    def _read(self) -> Iterator[bytes]:
-        while chunk := self._file.read(_CHUNK):
-            *whole, self._pending = (self._pending + chunk).split(b"\n")
-            yield from whole
 
 
 class _End(NamedTuple):
@@ -221,10 +202,15 @@ def _health(record: ServerRecord) -> int | None:
     try:
         connection.request("GET", record.health)
         return connection.getresponse().status
-    except (OSError, http.client.HTTPException):
+    except (OSError, ValueError, http.client.HTTPException):
         return None
     finally:
         connection.close()
+
+
+def _none() -> list[Line]:
+    """There is no server; or its file cannot be read."""
+    return [[text("No detached server is there.")], *finding_lines(damaged())]
 
 
 def _status_lines(picked: Sequence[ServerRecord], conditions: Sequence[Condition]) -> list[Line]:
@@ -259,13 +245,6 @@ def _since(moment: float) -> str:
     days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60
     ago = f"{days} d {hours} h" if days else f"{hours} h {minutes} min" if seconds >= 3600 else f"{minutes} min"
     return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(moment))} ({ago if seconds >= 60 else f'{seconds} s'})"
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    for file in log_files(path):
-        with contextlib.suppress(FileNotFoundError), file.open("rb") as stream:
-            for line in stream:
-                yield line.rstrip(b"\r\n")
 
 
 def _print(line: bytes) -> None:

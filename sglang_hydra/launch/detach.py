@@ -59,7 +59,7 @@ def start_detached(
     def ready(name: str, seconds: float) -> None:
         say([*said_ready(seconds), [text("  it stays when this command has returned", "dim")], *_how_to(name)])
 
-    told = follow(orders_of(plan, launch, folder), folder, display_for(), ready, wait=wait)
+    told = follow({**orders_of(plan, launch, folder), "comparing": not wait}, folder, display_for(), ready, wait=wait)
     say(finding_lines(explained(told.findings, told.server_exit)), sys.stderr)
     if told.exit_code == 0 and not wait and told.name is not None:
         say([[], [text(f"{told.name} is starting", "bold green")], *_how_to(told.name)])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.findings import Finding
-from sglang_hydra.launch.log import log_files
+from sglang_hydra.launch.log_reading import log_lines
+from sglang_hydra.launch.signals import FOR_MEMORY
 
 if TYPE_CHECKING:
     from sglang_hydra.compose import Composer
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _LONGEST_QUOTE = 500
 NOT_READY = "not_ready"
+_HOST_MEMORY = "host_oom"
 
 
 class Failure(NamedTuple):
@@ -43,9 +44,11 @@ def failure_of(
 
     ``what`` says so in words, ``advice`` is what helps in any case.
     """
-    from sglang_hydra.diagnose import diagnose
+    from sglang_hydra.diagnose import UNKNOWN, diagnose
 
     found = diagnose(lines, exit_code)
+    if found.kind != _HOST_MEMORY:
+        what = what.replace(FOR_MEMORY, "")  # SGLang ends its own processes by SIGKILL once one of them has failed
     said = "" if found.known else last_words(lines)
     place = f"its output is in {log}" if log else "its output is above"
     happened = Finding(
@@ -57,7 +60,7 @@ def failure_of(
     )
     if found.known:
         return Failure(found.kind, (happened, found.finding), found, exit_code)
-    return Failure(NOT_READY if exit_code is None else found.kind, (happened,), None, exit_code)
+    return Failure(NOT_READY if exit_code is None else UNKNOWN, (happened,), None, exit_code)
 
 
 def with_smallest_change(
@@ -83,14 +86,8 @@ def diagnosis_of(log: Path, exit_code: int | None) -> Diagnosis | None:
     """The diagnosis of a server that others ran, by its log; None where nothing decides."""
     from sglang_hydra.diagnose import diagnose
 
-    found = diagnose(_lines_of(log), exit_code)
+    found = diagnose((line.decode("utf-8", "replace") for line in log_lines(log)), exit_code)
     return found if found.known else None
-
-
-def _lines_of(log: Path) -> Iterator[str]:
-    for file in log_files(log):
-        with contextlib.suppress(OSError), file.open(encoding="utf-8", errors="replace") as stream:
-            yield from stream
 
 
 def last_words(lines: Sequence[str]) -> str:

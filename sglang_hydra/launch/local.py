@@ -25,6 +25,7 @@ from sglang_hydra.launch.log import BoundedLog
 from sglang_hydra.launch.output import Output
 from sglang_hydra.launch.port import client_host, port_obstacle
 from sglang_hydra.launch.signals import describe_exit, stopping_on_signals
+from sglang_hydra.words import program
 
 if TYPE_CHECKING:
     from sglang_hydra.diagnose import Diagnosis
@@ -348,5 +349,5 @@ def _not_posix() -> Finding:
         id="ENG011",
         message=f"servers are started on Linux and macOS, this is {sys.platform}",
         fields=("launch",),
-        hint="sglang-hydra plan works here; start the server where SGLang runs",
+        hint=f"{program()} plan works here; start the server where SGLang runs",
     )

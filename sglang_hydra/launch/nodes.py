@@ -104,6 +104,7 @@ def with_head(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
         return plan
     if head is not None:
         _must_be_free(head)
+        _must_lead_here(head)
         return plan
     from sglang_hydra.app import make_plan
     from sglang_hydra.overrides import Request
@@ -167,6 +168,63 @@ def _must_be_free(head: Head) -> None:
         hint = f"dist_init_addr={Head(head.host, head.port + 1).address} on every node, or stop the other server"
         message = f"dist_init_addr={head.address}: {obstacle.message}"
         raise MachineError(replace(obstacle, id="NOD007", message=message, fields=("dist_init_addr",), hint=hint))
+
+
+def _must_lead_here(head: Head) -> None:
+    """For node 0: torch's store listens on every address, and even its own process goes to it by the named one.
+
+    An address of this machine is that; any other (behind a translation, a service of Kubernetes) is tried.
+    """
+    import socket
+
+    try:
+        if _is_own(head.host) or _comes_back(head):
+            return
+        why = "what is sent there does not come back"
+    except socket.gaierror as failure:
+        why = failure.strerror or str(failure)
+    except OSError as failure:
+        why = (
+            f"no answer in {_CONNECT_S:.0f} s"
+            if isinstance(failure, TimeoutError)
+            else failure.strerror or str(failure)
+        )
+    message = f"node 0 is this machine, and dist_init_addr={head.address} does not lead to it: {why}"
+    own = Head(own_address(), head.port).address
+    hint = f"dist_init_addr={own} on every node; or node_rank=1 where this is another node"
+    raise MachineError(Finding("error", "NOD008", message, ("dist_init_addr", "node_rank"), hint))
+
+
+def _is_own(host: str) -> bool:
+    """Whether a name or an address is one of this machine's: only those can be bound. Raises OSError for no name."""
+    import contextlib
+    import socket
+
+    for family, _, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind(address)
+            return True
+    return False
+
+
+def _comes_back(head: Head) -> bool:
+    """Whether a connection to the head's address ends at a listener of ours. Raises OSError where there is none."""
+    import secrets
+    import socket
+    import struct
+
+    word = secrets.token_bytes(16)
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    with socket.create_server(("", head.port), family=family, backlog=1, dualstack_ipv6=both) as listener:
+        listener.settimeout(_CONNECT_S)
+        with socket.create_connection((head.host, head.port), _CONNECT_S) as ours:
+            # The connection leaves nothing behind that would keep the port from the server.
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            ours.sendall(word)
+            with listener.accept()[0] as theirs:
+                theirs.settimeout(_CONNECT_S)
+                return theirs.recv(len(word), socket.MSG_WAITALL) == word
 
 
 def _must_be_reachable(head: Head) -> None:

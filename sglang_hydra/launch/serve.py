@@ -22,7 +22,7 @@ from sglang_hydra.launch.hydra_run import ask_hydra, in_hydra, run_folder, write
 from sglang_hydra.launch.local import Launch, LocalServer, Outcome
 from sglang_hydra.launch.local import serve as run_server
 from sglang_hydra.launch.preflight import preflight
-from sglang_hydra.launch.server_info import after_start
+from sglang_hydra.launch.server_info import ACTUAL, after_start
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
 from sglang_hydra.screen import Line, text, write
@@ -247,5 +247,7 @@ def _run_detached(plan: Plan, machine: Machine, explain: Explain) -> int:
 
 def _leave_plan(plan: Plan) -> Path:
     folder = run_folder()
+    # What an earlier server of the same folder held says nothing of this one.
+    (folder / ACTUAL).unlink(missing_ok=True)
     write_whole(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
     return folder

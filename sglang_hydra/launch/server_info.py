@@ -7,23 +7,26 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.errors import MachineError
+from sglang_hydra.errors import MachineError, SglangHydraError
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.port import client_host
-from sglang_hydra.screen import Line, columns, shown, text
+from sglang_hydra.screen import Line, Span, columns, shown, text
 from sglang_hydra.versions.order import at_least
 
 if TYPE_CHECKING:
     from socket import socket
 
     from sglang_hydra.facts.gpu import GpuFacts
-    from sglang_hydra.launch.actual import Comparison
+    from sglang_hydra.launch.actual import Comparison, Difference
+    from sglang_hydra.launch.local import Launch
     from sglang_hydra.plans import Plan
 
+ACTUAL = "actual.json"
+"""In a run folder: what the server held, against its plan."""
 NEW_PAGE, OLD_PAGE = "/server_info", "/get_server_info"
 _NEW_SINCE = "0.5.6"
 _WAIT_S = 10.0
@@ -42,8 +45,20 @@ def after_start(plan: Plan, host: str, port: int, folder: Path | None = None, *,
     first, which answers no questions. Takes ``wait_s`` seconds at most
     for the server's answer. Raises nothing.
     """
-    if plan.engine.name != "sglang" or plan.values["node_rank"] != 0:
+    from sglang_hydra.explain import finding_lines
+
+    compared = compared_with_plan(plan, host, port, folder, wait_s=wait_s)
+    if compared is None:
         return []
+    return finding_lines([compared]) if isinstance(compared, Finding) else comparison_lines(compared)
+
+
+def compared_with_plan(
+    plan: Plan, host: str, port: int, folder: Path | None = None, *, wait_s: float = _WAIT_S
+) -> Comparison | Finding | None:
+    """The same for programs: the comparison, None where there is nothing to compare, or why there is none."""
+    if plan.engine.name != "sglang" or plan.values["node_rank"] != 0:
+        return None
     from sglang_hydra.launch.actual import compare
 
     try:
@@ -52,12 +67,35 @@ def after_start(plan: Plan, host: str, port: int, folder: Path | None = None, *,
         if compared.differences or (compared.kv is not None and compared.kv.finding):
             compared = compare(plan, info, _machine(plan))
         if folder is not None:
-            _write(folder / "actual.json", compared.to_json(plan))
+            _write(folder / ACTUAL, compared.to_json(plan))
     except (NoServerInfo, ValueError, OSError, MachineError) as failure:
-        return _warning(str(failure))
+        return _not_compared(str(failure))
     except Exception as failure:  # noqa: BLE001 - a server that serves must outlive any mistake in this look at it
-        return _warning(f"a mistake of this program: {type(failure).__name__}: {failure}")
-    return comparison_lines(compared)
+        return _not_compared(f"a mistake of this program: {type(failure).__name__}: {failure}")
+    return compared
+
+
+def compared_with_written_plan(launch: Launch, folder: Path) -> Comparison | Finding | None:
+    """The same for the server of ``launch`` and the plan that was left in its run folder."""
+    from sglang_hydra.app import make_plan
+    from sglang_hydra.compose import Composer
+    from sglang_hydra.config import PRIMARY_NAME
+    from sglang_hydra.documents import read_document
+    from sglang_hydra.overrides import Request
+
+    try:
+        document = read_document(folder / "plan.json")
+        requests = list(document.requests)
+        if launch.command.secret is not None:
+            requests.append(Request.typed("api_key", launch.command.secret, "the server's own", "lock"))
+        recorded = document.recorded
+        seed = recorded.seed if recorded is not None else None
+        plan = make_plan(Composer([], PRIMARY_NAME), requests, recorded=recorded, seed=seed)
+    except SglangHydraError as failure:
+        return _not_compared(str(failure))
+    except Exception as failure:  # noqa: BLE001 - as above
+        return _not_compared(f"a mistake of this program: {type(failure).__name__}: {failure}")
+    return compared_with_plan(plan, launch.host, launch.port, folder)
 
 
 def read_server_info(
@@ -90,22 +128,45 @@ def read_server_info(
     return answer[0]
 
 
-def comparison_lines(compared: Comparison) -> list[Line]:
-    """What a person reads: how many arguments are as planned, each that is not and why, and the KV cache."""
-    from sglang_hydra.explain import finding_lines
+def written_comparison(folder: Path, server_id: str) -> dict[str, Any] | None:
+    """The numbers of the comparison in a run folder: ``same``, ``of``, ``absent``, ``version`` and its ``summary``.
 
-    good = not compared.differences
-    lines: list[Line] = [[text(f"{compared.summary}", "bold green" if good else "bold")]]
-    rows = [
+    None where there is none for the plan ``server_id``, or none that can be read.
+    """
+    from sglang_hydra.launch.actual import SCHEMA, summary_of
+
+    try:
+        record = json.loads((folder / ACTUAL).read_text(encoding="utf-8"))
+        if record["schema"] != SCHEMA or record["server_id"] != server_id:
+            return None
+        same, of, absent = int(record["same"]), int(record["of"]), len(record["absent"])
+        version = str(record["version"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    summary = summary_of(same, of, absent, version)
+    return {"same": same, "of": of, "absent": absent, "version": version, "summary": summary}
+
+
+def difference_rows(differences: Sequence[Difference]) -> list[list[Span]]:
+    """A row for each argument that is not as planned: planned, actual, and the likely reason."""
+    return [
         [
             text("~", "yellow"),
             text(item.field),
             text(f"{shown(item.planned, width=24)} -> {shown(item.actual, width=36)}"),
             text(item.reason, "dim"),
         ]
-        for item in compared.differences
+        for item in differences
     ]
-    lines += columns(rows)
+
+
+def comparison_lines(compared: Comparison) -> list[Line]:
+    """What a person reads: how many arguments are as planned, each that is not and why, and the KV cache."""
+    from sglang_hydra.explain import finding_lines
+
+    good = not compared.differences
+    lines: list[Line] = [[text(f"{compared.summary}", "bold green" if good else "bold")]]
+    lines += columns(difference_rows(compared.differences))
     told = [finding for finding in compared.findings if finding.id != "ACT001"]
     if compared.kv is not None and compared.kv.finding is None:
         lines.append([text(f"  {compared.kv.text}", "dim" if compared.kv.planned is None else "")])
@@ -186,11 +247,9 @@ def _machine(plan: Plan) -> GpuFacts | None:
     return probe.facts() if probe.found else None
 
 
-def _warning(why: str) -> list[Line]:
-    from sglang_hydra.explain import finding_lines
-
+def _not_compared(why: str) -> Finding:
     message = f"what the server runs with could not be compared with the plan: {why}"
-    return finding_lines([Finding("warning", "ACT003", message, ("engine",))])
+    return Finding("warning", "ACT003", message, ("engine",))
 
 
 def _write(path: Path, record: Mapping[str, Any]) -> None:

@@ -10,62 +10,39 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.errors import ConfigError, MachineError
 from sglang_hydra.findings import Finding
-from sglang_hydra.launch.processes import Life, ProcessName
+from sglang_hydra.launch.processes import Life
+from sglang_hydra.launch.server_file import FAILED, READY, STARTING, NoRecord, ServerRecord, read_record
 
-SCHEMA = "sglang_hydra.server/1"
-STARTING, READY, FAILED = "starting", "ready", "failed"
+__all__ = [
+    "FAILED",
+    "READY",
+    "STARTING",
+    "STATE_DIR_VARIABLE",
+    "ServerRecord",
+    "chosen",
+    "claim",
+    "damaged",
+    "forget",
+    "records",
+    "short_name",
+    "state_folder",
+    "update",
+]
+
 STATE_DIR_VARIABLE = "SGLANG_HYDRA_STATE_DIR"
 
 _FORGET_AFTER_S = 7 * 24 * 3600
 _LONGEST_NAME = 40
 _SHORTEST_ID = 4
 _MOST_ALIKE = 1000
-
-
-@dataclass(frozen=True)
-class ServerRecord:
-    """One server. Times are seconds since 1970 (UTC), None for what has not happened.
-
-    ``state`` is what its supervisor last wrote: starting, ready, or failed (it ended and nobody had asked it to; one
-    that was stopped has no file any more). ``milestone`` is how far a starting server has come. ``findings`` say what
-    went wrong, ``kind`` its class. It holds no secret.
-    """
-
-    name: str
-    server_id: str
-    url: str
-    health: str
-    model: str
-    engine: str
-    run_folder: str
-    log: str
-    stop_timeout: float
-    process: ProcessName
-    started_at: float
-    state: str = STARTING
-    milestone: str = ""
-    ready_at: float | None = None
-    ended_at: float | None = None
-    exit_code: int | None = None
-    kind: str | None = None
-    findings: tuple[Finding, ...] = ()
-
-    @property
-    def life(self) -> Life:
-        """What became of its supervisor. A failed server has none any more."""
-        return Life.GONE if self.state == FAILED else self.process.life()
-
-    def to_json(self) -> dict[str, Any]:
-        """The file's content; its schema is committed as schemas/server.schema.json."""
-        return {"schema": SCHEMA, **asdict(self), "findings": [finding.to_json() for finding in self.findings]}
 
 
 def state_folder() -> Path:
@@ -80,9 +57,31 @@ def state_folder() -> Path:
 
 
 def records() -> list[ServerRecord]:
-    """Every server that has a file, by name. A file that cannot be read as one is left out."""
-    found = [_read(path) for path in sorted(_folder().glob("*.json"))]
+    """Every server that has a file, by name. A file that cannot be read as one is left out: ``damaged`` names it."""
+    found: list[ServerRecord | None] = []
+    with contextlib.suppress(OSError):
+        found += map(_read, _files())
     return [record for record in found if record is not None]
+
+
+def damaged() -> list[Finding]:
+    """What cannot be read in the state folder: each file, what is wrong with it and what to type. It stays there: what
+    it was is not known, and its server may live."""
+    found: list[Finding] = []
+    try:
+        files = _files()
+    except OSError as failure:
+        why = failure.strerror or str(failure)
+        return [_damage(f"the state folder {_folder()} cannot be read: {why}", f"ls -ld {_quoted(_folder())}")]
+    for path in files:
+        try:
+            read_record(path)
+        except NoRecord as failure:
+            if not os.path.lexists(path):
+                continue  # its server was stopped meanwhile
+            hint = f"pgrep -af supervisor.py shows servers that live; then mv {_quoted(path)} {_quoted(path)}.old"
+            found.append(_damage(f"{path} is left out: {failure}", hint))
+    return found
 
 
 def claim(record: ServerRecord) -> ServerRecord:
@@ -114,10 +113,10 @@ def update(record: ServerRecord) -> None:
 
 
 def forget(record: ServerRecord) -> None:
-    """Removes a server's file, unless another server has taken it over."""
+    """Removes a server's file, unless another server has taken it over or it can no longer be read."""
     path = _path(record.name)
     there = _read(path)
-    if there is None or there.process == record.process:
+    if there is not None and there.process == record.process:
         with contextlib.suppress(OSError):
             path.unlink()
 
@@ -167,6 +166,9 @@ def _named(word: str, known: Sequence[ServerRecord]) -> list[ServerRecord]:
 def _no_such(word: str, known: Sequence[ServerRecord], verb: str) -> Finding:
     from sglang_hydra.words import nearest, short
 
+    broken = next((finding for finding in damaged() if f"/{word}.json " in finding.message), None)
+    if broken is not None:
+        return Finding("error", "LCH007", f"{short(word)} cannot be reached: {broken.message}", hint=broken.hint)
     names = [record.name for record in known]
     near = nearest(word, names)
     there = (
@@ -193,6 +195,23 @@ def _forget_old() -> None:
             forget(record)
 
 
+def _files() -> list[Path]:
+    """The files that should be servers'. Raises OSError for a folder that is there and cannot be read."""
+    try:
+        names = os.listdir(_folder())
+    except FileNotFoundError:
+        return []
+    return sorted(_folder() / name for name in names if name.endswith(".json") and not name.startswith("."))
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
+def _damage(message: str, hint: str) -> Finding:
+    return Finding("warning", "LCH012", message, (STATE_DIR_VARIABLE,), hint)
+
+
 def _folder() -> Path:
     return state_folder() / "servers"
 
@@ -212,22 +231,9 @@ def _draft(record: ServerRecord) -> Path:
 
 def _read(path: Path) -> ServerRecord | None:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content.pop("schema") != SCHEMA:
-            return None
-        content["process"] = ProcessName(**content["process"])
-        content["findings"] = tuple(_findings(content["findings"]))
-        record = ServerRecord(**content)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return read_record(path)
+    except NoRecord:
         return None
-    return record if record.name == path.stem else None
-
-
-def _findings(found: Sequence[dict[str, Any]]) -> Iterator[Finding]:
-    for item in found:
-        upstream = item["upstream"]
-        lines = (upstream[0], upstream[1]) if upstream else None
-        yield Finding(**{**item, "fields": tuple(item["fields"]), "upstream": lines})
 
 
 def _unwritable(failure: OSError) -> Finding:

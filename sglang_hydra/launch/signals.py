@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+FOR_MEMORY = ", as the system does where memory runs out"
+"""What a SIGKILL means unless something else explains it."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -57,5 +59,5 @@ def describe_exit(code: int) -> str:
         name = signal.Signals(code - 128).name
     except ValueError:
         return f"exit code {code}"
-    hint = ", as the system does where memory runs out" if name == "SIGKILL" else ""
+    hint = FOR_MEMORY if name == "SIGKILL" else ""
     return f"killed by {name}{hint}"

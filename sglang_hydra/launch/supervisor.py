@@ -98,8 +98,11 @@ class Events:
             self._stream = None
 
 
-def supervise(launch: Launch, record: ServerRecord, events: Events) -> int:
-    """Runs the server until its end; its file is there as long, and longer where it failed. Returns the exit code."""
+def supervise(launch: Launch, record: ServerRecord, events: Events, *, comparing: bool = False) -> int:
+    """Runs the server until its end; its file is there as long, and longer where it failed. Returns the exit code.
+
+    With ``comparing`` the server is held against its plan once it is ready: nobody else waits for that.
+    """
     from sglang_hydra.launch.local import serve
 
     claimed = False
@@ -109,6 +112,9 @@ def supervise(launch: Launch, record: ServerRecord, events: Events) -> int:
         record = replace(record, state=READY, milestone="", ready_at=time.time())
         update(record)
         events.tell("ready", seconds=seconds)
+        if comparing:
+            record = replace(record, findings=_not_compared(launch, Path(record.run_folder)))
+            update(record)
 
     try:
         record = claim(record)
@@ -133,6 +139,15 @@ def supervise(launch: Launch, record: ServerRecord, events: Events) -> int:
         update(replace(record, state=FAILED, ended_at=time.time(), exit_code=code, kind=kind, findings=findings))
     events.end(outcome.exit_code, outcome.findings, outcome.server_exit)
     return outcome.exit_code
+
+
+def _not_compared(launch: Launch, folder: Path) -> tuple[Finding, ...]:
+    """Leaves ``actual.json`` in the run folder; why not, where it could not be written."""
+    from sglang_hydra.findings import Finding
+    from sglang_hydra.launch.server_info import compared_with_written_plan
+
+    compared = compared_with_written_plan(launch, folder)
+    return (compared,) if isinstance(compared, Finding) else ()
 
 
 def _wait_for_keep(events: Events) -> None:
@@ -162,7 +177,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _asked_to_end)
     threading.Thread(target=_wait_for_keep, args=(events,), name="keep", daemon=True).start()
     try:
-        return supervise(launch, record, events)
+        return supervise(launch, record, events, comparing=bool(orders.get("comparing")))
     finally:
         _remove_if_empty(Path(record.run_folder) / OWN_LOG)
 

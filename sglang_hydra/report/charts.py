@@ -145,8 +145,7 @@ def _outline(series: int, x: float, y: float, size: float) -> str:
 
 
 def _svg(width: float, height: float, title: str) -> Element:
-    view = {"viewBox": f"0 0 {width:g} {height:g}", "role": "img", "xmlns": "http://www.w3.org/2000/svg"}
-    svg = Element("svg", view)
+    svg = Element("svg", {"viewBox": f"0 0 {width:g} {height:g}", "role": "img"})
     ElementTree.SubElement(svg, "title").text = title
     return svg
 

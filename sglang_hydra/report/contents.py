@@ -47,6 +47,10 @@ COLUMNS = (
 """What a table of points shows; a column that nobody has values for is left out."""
 
 
+_COLUMNS, _ROWS = 12, 48
+"""So many values of a setting a heat map has room for."""
+
+
 class Winner(NamedTuple):
     """The best point of one kind: what it is best at, the verdict, its numbers, and the command that starts it."""
 
@@ -237,12 +241,14 @@ def _heats(
 def _heat(sweep: str, groups: Sequence[Group], keys: Sequence[str], metric: Metric) -> Heat | None:
     """Over the two keys with the most values, of those that do not say the same as each other."""
     counted = {key: list(dict.fromkeys(_label(group, key) for group in groups)) for key in keys}
-    ranked = sorted((key for key in keys if 1 < len(counted[key]) <= 12), key=lambda key: (-len(counted[key]), key))
-    for number, x in enumerate(ranked):
-        for y in ranked[number + 1 :]:
-            pairs = {(_label(group, x), _label(group, y)) for group in groups}
-            if len(pairs) <= max(len(counted[x]), len(counted[y])):
+    ranked = sorted((key for key in keys if 1 < len(counted[key]) <= _ROWS), key=lambda key: (-len(counted[key]), key))
+    for number, more in enumerate(ranked):
+        for fewer in ranked[number + 1 :]:
+            pairs = {(_label(group, more), _label(group, fewer)) for group in groups}
+            if len(pairs) <= len(counted[more]) or len(counted[fewer]) > _COLUMNS:
                 continue
+            # A page is as long as it takes, and no wider than a phone.
+            x, y = (more, fewer) if len(counted[more]) <= _COLUMNS else (fewer, more)
             columns, rows = sorted(counted[x], key=_order), sorted(counted[y], key=_order)
             values = tuple(tuple(_cell(groups, metric, (x, column), (y, row)) for column in columns) for row in rows)
             return Heat(sweep, metric, x, y, tuple(columns), tuple(rows), values)

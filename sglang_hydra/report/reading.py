@@ -108,6 +108,8 @@ def _read(folder: Path, name: str) -> SweepResults:
             problems += failure.findings
         except _ODD as failure:
             problems.append(_odd(store.point(point_id) / "result.json", failure))
+    measured = dict.fromkeys(row.server_id for row in rows if row.record.get("measures"))
+    problems += [_without_plan(store, server_id) for server_id in measured if plans.is_missing(server_id)]
     return SweepResults(
         folder,
         name,
@@ -151,6 +153,12 @@ def _odd(file: Path, failure: Exception) -> Finding:
     return Finding("error", "STO002", f"{file} cannot be read: {said}", hint=hint)
 
 
+def _without_plan(store: Store, server_id: str) -> Finding:
+    file = store.server(server_id) / "plan.json"
+    message = f"{file} is not there: the points of this server are shown without its settings"
+    return Finding("error", "STO002", message, hint="was the folder copied whole?")
+
+
 class _Plans:
     """The plans of a sweep's servers, each read once. One that cannot be read is a problem, and its points are shown
     without the settings of their server."""
@@ -159,6 +167,10 @@ class _Plans:
         self._store = store
         self.found: dict[str, Mapping[str, Any]] = {}
         self.problems: list[Finding] = []
+
+    def is_missing(self, server_id: str) -> bool:
+        """Whether there is none; one that cannot be read is a problem already."""
+        return not (self._store.server(server_id) / "plan.json").exists()
 
     def of(self, server_id: str) -> Mapping[str, Any]:
         if server_id not in self.found:

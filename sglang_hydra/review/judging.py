@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from sglang_hydra.actions import judged
 from sglang_hydra.compose import Composer
 from sglang_hydra.config import PRIMARY_NAME
-from sglang_hydra.diffing import Difference, differences
+from sglang_hydra.diffing import Difference, compared, plans_of
 from sglang_hydra.documents import Document, documents, is_document
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
-from sglang_hydra.plans import Plan, digest
+from sglang_hydra.plans import Plan
 from sglang_hydra.review.base import Tree, working_in
 from sglang_hydra.topology.plan import Topology
-from sglang_hydra.topology.settings import SINGLE
 
 State = Literal["same", "changed", "added", "removed", "new"]
 # All sides draw the same seed, so that it is no difference.
@@ -44,15 +43,7 @@ class Verdict:
     @property
     def plans(self) -> dict[str, Plan]:
         """The plans by the name of the server, the first one of each role; one server has no name."""
-        if self.made is None:
-            return {}
-        if isinstance(self.made, Plan):
-            return {"": self.made}
-        return {server.role: server.plan for server in reversed(self.made.servers)}
-
-    @property
-    def servers(self) -> int:
-        return len(self.made.servers) if isinstance(self.made, Topology) else int(self.made is not None)
+        return plans_of(self.made)
 
     @property
     def error_ids(self) -> tuple[str, ...]:
@@ -135,30 +126,8 @@ def _verdicts_of_base(
 
 
 def _compared(there: Verdict, here: Verdict, base: Tree) -> Iterator[Difference]:
-    """Every value that moved, server by server: the first of each role, which both have."""
+    """Every value that moved."""
     if there.made is None or here.made is None:
         return
-    was, now = (made.name if isinstance(made, Topology) else SINGLE for made in (there.made, here.made))
-    if was != now:
-        yield Difference("fact", "topology", was, now)
-    if there.servers != here.servers:
-        yield Difference("fact", "servers", there.servers, here.servers)
-    if isinstance(there.made, Topology) and isinstance(here.made, Topology):
-        yield from _routed(there.made, here.made)
-    theirs, ours = there.plans, here.plans
-    for role in dict.fromkeys([*theirs, *ours]):
-        # One server that becomes several, or the other way round, is compared with each role.
-        was_plan, now_plan = theirs.get(role, theirs.get("")), ours.get(role, ours.get(""))
-        if was_plan and now_plan and (role or (len(theirs), len(ours)) == (1, 1)):
-            for item in differences(was_plan, now_plan):
-                why = (base.without_place(item.why[0]), base.without_place(item.why[1]))
-                yield replace(item, key=f"{role}: {item.key}" if role else item.key, why=why)
-
-
-def _routed(there: Topology, here: Topology) -> Iterator[Difference]:
-    """What moved in the router in front of the servers."""
-    theirs: Mapping[str, Any] = {"release": there.router.release, **there.router.settings}
-    ours: Mapping[str, Any] = {"release": here.router.release, **here.router.settings}
-    for name in dict.fromkeys([*theirs, *ours]):
-        if digest({"": theirs.get(name)}) != digest({"": ours.get(name)}):
-            yield Difference("fact", f"router: {name}", theirs.get(name), ours.get(name))
+    for item in compared(there.made, here.made):
+        yield replace(item, why=(base.without_place(item.why[0]), base.without_place(item.why[1])))

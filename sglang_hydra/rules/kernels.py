@@ -59,6 +59,8 @@ def choose_sampling_backend(args: ServerArgs, facts: Facts) -> Outcome:
     """
     if args.sampling_backend is not None:
         return None
+    if not facts.gpu.is_cuda:
+        return Change("flashinfer is for NVIDIA CUDA only", sampling_backend="pytorch")
     if not facts.gpu.flashinfer:
         return Change("flashinfer is not available", sampling_backend="pytorch")
     if facts.env.get("SGLANG_IS_FLASHINFER_AVAILABLE", "true").lower() not in ("true", "1"):

@@ -6,9 +6,10 @@ Nothing is held that can be made again: an axis of a million values costs as muc
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +25,42 @@ if TYPE_CHECKING:
 
 _FIXED = re.compile(r"^(\+{0,2}|~)(sweep|hydra|ignore)([./=@\[]|$)")
 """What says how a sweep is made is not varied by it; ``ignore=A,B`` is one list."""
+_EMPTY = re.compile(r"\s*(choice|shuffle|sort)\(\s*\)\s*")
 _MOST_KEPT = 4096
 
 
 @dataclass(frozen=True)
+class Span:
+    """Numbers from ``low`` to ``high``, both of them among them: all, or every ``step`` from ``low`` on."""
+
+    low: Decimal
+    high: Decimal
+    step: Decimal | None = None
+
+
+@dataclass(frozen=True)
 class Axis:
-    """One thing that varies. ``values`` makes its requests, one for each of ``keys``, from the first value on."""
+    """One thing that varies. ``values`` makes its requests, one for each of ``keys``, from the first value on.
+
+    ``span`` are its values where they are numbers with even steps between them. Those of an interval cannot be listed:
+    ``values`` then raises ConfigError.
+    """
 
     keys: tuple[str, ...]
     place: str
     values: Callable[[], Iterator[tuple[Request, ...]]]
+    span: Span | None = None
+    word: Request | None = None
+
+    @property
+    def is_interval(self) -> bool:
+        """Whether its values cannot be listed."""
+        return self.span is not None and self.span.step is None
+
+    def request(self, number: str) -> Request:
+        """The override that sets its key to a number of its span."""
+        assert self.word is not None
+        return Request(f"{self.word.text.partition('=')[0]}={number}", self.word.place, self.word.layer)
 
     @property
     def is_client(self) -> bool:
@@ -46,11 +73,12 @@ Options = Callable[[str], Sequence[str]]
 
 
 def axis_of(request: Request, options: Options) -> Axis | None:
-    """What a word varies; None for one that sets a single value. Raises ConfigError for values that have no end, or
-    of which there is none."""
+    """What a word varies; None for one that sets a single value. Raises ConfigError where there is no value at all."""
     if request.key is not None or "=" not in request.text or _FIXED.match(request.text):
         return None
     key, _, value = request.text.partition("=")
+    if _EMPTY.fullmatch(value):
+        raise _nothing(request)
     parts = split_sweep(value)
     try:
         override = parsed(request.text, key)
@@ -60,13 +88,13 @@ def axis_of(request: Request, options: Options) -> Axis | None:
     if not override.is_sweep_override():
         return None
     if not override.is_discrete_sweep():
-        raise _error(
-            "SWP002", f"{request.place}: {short(request.text)} is an interval, which has no list of values", key
-        )
+        return _interval(key, override, request)
     if len(parts) > 1 and override.value_type is not None and override.value_type.name == "SIMPLE_CHOICE_SWEEP":
         return _listed(key, parts, request)
-    axis = Axis((_bare(key),), request.place, lambda: _of_function(key, override, request, options))
-    return _kept(axis)
+    span = _span(override.value())
+    return _kept(
+        Axis((_bare(key),), request.place, lambda: _of_function(key, override, request, options), span, request)
+    )
 
 
 def axis_of_params(key: str, values: Any, place: str, options: Options) -> Axis:
@@ -149,7 +177,34 @@ def _kept(axis: Axis) -> Axis:
     except (ValueError, ArithmeticError) as failure:
         message = f"{axis.place}: the values of {axis.keys[0]} cannot be listed: {failure}"
         raise _error("SWP002", message, axis.keys[0]) from None
-    return axis if len(first) > _MOST_KEPT else Axis(axis.keys, axis.place, lambda: iter(first))
+    return axis if len(first) > _MOST_KEPT else replace(axis, values=lambda: iter(first))
+
+
+def _interval(key: str, override: Override, request: Request) -> Axis:
+    """Raises ConfigError where its ends leave nothing in between."""
+    value: Any = override.value()
+    low, high = (Decimal(str(end)) for end in (value.start, value.end))
+    if not low <= high or not (low.is_finite() and high.is_finite()):
+        raise _nothing(request)
+
+    def values() -> Iterator[tuple[Request, ...]]:
+        message = f"{request.place}: {short(request.text)} is an interval, which has no list of values"
+        raise _error("SWP002", message, key)
+
+    return Axis((_bare(key),), request.place, values, Span(low, high), request)
+
+
+def _span(value: Any) -> Span | None:
+    """What ``range(...)`` spans; None for anything else, and for a range without a value."""
+    from hydra.core.override_parser.types import RangeSweep
+
+    if not isinstance(value, RangeSweep):
+        return None
+    start, stop, step = (Decimal(str(part)) for part in (value.start, value.stop, value.step))
+    if not step or (stop - start) * step <= 0:
+        return None
+    last = start + step * (math.ceil((stop - start) / step) - 1)
+    return Span(min(start, last), max(start, last), abs(step))
 
 
 def _of_function(key: str, override: Override, request: Request, options: Options) -> Iterator[tuple[Request, ...]]:
@@ -205,5 +260,5 @@ def _bare(key: str) -> str:
 
 def _error(id: str, message: str, key: str, hint: str | None = None) -> ConfigError:
     if id == "SWP002" and hint is None:
-        hint = f"{key}=range(START,STOP,STEP) or {key}=A,B,C lists them"
+        hint = f"{key}=range(START,STOP,STEP) or {key}=A,B,C lists them; bench -m ... sweep.search=tpe draws from it"
     return ConfigError(Finding("error", id, message, (_bare(key),), hint))

@@ -6,8 +6,8 @@ Points that differ in nothing but their load share one plan, which is made once 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sglang_hydra.app import plan_composed
@@ -17,9 +17,12 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
+from sglang_hydra.sweep.loads import Room, load_problems, room_of
 from sglang_hydra.sweep.points import workload_id_of
 from sglang_hydra.sweep.values import check_keys, value_of
 from sglang_hydra.sweep.where import Uncomputable, Where, read_where
+from sglang_hydra.sweep.who import SetBy, set_by, who_set
+from sglang_hydra.words import plural
 
 LEFT_OUT = "SWP006"
 """The id under which points are counted that ``sweep.where`` leaves out."""
@@ -36,26 +39,36 @@ class Server:
     gpus: int
     nodes: int
     errors: tuple[Finding, ...]
+    room: Room = field(default_factory=Room)
 
 
 @dataclass(frozen=True)
 class Judged:
     """One combination of values. ``server`` and ``workload`` are None where not even composing worked; ``refused`` is
-    why it is no point, the first thing to mend in front."""
+    why it is no point, the first thing to mend in front. ``set_by`` finds who set the keys beside the arguments."""
 
     server: Server | None
     workload: Mapping[str, Any] | None
     workload_id: str = ""
     refused: tuple[Finding, ...] = ()
+    set_by: Callable[[], SetBy] = field(default=dict, repr=False)
 
     @property
     def repeats(self) -> int:
         """How often the point is taken; a combination that is refused stands for as many points."""
         return max(1, int(self.workload["repeats"])) if self.workload else 1
 
+    @property
+    def who(self) -> str | None:
+        """Who set the keys for which it is refused in the first place."""
+        if not self.refused or self.refused[0].id == LEFT_OUT:
+            return None
+        return who_set(self.refused[0], self.server.plan.origins if self.server else {}, self.set_by())
+
 
 class Judge:
-    """Judges the points of one sweep. ``common`` is what all of them share."""
+    """Judges the points of one sweep. ``common`` is what all of them share. Those that are to be ``measured`` need a
+    server that a sweep can start, and a load that it can take."""
 
     def __init__(
         self,
@@ -65,7 +78,9 @@ class Judge:
         seed: int,
         where: str | None = None,
         env: Mapping[str, str] | None = None,
+        measured: bool = True,
     ) -> None:
+        self._measured = measured
         self._composer = composer
         self._common = tuple(common)
         self._seed = seed
@@ -86,9 +101,11 @@ class Judge:
             return Judged(None, None, refused=tuple(failure.findings))
         bench = composition.nodes["bench"]
         errors = (*server.errors, *(finding for finding in problems(bench) if finding.level == "error"))
+        if self._measured and not errors:
+            errors = tuple(load_problems(server.plan, server.room, bench))
         refused = self._left_out(server.plan, bench, errors) or errors
         if refused:
-            return Judged(server, bench, refused=refused)
+            return Judged(server, bench, refused=refused, set_by=lambda: set_by(self._composer, composition))
         return Judged(server, bench, workload_id_of(bench))
 
     def _server(self, composition: Composition, words: Sequence[Request]) -> Server:
@@ -101,7 +118,20 @@ class Judge:
         if plan.nodes["topology"]["name"] != "single":
             return self._topology(plan, words)
         forced = plan.ok and bool(plan.nodes["launch"]["force"])
-        return Server(plan, plan.server_id, gpus_of(plan), int(plan.values["nnodes"]), () if forced else plan.errors)
+        nodes = int(plan.values["nnodes"])
+        errors = () if forced else tuple(plan.errors)
+        if self._measured and nodes > 1:
+            errors = (*errors, _not_one_server(f"a server on {nodes} nodes", "nnodes", "nnodes=1"))
+        errors = (*errors, *self._launched_otherwise(plan))
+        return Server(plan, plan.server_id, gpus_of(plan), nodes, errors, room_of(plan))
+
+    def _launched_otherwise(self, plan: Plan) -> Iterator[Finding]:
+        """What ``launch`` asks for and a sweep, whose servers end with their points, does not do."""
+        launch = plan.nodes["launch"]
+        if self._measured and launch["name"] != "local":
+            message = f"launch={launch['name']} starts one server; what carries a sweep elsewhere is hydra/launcher"
+            hint = "launch=local hydra/launcher=submitit_slurm"
+            yield Finding("error", "RNR003", message, ("launch.name",), hint)
 
     def _topology(self, common: Plan, words: Sequence[Request]) -> Server:
         """Several servers behind a router: each is planned, and they are judged together."""
@@ -110,6 +140,9 @@ class Judge:
         topology = plan_topology(self._composer, words, common=common, seed=self._seed, env=self._env)
         errors = tuple(finding for finding in topology.findings if finding.level == "error")
         gpus = {number for server in topology.servers for number in server.gpus}
+        if self._measured:
+            what = f"topology={topology.name}, {plural(len(topology.servers), 'server')} behind a router,"
+            errors = (*errors, _not_one_server(what, "topology", "topology=single"))
         return Server(common, topology.topology_id, len(gpus), 1, errors)
 
     def _left_out(self, plan: Plan, bench: Mapping[str, Any], errors: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -127,6 +160,10 @@ class Judge:
                 return ()
             why = f"sweep.where cannot be computed: {failure}"
         return (Finding("error", LEFT_OUT, why, tuple(where.keys)),)
+
+
+def _not_one_server(what: str, key: str, hint: str) -> Finding:
+    return Finding("error", "RNR003", f"{what} is planned, and a sweep measures one server on one node", (key,), hint)
 
 
 def gpus_of(plan: Plan) -> int:

@@ -27,9 +27,9 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.launch.signals import stopping_on_signals
 from sglang_hydra.sweep.claims import Claim, Claims
 from sglang_hydra.sweep.points import ServerGroup, Sweep
-from sglang_hydra.sweep.progress import Printed, watching
+from sglang_hydra.sweep.progress import FolderScreen, Printed, Silent
 from sglang_hydra.sweep.runner import open_points, policy_of, run_group, writing_to
-from sglang_hydra.sweep.store import Store
+from sglang_hydra.sweep.store import FAILED, Store
 from sglang_hydra.sweep.work import Policy, Stop
 
 _STALLED_ROUNDS = 2
@@ -46,13 +46,14 @@ class GroupJob:
     """The task that a launcher runs: job number N takes the points of ``groups[N]``. It can be pickled.
 
     ``minutes`` is the job's walltime: it begins no point that might not end before it. Once ``stop_file`` is there,
-    it ends.
+    it ends. ``silent`` where its output would be mixed with that of the command, which tells all from the folder.
     """
 
     sweep: Sweep
     groups: tuple[str, ...]
     stop_file: Path
     minutes: float | None = None
+    silent: bool = False
 
     def __call__(self, config: Any) -> None:
         from hydra.core.hydra_config import HydraConfig
@@ -75,7 +76,10 @@ class GroupJob:
             _stopping_on_warning(stop),
             _slot(self.sweep, claims, policy),
         ):
-            run_group(self.sweep, store, claims, group, policy, Printed(sys.stderr))
+            watcher = Silent() if self.silent else Printed(sys.stderr)
+            good = run_group(self.sweep, store, claims, group, policy, watcher)
+            if good is False and policy.fail_fast:
+                self.stop_file.touch()
 
 
 def launcher_of(sweep: Sweep) -> Any:
@@ -107,27 +111,29 @@ def run_launched(sweep: Sweep, store: Store, launcher: Any) -> bool:
     """Rounds of jobs, until nothing is open or two rounds have brought nothing. Says whether it was interrupted."""
     assert sweep.running is not None
     minutes = sweep.running.config.hydra.launcher.get("timeout_min")
+    silent = "joblib" in type(launcher).__name__.lower()  # submitit writes the output of its jobs to files
     carried = replace(sweep, running=None, folder=sweep.folder.resolve())
     carried = replace(carried, source=replace(carried.source, config_dirs=_absolute(carried.source.config_dirs)))
     stop, stalled = Stop(), 0
     with (
         Claims(store.folder / "claims") as claims,
         stopping_on_signals(stop, "the sweep"),
-        watching(sweep, store),
+        FolderScreen(sweep, store),
     ):
         while stalled < _STALLED_ROUNDS and not stop.asked:
             groups = [group for group in sweep.groups if open_points(sweep, store, group)]
             if not groups:
                 break
             before = sum(len(open_points(sweep, store, group)) for group in groups)
+            failed = sum(_failed(store, group) for group in sweep.groups)
             stop_file = carried.folder / "jobs" / f"{uuid.uuid4().hex}.stop"
-            job = GroupJob(carried, tuple(group.server_id for group in groups), stop_file, minutes)
+            job = GroupJob(carried, tuple(group.server_id for group in groups), stop_file, minutes, silent)
             round = _Round(sweep, launcher, job)
             round.run(stop)
             _wait_for(sweep, store, claims, stop)
             after = sum(len(open_points(sweep, store, group)) for group in sweep.groups)
             stalled = stalled + 1 if after >= before else 0
-            if sweep.settings["fail_fast"] and any(_has_failed(store, group) for group in sweep.groups):
+            if sweep.settings["fail_fast"] and sum(_failed(store, group) for group in sweep.groups) > failed:
                 break
     return stop.asked
 
@@ -261,6 +267,8 @@ def _stopping_on(file: Path, stop: Stop) -> Iterator[None]:
                 stop()
                 return
 
+    if file.exists():
+        stop()
     thread = threading.Thread(target=look, name="sweep-stop", daemon=True)
     thread.start()
     try:
@@ -290,8 +298,8 @@ def _reserve_s(sweep: Sweep, minutes: float) -> float:
     return min(float(sweep.settings["point_seconds"]) * 1.5 + 30, minutes * 30)
 
 
-def _has_failed(store: Store, group: ServerGroup) -> bool:
-    return any(store.state(point.point_id).state == "failed" for point in group.points)
+def _failed(store: Store, group: ServerGroup) -> int:
+    return sum(store.state(point.point_id).state == FAILED for point in group.points)
 
 
 def _absolute(folders: tuple[str, ...]) -> tuple[str, ...]:

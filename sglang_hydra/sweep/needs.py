@@ -7,10 +7,13 @@ from importlib.util import find_spec
 from sglang_hydra.errors import MachineError
 from sglang_hydra.findings import Finding
 
+TPE = "tpe"
+"""The value of ``sweep.search`` that needs the extra ``search``."""
 
-def check_packages(verb: str, *names: str) -> None:
-    """Raises MachineError where one of the packages, which the extra ``bench`` has, is missing."""
+
+def check_packages(verb: str, *names: str, extra: str = "bench") -> None:
+    """Raises MachineError where one of the packages, which the extra has, is missing."""
     missing = [name for name in names if find_spec(name) is None]
     if missing:
         message = f"{verb} needs {' and '.join(missing)}, which this environment does not have"
-        raise MachineError(Finding("error", "RNR007", message, hint="pip install 'sglang-hydra[bench]'"))
+        raise MachineError(Finding("error", "RNR007", message, hint=f"pip install 'sglang-hydra[{extra}]'"))

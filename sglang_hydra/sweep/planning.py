@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sglang_hydra.compose import Composer
+from sglang_hydra.compose import Composer, Composition
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.once import asking_once
 from sglang_hydra.findings import Finding
@@ -25,7 +25,9 @@ from sglang_hydra.sweep.axes import Axis, axis_of, axis_of_params, combinations,
 from sglang_hydra.sweep.ids import IdSet
 from sglang_hydra.sweep.judging import Judge, Judged
 from sglang_hydra.sweep.metrics import with_metrics
+from sglang_hydra.sweep.needs import TPE
 from sglang_hydra.sweep.points import Estimate, Point, Refused, ServerGroup, Source, Sweep, point_id_of
+from sglang_hydra.sweep.who import SetBy, saying_who, set_by, told_who
 
 MOST_LISTED = 2000
 """Points that a dry run lists; of more it only counts."""
@@ -38,7 +40,8 @@ _HOUR_S = 3600.0
 @dataclass(frozen=True)
 class Grid:
     """What a sweep is made of: what all points share, what varies (servers first, so that each is planned once), and
-    the ``sweep`` node. ``words`` are all of it as typed, ``hydra_words`` those for Hydra itself."""
+    the ``sweep`` node. ``words`` are all of it as typed, ``hydra_words`` those for Hydra itself; ``set_by`` says who
+    set the keys that all points share. Points that are not ``measured`` are only judged."""
 
     common: tuple[Request, ...]
     axes: tuple[Axis, ...]
@@ -46,6 +49,8 @@ class Grid:
     words: tuple[str, ...]
     hydra_words: tuple[str, ...] = ()
     remarks: tuple[Finding, ...] = ()
+    set_by: SetBy = field(default_factory=dict, repr=False)
+    measured: bool = True
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -55,7 +60,11 @@ class Grid:
 
 @dataclass
 class Outcome:
-    """What became of all combinations. ``groups`` is empty where there are too many points to be listed."""
+    """What became of all combinations. ``groups`` is empty where there are too many points to be listed.
+
+    Of a search these are the first proposals, ``share`` of all that there may be; ``space`` is its identity, and
+    ``search`` are the lines that say what it looks for.
+    """
 
     grid: Grid
     total: int = 0
@@ -64,6 +73,9 @@ class Outcome:
     starts: int = 0
     gpu_seconds: float = 0.0
     listed: bool = True
+    space: str | None = None
+    search: tuple[tuple[str, str], ...] = ()
+    share: float = 1.0
     groups: tuple[ServerGroup, ...] = ()
     left_out: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
     identity: int = 0
@@ -79,7 +91,7 @@ class Outcome:
         """With one server at a time, and as long a start and a point as the settings assume."""
         settings = self.grid.settings
         seconds = self.starts * settings["start_seconds"] + self.kept * settings["point_seconds"]
-        return Estimate(seconds / _HOUR_S, self.gpu_seconds / _HOUR_S)
+        return Estimate(seconds / self.share / _HOUR_S, self.gpu_seconds / self.share / _HOUR_S)
 
     @property
     def folder(self) -> Path:
@@ -87,15 +99,16 @@ class Outcome:
         settings = self.grid.settings
         if settings["folder"]:
             return Path(settings["folder"])
-        digest = hashlib.sha256(f"{self.identity:016x} {self.kept}".encode()).hexdigest()[:8]
+        identity = self.space or f"{self.identity:016x} {self.kept}"
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
         return _ROOT / f"{settings['name']}-{digest}"
 
     def count_refused(self, words: tuple[str, ...], judged: Judged) -> None:
         first = judged.refused[0]
         before = self._refused.get(first.id)
         count = judged.repeats + (before.count if before else 0)
-        example = before or Refused(first.id, 0, words, first.message, first.hint)
-        self._refused[first.id] = Refused(first.id, count, example.words, example.message, example.hint)
+        example = before or Refused(first.id, 0, words, first.message, first.hint, judged.who)
+        self._refused[first.id] = replace(example, count=count)
 
 
 def read_grid(
@@ -114,7 +127,23 @@ def read_grid(
     common = tuple(request for request, axis in varied if axis is None)
     composition = composer.compose(common)
     settings = {**composition.nodes["sweep"], **(given or {})}
+    known = set_by(composer, composition)
+    with saying_who(known):
+        return _grid(composer, requests, varied, composition, settings, known, measured)
+
+
+def _grid(
+    composer: Composer,
+    requests: Sequence[Request],
+    varied: Sequence[tuple[Request, Axis | None]],
+    composition: Composition,
+    settings: dict[str, Any],
+    known: SetBy,
+    measured: bool,
+) -> Grid:
+    """What ``read_grid`` promises, from what all points share (``composition``) and the words with their axes."""
     _check(settings)
+    common = tuple(request for request, axis in varied if axis is None)
     typed = [axis for _, axis in varied if axis is not None]
     fixed = {request.text.partition("=")[0].lstrip("+") for request in common} | {
         key for axis in typed for key in axis.keys
@@ -134,6 +163,10 @@ def read_grid(
         common, listed = (*shared, *common), [*listed, *rows]
     axes = zipped([*listed, *typed], settings["zip"])
     axes.sort(key=lambda axis: axis.is_client)
+    if settings["search"] != TPE or not measured:
+        for axis in axes:
+            if axis.is_interval:
+                axis.values()
     name = settings["name"] or composition.choices.get("sweep") or "sweep"
     if measured:
         common = with_metrics(composer, common, composition, [key for axis in axes for key in axis.keys])
@@ -144,7 +177,16 @@ def read_grid(
         tuple(request.text for request in requests),
         tuple(request.text for request in requests if _HYDRA.match(request.text)),
         space.remarks if space else (),
+        known,
+        measured,
     )
+
+
+def judge_of(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str] | None = None) -> Judge:
+    """The judge of a grid's points. Raises ConfigError for a constraint that is none."""
+    with saying_who(grid.set_by):
+        where = grid.settings["where"]
+        return Judge(composer, grid.common, seed=seed, where=where, env=env, measured=grid.measured)
 
 
 def judged_points(composer: Composer, grid: Grid, judge: Judge) -> Iterator[tuple[tuple[Request, ...], Judged]]:
@@ -165,12 +207,11 @@ def plan_sweep(
 ) -> Outcome:
     """Plans every point, with ``seed`` for all of them. What single points are refused for is counted. Without
     ``merges``, words that were typed differently are different loads. ``told`` hears of every combination."""
-    judge = Judge(composer, grid.common, seed=seed, where=grid.settings["where"], env=env)
     outcome = Outcome(grid)
     groups: dict[str, _Group] = {}
     points, servers = IdSet(), IdSet()
     keeps_all = not grid.settings["dry_run"]
-    for own, judged in judged_points(composer, grid, judge):
+    for own, judged in judged_points(composer, grid, judge_of(composer, grid, seed, env)):
         words = tuple(request.text for request in own)
         outcome.total += judged.repeats
         told(outcome)
@@ -226,14 +267,17 @@ def verdict_on(outcome: Outcome) -> Finding | None:
     """Why nothing of the sweep is started: there is no point, or it would cost more than it may."""
     if outcome.kept == 0:
         reasons = ", ".join(f"{item.count} {item.id}" for item in outcome.refused)
-        whole = "the one point cannot" if outcome.total == 1 else f"none of the {outcome.total} points can"
+        what = "first proposals" if outcome.search else "points"
+        whole = "the one point cannot" if outcome.total == 1 else f"none of the {outcome.total} {what} can"
         message = f"{whole} be launched: {reasons}"
-        return Finding("error", "SWP007", message, ("sweep",), "plan -m with the same words shows each of them")
+        hint = None if outcome.search else "plan -m with the same words shows each of them"
+        return Finding("error", "SWP007", message, ("sweep",), hint)
     budget, needed = outcome.grid.settings["budget_gpu_hours"], outcome.estimate.gpu_hours
     if budget is not None and needed > budget:
         message = f"the sweep takes about {needed:.2f} GPU hours, and sweep.budget_gpu_hours={budget:g} are allowed"
         hint = "fewer points, or a larger budget; sweep.start_seconds and sweep.point_seconds are what is assumed"
-        return Finding("error", "SWP008", message, ("sweep.budget_gpu_hours",), hint)
+        finding = Finding("error", "SWP008", message, ("sweep.budget_gpu_hours",), hint)
+        return told_who([finding], outcome.grid.set_by)[0]
     return None
 
 

@@ -78,13 +78,15 @@ class ServerGroup:
 
 @dataclass(frozen=True)
 class Refused:
-    """Why points were left out: the id of the finding (or ``where``), how many, and one of them with what was said."""
+    """Why points were left out: the id of the finding (or ``where``), how many, and one of them with what was said, and
+    who set the keys that it is about."""
 
     id: str
     count: int
     words: tuple[str, ...]
     message: str
     hint: str | None = None
+    who: str | None = None
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 from sglang_hydra.screen import Line, columns, text, write
-from sglang_hydra.sweep.claims import Claims, Holder
+from sglang_hydra.sweep.claims import Claims
+from sglang_hydra.sweep.progress import holders, named
 from sglang_hydra.sweep.store import DONE, FAILED, Store
 from sglang_hydra.words import plural, short
 
@@ -45,8 +46,8 @@ def resume(invocation: Invocation) -> int:
         verb="bench",
         multirun=True,
         requests=[*requests, *more],
-        config_dirs=invocation.config_dirs or list(record["config_dirs"]),
-        config_name=invocation.config_name or record["config_name"],
+        config_dirs=invocation.config_dirs or list(record.get("config_dirs", ())),
+        config_name=invocation.config_name or record.get("config_name"),
     )
     return verbs.bench(again)
 
@@ -82,7 +83,7 @@ def status_record(folder: Path) -> dict[str, Any]:
             "alive": holder.alive,
             "open": counted.open_on.get(server_id, 0),
         }
-        for server_id, holder in _holders(folder, record)
+        for server_id, holder in holders(Claims(folder / "claims"), record["servers"])
     ]
     states = counted.states
     return {
@@ -112,7 +113,7 @@ def _count(store: Store, record: Mapping[str, Any]) -> _Counted:
                 best = {"point_id": point_id, "words": point["words"], "output_throughput": reached}
         elif state.state == FAILED and state.record is not None:
             states[FAILED] += 1
-            said = "; ".join(finding["message"] for finding in state.record["findings"])
+            said = "; ".join(finding["message"] for finding in state.record.get("findings", ()))
             failures.append(
                 {"point_id": point_id, "words": point["words"], "kind": state.record["kind"], "message": said}
             )
@@ -120,14 +121,6 @@ def _count(store: Store, record: Mapping[str, Any]) -> _Counted:
             states["open"] += 1
             open_on[point["server_id"]] = open_on.get(point["server_id"], 0) + 1
     return _Counted(states, best, failures, open_on)
-
-
-def _holders(folder: Path, record: Mapping[str, Any]) -> Iterator[tuple[str, Holder]]:
-    claims = Claims(folder / "claims")
-    for server_id in record["servers"]:
-        holder = claims.holder(f"servers/{server_id}")
-        if holder is not None:
-            yield server_id, holder
 
 
 def _lines(record: Mapping[str, Any]) -> list[Line]:
@@ -140,10 +133,10 @@ def _lines(record: Mapping[str, Any]) -> list[Line]:
         lines.append([text(said, "yellow" if item["alive"] is False else "")])
     if record["best"]:
         best = record["best"]
-        said = f"  best so far: {best['output_throughput']:.1f} output tokens/s, {' '.join(best['words'])}"
+        said = f"  best so far: {best['output_throughput']:.1f} output tokens/s, {named(best['words'])}"
         lines.append([text(said, "green")])
     rows = [
-        [text(""), text(item["kind"], "red"), text(short(" ".join(item["words"]), 60)), text(short(item["message"]))]
+        [text(""), text(item["kind"], "red"), text(short(named(item["words"]), 60)), text(short(item["message"]))]
         for item in record["failures"][:_SHOWN]
     ]
     lines += columns(rows)

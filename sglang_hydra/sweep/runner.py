@@ -10,9 +10,10 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
+from sglang_hydra.engines.planned import plan_engine
 from sglang_hydra.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.signals import stopping_on_signals
@@ -20,16 +21,22 @@ from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
 from sglang_hydra.secret import hide_typed_keys
 from sglang_hydra.sweep.claims import Claims
-from sglang_hydra.sweep.gpus import GpuSets, used_mib, visible_gpus, wait_for_memory
+from sglang_hydra.sweep.gpus import (
+    GpuSets,
+    baseline_of_the_dead,
+    keep_baseline,
+    used_mib,
+    visible_gpus,
+    wait_for_memory,
+)
 from sglang_hydra.sweep.points import Point, ServerGroup, Sweep
 from sglang_hydra.sweep.progress import LiveScreen, Tally
-from sglang_hydra.sweep.search import search_of, search_problems
+from sglang_hydra.sweep.search import check_settings, search_of
 from sglang_hydra.sweep.serving import take_points
 from sglang_hydra.sweep.store import DONE, FAILED, OPEN, Store
 from sglang_hydra.sweep.work import Policy, Stop, Watcher, Work
 
 FAILED_EXIT, INTERRUPTED = 4, 130
-RERUN = ("failed", "invalid")
 
 _MEMORY_S = 120.0
 _POLL_S = 1.0
@@ -39,7 +46,7 @@ def run(sweep: Sweep) -> int:
     """Takes every point of the sweep that has no result yet. Returns 0 when all have one, 4 when points failed, 130
     when it was interrupted. Raises ConfigError for a folder that holds something else, MachineError for one that
     cannot be written."""
-    check_sweep(sweep)
+    check_settings(sweep)
     sweep = without_keys(sweep)
     store = Store(sweep.folder)
     store.check()
@@ -104,9 +111,16 @@ def open_points(sweep: Sweep, store: Store, group: ServerGroup) -> list[Point]:
 
 
 def run_group(
-    sweep: Sweep, store: Store, claims: Claims, group: ServerGroup, policy: Policy, watcher: Watcher
+    sweep: Sweep,
+    store: Store,
+    claims: Claims,
+    group: ServerGroup,
+    policy: Policy,
+    watcher: Watcher,
+    more: Callable[[], list[Point]] = list,
 ) -> bool | None:
-    """Takes the open points of one server. False when one failed; None when another runner is at it."""
+    """Takes the open points of one server, and what ``more`` then finds for it. False when one failed; None when
+    another runner is at it."""
     if not open_points(sweep, store, group):
         return True
     claim = claims.take(f"servers/{group.server_id}")
@@ -117,15 +131,18 @@ def run_group(
         points = open_points(sweep, store, group)
         for point in points:
             store.tidy(point.point_id)
-        with _gpus_of(sweep, claims, group, policy) as gpus:
+        with _gpus_of(sweep, claims, group, policy, watcher) as gpus:
             if gpus is None or not points:
                 return True
             plan = _plan_here(sweep, group, gpus)
             baseline = used_mib(gpus)
+            keep_baseline(claims, baseline)
             work = Work(store, plan, points, policy, watcher, gpus, group.gpus or None)
             work.holds = lambda: claims.holds(claim)
             work.search = lambda point: search_of(sweep.settings, point)
-            work.settle = lambda: _wait_for_memory(baseline, group, watcher)
+            work.more = more
+            work.settle = lambda: _wait_for_memory(baseline, group, watcher, policy)
+            work.plan_again = lambda: _plan_here(sweep, group, gpus)
             return take_points(work)
     except SglangHydraError as error:
         _fail_all(sweep, store, group, error, watcher)
@@ -140,42 +157,35 @@ def policy_of(sweep: Sweep, stop: Stop, stop_at: float | None = None) -> Policy:
     return Policy(sweep.settings["retries"], sweep.settings["fail_fast"], stop_at, stop)
 
 
-def check_sweep(sweep: Sweep) -> None:
-    """Raises ConfigError for settings of the ``sweep`` node that no run can follow."""
-    settings = sweep.settings
-    findings = search_problems(sweep)
-    odd = [state for state in settings["rerun"] if state not in RERUN]
-    if odd:
-        message = f"sweep.rerun names {odd[0]!r}; it may name {', '.join(RERUN)}"
-        findings.append(Finding("error", "RNR002", message, ("sweep.rerun",), "sweep.rerun=[failed]"))
-    for name, least in (("retries", 0), ("max_jobs", 1)):
-        value = settings[name]
-        if value is not None and value < least:
-            message = f"sweep.{name}={value} must be at least {least}"
-            findings.append(Finding("error", "RNR002", message, (f"sweep.{name}",), f"sweep.{name}={max(least, 1)}"))
-    if findings:
-        raise ConfigError(*findings)
-
-
-def _begin(sweep: Sweep, store: Store, claims: Claims) -> None:
-    """Writes down what was planned, and sets aside what is to be taken again: one runner at a time."""
+@contextlib.contextmanager
+def writing_alone(claims: Claims) -> Iterator[None]:
+    """One runner at a time writes what all share."""
     while (claim := claims.take("sweep")) is None:
         time.sleep(_POLL_S / 10)
     try:
-        store.begin(sweep)
-        _reopen(sweep, store)
+        yield
     finally:
         claims.release(claim)
 
 
-def _reopen(sweep: Sweep, store: Store) -> None:
+def _begin(sweep: Sweep, store: Store, claims: Claims) -> None:
+    """Writes down what was planned, and sets aside what is to be taken again."""
+    with writing_alone(claims):
+        store.begin(sweep)
+        wanted = sweep.settings["rerun"]
+        reopen(store, [point.point_id for point in sweep.points()], wanted)
+        for search in filter(None, (search_of(sweep.settings, point) for point in sweep.points() if wanted)):
+            reopen(store, (store.read_search(search.id) or {"steps": ()})["steps"], wanted)
+            store.reopen_search(search.id)
+
+
+def reopen(store: Store, point_ids: Iterable[str], wanted: Collection[str]) -> None:
     """Sets aside what is to be taken again, once for this run."""
-    wanted = sweep.settings["rerun"]
-    for point in sweep.points():
-        found = store.state(point.point_id)
+    for point_id in point_ids:
+        found = store.state(point_id)
         state = found.record["state"] if found.state == DONE and found.record else found.state
         if state in wanted and state in (FAILED, "invalid"):
-            store.reopen(point.point_id)
+            store.reopen(point_id)
 
 
 def _run_jobs(sweep: Sweep, store: Store) -> bool:
@@ -191,7 +201,7 @@ def _run_here(sweep: Sweep, store: Store) -> bool:
     policy = policy_of(sweep, stop)
     waiting = list(sweep.groups)
     with (
-        LiveScreen(sweep, store) as screen,
+        LiveScreen(Tally(sweep, store)) as screen,
         Claims(store.folder / "claims") as claims,
         stopping_on_signals(stop, "the sweep"),
     ):
@@ -215,17 +225,18 @@ def _run_here(sweep: Sweep, store: Store) -> bool:
 def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan:
     """The plan of a server as it starts here: on a free port, on its own GPUs. Neither changes its identity.
 
-    Raises ConfigError where it would be another server than was planned, or one that a sweep cannot measure.
+    Raises ConfigError where it would be another server than was planned.
     """
     place = f"sweep on {socket.gethostname()}"
     requests = [*group.requests, Request.typed("port", _free_port(), place)]
     if gpus:
         requests.append(Request.typed("base_gpu_id", visible_gpus(None).index(gpus[0]), place))
     plan = sweep.source.plan(requests)
-    if plan.nodes["topology"]["name"] != "single" or group.nodes > 1:
-        what = "a topology" if group.nodes == 1 else f"a server on {group.nodes} nodes"
-        message = f"{what} is planned, and a sweep measures one server on one node"
-        raise ConfigError(Finding("error", "RNR003", message, ("topology", "nnodes"), "topology=single nnodes=1"))
+    starts = plan_engine(plan.nodes["engine"], embedded_first=True).name
+    if starts != plan.engine.name:
+        message = f"{plan.engine.name} is planned and not installed here: {starts} would be measured in its place"
+        hint = f"engine={starts} plans that; or engine.python=<an interpreter that has {plan.engine.name}>"
+        raise ConfigError(Finding("error", "RNR001", message, ("engine",), hint))
     if plan.server_id != group.server_id:
         message = f"planned here, server {group.server_id} becomes {plan.server_id}"
         hint = "do this machine's SGLANG_* variables, packages or presets differ from where the sweep was planned?"
@@ -244,8 +255,11 @@ def _fail_all(sweep: Sweep, store: Store, group: ServerGroup, error: SglangHydra
 
 
 @contextlib.contextmanager
-def _gpus_of(sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy) -> Iterator[tuple[int, ...] | None]:
-    """A set of GPUs for this server, waiting while others have them; None when the time is over before."""
+def _gpus_of(
+    sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy, watcher: Watcher
+) -> Iterator[tuple[int, ...] | None]:
+    """A set of GPUs for this server, waiting while others have them; None when the time is over before. Where a runner
+    died with a server on them, its memory is waited for, too."""
     if not group.gpus:
         yield ()
         return
@@ -259,6 +273,8 @@ def _gpus_of(sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy) -
         time.sleep(_POLL_S)
         found = sets.take(each)
     try:
+        if found:
+            _wait_for_memory(baseline_of_the_dead(claims, found[0], found[1]), group, watcher, policy)
         yield found[0] if found else None
     finally:
         if found:
@@ -266,9 +282,9 @@ def _gpus_of(sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy) -
                 sets.give_back(found[1])
 
 
-def _wait_for_memory(baseline: dict[int, float], group: ServerGroup, watcher: Watcher) -> None:
-    left = wait_for_memory(baseline, _MEMORY_S)
-    if left:
+def _wait_for_memory(baseline: dict[int, float], group: ServerGroup, watcher: Watcher, policy: Policy) -> None:
+    left = wait_for_memory(baseline, _MEMORY_S, over=lambda: policy.stop.asked)
+    if left and not policy.stop.asked:
         watcher.server(group.server_id, f"memory that was not given back, in MiB by GPU: {left}")
 
 

@@ -14,13 +14,16 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from sglang_hydra.bench.settings import LADDER
+from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 from sglang_hydra.sweep.files import write_whole
+from sglang_hydra.sweep.needs import TPE
 from sglang_hydra.sweep.points import Point, Sweep, point_id_of, workload_id_of
 from sglang_hydra.sweep.store import DONE, FAILED, OPEN, SEARCH_SCHEMA, State, Store
 
 BISECT = "bisect"
-SEARCHES = (BISECT,)
+SEARCHES = (BISECT, TPE)
+RERUN = (FAILED, "invalid")
 KEYS = ("bench.concurrency", "bench.request_rate")
 _SLO = ("ttft_ms", "itl_ms", "e2e_ms")
 _HIGHEST = 4096
@@ -195,15 +198,32 @@ def search_of(settings: Mapping[str, Any], point: Point) -> Search | None:
     return Search(point, BISECT, key, Bisection(low, high, settings["search_steps"], whole))
 
 
+def check_settings(sweep: Sweep) -> None:
+    """Raises ConfigError for settings of the ``sweep`` node that no run can follow."""
+    settings = sweep.settings
+    findings = search_problems(sweep)
+    odd = [state for state in settings["rerun"] if state not in RERUN]
+    if odd:
+        message = f"sweep.rerun names {odd[0]!r}; it may name {', '.join(RERUN)}"
+        findings.append(Finding("error", "RNR002", message, ("sweep.rerun",), "sweep.rerun=[failed]"))
+    for name, least in (("retries", 0), ("max_jobs", 1)):
+        value = settings[name]
+        if value is not None and value < least:
+            message = f"sweep.{name}={value} must be at least {least}"
+            findings.append(Finding("error", "RNR002", message, (f"sweep.{name}",), f"sweep.{name}={max(least, 1)}"))
+    if findings:
+        raise ConfigError(*findings)
+
+
 def search_problems(sweep: Sweep) -> list[Finding]:
     """What of the settings no search can follow."""
     settings = sweep.settings
     kind, key = settings["search"], settings["search_key"]
-    if kind is None:
+    if kind in (None, TPE):
         return []
     if kind not in SEARCHES:
         message = f"sweep.search={kind} is none of {', '.join(SEARCHES)}"
-        return [Finding("error", "RNR005", message, ("sweep.search",), "sweep.search=bisect")]
+        return [Finding("error", "RNR005", message, ("sweep.search",), "sweep.search=bisect or sweep.search=tpe")]
     found = []
     if key not in KEYS:
         message = f"sweep.search_key={key} is none of {', '.join(KEYS)}"
@@ -213,7 +233,7 @@ def search_problems(sweep: Sweep) -> list[Finding]:
         message = f"between {low:g} and {high:g} there is nothing to try in {settings['search_steps']} steps"
         fields = ("sweep.search_min", "sweep.search_max", "sweep.search_steps")
         found.append(Finding("error", "RNR005", message, fields, "sweep.search_min=1 sweep.search_max=64"))
-    without = next((point for point in sweep.points() if not _has_slo(point.workload)), None)
+    without = next((point for point in sweep.points() if not has_slo(point.workload)), None)
     if without is not None:
         message = "sweep.search=bisect looks for the highest load that meets the SLO, and there is none"
         hint = "bench.slo.ttft_ms=500, or bench.slo.itl_ms or bench.slo.e2e_ms"
@@ -224,7 +244,8 @@ def search_problems(sweep: Sweep) -> list[Finding]:
     return found
 
 
-def _has_slo(workload: Mapping[str, Any]) -> bool:
+def has_slo(workload: Mapping[str, Any]) -> bool:
+    """Whether a load has a limit that requests must meet."""
     return any(workload["slo"].get(name) is not None for name in _SLO)
 
 
@@ -241,4 +262,4 @@ def _told(value: float, state: State) -> Told:
     return Told(value, True, throughput)
 
 
-__all__ = ["Bisection", "Ladder", "Search", "Told", "search_of", "search_problems"]
+__all__ = ["Bisection", "Ladder", "Search", "Told", "check_settings", "has_slo", "search_of", "search_problems"]

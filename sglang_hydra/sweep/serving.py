@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sglang_hydra.bench.bench_serving import BenchServing
-from sglang_hydra.bench.point import INVALID, Client, PointResult, client_for, run_point
+from sglang_hydra.bench.point import INVALID, Client, client_for, run_point
 from sglang_hydra.bench.server import Server
 from sglang_hydra.bench.settings import Load, load_of
 from sglang_hydra.diagnose.classes import BY_KIND
@@ -22,12 +22,14 @@ from sglang_hydra.launch.preflight import preflight
 from sglang_hydra.launch.serve import launch_of
 from sglang_hydra.sweep.files import write_whole
 from sglang_hydra.sweep.points import Point
+from sglang_hydra.sweep.progress import numbers
 from sglang_hydra.sweep.store import DONE
 from sglang_hydra.sweep.work import Failed, Work
 
 _LOG_TAIL = 40
 _TAIL_BYTES = 1 << 16
 _DEATH_S = 2.0
+_PORT_TAKEN = "ENG006"  # since it was chosen: the next one is free
 
 # Failures that are not the server's, beside the classes of ``diagnose``.
 NOT_HERE, CLIENT, NOT_IDLE = "not_here", "client", "not_idle"
@@ -49,6 +51,8 @@ def take_points(work: Work) -> bool:
             failed = error.failed
         if failed is not None and not work.given_up:
             _note_failure(work, failed)
+        if work.goes_on and work.plan_again is not None:
+            work.plan = work.plan_again()
     return not work.failed
 
 
@@ -72,7 +76,8 @@ def _server_of(work: Work) -> Iterator[_Running]:
     found = preflight(plan)
     wrong = [finding for finding in found.findings if finding.level == "error"]
     if wrong:
-        raise _NotUpError(Failed(NOT_HERE, MachineError(*wrong), retryable=False, fatal=True))
+        again = all(finding.id == _PORT_TAKEN for finding in wrong)
+        raise _NotUpError(Failed(NOT_HERE, MachineError(*wrong), retryable=again, fatal=True))
     write_whole(work.folder / "plan.json", json.dumps(plan.to_json(), indent=1) + "\n")
     said = _Said(work)
     launch = launch_of(plan, found.machine, work.folder / "server.log")
@@ -119,6 +124,7 @@ def _bench_server(work: Work, local: LocalServer) -> Server:
         python=plan.engine.python,
         gpus=work.gpus,
         gpu_ids=work.gpu_ids,
+        log=work.folder / "server.log",
         api_key=plan.secrets.get("api_key"),
         alive=lambda: local.pid is not None,
     )
@@ -135,6 +141,7 @@ def _take_in_turn(work: Work, running: _Running) -> Failed | None:
     try:
         while work.goes_on:
             if not _next_is_a_measurement(work):
+                work.points = work.points or work.more()
                 continue
             point = work.points[0]
             try:
@@ -146,6 +153,7 @@ def _take_in_turn(work: Work, running: _Running) -> Failed | None:
                 failed = Failed(CLIENT if idle else NOT_IDLE, error, again)
             if failed is None:
                 work.points.pop(0)
+                work.points = work.points or work.more()
             elif work.given_up or failed.kind not in (CLIENT, NOT_IDLE):
                 return failed
             else:
@@ -153,6 +161,7 @@ def _take_in_turn(work: Work, running: _Running) -> Failed | None:
                 if dead is not None or failed.kind == NOT_IDLE:
                     return dead or failed
                 _note_failure(work, failed)
+                work.points = work.points or work.more()
                 _close(clients)  # one whose process was killed would fail every time
     finally:
         _close(clients)
@@ -205,20 +214,8 @@ def _take(work: Work, running: _Running, client: Client, load: Load, point: Poin
     record = {**_identity(work, point), **result.to_json()}
     details = "".join(json.dumps(detail) + "\n" for detail in result.details)
     work.store.add_result(point.point_id, record, details)
-    work.watcher.point(point, result.state, "; ".join(result.reasons) or numbers(result))
+    work.watcher.point(point, result.state, "; ".join(result.reasons) or numbers(record))
     return None
-
-
-def numbers(result: PointResult) -> str:
-    """The numbers of a point in a line: tokens a second, median and 99th percentile latencies."""
-    measures = result.measures
-    said = []
-    if measures["output_throughput"] is not None:
-        said.append(f"{measures['output_throughput']:.1f} output tokens/s")
-    for name, words in (("ttft_ms", "TTFT"), ("tpot_ms", "TPOT")):
-        if measures[name]["p50"] is not None:
-            said.append(f"{words} {measures[name]['p50']:.1f} ms (p99 {measures[name]['p99']:.1f})")
-    return ", ".join(said)
 
 
 def _died(running: _Running) -> Failed | None:
@@ -235,11 +232,11 @@ def _died(running: _Running) -> Failed | None:
 
 def _note_failure(work: Work, failed: Failed) -> None:
     """Keeps a failure of every point that it concerns, and drops those that will not be tried again."""
-    work.failed = True
     concerned = list(work.points) if failed.fatal else work.points[:1]
     for point in concerned:
         tried = work.attempts[point.point_id] = work.attempts.get(point.point_id, 0) + 1
         final = not failed.retryable or tried > work.policy.retries
+        work.failed = work.failed or final
         record = {**_identity(work, point), **_failure_record(work, failed), "final": final}
         work.store.add_failure(point.point_id, record)
         again = "" if final else " (it is tried again)"

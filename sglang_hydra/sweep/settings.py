@@ -20,6 +20,9 @@ class SweepNode:
 
     ``search=bisect`` looks at each point for the highest value of ``search_key`` (bench.concurrency or
     bench.request_rate) that meets the SLO, from ``search_min`` to ``search_max`` in at most ``search_steps`` steps.
+    ``search=tpe`` draws ``trials`` points out of what varies, intervals too, one after the other and each where those
+    before suggest the highest goodput; the same ``seed`` draws the same.
+
     ``ladder_gain`` is the share of throughput that the next rung of bench.concurrency=ladder must add.
     """
 
@@ -42,4 +45,6 @@ class SweepNode:
     search_min: float | None = None
     search_max: float | None = None
     search_steps: int = 16
+    trials: int = 32
+    seed: int = 1
     ladder_gain: float = 0.05

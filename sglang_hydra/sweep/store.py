@@ -34,6 +34,17 @@ SEARCH_SCHEMA = "sglang_hydra.search/1"
 
 DONE, FAILED, OPEN = "done", "failed", "open"
 
+_PLANNED_POINT = {"server_id": str, "workload_id": str, "repeat": int, "words": list}
+_SHAPES: Mapping[str, Mapping[str, type]] = {
+    SWEEP_SCHEMA: {"words": list, "shared": list, "points": dict, "servers": dict},
+    RESULT_SCHEMA: {"state": str, "reasons": list, "measures": dict},
+    FAILURE_SCHEMA: {"kind": str, "final": bool},
+    SEARCH_SCHEMA: {"planned": str, "over": bool, "steps": dict},
+}
+"""What the readers of a record rely on. Each has a schema that says more; a validator is no part of the core."""
+_POINTS_OF = {SWEEP_SCHEMA: "points", SEARCH_SCHEMA: "steps"}
+_STATES = ("valid", "invalid")
+
 
 class State(NamedTuple):
     """How far a point is: done (a result is there, valid or not), failed (the last failure was final), or open.
@@ -53,7 +64,7 @@ class Store:
         """Raises ConfigError for a folder that holds something else, and for a sweep that cannot be read."""
         if (self.folder / "sweep.json").exists():
             self._planned()
-        elif self.folder.exists() and not (self.folder.is_dir() and set(os.listdir(self.folder)) <= {"claims"}):
+        elif self.folder.exists() and not (self.folder.is_dir() and all(map(_is_begun, os.listdir(self.folder)))):
             message = f"{self.folder} is not empty and holds no sweep"
             raise ConfigError(Finding("error", "STO001", message, ("sweep.folder",), "sweep.folder=multirun/NAME"))
 
@@ -91,6 +102,12 @@ class Store:
         """The steps of a search so far, None before its first. Raises ConfigError for what cannot be read."""
         return _read(self.search_file(id), SEARCH_SCHEMA)
 
+    def reopen_search(self, id: str) -> None:
+        """A search that is over goes on where one of its steps is to be taken again."""
+        record = self.read_search(id)
+        if record is not None and record["over"] and any(self.state(step).state == OPEN for step in record["steps"]):
+            write_whole(self.search_file(id), _dumped({**record, "over": False, "best": None}))
+
     def _planned(self) -> dict[str, Any]:
         record = _read(self.folder / "sweep.json", SWEEP_SCHEMA)
         if record is None:
@@ -127,6 +144,8 @@ class Store:
     def add_result(self, point_id: str, result: Mapping[str, Any], details: str | None = None) -> bool:
         """Keeps a result, and its single requests as JSON lines; says False where a result was there already."""
         folder = self.point(point_id)
+        if (folder / "result.json").exists():
+            return False
         if details is not None:
             write_whole(folder / "raw" / "requests.jsonl", details)
         return publish(folder / "result.json", _dumped({"schema": RESULT_SCHEMA, "point_id": point_id, **result}))
@@ -144,19 +163,26 @@ class Store:
             draft.unlink(missing_ok=True)
 
     def reopen(self, point_id: str) -> None:
-        """Sets a result and the failures aside, so that the point is taken again. Nothing is deleted."""
+        """Sets a result, its requests and the failures aside, so that the point is taken again. Nothing is deleted."""
         folder = self.point(point_id)
         record = read_json(folder / "result.json")
         if record is not None:
             number = 1
             while not publish(folder / "superseded" / f"{number}.json", _dumped(record)):
                 number += 1
+            if (folder / "raw").is_dir():
+                (folder / "raw").rename(folder / "superseded" / f"raw-{number}")
             (folder / "result.json").unlink()
         if (folder / "failed").is_dir():
             aside = folder / "superseded"
             aside.mkdir(exist_ok=True)
             number = sum(1 for _ in aside.glob("failed-*")) + 1
             (folder / "failed").rename(aside / f"failed-{number}")
+
+
+def _is_begun(name: str) -> bool:
+    """Whether a runner leaves this in a folder before there is a sweep in it; the draft, where it is killed then."""
+    return name == "claims" or (name.startswith(".sweep.json.") and name.endswith(".part"))
 
 
 def _numbers(folder: Path) -> list[int]:
@@ -208,7 +234,33 @@ def _read(file: Path, schema: str) -> dict[str, Any] | None:
         raise ConfigError(Finding("error", "STO002", f"{file} cannot be read: {failure}", hint=hint)) from None
     if record is not None and record.get("schema") != schema:
         raise ConfigError(_other_schema(file, record, schema))
+    odd = _oddity(record, schema) if record is not None else None
+    if odd:
+        hint = "it was not written by this package: move the file away, and it is made again"
+        raise ConfigError(Finding("error", "STO002", f"{file} cannot be read: {odd}", hint=hint))
     return record
+
+
+def _oddity(record: Mapping[str, Any], schema: str) -> str | None:
+    """What of a record's shape is not as its schema has it; None for a good one."""
+    odd = _unlike(record, _SHAPES[schema])
+    if odd is None and schema == RESULT_SCHEMA and record["state"] not in _STATES:
+        odd = f"its state is {record['state']!r}"
+    if odd is None and schema in _POINTS_OF:
+        for id, point in record[_POINTS_OF[schema]].items():
+            odd = _unlike(point, _PLANNED_POINT) if isinstance(point, dict) else "it is no object"
+            if odd:
+                return f"of point {id}, {odd}"
+    return odd
+
+
+def _unlike(record: Mapping[str, Any], shape: Mapping[str, type]) -> str | None:
+    for name, kind in shape.items():
+        if name not in record:
+            return f"it lacks {name!r}"
+        if not isinstance(record[name], kind):
+            return f"{name} is {record[name]!r}"[:100]
+    return None
 
 
 def _other_schema(file: Path, record: Mapping[str, Any], expected: str) -> Finding:

@@ -21,9 +21,11 @@ def outcome_lines(outcome: Outcome, *, ours: bool = True) -> list[Line]:
     """The table. Every number that is an assumption says so. Of a task that is not ``ours`` nobody knows what it takes,
     or where its results go."""
     keys = ", ".join(outcome.grid.keys)
-    heading = f"Sweep of {plural(outcome.total, 'point')}" + (f" over {keys}" if keys else "")
+    what = "Search" if outcome.search else f"Sweep of {plural(outcome.total, 'point')}"
+    heading = what + (f" over {keys}" if keys else "; nothing varies")
     lines: list[Line] = [
         [text(heading, "bold")],
+        *([text(f"  {name}: "), text(said)] for name, said in outcome.search),
         *columns(_counts(outcome)[: None if ours and outcome.kept else -2]),
         [],
     ]
@@ -43,7 +45,14 @@ def outcome_record(outcome: Outcome, findings: Sequence[Finding] = ()) -> dict[s
         "kept": outcome.kept,
         "merged": outcome.merged,
         "refused": [
-            {"id": item.id, "count": item.count, "words": list(item.words), "message": item.message, "hint": item.hint}
+            {
+                "id": item.id,
+                "count": item.count,
+                "words": list(item.words),
+                "message": item.message,
+                "hint": item.hint,
+                "who": item.who,
+            }
             for item in outcome.refused
         ],
         "starts": outcome.starts,
@@ -86,6 +95,8 @@ def _refused_lines(refused: Sequence[Refused]) -> list[Line]:
         example = f", such as {short(' '.join(item.words), _SHOWN_WORDS)}" if item.words else ""
         lines.append([text("  "), text(item.id, "yellow"), text(f"  {plural(item.count, 'point')}{example}")])
         lines.append([text("      "), text(item.message)])
+        if item.who:
+            lines.append([text("      "), text(item.who, "dim")])
         if item.hint:
             lines.append([text("      "), text(f"hint: {item.hint}", "dim")])
         elif meaning_of(item.id) is None:

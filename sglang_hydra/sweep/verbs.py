@@ -17,14 +17,27 @@ from sglang_hydra.explain import finding_lines
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.screen import Line, Span, columns, text, write
-from sglang_hydra.sweep.judging import Judge, Judged
-from sglang_hydra.sweep.planning import Outcome, judged_points, plan_sweep, read_grid, sweep_of, verdict_on
-from sglang_hydra.sweep.points import Source
+from sglang_hydra.sweep.judging import Judged
+from sglang_hydra.sweep.needs import TPE
+from sglang_hydra.sweep.planning import (
+    Grid,
+    Outcome,
+    judge_of,
+    judged_points,
+    plan_sweep,
+    read_grid,
+    sweep_of,
+    verdict_on,
+)
+from sglang_hydra.sweep.points import Source, Sweep
+from sglang_hydra.sweep.search import check_settings
 from sglang_hydra.sweep.table import outcome_lines, outcome_record
+from sglang_hydra.sweep.who import saying_who
 from sglang_hydra.words import plural, program, short
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
+    from sglang_hydra.compose import Composer
 
 _SHOWN_NAME = 60
 _SILENT_S, _EVERY_S = 1.0, 0.2
@@ -42,8 +55,18 @@ def bench(invocation: Invocation) -> int:
     grid = read_grid(composer, requests)
     write(finding_lines(grid.remarks), sys.stderr)
     seed = random.randint(0, 1 << 30)
-    with _progress() as told:
-        outcome = plan_sweep(composer, grid, seed, told=told)
+    searched = grid.settings["search"] == TPE
+    with saying_who(grid.set_by):
+        if searched:
+            from sglang_hydra.sweep.tuning import plan_search
+
+            outcome = plan_search(composer, grid, seed)
+        else:
+            with _progress() as told:
+                outcome = plan_sweep(composer, grid, seed, told=told)
+        source = Source((), tuple(invocation.config_dirs), invocation.config_name or PRIMARY_NAME, seed=seed)
+        sweep = sweep_of(outcome, source)
+        check_settings(sweep)
     refusal = verdict_on(outcome)
     if invocation.json and (refusal or grid.settings["dry_run"]):
         print_json(outcome_record(outcome, [refusal] if refusal else []))
@@ -57,19 +80,31 @@ def bench(invocation: Invocation) -> int:
     from sglang_hydra.sweep.needs import check_packages
 
     check_packages("bench", "httpx")
-    from sglang_hydra.sweep.runner import run
-
-    source = Source((), tuple(invocation.config_dirs), invocation.config_name or PRIMARY_NAME, seed=seed)
-    sweep = sweep_of(outcome, source)
     if sweep.hydra_words:
         from sglang_hydra.sweep.in_hydra import with_launcher
 
         sweep = with_launcher(sweep, composer)
-    code = int(run(sweep))
+    with saying_who(grid.set_by):
+        code = _searched(composer, grid, sweep, seed) if searched else _taken(sweep)
     from sglang_hydra.sweep.resuming import status
 
     status(str(sweep.folder), as_json=invocation.json)
     return code
+
+
+def _taken(sweep: Sweep) -> int:
+    from sglang_hydra.sweep.runner import run
+
+    return run(sweep)
+
+
+def _searched(composer: Composer, grid: Grid, sweep: Sweep, seed: int) -> int:
+    from sglang_hydra.sweep.store import Store
+    from sglang_hydra.sweep.tuning import Tuning
+    from sglang_hydra.sweep.tuning_run import run_search
+
+    store = Store(sweep.folder)
+    return run_search(sweep, Tuning(composer, grid, seed, store), store)
 
 
 @contextlib.contextmanager
@@ -100,7 +135,7 @@ def judge_all(invocation: Invocation) -> int:
     for what only we know will fail."""
     composer = composer_of(invocation)
     grid = read_grid(composer, _without_documents(invocation.requests, invocation.verb), measured=False)
-    judge = Judge(composer, grid.common, seed=random.randint(0, 1 << 30), where=grid.settings["where"])
+    judge = judge_of(composer, grid, random.randint(0, 1 << 30))
     points = [(_name_of(own), judged) for own, judged in judged_points(composer, grid, judge)]
     good = all(_is_good(judged, invocation.strict) for _, judged in points)
     if invocation.json:

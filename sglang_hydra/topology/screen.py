@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sglang_hydra.explain import changed_rows, command_line, finding_lines, heading, section, set_rows, shell_word
+from sglang_hydra.explain import changed_rows, command_line, finding_lines, heading, section, set_rows
 from sglang_hydra.findings import Finding
 from sglang_hydra.plans import Plan
 from sglang_hydra.screen import VERBATIM, Line, Span, columns, shown, text
+from sglang_hydra.shell import shell_word
 from sglang_hydra.topology.checks import numbers
 from sglang_hydra.topology.plan import LAYER, Server, Topology
 from sglang_hydra.words import plural

@@ -14,8 +14,9 @@ from sglang_hydra.compose import Composer
 from sglang_hydra.engines.base import Command
 from sglang_hydra.engines.choose import choose
 from sglang_hydra.errors import MachineError
-from sglang_hydra.explain import finding_lines, shell_word
+from sglang_hydra.explain import finding_lines
 from sglang_hydra.findings import Finding
+from sglang_hydra.launch import child_sglang
 from sglang_hydra.launch.display import display_for
 from sglang_hydra.launch.hydra_run import in_hydra, run_folder, write_whole
 from sglang_hydra.launch.local import Launch
@@ -26,6 +27,7 @@ from sglang_hydra.launch.server_info import after_start
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
 from sglang_hydra.screen import Line, text, write
+from sglang_hydra.shell import shell_word
 from sglang_hydra.tiny import ensure_tiny, tiny_path
 from sglang_hydra.topology.crew import Crew, Member
 from sglang_hydra.topology.plan import Server, Topology, plan_topology
@@ -36,7 +38,6 @@ from sglang_hydra.versions.order import at_least
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
 
-_CHILD = Path(__file__).with_name("child_router.py")
 _FIRST_WITH_READINESS = "0.1.7"
 _ROUTER_MILESTONES = {"healthy": "workers found", "Starting server": "answering", "Activated": "workers found"}
 
@@ -88,7 +89,7 @@ def router_launch(topology: Topology, log_file: Path | None = None) -> Launch:
     argv = topology.router_argv
     return Launch(
         command=Command(
-            argv=[router.python or sys.executable, str(_CHILD), *argv],
+            argv=[router.python or sys.executable, child_sglang.__file__, child_sglang.ROUTER, *argv],
             shown=router.command(argv),
             secret=topology.common.secrets.get("api_key"),
         ),

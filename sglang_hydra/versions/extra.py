@@ -41,6 +41,14 @@ def first_with_choice(name: str, value: Any) -> str | None:
     return None
 
 
+def argument_named(name: str, known: Release) -> str | None:
+    """The argument of ``known`` that a name means: its own name, or that of one of its flags (fp8_gemm_backend)."""
+    if name in known.arguments:
+        return name
+    flag = "--" + name.replace("_", "-")
+    return next((argument.name for argument in known.arguments.values() if flag in argument.flags), None)
+
+
 def _problem(name: str, value: Any, known: Release) -> Finding | None:
     key = f"extra.{name}"
     argument = known.arguments.get(name)

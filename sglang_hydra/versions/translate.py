@@ -22,30 +22,31 @@ from sglang_hydra.versions.values import flag_for, nearest_choice, problem, rend
 class Translation:
     """What ``version`` is told: ``arguments`` by its own names, and the findings on what became of the intent.
 
-    ``known`` is the release of the table whose flags these are.
+    ``known`` is the release of the table whose flags these are; ``renamed`` are 0.5.2's names with what the release
+    has in their place.
     """
 
     version: str
     known: Release
     arguments: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
 
     def flags(self) -> list[str]:
         """The command line. Raises ValueError, in words, for a value that no flag of that release can say."""
-        words: list[str] = []
-        same_as = release(SPECIFIED_VERSION).arguments
-        for name, value in self.arguments.items():
-            argument = self.known.arguments[name]
-            if same_as.get(name) == argument and name in FIELDS:
-                from sglang_hydra.argv import render_argv
+        return [word for name in self.arguments for word in self.words(name)]
 
-                words += render_argv({name: value})
-                continue
-            flag = flag_for(argument, self.known)
-            if flag is None:
-                raise ValueError(f"{name} has no flag in SGLang {self.known.version}")
-            words += rendered(argument, value, flag)
-        return words
+    def words(self, name: str) -> list[str]:
+        """One of ``arguments`` as words of the command line. Raises ValueError as ``flags`` does."""
+        argument, value = self.known.arguments[name], self.arguments[name]
+        if release(SPECIFIED_VERSION).arguments.get(name) == argument and name in FIELDS:
+            from sglang_hydra.argv import render_argv
+
+            return render_argv({name: value})
+        flag = flag_for(argument, self.known)
+        if flag is None:
+            raise ValueError(f"{name} has no flag in SGLang {self.known.version}")
+        return rendered(argument, value, flag)
 
 
 def unknown_version(version: str) -> Finding:
@@ -139,6 +140,7 @@ def _replace(made: Translation, name: str, value: Any, intent: Mapping[str, Any]
     message = f"{name}={shown(value)} is {found.name}={shown(told)} in SGLang {made.known.version}"
     made.findings.append(Finding("info", "VER003", message, (name,)))
     made.arguments[found.name] = told
+    made.renamed[name] = found.name
 
 
 def _gone(made: Translation, name: str, value: Any, advice: str | None) -> Finding:

@@ -64,6 +64,8 @@ SHARE_GPT = [
     {"conversation": [{"value": "two"}]},
     {"messages": [{"role": "user", "content": "three"}]},
 ]
+USER = [{"role": "user", "content": "three"}]
+SAID = {("one", 8), ("two", 8), ("three", 8)}
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,9 @@ SHARE_GPT = [
         ('{"prompt": "line\u2028end"}\n', {("line\u2028end", 8)}),
         (json.dumps(SHARE_GPT), {("one", 8), ("two", 8), ("three", 8)}),
         (json.dumps(SHARE_GPT, indent=2), {("one", 8), ("two", 8), ("three", 8)}),
-        ("\ufeff" * 0 + json.dumps({"prompt": "日本"}), {("日本", 8)}),
+        ("\ufeff" + json.dumps({"prompt": "日本"}), {("日本", 8)}),
+        (json.dumps([*SHARE_GPT, {"conversations": []}, {"messages": [{"role": "system", "content": "x"}]}]), SAID),
+        (json.dumps([{"messages": [{"role": "system", "content": "x"}, *USER]}]), {("three", 8)}),
     ],
 )
 def test_files_of_prompts(tmp_path: Path, content: str, expected: set[tuple[str, int]]) -> None:
@@ -81,6 +85,17 @@ def test_files_of_prompts(tmp_path: Path, content: str, expected: set[tuple[str,
     prompts = make_prompts(asked, 7, 1, 2048)
     assert len(prompts) == 7
     assert {(prompt.text, prompt.output_len) for prompt in prompts} == expected
+
+
+def test_a_file_is_sent_to_its_end_before_it_is_repeated(tmp_path: Path) -> None:
+    file = tmp_path / "p"
+    asked = load(dataset="file", path=write(file, "\n".join(json.dumps({"prompt": f"p{n}"}) for n in range(20))))
+    parts = [make_prompts(asked, 4, seed, 2048, shared=7, start=4 * seed) for seed in range(10)]
+    sent = [str(prompt.text) for part in parts for prompt in part]
+    assert sorted(sent[:20]) == sorted(sent[20:]) == sorted(f"p{n}" for n in range(20))
+    assert sent[:20] == sent[20:] != sorted(sent[:20])
+    write(file, '{"prompt": "another"}')
+    assert make_prompts(asked, 1, 1, 2048, shared=7)[0].text == "another"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +113,8 @@ def test_files_of_prompts(tmp_path: Path, content: str, expected: set[tuple[str,
         (b'{"prompt": ""}', "entry 1: no text"),
         (b'{"prompt": "a", "output_len": 0}', "no output_len above 0"),
         (b'{"prompt": "a", "output_len": true}', "no output_len above 0"),
-        (b'[{"conversations": []}]', "entry 1: no text"),
+        (b'[{"conversations": []}]', "holds no prompt"),
+        (b'[{"conversations": [{"value": 3}]}]', "entry 1: no text"),
     ],
 )
 def test_files_that_hold_no_prompts_say_so(tmp_path: Path, content: bytes | None, said: str) -> None:

@@ -44,7 +44,7 @@ def test_a_server_that_does_not_answer_is_wrong_everywhere(start: Start) -> None
     assert (found["right"], found["passed"]) == (0, False)
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"prompt": "x"}', "[1]", "3"])
+@pytest.mark.parametrize("content", ["", "{", '{"prompt": "x"}', "[1]", "3", '{"prompt": "x", "answer": "?!"}'])
 def test_files_that_hold_no_questions_say_so(tmp_path: Path, content: str) -> None:
     file = tmp_path / "questions"
     file.write_text(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 
 from sglang_hydra.bench import server as watched
+from sglang_hydra.bench.builtin import Builtin
 from sglang_hydra.bench.gpus import GpuWatch, driver_version
+from sglang_hydra.bench.point import run_point
 from sglang_hydra.bench.server import Server, Watch, inside, parse_metrics, read_metrics
-from tests.bench.conftest import Start
+from tests.bench.conftest import Start, load
 
 DATA = Path(__file__).parents[1] / "data" / "bench"
 # Each server was asked once to warm up, with 19 or so tokens, and three times the same 20 tokens for 6.
@@ -49,6 +52,45 @@ def test_a_real_server_without_retractions_says_none(release: str, monkeypatch: 
 )
 def test_retractions_are_counted_under_either_name(release: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen(monkeypatch, PAGES[release], f"{PAGES[release]}\n{line}\n")["retracted"] == 3
+
+
+BATCH = "[2025-09-12 10:00:00 TP0] Prefill batch. #new-seq: 1, #new-token: 64, #cached-token: 0\n"
+RETRACTED = (
+    "[2025-09-12 10:00:01] KV cache pool is full. Retract requests. #retracted_reqs: %d, #new_token_ratio: 0.1\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "during", "retracted"),
+    [
+        ("", BATCH, 0),
+        (BATCH + RETRACTED % 9, BATCH, 0),
+        (BATCH, BATCH + RETRACTED % 2 + BATCH + RETRACTED % 1, 3),
+        ("", RETRACTED % 4, 4),
+        (BATCH, "", 7),  # it logs nothing now: its metrics are all there is
+    ],
+)
+def test_what_the_log_says_of_retractions_beats_the_metrics(
+    before: str, during: str, retracted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metrics of 0.5.2 say it up to 40 steps late, so here they tell of seven that an earlier point met."""
+    late = f'{PAGES["0.5.2"]}\nsglang:total_retracted_reqs{{tp_rank="1"}} 7.0\n'
+    pages = [parse_metrics(PAGES["0.5.2"]), parse_metrics(late)]
+    monkeypatch.setattr(watched, "read_metrics", lambda server: pages.pop(0))
+    log = tmp_path / "server.log"
+    log.write_text(before)
+    with Watch(Server("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048, log=log)) as watch, log.open("a") as file:
+        file.write(during)
+    assert watch.record is not None
+    assert watch.retracted == watch.record["retracted"] == retracted
+
+
+def test_a_log_tells_of_retractions_without_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched, "read_metrics", lambda server: None)
+    log = tmp_path / "server.log"
+    with Watch(Server("http://127.0.0.1:9", "tiny", "sglang", "tiny", 2048, log=log)) as watch:
+        log.write_text(BATCH + RETRACTED % 2)
+    assert (watch.record, watch.retracted) == (None, 2)
 
 
 def seen(monkeypatch: pytest.MonkeyPatch, before: str, after: str) -> Any:
@@ -166,6 +208,19 @@ def test_power_clocks_and_memory_are_sampled(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_lowered_clocks_have_their_reasons(bits: int, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     assert watched_gpus(monkeypatch, Nvml(bits), 0).throttled == words
+
+
+def test_a_point_on_a_gpu_that_is_too_hot_is_invalid(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(0x40))
+    server = replace(start(), gpus=1, gpu_ids=(0,))
+    result = run_point(server, Builtin(server), load(num_prompts=8), point_id="hot")
+    assert (result.state, result.reasons) == (
+        "invalid",
+        ("the GPUs lowered their clocks: hardware thermal slowdown",),
+    )
+    assert result.gpus is not None
+    assert result.gpus[0]["power_w"]["max"] == 400
+    assert result.measures["output_throughput_per_gpu"] == result.measures["output_throughput"]
 
 
 def test_a_gpu_that_is_gone_leaves_no_record(monkeypatch: pytest.MonkeyPatch) -> None:

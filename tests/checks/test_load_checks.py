@@ -77,7 +77,14 @@ ROWS = [
     ("gpu=h100 model_path=Qwen/Qwen2.5-VL-72B-Instruct-AWQ tp_size=8", "RUN010", "error", "3696 inputs on each GPU"),
     ("gpu=h100 model_path=Qwen/Qwen2.5-VL-72B-Instruct-AWQ tp_size=1", None, "", ""),
     ("gpu=h200 model=deepseek_v3 tp_size=16 nnodes=2", None, "", ""),
-    ("gpu=h100 model=qwen3_30b_a3b tp_size=4 ep_size=3", "RUN018", "error", "128 experts do not divide"),
+    ("gpu=h100 model=qwen3_30b_a3b tp_size=4 ep_size=3", "RUN018", "error", "ep_size=3 does not divide tp_size=4"),
+    ("gpu=h100 model=qwen3_8b tp_size=2 ep_size=4", "RUN018", "error", "ep_size=4 does not divide tp_size=2"),
+    ("gpu=h100 model=qwen3_30b_a3b model.config.num_experts=126 tp_size=4 ep_size=4", "RUN018", "error",
+     "126 experts do not divide"),
+    ("gpu=h100 model=qwen3_30b_a3b model.config.num_experts=126 tp_size=4 ep_size=4 ep_num_redundant_experts=2", None,
+     "", ""),
+    ("gpu=h100 model=mixtral_8x7b model.config.num_local_experts=6 tp_size=4 ep_size=4 ep_num_redundant_experts=2",
+     "RUN018", "error", "6 experts do not divide"),  # its class has no redundant experts
     ("gpu=h100 model=qwen3_30b_a3b tp_size=4 ep_size=4", None, "", ""),
     # formats and classes of later releases
     ("gpu=b200 model=qwen3_8b +model.config.quantization_config={quant_method:compressed-tensors,"

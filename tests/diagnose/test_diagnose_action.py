@@ -75,6 +75,25 @@ def test_the_exit_code_is_part_of_the_evidence(run: Run, tmp_path: Path) -> None
     assert run("diagnose", str(tmp_path), "exit_code=-9").code == 0  # a run folder: its server.log
 
 
+def test_a_healthy_server_is_no_failure(run: Run, tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("[2025-06-11 08:16:00] The server is fired up and ready to roll!\n")
+    printed = run("diagnose", str(log))
+    assert printed.code == 0
+    assert f"{log}: healthy" in printed.out
+    assert "DIA060  the server became ready, and no failure is in its log" in printed.out
+    (entry,) = valid("diagnosis", run("diagnose", str(log), "--json").out)["results"]
+    assert (entry["healthy"], entry["kind"], entry["confidence"], entry["id"]) == (True, "unknown", 0.0, "DIA060")
+    assert run("diagnose", str(log), "exit_code=1").code == UNCLASSIFIED
+
+
+def test_a_run_folder_is_read_with_the_files_that_its_log_turned_over_to(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "server.log.start").write_text("server_args=ServerArgs(model_path='/models/tiny', tp_size=2)\n")
+    (tmp_path / "server.log").write_text("[2025-06-11 08:16:00] The server is fired up and ready to roll!\n")
+    (entry,) = valid("diagnosis", run("diagnose", str(tmp_path), "--json").out)["results"]
+    assert (entry["lines"], entry["server_args"]["model_path"]) == (2, "/models/tiny")
+
+
 def test_what_stands_behind_the_file_is_planned(run: Run) -> None:
     log = str(DATA / "fraction_too_low_current_value.log")
     general = run("diagnose", log)
@@ -100,7 +119,7 @@ def test_a_packed_log_is_read(run: Run, tmp_path: Path) -> None:
         ([], "DIA901"),
         (["gpu=h100"], "DIA901"),
         (["/no/such/server.log"], "DIA902"),
-        (["."], "DIA902"),
+        (["/dev"], "DIA902"),
         ([PORT, "exit_code=nine"], "DIA901"),
     ],
 )

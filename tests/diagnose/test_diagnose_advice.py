@@ -5,6 +5,7 @@ import pytest
 from sglang_hydra.diagnose import diagnose
 from sglang_hydra.diagnose.advice import fitted
 from sglang_hydra.diagnose.classes import CLASSES
+from sglang_hydra.diagnose.pages import page_of
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,27 @@ def test_the_hint_of_a_diagnosis_is_below_what_the_server_had():
     found = diagnose(log)
     assert found.kind == "oom_graph"
     assert found.finding.hint.startswith("mem_fraction_static=0.67, ")
+
+
+@pytest.mark.parametrize(
+    ("started", "name"), [("/x/serve.py", "python serve.py check"), ("/x/sglang-hydra", "sglang-hydra check")]
+)
+def test_commands_in_the_advice_are_those_of_the_program_that_was_started(
+    started: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [started, "diagnose"])
+    flag = diagnose(["launch_server.py: error: unrecognized arguments: --bogus"])
+    together = diagnose(["ValueError: Model path must be specified"])
+    assert (flag.kind, together.kind) == ("bad_flag", "invalid_arguments")
+    for found in (flag, together):
+        assert name in str(found.finding.hint)
+        page = page_of(found.finding.id)
+        assert page is not None
+        assert name in page.page
+
+
+def test_the_advice_on_cudnn_names_the_package_of_both_cuda_releases() -> None:
+    found = diagnose(["RuntimeError: CRITICAL WARNING: PyTorch 2.9.1 & CuDNN Compatibility Issue Detected"])
+    assert found.kind == "version_mismatch"
+    assert "nvidia-cudnn-cu12==9.16.0.29 (nvidia-cudnn-cu13 with CUDA 13)" in str(found.finding.hint)
+    assert "SGLANG_DISABLE_CUDNN_CHECK=1" in str(found.finding.hint)

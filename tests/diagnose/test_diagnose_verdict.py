@@ -235,3 +235,60 @@ def test_secrets_are_hidden_and_nothing_else(text: str, shown: str) -> None:
 )
 def test_an_exit_code_is_a_signal_or_none(code: int | None, number: int | None) -> None:
     assert signal_of(code) == number
+
+
+STOPPED_LATER = [
+    "[2025-06-11 08:20:00] SIGTERM received. signum=None frame=None. Draining requests and shutting down...",
+    "[2025-06-11 08:20:01] Gracefully exiting... remaining number of requests 0",
+    "[2025-06-11 08:20:02] INFO:     Finished server process [7]",
+]
+ODD = traced("ValueError: something of the release", "managers/tokenizer_manager.py handle_loop")
+
+
+@pytest.mark.parametrize(
+    ("lines", "exit_code", "healthy"),
+    [
+        ([ARGS, loading(), READY], None, True),
+        ([ARGS, loading(), READY], 0, True),
+        ([ARGS, loading(), READY, DECODE.format(1)], None, True),
+        ([ARGS, loading(), READY, *STOPPED_LATER], None, True),
+        # a failure of no known class is none that was not there
+        ([ARGS, loading(), READY, *ODD], None, False),
+        ([ARGS, loading(), READY, *ODD, DECODE.format(1)], None, True),
+        ([ARGS, loading(), READY, QUIT], None, False),
+        ([ARGS, loading(), READY], 1, False),
+        ([ARGS, loading(), READY], 139, False),
+        ([ARGS, loading()], None, False),
+        ([ARGS, loading(), READY, *traced(OOM), QUIT], None, False),
+        ([], None, False),
+    ],
+)
+def test_a_server_that_became_ready_and_did_not_fail_is_healthy(
+    lines: list[str], exit_code: int | None, healthy: bool
+) -> None:
+    found = diagnose(lines, exit_code)
+    assert found.healthy is healthy
+    assert (found.finding.id == "DIA060") is healthy
+    if healthy:
+        assert (found.kind, found.known, found.confidence, found.finding.level) == (UNKNOWN, False, 0.0, "info")
+        assert found.finding.message.startswith("the server became ready, and no failure is in its log")
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "advised"),
+    [
+        ("RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized", "no_gpu",
+         "nvidia-fabricmanager"),
+        ("RuntimeError: unable to write to file </torch_213_1>: No space left on device (28)", "shm_too_small",
+         "--shm-size"),
+        ("OSError: [Errno 28] No space left on device: '/root/model.safetensors'", "disk_full", "download_dir"),
+        ("RuntimeError: unable to open shared memory object </torch_1> in read-write mode: Too many open files (24)",
+         "too_many_open_files", "ulimit"),
+        ("RuntimeError: unable to open shared memory object </torch_1> in read-write mode: No such file or directory",
+         "shm_too_small", "--shm-size"),
+    ],
+)  # fmt: skip
+def test_what_reads_alike_is_told_apart(line: str, kind: str, advised: str) -> None:
+    found = diagnose([line])
+    assert found.kind == kind
+    assert advised in str(found.finding.hint)

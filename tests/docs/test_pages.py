@@ -23,7 +23,7 @@ from tools import reference_pages
 
 DOCS = REPOSITORY / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-EXECUTED = ("index", "tutorial", "runbook", "own_repo", "ci", "architecture", "actual", "versions")
+EXECUTED = ("index", "tutorial", "runbook", "own_repo", "ci", "architecture", "actual", "versions", "mounts", "verl")
 """Every example on these is run."""
 OF_THE_SITE = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
 """Pages of the site that come from elsewhere."""
@@ -156,7 +156,7 @@ def test_the_servers_of_the_tutorial_serve(tmp_path: Path) -> None:
         for block in blocks("run: serving", page="docs/tutorial.md"):
             text = block.text.replace("30000", port).replace("model=tiny", theirs)
             text = text.replace("bench.concurrency", "bench.client=builtin bench.concurrency")
-            run_block(block._replace(text=text), tmp_path, env, timeout_s=100)
+            run_block(block._replace(text=text), tmp_path, env, timeout_s=250)
         assert place.alive() == []
     (result, *_) = (tmp_path / "first" / "points").glob("*/result.json")
     assert json.loads(result.read_text())["schema"] == "sglang_hydra.result/1"

@@ -112,11 +112,11 @@ def test_the_check_of_the_example_repo_writes_its_comment(tmp_path: Path) -> Non
     env = {name: value for name, value in env.items() if not name.startswith("GIT_")}
     who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false"]
     for words in (["init", "--quiet"], ["add", "--all"], [*who, "commit", "--quiet", "--message", "state"]):
-        subprocess.run(["git", *words], cwd=repo, env=env, check=True, timeout=60)
+        subprocess.run(["git", *words], cwd=repo, env=env, check=True, timeout=250)
     model = repo / "conf" / "model" / "my_model.yaml"
     model.write_text(model.read_text().replace("reasoning_parser: qwen3", "reasoning_parser: deepseek-r1"))
     command = ["bash", "-eo", "pipefail", "-c", script]
-    done = subprocess.run(command, cwd=repo, env=env, capture_output=True, encoding="utf-8", timeout=60, check=False)
+    done = subprocess.run(command, cwd=repo, env=env, capture_output=True, encoding="utf-8", timeout=250, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     said = (repo / "comment.md").read_text(encoding="utf-8")
     assert said.startswith(MARK)

@@ -20,6 +20,7 @@ from sglang_hydra.doctor.observe import observe
 from sglang_hydra.doctor.world import Holder, HubAnswer, ModelFiles, Nvidia, Request
 from sglang_hydra.facts.visible import Slice
 from tests.doctor.doctor_fakes import card, fake_hub, fake_nvml, process
+from tests.launch.processes import free_port
 
 OFFLINE = {"HF_HUB_OFFLINE": "1"}
 SECRET = "hf_do_not_show_me"
@@ -424,9 +425,10 @@ def test_the_hub_is_left_alone_where_it_is_not_to_be_asked(name: str, monkeypatc
 def test_a_taken_port_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml((card(),)))
     with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
+        # Far below the highest number, for the ports that are counted from it.
+        port = free_port()
+        server.bind(("127.0.0.1", port))
         server.listen(1)
-        port = server.getsockname()[1]
         world = observe(OFFLINE, Request(port=port))
     assert world.ports[0].number == port
     assert world.ports[0].obstacle is not None

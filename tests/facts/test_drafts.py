@@ -11,9 +11,11 @@ import pytest
 
 from sglang_hydra.app import make_plan
 from sglang_hydra.config import conf_dir
+from sglang_hydra.facts import hub
 from sglang_hydra.facts.drafts import known_draft
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
+from sglang_hydra.recipes import recipes
 from sglang_hydra.schemas import schema_of
 from tests.planning import composer
 
@@ -31,11 +33,14 @@ def plan(*words: str) -> Plan:
 def test_a_published_draft_has_a_source_and_shapes_of_its_own_or_of_another_entry(name: str) -> None:
     entry = DRAFTS[name]
     assert entry["source"]
-    assert len({"config", "like", "layers_of"} & set(entry)) == 1
+    assert len({"config", "like", "layers_of", "unknown"} & set(entry)) == 1
     assert "config" in DRAFTS[entry["like"]] if "like" in entry else True
     facts = known_draft(name, composer().model_presets)
-    assert facts is not None
-    assert facts.config
+    if "unknown" in entry:
+        assert facts is None
+    else:
+        assert facts is not None
+        assert facts.config
 
 
 def test_a_published_draft_is_counted_by_its_name() -> None:
@@ -113,3 +118,41 @@ def test_an_unknown_draft_is_a_warning_and_leaves_the_verdict_open() -> None:
 def test_a_draft_without_an_algorithm_is_not_read() -> None:
     found = plan("gpu=h100", "model=llama_3_1_8b", "speculative_draft_model_path=org/draft")
     assert "HUB004" not in [finding.id for finding in found.findings]
+
+
+@pytest.mark.parametrize("name", [name for name, entry in DRAFTS.items() if "unknown" in entry])
+def test_a_draft_without_published_shapes_says_so_and_is_read_where_it_was_downloaded(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planned(**env: str) -> Plan:
+        words = ("gpu=h100", "model=llama_3_1_8b", *EAGLE, f"speculative_draft_model_path={name}")
+        asked = [Request(word, f"argument {number}") for number, word in enumerate(words, 1)]
+        return make_plan(composer(), asked, seed=42, env={"HF_HUB_CACHE": str(tmp_path), **env})
+
+    monkeypatch.setattr(hub, "_download", _refuse)
+    warning = next(finding for finding in planned().findings if finding.id == "HUB004")
+    assert "no public file with its shapes was found" in warning.message
+    assert f"hf download {name} config.json" in str(warning.hint)
+    folder = tmp_path / f"models--{name.replace('/', '--')}"
+    (folder / "snapshots" / "abc").mkdir(parents=True)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("abc")
+    shapes = DRAFTS["yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"]["config"]
+    (folder / "snapshots" / "abc" / "config.json").write_text(json.dumps(shapes))
+    found = planned()
+    assert "HUB004" not in [finding.id for finding in found.findings]
+    assert found.model.draft is not None
+    assert found.model.draft.config == shapes
+
+
+def _refuse(*words: object) -> None:
+    raise AssertionError(f"the hub was asked: {words}")
+
+
+def test_every_recipe_is_planned_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "_download", _refuse)
+    names = list(recipes())
+    assert len(names) == 138
+    for name in names:
+        asked = [Request(f"recipe={name}", "argument 1")]
+        assert make_plan(composer(), asked, seed=42, env={"HF_HUB_CACHE": str(tmp_path)}).model.known, name

@@ -86,6 +86,29 @@ def test_what_is_repeated_on_request(argument: dict[str, Any], part: str, times:
     assert repeated[part] == pytest.approx(times * without[part], rel=1e-3)
 
 
+def test_redundant_experts_take_room_like_any_other() -> None:
+    on = {"tp_size": 8, "moe_a2a_backend": "deepep"}
+    without, more = parts("h200", V3, **on), parts("h200", V3, **on, ep_num_redundant_experts=32)
+    assert more[ROUTED] == pytest.approx(without[ROUTED] * 288 / 256, rel=1e-3)
+
+
+def test_a_class_without_redundant_experts_makes_no_room_for_them() -> None:
+    on = {"tp_size": 8}
+    assert parts("h200", "mixtral_8x7b", **on, ep_num_redundant_experts=8) == parts("h200", "mixtral_8x7b", **on)
+
+
+def test_glm_repeats_its_shared_experts_under_expert_parallelism() -> None:
+    sliced, whole = (parts("h200", "glm_4_5", tp_size=8, ep_size=size) for size in (1, 8))
+    assert whole[SHARED] == pytest.approx(8 * sliced[SHARED], rel=1e-3)
+    assert whole[ROUTED] == pytest.approx(sliced[ROUTED], rel=1e-3)
+
+
+def test_what_is_asked_for_in_between_changes_no_answer() -> None:
+    before = parts("h200", V3, tp_size=8)
+    assert parts("h200", V3, tp_size=16) != before
+    assert parts("h200", V3, tp_size=8) == before
+
+
 def test_pipeline_stages_share_the_layers_and_the_fullest_counts() -> None:
     fitted = sized("h100", "llama_3_1_70b", {"tp_size": 1, "pp_size": 3})
     assert len(fitted.weights.stages) == 3

@@ -66,6 +66,10 @@ def test_an_experiment_is_valid_for_the_schema_and_plans_to_the_same_server(
         "trust_remote_code: 1\n",
         "engine: {versoin: 0.5.2}\n",
         "gpu: {count: many}\n",
+        "bench: {dataset: randm}\n",
+        "bench: {client: vllm}\n",
+        "sweep: {search: bisekt}\n",
+        "fabric: infiniband\n",
         "defaults: [{override /gpu: h2000}]\n",
         "defaults: [{override /gpuu: h200}]\n",
         "lora_paths: null\nport: null\n",
@@ -90,6 +94,25 @@ def test_a_slip_fails_the_schema(text: str) -> None:
 )
 def test_what_can_be_composed_passes_the_schema(text: str) -> None:
     assert problems(text) == []
+
+
+@pytest.mark.parametrize("repo", ["experiment_repo"])
+def test_the_files_of_an_example_pass_the_schema_of_its_repo(repo: str, tmp_path: Path) -> None:
+    conf = ROOT / "examples" / repo / "conf"
+    schema = tmp_path / "schema.json"
+    config_schema.main(["--config-dir", str(conf), "--out", str(schema)])
+    validator = Draft202012Validator(json.loads(schema.read_text()))
+    files = [conf / "config.yaml", *sorted((conf / "experiment").glob("*.yaml"))]
+    assert len(files) >= 2
+    for file in files:
+        assert [error.message for error in validator.iter_errors(yaml.safe_load(file.read_text()))] == [], file
+
+
+def test_every_key_of_ours_has_a_word_of_help() -> None:
+    node = schema_of("config")["properties"]["bench"]
+    keys = node.get("properties") or node["anyOf"][0]["properties"]
+    assert "Poisson" in keys["request_rate"]["description"]
+    assert all(key["description"] for key in keys.values())
 
 
 def test_our_own_primary_config_passes_the_schema() -> None:

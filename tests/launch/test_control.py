@@ -19,9 +19,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from sglang_hydra.cli import entry
+from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch import control
-from sglang_hydra.launch.control import Tail, condition_of
+from sglang_hydra.launch.control import condition_of
 from sglang_hydra.launch.log import BoundedLog
 from sglang_hydra.launch.processes import ProcessName, name_of
 from sglang_hydra.launch.servers import FAILED, READY, ServerRecord, claim, records
@@ -33,11 +35,16 @@ GENTLE = "print(flush=True); import time; time.sleep(600)"
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state folder of the test's own, and no patience."""
+    """A state folder of the test's own."""
     monkeypatch.setenv("SGLANG_HYDRA_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what never answers or never ends: no patience with it."""
     monkeypatch.setattr(control, "_HEALTH_S", 0.5)
     monkeypatch.setattr(control, "_EXTRA_S", 0.3)
-    return tmp_path / "state"
 
 
 def own() -> ProcessName:
@@ -108,7 +115,7 @@ def program(code: str) -> Iterator[tuple[subprocess.Popen[bytes], ProcessName]]:
     [
         ({}, "starting", ""),
         ({"milestone": "loading weights 40 %"}, "starting", "loading weights 40 %"),
-        ({"state": READY}, "busy", "/health gives no answer within 0.5 s"),
+        ({"state": READY}, "busy", "/health gives no answer within 5 s"),
         ({"state": FAILED, "kind": "oom_load"}, "failed", "oom_load"),
         ({"state": READY, "process": replace(own(), host="node7")}, "elsewhere", "on node7"),
         ({"state": READY, "process": replace(own(), started="1")}, "gone", "it was killed, or the machine restarted"),
@@ -119,17 +126,17 @@ def test_the_condition_of_a_server_is_what_it_is_now(changes: dict[str, Any], wo
     assert condition_of(record(**changes)) == (word, detail)
 
 
-@pytest.mark.parametrize(
-    ("answer", "condition"),
-    [
-        (200, ("ready", "")),
-        (503, ("busy", "/health gives 503")),
-        (None, ("busy", "/health gives no answer within 0.5 s")),
-    ],
-)
+@pytest.mark.parametrize(("answer", "condition"), [(200, ("ready", "")), (503, ("busy", "/health gives 503"))])
 def test_a_server_is_ready_where_its_health_page_says_so(answer: int | None, condition: tuple[str, str]) -> None:
     with page(answer) as url:
         assert condition_of(record(url=url, state=READY)) == condition
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_whose_health_page_is_silent_is_busy() -> None:
+    with page(None) as url:
+        condition = condition_of(record(url=url, state=READY))
+    assert condition == ("busy", "/health gives no answer within 0.5 s")
 
 
 def test_the_table_and_its_json_show_every_condition(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,11 +157,19 @@ def test_the_table_and_its_json_show_every_condition(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("code", "how", "exit_code"), [(GENTLE, "stopped", -signal.SIGTERM), (STUBBORN, "killed", -signal.SIGKILL)]
+    ("code", "patience_s", "how", "exit_code"),
+    [(GENTLE, 60.0, "stopped", -signal.SIGTERM), (STUBBORN, 2.0, "killed", -signal.SIGKILL)],
 )
 def test_stop_asks_twice_and_then_kills(
-    capsys: pytest.CaptureFixture[str], code: str, how: str, exit_code: int
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    patience_s: float,
+    how: str,
+    exit_code: int,
 ) -> None:
+    # Each signal is given that long, the last one too, after which even a stubborn one ends.
+    monkeypatch.setattr(control, "_EXTRA_S", patience_s)
     with program(code) as (process, name):
         claim(record(process=name))
         assert control.stop([], as_json=True) == 0
@@ -189,6 +204,7 @@ def test_stop_says_so_where_a_server_is_another_users(
     assert f"belongs to another user: process {os.getpid()}" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("impatient")
 def test_stop_says_so_where_a_server_does_not_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,21 +234,79 @@ def test_logs_that_are_gone_are_said_to_be(tmp_path: Path, capsys: pytest.Captur
     assert "LCH011" in capsys.readouterr().err
 
 
+def test_a_server_that_was_compared_says_so_and_one_of_another_plan_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = {"schema": "sglang_hydra.actual/1", "server_id": "0123456789abcdef", "version": "0.5.23"}
+    (tmp_path / "actual.json").write_text(json.dumps({**written, "same": 180, "of": 183, "absent": ["a"] * 27}))
+    with page(200) as url:
+        claim(record(url=url, state=READY, run_folder=str(tmp_path)))
+        claim(record(name="other", url=url, state=READY, run_folder=str(tmp_path), server_id="f" * 16))
+        assert control.status([]) == 0
+        table = capsys.readouterr().out
+        assert control.status([], as_json=True) == 0
+    assert table.count("as planned") == 1
+    assert "ready: 180 of 183 as planned; 27 not in 0.5.23" in " ".join(table.split())
+    content = json.loads(capsys.readouterr().out)
+    jsonschema.validate(content, schema_of("status"))
+    other, compared = content["servers"]
+    assert other["actual"] is None
+    assert (compared["actual"]["same"], compared["actual"]["of"], compared["actual"]["absent"]) == (180, 183, 27)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": "sglang_hydra.actual/1"}', "[" * 5000])
+def test_a_comparison_that_cannot_be_read_is_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / "actual.json").write_text(content)
+    with page(200) as url:
+        assert condition_of(record(url=url, state=READY, run_folder=str(tmp_path))) == ("ready", "")
+
+
+def test_a_damaged_file_is_named_and_left_where_it_is(
+    state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claim(record())
+    (half := state / "servers" / "half.json").write_text('{"schema": "sglang_hydra.serv')
+    assert control.status([]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "tiny-30000" in said
+    assert f"LCH012 {half} is left out: it is no JSON" in said
+    assert f"mv {half} {half}.old" in said
+    assert control.status([], as_json=True) == 0
+    content = json.loads(capsys.readouterr().out)
+    jsonschema.validate(content, schema_of("status"))
+    assert [finding["id"] for finding in content["damaged"]] == ["LCH012"]
+    with pytest.raises(ConfigError, match=r"half cannot be reached: .*half\.json is left out: it is no JSON"):
+        control.stop(["half"])
+    assert half.read_text() == '{"schema": "sglang_hydra.serv'
+
+
+def test_a_state_folder_that_is_none_is_named(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state.mkdir()
+    (state / "servers").write_text("")
+    assert [control.status([]), control.stop([]), control.logs([])] == [0, 0, 0]
+    assert capsys.readouterr().out.count("cannot be read: Not a directory") == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("status", "--bogus"), "status has no option --bogus; it has --json"),
+        (("stop", "--jsno", "tiny"), "stop has no option --jsno; it has --json"),
+        (("logs", "-n", "5"), "logs has no option -n; it has -f, --follow"),
+        (
+            ("diagnose", "--bogus=3", "x"),
+            "diagnose has no option --bogus=3; it has --json, --config-dir, --config-name",
+        ),
+        (("status", "-f"), "-f follows a log and goes with logs, and the verb is status"),
+    ],
+)
+def test_an_option_that_a_verb_does_not_have_is_named_with_those_that_it_has(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry(words) == 2
+    assert f"CLI026 {said}" in " ".join(capsys.readouterr().err.split())
+
+
 def test_without_a_server_every_verb_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert [control.status([]), control.stop([]), control.logs([])] == [0, 0, 0]
     assert capsys.readouterr().out.count("No detached server is there.") == 3
-
-
-def test_a_followed_log_loses_nothing_when_it_turns_over(tmp_path: Path) -> None:
-    log = BoundedLog(tmp_path / "server.log", limit=1000)
-    log.write(b"old 1\nold 2\nold 3\n")
-    tail = Tail(log.path)
-    assert tail.last(2) == [b"old 2", b"old 3"]
-    seen: list[bytes] = []
-    for number in range(300):
-        log.write(b"line %d\n" % number)
-        if number % 50 == 49:
-            seen += list(tail.new())
-    log.close()
-    tail.close()
-    assert seen == [b"line %d" % number for number in range(300)]

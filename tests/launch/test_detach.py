@@ -82,7 +82,23 @@ def test_without_waiting_the_command_returns_at_once(place: Place) -> None:
     port = free_port()
     said = place.run(*place.detached("run", "launch.wait=false", port=port))
     assert f"tiny-{port} is starting" in said
-    assert wait_until(lambda: place.status()[0]["condition"] == "ready", DEADLINE_S)
+    assert wait_until(lambda: place.status()[0]["actual"] is not None, DEADLINE_S)
+    (server,) = place.status()
+    assert server["detail"] == server["actual"]["summary"]
+    assert "3 of 3 as planned; 207 not in 0.5.2" in place.verb("status")
+    written = json.loads((place.folder / "run" / "actual.json").read_text())
+    jsonschema.validate(written, schema_of("actual"))
+    assert written["server_id"] == server["server_id"]
+    place.verb("stop")
+
+
+def test_a_server_that_cannot_be_compared_says_so_in_the_status(place: Place) -> None:
+    port = free_port()
+    place.run(*place.detached("run", "launch.wait=false", port=port), FAKE_SILENT="1")
+    assert wait_until(lambda: place.status()[0]["findings"] != [], DEADLINE_S)
+    assert [finding["id"] for finding in place.status()[0]["findings"]] == ["ACT003"]
+    assert "ACT003" in place.verb("status")
+    assert [server["condition"] for server in place.status()] == ["ready"]
     place.verb("stop")
 
 
@@ -184,13 +200,24 @@ def test_a_supervisor_that_is_killed_takes_its_server_with_it(place: Place) -> N
 
 def test_the_key_of_a_detached_server_is_in_no_file_and_on_no_command_line(place: Place) -> None:
     port = free_port()
-    place.run(*place.detached("run", "api_key=${oc.env:MY_KEY}", port=port), MY_KEY=KEY)
+    place.run(*place.detached("run", "api_key=${oc.env:MY_KEY}", "launch.wait=false", port=port), MY_KEY=KEY)
+    assert wait_until(lambda: place.status()[0]["actual"] is not None, DEADLINE_S)
     readable = [" ".join(process.cmdline()) for process in alive(place.folder)]
     assert len(readable) >= 3
-    for file in [path for path in place.folder.rglob("*") if path.is_file()]:
-        readable.append(file.read_text(errors="replace"))
-    assert not any(KEY in text or repr(KEY)[1:-1] in text for text in readable)
+    readable += files_of(place)
     place.verb("stop")
+    readable += files_of(place)
+    assert not any(KEY in text or repr(KEY)[1:-1] in text for text in readable)
+
+
+def files_of(place: Place) -> list[str]:
+    """What the files there hold. One that is written anew meanwhile has another name for a moment."""
+    texts = []
+    for file in [path for path in place.folder.rglob("*") if path.is_file()]:
+        with contextlib.suppress(FileNotFoundError):
+            texts.append(file.read_text(errors="replace"))
+    assert texts
+    return texts
 
 
 def test_logs_follow_a_server_until_it_ends(place: Place) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.failure import NOT_READY, diagnosis_of, failure_of, with_smallest_change
+from sglang_hydra.launch.signals import describe_exit
 from tests.launch.fake_server import CRASHES, STAGES
 from tests.planning import composer, planned, requests
 
@@ -75,3 +76,24 @@ def test_a_log_of_several_files_is_read_as_one(tmp_path: Path) -> None:
     assert found is not None
     assert found.kind == "oom_kv"
     assert diagnosis_of(tmp_path / "nowhere.log", 1) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "by_the_system"),
+    [
+        ([], "host_oom", True),
+        (["Received sigquit from a child process. It usually means the child failed."], "unknown", False),
+        (
+            ["ModuleNotFoundError: No module named 'xgrammar'", "Received sigquit from a child"],
+            "missing_package",
+            False,
+        ),
+    ],
+)
+def test_memory_is_named_only_where_nothing_else_ended_the_server(
+    lines: list[str], kind: str, by_the_system: bool
+) -> None:
+    failure = failure_of("ENG008", f"the server failed to start: {describe_exit(-9)} after 9 s", lines, -9)
+    assert failure.kind == kind
+    assert failure.findings[0].message.startswith("the server failed to start: killed by SIGKILL")
+    assert ("as the system does where memory runs out" in failure.findings[0].message) is by_the_system

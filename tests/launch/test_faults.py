@@ -76,7 +76,7 @@ CASES = [
     Case(("args:hang",), "itself", 4, "not_ready", {"ready_timeout_s": 2.0}, 2),
     Case(("load:hang", "children"), "itself", 4, "not_ready", {"ready_timeout_s": 2.0}, 2),
     Case(("graphs:hang", "stubborn"), "itself", 4, "not_ready", {"ready_timeout_s": 2.0, "stop_timeout_s": 0.5}, 2),
-    Case(("sick", "zombies"), "itself", 4, "health_check", {"ready_timeout_s": 4.0}, 2),
+    Case(("sick", "zombies"), "itself", 4, "health_check", {"ready_timeout_s": 10.0}, 2),
     # It is well, sooner or later, and is stopped.
     Case((), "stop", 0, times=9),
     Case(("slow",), "stop", 0, times=3),

@@ -33,7 +33,7 @@ NASTY = [
     "\u202e",
 ]
 TEXT = st.lists(st.one_of(st.sampled_from(NASTY), st.text(max_size=8)), max_size=6).map("".join)
-OWN_FOLDER = [HealthCheck.function_scoped_fixture]
+OWN_FOLDER = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
 def is_shown(text: str) -> bool:

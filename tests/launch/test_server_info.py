@@ -13,8 +13,17 @@ from typing import Any
 import jsonschema
 import pytest
 
+from sglang_hydra.engines.base import Command
+from sglang_hydra.findings import Finding
 from sglang_hydra.launch import server_info
-from sglang_hydra.launch.server_info import NoServerInfo, after_start, read_server_info
+from sglang_hydra.launch.actual import Comparison
+from sglang_hydra.launch.local import Launch
+from sglang_hydra.launch.server_info import (
+    NoServerInfo,
+    after_start,
+    compared_with_written_plan,
+    read_server_info,
+)
 from sglang_hydra.plans import Plan, plain
 from sglang_hydra.schemas import schema_of
 from tests.planning import planned, without_engines
@@ -106,6 +115,28 @@ def test_a_guarded_server_is_asked_with_its_key_and_the_key_is_shown_nowhere(tmp
     assert KEY not in written + said(lines)
     jsonschema.validate(json.loads(written), schema_of("actual"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["actual.json"]
+
+
+@pytest.mark.parametrize("words", [(), (f"api_key={KEY}",), ("engine.env.SGLANG_X=1", "random_seed=7")])
+def test_a_plan_that_was_written_down_is_compared_as_it_was_made(words: tuple[str, ...], tmp_path: Path) -> None:
+    plan = planned(*ON_CPU, *words)
+    (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()))
+    with serving(answering(info_of(plan))) as (port, pages):
+        command = Command([], [], secret=plan.secrets.get("api_key"))
+        compared = compared_with_written_plan(Launch(command, "127.0.0.1", port), tmp_path)
+    assert isinstance(compared, Comparison)
+    assert compared.summary == "210 of 210 as planned"
+    assert pages == [("/get_server_info", f"Bearer {KEY}" if plan.secrets else None)]
+    record = json.loads((tmp_path / "actual.json").read_text())
+    assert record["server_id"] == plan.server_id
+    assert KEY not in json.dumps(record)
+
+
+def test_a_plan_that_cannot_be_read_any_more_is_a_warning(tmp_path: Path) -> None:
+    found = compared_with_written_plan(Launch(Command([], []), "127.0.0.1", 9), tmp_path)
+    assert isinstance(found, Finding)
+    assert (found.id, found.level) == ("ACT003", "warning")
+    assert "plan.json" in found.message
 
 
 def test_differences_are_shown_with_their_reasons(tmp_path: Path) -> None:

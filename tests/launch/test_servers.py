@@ -23,7 +23,17 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.launch import processes as processes_module
 from sglang_hydra.launch import servers
 from sglang_hydra.launch.processes import Life, ProcessName, name_of
-from sglang_hydra.launch.servers import FAILED, ServerRecord, chosen, claim, forget, records, short_name, update
+from sglang_hydra.launch.servers import (
+    FAILED,
+    ServerRecord,
+    chosen,
+    claim,
+    damaged,
+    forget,
+    records,
+    short_name,
+    update,
+)
 from sglang_hydra.schemas import schema_of
 from tests.launch.processes import wait_until
 
@@ -132,6 +142,67 @@ def test_one_does_not_remove_the_file_of_the_next() -> None:
     claim(record())
     forget(first)
     assert len(records()) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"name": "another"}, "it is the file of 'another', under another name"),
+        ({"url": 5}, "url is 5"),
+        ({"url": "file:///etc/passwd"}, 'url is "file:///etc/passwd"'),
+        ({"url": "http://127.0.0.1:99999"}, 'url is "http://127.0.0.1:99999"'),
+        ({"health": "no path"}, 'health is "no path"'),
+        ({"started_at": "yesterday"}, 'started_at is "yesterday"'),
+        ({"started_at": 1e300}, "started_at is 1e+300"),
+        ({"ready_at": float("nan")}, "ready_at is NaN"),
+        ({"stop_timeout": -1}, "stop_timeout is -1"),
+        ({"stop_timeout": float("inf")}, "stop_timeout is Infinity"),
+        ({"state": "odd"}, 'state is "odd"'),
+        ({"findings": [{"id": "X"}]}, 'findings is [{"id": "X"}]'),
+        ({"findings": None}, "findings is null"),
+        ({"process": {}}, "process is {}"),
+        ({"process": {"pid": 0, "started": "", "boot": "", "namespace": "", "host": ""}}, 'process is {"pid": 0, '),
+        ({"process": {"pid": -1, "started": "", "boot": "", "namespace": "", "host": ""}}, 'process is {"pid": -1, '),
+        ({"schema": "sglang_hydra.server/2"}, 'its schema is "sglang_hydra.server/2", and this sglang-hydra reads'),
+        ({"more": 1}, "it has a key 'more' that is unknown"),
+    ],
+    ids=str,
+)
+def test_a_file_that_was_changed_is_named_with_what_is_wrong(state: Path, change: dict[str, Any], why: str) -> None:
+    claim(record())
+    path = state / "tiny-30000.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    before = path.read_text()
+    assert records() == []
+    (finding,) = damaged()
+    assert finding.message.startswith(f"{path} is left out: {why}")
+    assert claim(record()).name == "tiny-30000-2"
+    forget(record())
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda path: path.mkdir(), "it is no file"),
+        (os.mkfifo, "it is no file"),
+        (lambda path: path.symlink_to("nowhere"), "it cannot be read: No such file or directory"),
+        (lambda path: path.write_bytes(b""), "it is empty"),
+        (lambda path: path.write_bytes(b"\xff"), "it is no JSON"),
+        (lambda path: path.write_text("[" * 100_000), "it is no JSON"),
+        (lambda path: path.write_bytes(b" " * (1 << 21)), "it has 2097152 bytes"),
+    ],
+)
+def test_what_is_no_file_of_ours_is_named_and_stays(state: Path, make: Callable[[Path], object], why: str) -> None:
+    state.mkdir(parents=True)
+    make(state / "odd.json")
+    (state / ".odd.1.part").write_text("{")
+    (state / "notes.txt").write_text("mine")
+    assert records() == []
+    (finding,) = damaged()
+    assert (finding.id, finding.level) == ("LCH012", "warning")
+    assert finding.message == f"{state / 'odd.json'} is left out: {why}"
+    assert len(list(state.iterdir())) == 3
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"schema": "sglang_hydra.server/1"}', '{"schema": 3}', "\0"])

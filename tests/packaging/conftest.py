@@ -12,7 +12,7 @@ import pytest
 import uv
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-MARGIN_S = 100
+MARGIN_S = 280
 
 
 class Environment(NamedTuple):

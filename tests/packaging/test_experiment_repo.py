@@ -86,15 +86,49 @@ def test_the_command_reads_the_same_folder(installed: Environment, repo: Path) -
 def test_a_mistake_in_its_yaml_gets_file_line_and_key(installed: Environment, repo: Path) -> None:
     experiment = repo / "conf" / "experiment" / "long_context.yaml"
     experiment.write_text(experiment.read_text() + "contxt_length: 3\n")
-    printed = run(installed.python, "run.py", "+experiment=long_context", cwd=repo, exits=1)
-    assert "contxt_length" in printed
+    printed = run(installed.python, "run.py", "+experiment=long_context", cwd=repo, exits=2)
+    assert "conf/experiment/long_context.yaml:6" in printed
+    assert "did you mean context_length?" in printed
     words = ["plan", "--config-dir", "conf", "model=my_model", "+experiment=long_context", "gpu=h200"]
     printed = run(installed.command, *words, cwd=repo, exits=2)
     assert "conf/experiment/long_context.yaml:6" in printed
     assert "did you mean context_length?" in printed
 
 
+BROKEN = {
+    "syntax": ("context_length: [1\nx: 3\n", "{file}:3:2: this is no YAML"),
+    "type": ("context_length: abc\n", "{file}:2: context_length='abc' is not an int"),
+    "choice": ("attention_backend: fa33\n", "{file}:2: attention_backend='fa33' is not one of"),
+    "node": ("gpu: {cuont: 3}\n", "{file}:2: gpu has no key 'cuont'"),
+    "link": ("tp_size: ${nowhere}\n", "{file}:2: tp_size: Interpolation key 'nowhere' not found"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_named_by_the_app_and_by_the_command(name: str, installed: Environment, repo: Path) -> None:
+    content, expected = BROKEN[name]
+    file = repo / "conf" / "experiment" / "broken.yaml"
+    file.write_text("# @package _global_\n" + content)
+    told = expected.format(file="conf/experiment/broken.yaml")
+    for printed in (
+        run(installed.python, "run.py", "+experiment=broken", cwd=repo, exits=2),
+        run(installed.command, "plan", "--config-dir", "conf", "model=my_model", "+experiment=broken", "gpu=h200",
+            cwd=repo, exits=2),
+    ):  # fmt: skip
+        assert told in " ".join(printed.split())
+        assert "Traceback" not in printed
+
+
 def test_a_preset_that_hides_ours_is_named(installed: Environment, repo: Path) -> None:
     (repo / "conf" / "model" / "qwen3_8b.yaml").write_text("name: qwen3_8b\nmodel_path: ours/qwen\n")
     words = ["plan", "--config-dir", "conf", "model=qwen3_8b", "gpu=h200"]
     assert "conf/model/qwen3_8b.yaml hides" in run(installed.command, *words, cwd=repo)
+    words = ["explain", "model_path", "--config-dir", "conf", "model=qwen3_8b", "gpu=h200"]
+    assert "conf/model/qwen3_8b.yaml hides" in run(installed.command, *words, cwd=repo)
+
+
+def test_a_recipe_is_an_option_of_the_app_too(installed: Environment, repo: Path) -> None:
+    printed = run(
+        installed.python, "run.py", "-m", "+recipe=deepseek_v3-h200-8,deepseek_r1-h200-8-low-latency", cwd=repo
+    )
+    assert [plan["gpu"]["name"] for plan in plans(repo)] == ["h200", "h200"], printed

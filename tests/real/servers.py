@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,9 +17,13 @@ from typing import Any
 
 import psutil
 
+from tests.launch.processes import free_port
+
 ROOT = Path(__file__).parents[2]
 READY_S = 180.0
 STOP_S = 40.0
+# What has been waited for is gone already; a busy machine may still be collecting it.
+GONE_S = 20.0
 
 # Without a GPU, its kernels and compiled grammars, SGLang 0.5.2 serves with these.
 SGLANG_ON_CPU = [
@@ -79,9 +82,7 @@ class Served:
 @contextlib.contextmanager
 def served(folder: Path, *overrides: str, env: dict[str, str] | None = None) -> Iterator[Served]:
     """``python serve.py OVERRIDES`` while the block lasts: ready when it begins, interrupted at its end."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     run = folder / "run"
     argv = [sys.executable, "serve.py", f"port={port}", f"hydra.run.dir={run}", *overrides]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.real.servers import all_gone, interrupt, served
+from tests.real.servers import GONE_S, all_gone, interrupt, served
 
 
 def test_a_chat_completion_streams_and_an_interrupt_leaves_nothing(embedded_python: str, tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_a_chat_completion_streams_and_an_interrupt_leaves_nothing(embedded_pyth
         processes = server.processes()
         assert len(processes) >= 3
         assert interrupt(server) == 130
-        assert all_gone(processes, 1)
+        assert all_gone(processes, GONE_S)
 
 
 def test_the_name_may_be_left_out_and_the_seed_decides_the_text(embedded_python: str, tmp_path: Path) -> None:

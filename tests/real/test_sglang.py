@@ -9,14 +9,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from sglang_hydra.fields import fresh_defaults
-from tests.real.servers import ROOT, SGLANG_ON_CPU, Served, all_gone, interrupt, served
+from tests.launch.processes import wait_until
+from tests.real.servers import GONE_S, READY_S, ROOT, SGLANG_ON_CPU, Served, all_gone, interrupt, served
 
 KEY = "sk-not'for\\anyone-4711"
 OURS = [sys.executable, "serve.py"]
@@ -59,7 +59,7 @@ def test_a_guarded_server_runs_as_planned_and_leaves_nothing(sglang_python: str,
         # The variable of the one who asked is inherited; no command line has the key.
         assert not any(KEY in word for process in processes for word in process.cmdline())
         assert interrupt(server) == 130
-        assert all_gone(processes, 1)
+        assert all_gone(processes, GONE_S)
     _no_key_in(tmp_path, {"plan.json", "server.log", "printed.txt"})
     assert "api_key='***'" in server.printed
 
@@ -77,7 +77,7 @@ def test_another_server_runs_as_planned_and_dies_with_us(sglang_python: str, tmp
         assert reported(answer) == planned(server.plan())
         processes = server.processes()
         server.program.kill()
-        assert all_gone(processes, 30)
+        assert all_gone(processes, GONE_S)
 
 
 def test_a_server_that_cannot_start_ends_in_4_with_its_reason(sglang_python: str, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_late_release_stays_when_the_command_has_returned_and_is_stopped(
     (end,) = json.loads(stopped)["servers"]
     assert end["how"] == "stopped"
     assert end["seconds"] < MOST_TO_STOP_S
-    assert all_gone(processes, 1)
+    assert all_gone(processes, GONE_S)
     _no_key_in(tmp_path, {"plan.json", "server.log"})
 
 
@@ -154,12 +154,14 @@ def test_hanging_up_while_it_starts_leaves_nothing(sglang_python: str, tmp_path:
     argv = [sys.executable, "serve.py", "port=0", f"hydra.run.dir={tmp_path / 'run'}", *overrides]
     program = subprocess.Popen(argv, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     ours = psutil.Process(program.pid)
-    deadline = time.monotonic() + 120
-    # Its scheduler runs, its weights are not loaded yet.
-    while len(ours.children(recursive=True)) < 4 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    processes = [ours, *ours.children(recursive=True)]
-    assert len(processes) >= 5
+    processes: list[psutil.Process] = []
+
+    def has_a_scheduler() -> bool:
+        """Its weights are not loaded yet then."""
+        processes[:] = [ours, *ours.children(recursive=True)]
+        return len(processes) >= 5
+
+    assert wait_until(has_a_scheduler, READY_S)
     program.send_signal(signal.SIGHUP)
     assert program.wait(60) == 130
-    assert all_gone(processes, 1)
+    assert all_gone(processes, GONE_S)

@@ -32,6 +32,7 @@ GPUS: Mapping[str, GpuFacts] = {
     "b200": _nvidia("b200", 183359, (10, 0)),
     "unmeasured": GpuFacts("unmeasured", "nvidia", "cuda", None, (9, 0)),
     "mi300x": GpuFacts("mi300x", "amd", "cuda", 196592, (9, 4), count=8),
+    "mi300x_with_flashinfer": GpuFacts("mi300x", "amd", "cuda", 196592, (9, 4), count=8, flashinfer=True),
     "gaudi3": GpuFacts("gaudi3", "habana", "hpu", 131072, count=8),
     "ascend_910b": GpuFacts("ascend_910b", "huawei", "npu", 65536, count=8),
     "xpu": GpuFacts("xpu", "intel", "xpu"),

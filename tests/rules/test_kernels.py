@@ -22,6 +22,7 @@ ROWS = (
     changed(kernels.sampling_on_cpu, {"sampling_backend": "pytorch"}, device="cpu", sampling_backend="flashinfer"),
     unchanged(kernels.sampling_on_cpu, device="cuda"),
     changed(kernels.choose_sampling_backend, {"sampling_backend": "flashinfer"}, gpu="h100"),
+    changed(kernels.choose_sampling_backend, {"sampling_backend": "pytorch"}, gpu="mi300x_with_flashinfer"),
     changed(kernels.choose_sampling_backend, {"sampling_backend": "pytorch"}, gpu="mi300x"),
     changed(
         kernels.choose_sampling_backend,

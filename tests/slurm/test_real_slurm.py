@@ -44,12 +44,14 @@ def all_free(cluster: Cluster, python: Path) -> bool:
 
 
 def files_with(text: str, *folders: Path) -> list[Path]:
-    found = []
-    for folder in folders:
-        for path in folder.rglob("*"):
-            if path.is_file() and not path.is_symlink() and text.encode() in path.read_bytes():
-                found.append(path)
-    return found
+    """Which files hold the text. Slurm writes its own anew all the time, so they are looked at until none is missed."""
+    deadline = time.monotonic() + GONE_S
+    while True:
+        try:
+            paths = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+            return [path for path in paths if not path.is_symlink() and text.encode() in path.read_bytes()]
+        except FileNotFoundError:
+            assert time.monotonic() < deadline
 
 
 def test_one_node_serves_with_what_was_asked_for_and_ctrl_c_gives_it_back(

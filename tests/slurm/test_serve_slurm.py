@@ -20,7 +20,7 @@ from sglang_hydra.cli import entry
 from sglang_hydra.schemas import schema_of
 from tests.launch.processes import wait_until
 from tests.slurm import fake_slurm_install
-from tests.slurm.running import ROOT, Running
+from tests.slurm.running import DEADLINE_S, ROOT, Running
 
 KEY = "sk-it's\\secret-4711"
 TOKEN = "hf_secretive0815"
@@ -76,7 +76,7 @@ def test_two_ranks_meet_serve_and_end_without_a_secret_left(serve: Serve, state:
     assert running.ended(signal.SIGINT) == 130
     jsonschema.validate(running.account(), schema_of("slurm_job"))
     assert running.account()["phase"] == "ended"
-    assert wait_until(lambda: (job / "state").read_text() == "FAILED", 30)
+    assert wait_until(lambda: (job / "state").read_text() == "FAILED", DEADLINE_S)
     for path in (path for folder in (state, running.folder) for path in folder.rglob("*") if path.is_file()):
         content = path.read_bytes()
         assert TOKEN.encode() not in content, path
@@ -145,8 +145,8 @@ def test_a_terminal_that_was_closed_ends_its_job(state: Path, fake_python: Path,
         shown += os.read(ours, 1 << 16)
     os.close(ours)
     program.send_signal(signal.SIGHUP)
-    assert program.wait(60) == 130
-    assert wait_until(lambda: (state / "job1" / "state").read_text() == "FAILED", 30)
+    assert program.wait(DEADLINE_S) == 130
+    assert wait_until(lambda: (state / "job1" / "state").read_text() == "FAILED", DEADLINE_S)
 
 
 def test_what_slurm_refuses_is_shown_with_what_to_type(serve: Serve, state: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.conftest import forgive_slowness
 from tests.sweep.place import Place, make_fake_python, place_in
 
 
@@ -26,4 +27,5 @@ def here(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     """The same for sweeps that run in this process, whose environment the servers inherit."""
     for name, value in place.env.items():
         monkeypatch.setenv(name, value)
+    forgive_slowness(monkeypatch)
     return place

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from sglang_hydra.sweep.store import Store
 
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).with_name("fake_sglang")
+SLOWNESS = ("requests were in flight on average", "of its core")
+"""What makes a short run invalid on a slow or busy machine, and is no fault of a sweep."""
 DEADLINE_S = 240.0
 ANYTHING = """
 class Anything:
@@ -142,6 +144,12 @@ class Place:
                 if process.environ().get("SGLANG_HYDRA_TEST") == str(self.folder):
                     found.append(process)
         return found
+
+
+def faultless(record: Mapping[str, Any]) -> bool:
+    """Whether a result is valid, or would be on a quick machine."""
+    reasons = [str(reason) for reason in record["reasons"]]
+    return all(any(said in reason for said in SLOWNESS) for reason in reasons)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
-from sglang_hydra.sweep.axes import Axis, axis_of, axis_of_params, combinations, zipped
+from sglang_hydra.sweep.axes import Axis, Span, axis_of, axis_of_params, combinations, zipped
 from tests.planning import composer
 
 
@@ -81,7 +82,8 @@ def test_a_word_with_one_value_is_no_axis(word: str) -> None:
 @pytest.mark.parametrize(
     ("word", "id", "said", "hint"),
     [
-        ("mem_fraction_static=interval(0.5,0.9)", "SWP002", "an interval", "range(START,STOP,STEP)"),
+        ("mem_fraction_static=interval(0.9,0.5)", "SWP001", "no value at all", "A,B"),
+        ("tp_size=choice()", "SWP001", "no value at all", "tp_size=A,B"),
         ("tp_size=range(1,5,0)", "SWP002", "cannot be listed", "A,B,C"),
         ("mem_fraction_static=range(0.1,0.5,0.0)", "SWP002", "comes to no end", "A,B,C"),
         ("tp_size=range(5,1)", "SWP001", "no value at all", "tp_size=A,B"),
@@ -91,6 +93,32 @@ def test_a_word_with_one_value_is_no_axis(word: str) -> None:
 def test_values_that_are_no_list_are_refused(word: str, id: str, said: str, hint: str) -> None:
     finding = refused(word)
     assert (finding.id, said in finding.message, hint in (finding.hint or "")) == (id, True, True)
+
+
+def test_an_interval_has_ends_and_no_list() -> None:
+    found = axis("mem_fraction_static=interval(0.5,0.9)")
+    assert found is not None
+    assert found.is_interval
+    assert found.span == Span(Decimal("0.5"), Decimal("0.9"))
+    with pytest.raises(ConfigError, match="is an interval") as failure:
+        found.values()
+    assert failure.value.findings[0].id == "SWP002"
+
+
+@pytest.mark.parametrize(
+    ("word", "span"),
+    [
+        ("tp_size=range(1,9,2)", Span(Decimal(1), Decimal(7), Decimal(2))),
+        ("tp_size=range(9,1,-2)", Span(Decimal(3), Decimal(9), Decimal(2))),
+        ("mem_fraction_static=range(0.7,0.9,0.05)", Span(Decimal("0.7"), Decimal("0.85"), Decimal("0.05"))),
+        ("tp_size=1,2", None),
+        ("model=glob(qwen*)", None),
+    ],
+)
+def test_a_range_spans_from_its_first_to_its_last_value(word: str, span: Span | None) -> None:
+    found = axis(word)
+    assert found is not None
+    assert found.span == span
 
 
 @settings(max_examples=60, deadline=None)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from sglang_hydra.launch.processes import name_of
 from sglang_hydra.sweep import runner
 from sglang_hydra.sweep.claims import Claims
-from sglang_hydra.sweep.gpus import GpuSets, visible_gpus, wait_for_memory
+from sglang_hydra.sweep.gpus import (
+    GpuSets,
+    baseline_of_the_dead,
+    keep_baseline,
+    used_mib,
+    visible_gpus,
+    wait_for_memory,
+)
 from sglang_hydra.sweep.points import Sweep
 from sglang_hydra.sweep.runner import run
 from tests.sweep.place import Place
@@ -89,6 +101,91 @@ def test_memory_that_somebody_keeps_is_said_in_the_end() -> None:
     assert wait_for_memory({}, 0) == {}
 
 
+def test_an_interrupted_wait_ends() -> None:
+    driver = Driver([9_500])
+    assert wait_for_memory({0: 500.0}, 3600, over=lambda: driver.looks > 2, used=driver, sleep=driver.sleep)
+    assert driver.looks == 3
+
+
+def test_what_the_server_of_a_dead_runner_holds_is_no_baseline(tmp_path: Path) -> None:
+    """Its GPUs are taken over before that server has ended."""
+    with Claims(tmp_path) as claims:
+        sets = GpuSets(claims, range(2))
+        first = sets.take(2)
+        assert first is not None
+        keep_baseline(claims, {0: 400.0, 1: 500.0})
+        assert baseline_of_the_dead(claims, *first) == {}
+        sets.give_back(first[1])
+        second = sets.take(2)
+        assert second is not None
+        assert baseline_of_the_dead(claims, *second) == {}, "they were given back"
+        for claim in second[1]:
+            owner = json.dumps({"runner": "killed", "process": {**_ME, "started": "0"}})
+            (tmp_path / claim.what / str(claim.number)).write_text(owner)
+        third = sets.take(2)
+        assert third is not None
+        assert baseline_of_the_dead(claims, *third) == {0: 400.0, 1: 500.0}
+
+
+_ME = asdict(name_of(os.getpid()))  # type: ignore[arg-type]
+
+
+class Nvml:
+    """NVIDIA's library with two GPUs."""
+
+    class NVMLError(Exception):
+        pass
+
+    known = ("GPU-aaaa-1", "GPU-aabb-2")
+
+    def nvmlInit(self) -> None:
+        """It is there."""
+
+    def nvmlShutdown(self) -> None:
+        """It is gone."""
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.known)
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> int:
+        return number
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:
+        return self.known[handle]
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
+        if handle:
+            raise self.NVMLError
+        return SimpleNamespace(used=3 << 20)
+
+
+@pytest.mark.parametrize(
+    ("named", "seen"),
+    [
+        ("GPU-aabb-2", (1,)),
+        ("GPU-aabb,GPU-aaaa", (1, 0)),
+        ("GPU-aa", (0,)),  # of which there are two: counted
+        ("GPU-cc,GPU-aabb", (0, 1)),
+        ("MIG-1/2/3", (0,)),
+    ],
+)
+def test_gpus_that_are_named_by_uuid_have_the_numbers_of_the_driver(
+    monkeypatch: pytest.MonkeyPatch, named: str, seen: tuple[int, ...]
+) -> None:
+    """Watched and waited for are the GPUs that the server has."""
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml())
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    assert visible_gpus(8) == seen
+
+
+def test_memory_is_known_of_gpus_that_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml())
+    assert used_mib((0, 1)) == {0: 3.0}
+    assert used_mib(()) == {}
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert used_mib((0, 1)) == {}
+
+
 def on_one_gpu(sweep: Sweep) -> Sweep:
     return replace(sweep, groups=tuple(replace(group, gpus=1) for group in sweep.groups))
 
@@ -100,9 +197,11 @@ def test_a_server_starts_on_a_gpu_of_its_own(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     asked = []
 
-    def waited(baseline: dict[int, float], seconds: float) -> dict[int, float]:
-        asked.append(baseline)
-        return {5: 300.0} if len(asked) == 1 else {}
+    def waited(baseline: dict[int, float], seconds: float, over: Callable[[], bool]) -> dict[int, float]:
+        assert not over()
+        if baseline:
+            asked.append(baseline)
+        return {5: 300.0} if baseline and len(asked) == 1 else {}
 
     monkeypatch.setattr(runner, "used_mib", lambda gpus: dict.fromkeys(gpus, 100.0))
     monkeypatch.setattr(runner, "wait_for_memory", waited)

@@ -78,8 +78,9 @@ def test_further_words_beat_those_of_before(here: Place) -> None:
 
 
 def test_another_terminal_sees_who_runs_what(place: Place) -> None:
-    place.fault = {"decode_ms": 300}
-    process = place.start(place.command("bench.concurrency=1,2", "bench.num_prompts=8"))
+    """The second point takes longer than any test."""
+    place.fault = {"decode_ms": 200}
+    process = place.start(place.command("bench.output_len=2,7999"))
     assert wait_until(lambda: len(place.results()) == 1, DEADLINE_S)
     record = status(place.sweep_folder)
     assert (record["done"], record["open"]) == (1, 1)

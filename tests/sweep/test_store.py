@@ -45,6 +45,29 @@ def test_a_result_is_never_overwritten(tmp_path: Path) -> None:
     assert record["seed"] == 1
 
 
+def test_the_requests_of_a_result_are_its_own(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.add_result(ID, result(), "the first")
+    assert not store.add_result(ID, result(), "another")
+    assert (store.point(ID) / "raw" / "requests.jsonl").read_text() == "the first"
+
+
+def test_the_requests_of_what_is_taken_again_are_kept_with_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for number in (1, 2):
+        assert store.add_result(ID, result(), f"requests {number}")
+        store.reopen(ID)
+    assert store.add_result(ID, result(), "requests 3")
+    kept = sorted(store.point(ID).glob("**/requests.jsonl"))
+    assert [file.read_text() for file in kept] == ["requests 3", "requests 1", "requests 2"]
+    assert sorted(path.name for path in (store.point(ID) / "superseded").iterdir()) == [
+        "1.json",
+        "2.json",
+        "raw-1",
+        "raw-2",
+    ]
+
+
 def test_what_is_taken_again_is_kept(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for seed in (1, 2):
@@ -82,6 +105,9 @@ def test_a_file_where_the_folder_should_be_is_left_alone(tmp_path: Path) -> None
         ("[]", "STO002", "holds no object"),
         ('{"schema": "sglang_hydra.result/0"}', "STO003", "'sglang_hydra.result/0'"),
         ('{"tokens": 3}', "STO003", "None"),
+        ('{"schema": "sglang_hydra.result/1"}', "STO002", "it lacks 'state'"),
+        ('{"schema": "sglang_hydra.result/1", "state": "valid", "reasons": 3}', "STO002", "reasons is 3"),
+        ('{"schema": "sglang_hydra.result/1", "state": "x", "reasons": [], "measures": {}}', "STO002", "state is 'x'"),
     ],
 )
 def test_what_is_no_result_of_ours_is_said_and_kept(tmp_path: Path, content: str, id: str, said: str) -> None:
@@ -104,6 +130,38 @@ def test_an_older_sweep_is_not_misread(place: Place) -> None:
     with pytest.raises(ConfigError, match="STO003"):
         place.store.begin(place.plan())
     assert (place.sweep_folder / "sweep.json").read_text() == old
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({}, "it lacks 'words'"),
+        ({"words": "x", "shared": [], "points": {}, "servers": {}}, "words is 'x'"),
+        ({"words": [], "shared": [], "points": [], "servers": {}}, "points is"),
+        ({"words": [], "shared": [], "points": {}, "servers": 5}, "servers is 5"),
+        ({"words": [], "shared": [], "points": {"a": 1}, "servers": {}}, "of point a, it is no object"),
+        ({"words": [], "shared": [], "points": {"a": {}}, "servers": {}}, "of point a, it lacks 'server_id'"),
+    ],
+)
+def test_a_sweep_of_another_shape_is_said_and_kept(place: Place, content: dict[str, Any], said: str) -> None:
+    place.sweep_folder.mkdir()
+    text = json.dumps({"schema": "sglang_hydra.sweep/1", **content})
+    file = place.sweep_folder / "sweep.json"
+    file.write_text(text)
+    for act in (place.store.check, place.store.read_sweep, lambda: place.store.begin(place.plan())):
+        with pytest.raises(ConfigError) as caught:
+            act()
+        (finding,) = caught.value.findings
+        assert finding.id == "STO002"
+        assert said in finding.message
+    assert file.read_text() == text
+
+
+def test_what_a_runner_killed_at_its_begin_left_is_no_obstacle(place: Place) -> None:
+    (place.sweep_folder / "claims" / "runners").mkdir(parents=True)
+    (place.sweep_folder / ".sweep.json.0a1b2c3d.part").write_text("{")
+    place.store.begin(place.plan())
+    assert len(place.store.read_sweep()["points"]) == 1
 
 
 def test_a_sweep_has_what_makes_it_again(place: Place) -> None:

@@ -199,7 +199,7 @@ def wheel(folder: Path, files: dict[str, str]) -> Path:
 
 def read(*words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "tools/read_releases.py", *map(str, words)]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, encoding="utf-8", timeout=100, check=False)
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, encoding="utf-8", timeout=250, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ CASE = {"id": "x", "hardware": H100, "hf_config": {"architectures": ["LlamaForCa
 
 def record(*arguments: object, version: str = VERSION) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "tools/record_conformance.py", "--version", version, *map(str, arguments)]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, encoding="utf-8", timeout=100, check=False)
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, encoding="utf-8", timeout=250, check=False)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -179,7 +179,7 @@ class ModelConfig:
 def release(tmp_path: Path) -> Path:
     """The package folder of a release 0.0.1 that holds no module yet, in the environment tmp_path/environment."""
     folder = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=250)
     [site] = folder.glob("lib/python*/site-packages")
     (site / "sglang-0.0.1.dist-info").mkdir()
     (site / "sglang-0.0.1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: sglang\nVersion: 0.0.1\n")

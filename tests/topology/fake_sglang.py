@@ -2,7 +2,7 @@
 
 ``environment(folder)`` makes it and gives its interpreter. The server takes SGLang's flags, remembers what was posted
 (GET /seen). With ``FAKE_CRASH=FILE`` in its environment one of them, the first that makes the file, ends before it
-listens; with ``FAKE_HANG`` set none is ever ready.
+listens; with ``FAKE_HANG`` set none is ever ready, with ``FAKE_SILENT`` none says what it runs with.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Page(http.server.BaseHTTPRequestHandler):
         elif self.path == "/seen":
             with Page.lock:
                 self.answer(200, list(Page.seen))
+        elif os.environ.get("FAKE_SILENT"):
+            self.answer(500, {})
         elif self.path in ("/get_server_info", "/get_model_info"):
             self.answer(200, {"model_path": self.values["model_path"], "tp_size": 1, "dp_size": 1, "version": "0.5.2"})
         elif self.path == "/get_load":

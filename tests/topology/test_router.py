@@ -89,7 +89,7 @@ def test_the_installed_router_takes_the_flags_that_the_table_says() -> None:
     assert version is not None
     asked = subprocess.run(
         [ROUTER_PYTHON, "-m", "sglang_router.launch_router", "--help"],
-        capture_output=True, encoding="utf-8", check=True, timeout=100, env={"COLUMNS": "200"},
+        capture_output=True, encoding="utf-8", check=True, timeout=250, env={"COLUMNS": "200"},
     )  # fmt: skip
     words = {word.rstrip(",]").lstrip("[") for word in asked.stdout.split()}
     told = {word[2:].replace("-", "_") for word in words if word.startswith("--")}

@@ -173,7 +173,7 @@ def _kill_server(processes: list[psutil.Process], port: str) -> None:
 
 def _kill_router(processes: list[psutil.Process]) -> None:
     """Kills the router, whatever it calls itself by now."""
-    guards = [process for process in processes if any("child_router.py" in word for word in process.cmdline()[4:])]
+    guards = [process for process in processes if "router" in process.cmdline()[4:]]
     assert guards
     for guard in guards:
         for child in guard.children():

@@ -121,7 +121,10 @@ def test_an_unknown_version_lists_the_known_ones() -> None:
         assert finding.id == "VER001"
         assert all(known in finding.message for known in known_versions())
         assert (finding.hint or "").removeprefix("engine.version=") in known_versions()
-    assert refused(*H200, "engine.version=latest")[0].id == "ENG012"
+    (slip,) = refused(*H200, "engine.version=latest")
+    assert slip.id == "ENG012"
+    assert "known are 0.5.2, 0.5.3" in slip.message
+    assert refused(*H200, "engine.version=v0.5.10")[0].hint == "engine.version=0.5.10"
 
 
 def test_an_installed_release_that_is_not_in_the_table_is_told_as_the_one_before_it() -> None:

@@ -25,8 +25,9 @@ exec docker run \
   --gpus all \
   --ipc=host --shm-size=32g --ulimit memlock=-1 --ulimit stack=67108864 \
   --network=host \
-  --volume "$cache":/root/.cache/huggingface \
+  --volume "$cache":/cache/huggingface \
   --env HF_TOKEN \
+  --env HF_HOME=/cache/huggingface \
   "$image" \
   python3 -m sglang.launch_server \
     --model-path deepseek-ai/DeepSeek-V3 \

@@ -16,6 +16,11 @@ def _version(line: str) -> str | None:
     return f"version {found[1] or found[2]} is installed" if found[1] or found[2] else f"CUDA {found[3]} is needed"
 
 
+_FABRIC_MANAGER = (
+    "systemctl start nvidia-fabricmanager, of the driver's very version (apt-get install nvidia-fabricmanager-NNN), on "
+    "the machine itself; or nvidia-smi -q -i 0, whose Fabric part says how far it is"
+)
+
 CLASSES = (
     FailureClass(
         "DIA028",
@@ -66,7 +71,11 @@ CLASSES = (
             sign("nvidia-smi has failed because"),
             sign("NVIDIA-SMI has failed because"),
             sign("libcuda.so.1: cannot open shared object file"),
-            sign("CUDA error: system not yet initialized"),
+            # Machines with NVSwitch: pytorch/pytorch#35710, gpustack/gpustack#4154.
+            *(
+                sign(words, in_warning=True, advice=_FABRIC_MANAGER)
+                for words in ("CUDA error: system not yet initialized", "Error 802: system not yet initialized")
+            ),
             sign("CUDA driver initialization failed"),
             sign("cuda unknown error"),
             sign("CUDA unknown error", in_warning=True),

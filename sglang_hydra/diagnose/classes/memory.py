@@ -181,7 +181,9 @@ CLASSES = (
             sign("No space left on device", r"shm|/nccl-|posix_fallocate|psm_|sem\.", in_warning=True),
             sign("not enough space in /dev/shm", in_warning=True),
             sign("shared memory (shm)", r"insufficient|limit|out of"),
-            sign("unable to open shared memory object"),
+            sign("unable to open shared memory object", r"(?!.*Too many open files)unable to open"),
+            # idiap/ESLAM#20: torch keeps what processes share in files of /dev/shm.
+            sign("unable to write to file </torch_"),
             sign("unable to mmap", r"/torch_|/psm_|shm"),
             sign("Bus error", weight=Weight.GENERAL),
             sign("exit code: -7", weight=Weight.EFFECT),

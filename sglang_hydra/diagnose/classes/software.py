@@ -62,11 +62,14 @@ CLASSES = (
             sign("libc10", r"cannot open shared object file"),
             sign("libtorch", r"cannot open shared object file"),
             sign("cuDNN version incompatibility"),
+            # A check that SGLang makes of models with images under torch 2.9.1: sgl-project/sglang#14119
+            # (package and version, 9.15 at least), ai-dynamo/dynamo#5482 (the whole message, the variable),
+            # sgl-project/sglang#17668 (the CUDA 13 images), gpustack/gpustack#4407 (the variable helped).
             sign(
                 "CuDNN Compatibility Issue Detected",
                 in_warning=True,
-                advice="pip install nvidia-cudnn-cu12==9.16.0.29, or the image of that release; or "
-                "SGLANG_DISABLE_CUDNN_CHECK=1, for models without 3D convolutions",
+                advice="pip install nvidia-cudnn-cu12==9.16.0.29 (nvidia-cudnn-cu13 with CUDA 13), or the image of a "
+                "later release; or SGLANG_DISABLE_CUDNN_CHECK=1, for models without 3D convolutions",
             ),
             sign("got an unexpected keyword argument", None, Weight.GENERAL, exception=True),
             sign("flashinfer-cubin version"),

@@ -12,7 +12,7 @@ from sglang_hydra.launch.export import fabric
 from sglang_hydra.launch.export.containers import driver_lines, listening_lines, require_container_vendor
 from sglang_hydra.launch.export.docker import needs_host_network, published_port
 from sglang_hydra.launch.export.images import LAUNCH_SERVER, missing_image
-from sglang_hydra.launch.export.job import CACHE, HEAD, RANK, SHM_GIB, Artifact, Job, Mount
+from sglang_hydra.launch.export.job import HEAD, RANK, SHM_GIB, Artifact, Job, Mount
 from sglang_hydra.launch.export.variables import IMAGE_VARIABLE, KEY_PROGRAM, KEY_VARIABLE, KEY_WHY
 from sglang_hydra.launch.export.words import Variable, Word, commented, compose
 from sglang_hydra.launch.export.yaml_text import Block, yaml_text
@@ -43,7 +43,7 @@ def service(job: Job, gpu_ids: Sequence[int] | None = None, *, published: bool =
         "shm_size": f"{SHM_GIB}g",
         "ulimits": {"memlock": -1, "stack": 67108864},
         **_network(job, published),
-        "volumes": [_cache(), *map(_volume, job.mounts)],
+        "volumes": [_cache(job), *map(_volume, job.mounts)],
         "environment": environment(job),
         **_devices(job, gpu_ids),
         "restart": "unless-stopped",
@@ -92,9 +92,9 @@ def _network(job: Job, published: bool) -> dict[str, Any]:
     return {"ports": [published_port(job)]} if published else {}
 
 
-def _cache() -> dict[str, Any]:
+def _cache(job: Job) -> dict[str, Any]:
     source = "${HF_HOME:-${HOME}/.cache/huggingface}"
-    return {"type": "bind", "source": source, "target": CACHE, "bind": {"create_host_path": True}}
+    return {"type": "bind", "source": source, "target": compose(job.cache), "bind": {"create_host_path": True}}
 
 
 def _volume(mount: Mount) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _volume(mount: Mount) -> dict[str, Any]:
 
 def environment(job: Job) -> dict[str, str | None]:
     """Values as they are; of secrets the name, which Compose takes from its own environment."""
-    found: dict[str, str | None] = {name: compose(value) for name, value in job.environment().items()}
+    found: dict[str, str | None] = {name: compose(value) for name, value in job.contained_environment().items()}
     for name in job.secret_names:
         needed = name == KEY_VARIABLE or name in job.plan.environment
         found[name] = f"${{{name}:?a secret, which is not written down here}}" if needed else None

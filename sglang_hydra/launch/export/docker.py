@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sglang_hydra.launch.export import fabric
 from sglang_hydra.launch.export.containers import driver_lines, listening_lines, require_container_vendor
 from sglang_hydra.launch.export.images import LAUNCH_SERVER, missing_image
-from sglang_hydra.launch.export.job import CACHE, SHM_GIB, Artifact, Job, Mount
+from sglang_hydra.launch.export.job import SHM_GIB, Artifact, Job, Mount
 from sglang_hydra.launch.export.shell import asked_nodes, each_node, key_program, required_secrets
 from sglang_hydra.launch.export.variables import IMAGE_VARIABLE
 from sglang_hydra.launch.export.words import Variable, bash, bash_lines, commented
@@ -52,12 +52,12 @@ def _options(job: Job) -> Iterator[str]:
         yield f"--publish {published_port(job)}"
     if fabric.is_rdma(job.fabric):
         yield "--device=/dev/infiniband --cap-add=IPC_LOCK"
-    yield f'--volume "$cache":{CACHE}'
+    yield f'--volume "$cache":{bash(job.cache)}'
     for mount in job.mounts:
         yield f"--mount {bash(mount_option(mount))}"
     for name in job.secret_names:
         yield f"--env {name}"
-    for name, value in job.environment().items():
+    for name, value in job.contained_environment().items():
         yield f"--env {bash(f'{name}={value}')}"
 
 

@@ -21,8 +21,9 @@ RANK, HEAD = Variable("NODE_RANK"), Variable("HEAD_ADDRESS")
 HEAD_PORT = 20000
 """Where the nodes meet if ``dist_init_addr`` does not say: below the ports of outgoing connections and SGLang's."""
 
-CACHE = "/root/.cache/huggingface"
-"""Where the images keep downloaded weights: their user is root."""
+CACHE = "/cache/huggingface"
+"""Where a container keeps what is downloaded, and HF_HOME in it: no user's home, so that any user may run it."""
+CACHE_VARIABLE = "HF_HOME"
 SHM_GIB = 32
 """Shared memory for NCCL and the processes of the server; SGLang's documentation gives a container 32 GiB."""
 
@@ -127,6 +128,16 @@ class Job:
     def environment(self, *, interface: str | None = None) -> dict[str, str]:
         """The variables to set, by value. What the plan says of the fabric's variables beats ``fabric``."""
         return {**fabric.variables(self.fabric, interface=interface), **variables.literal_environment(self.plan)}
+
+    @property
+    def cache(self) -> str:
+        """Where a container keeps what is downloaded: where the plan's own HF_HOME says, else ``CACHE``."""
+        own = self.plan.environment.get(CACHE_VARIABLE, "")
+        return own if own.startswith("/") and ":" not in own else CACHE
+
+    def contained_environment(self, *, interface: str | None = None) -> dict[str, str]:
+        """The same for a container, with what is downloaded where its volume is."""
+        return {**self.environment(interface=interface), CACHE_VARIABLE: self.cache}
 
     @property
     def secret_names(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.launch.export import fabric
 from sglang_hydra.launch.export.containers import driver_lines, require_container_vendor
 from sglang_hydra.launch.export.images import LAUNCH_SERVER
-from sglang_hydra.launch.export.job import CACHE, HEAD_PORT, SHM_GIB, Artifact, Job, Mount
+from sglang_hydra.launch.export.job import HEAD_PORT, SHM_GIB, Artifact, Job, Mount
 from sglang_hydra.launch.export.settings import K8sNode
 from sglang_hydra.launch.export.variables import HUB_TOKEN, KEY_PROGRAM, KEY_WHY
 from sglang_hydra.launch.export.words import Variable, Word, commented, kubernetes
@@ -127,7 +127,7 @@ def pod_of(job: Job) -> dict[str, Any]:
     ]
     seen = [
         {"name": "shm", "mountPath": "/dev/shm"},
-        *([] if job.is_local_model else [{"name": "cache", "mountPath": CACHE}]),
+        *([] if job.is_local_model else [{"name": "cache", "mountPath": job.cache}]),
         *({"name": name, "mountPath": mount.path, "readOnly": not mount.writable} for name, mount in mounts),
     ]
     grace = max(math.ceil(job.plan.nodes["launch"]["stop_timeout"]), _GRACE_S)
@@ -181,7 +181,10 @@ def kubernetes_text(word: Word) -> str:
 
 def _literal_env(job: Job) -> list[dict[str, str]]:
     several = job.nodes > 1
-    found = job.environment(interface=None if _is_rdma(job) or not several else _POD_INTERFACE)
+    interface = None if _is_rdma(job) or not several else _POD_INTERFACE
+    # Nothing is downloaded where the model is the node's own: no volume is there for it.
+    wanted = job.environment if job.is_local_model else job.contained_environment
+    found = wanted(interface=interface)
     return [{"name": name, "value": kubernetes(value)} for name, value in found.items()]
 
 

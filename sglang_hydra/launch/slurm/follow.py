@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sglang_hydra.launch.display import Display
+from sglang_hydra.launch.log_reading import opened_log
 from sglang_hydra.launch.slurm.inside import LOG_NAME, PROGRAMS
 from sglang_hydra.launch.slurm.record import ENDED, READY, Account, read_account
 from sglang_hydra.launch.slurm.states import WAITS_FOR_EVER, JobState, cancel, state_of
@@ -32,22 +33,18 @@ class LogTail:
 
     def lines(self) -> Iterator[str]:
         """What was finished since the last look."""
-        older = self._path.with_name(self._path.name + ".1")
-        for path in (older, self._path):
-            try:
-                with path.open("rb") as file:
-                    number = os.fstat(file.fileno()).st_ino
-                    if path == older and number != self._file:
-                        continue  # seen to its end, or written before we looked
-                    if path == self._path and number != self._file:
-                        self._file, self._at = number, 0
-                    file.seek(self._at)
-                    content = file.read()
-            except FileNotFoundError:
-                continue
-            self._at += len(content)
-            *whole, self._pending = (self._pending + content).split(b"\n")
-            yield from (line.decode("utf-8", "replace") for line in whole)
+        with opened_log(self._path) as files:
+            for file in files[-2:]:
+                number = os.fstat(file.fileno()).st_ino
+                if file is not files[-1] and number != self._file:
+                    continue  # seen to its end, or written before we looked
+                if number != self._file:
+                    self._file, self._at = number, 0
+                file.seek(self._at)
+                content = file.read()
+                self._at += len(content)
+                *whole, self._pending = (self._pending + content).split(b"\n")
+                yield from (line.decode("utf-8", "replace") for line in whole)
 
     def rest(self) -> Iterator[str]:
         """The same, and the last line if it was cut off."""

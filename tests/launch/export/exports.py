@@ -128,7 +128,7 @@ def run_script(folder: Path, script: str, program: str, env: Mapping[str, str] |
         capture_output=True,
         encoding="utf-8",
         errors="backslashreplace",
-        timeout=60,
+        timeout=250,
         check=False,
     )
     words = _split(Path(f"{out}.words"))

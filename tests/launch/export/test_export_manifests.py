@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -134,7 +135,8 @@ def test_compose_starts_the_plan_with_its_gpus_and_memory() -> None:
     [device] = found["deploy"]["resources"]["reservations"]["devices"]
     assert device == {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
     assert (found["ipc"], found["shm_size"], found["ports"]) == ("host", "32g", ["127.0.0.1:30000:30000"])
-    assert found["environment"] == {"HF_TOKEN": None}
+    assert found["environment"] == {"HF_HOME": "/cache/huggingface", "HF_TOKEN": None}
+    assert found["volumes"][0]["target"] == "/cache/huggingface"
     assert found["volumes"][0]["source"] == "/home/me/.cache/huggingface"
     assert service(*DEEPSEEK, env={"HF_HOME": "/data/hf"})["volumes"][0]["source"] == "/data/hf"
 
@@ -196,7 +198,15 @@ def test_a_pod_starts_the_plan_with_its_gpus_and_memory() -> None:
     volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
     mounts = {mount["name"]: mount["mountPath"] for mount in found["volumeMounts"]}
     assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "32Gi"}
-    assert mounts == {"shm": "/dev/shm", "cache": "/root/.cache/huggingface"}
+    assert mounts == {"shm": "/dev/shm", "cache": "/cache/huggingface"}
+    assert {"name": "HF_HOME", "value": "/cache/huggingface"} in found["env"]
+
+
+def test_a_pod_with_a_model_of_its_node_has_no_volume_to_download_to(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    found = container("gpu=h200", f"model_path={tmp_path}")
+    assert "cache" not in [mount["name"] for mount in found["volumeMounts"]]
+    assert "HF_HOME" not in [variable["name"] for variable in found["env"]]
 
 
 def test_the_probes_follow_the_settings_and_give_health_its_time() -> None:
@@ -213,10 +223,11 @@ def test_secrets_come_from_the_servers_secret() -> None:
     text = artifact("k8s", *PLANS["with a key"], "+engine.env.HF_TOKEN=hf_abc").text
     assert KEY not in text
     assert "hf_abc" not in text
-    env = {entry["name"]: entry["valueFrom"]["secretKeyRef"] for entry in pods(text)[0]["spec"]["containers"][0]["env"]}
+    named = [entry for entry in pods(text)[0]["spec"]["containers"][0]["env"] if "valueFrom" in entry]
+    env = {entry["name"]: entry["valueFrom"]["secretKeyRef"] for entry in named}
     assert env["SGLANG_API_KEY"] == {"name": "sglang-deepseek-v3", "key": "SGLANG_API_KEY"}
     assert env["HF_TOKEN"] == {"name": "sglang-deepseek-v3", "key": "HF_TOKEN"}
-    [token] = container(*DEEPSEEK)["env"]
+    [token] = [entry for entry in container(*DEEPSEEK)["env"] if "valueFrom" in entry]
     assert token["valueFrom"]["secretKeyRef"]["optional"] is True
 
 
@@ -248,7 +259,10 @@ def test_the_fabric_decides_the_network(fabric: str, variables: dict[str, str], 
     overrides = (*TWO_NODES, f"fabric={fabric}", "launch.k8s.rdma_resource=rdma/ib")
     for pod in pods(artifact("k8s", *overrides).text):
         [each] = pod["spec"]["containers"]
-        assert {entry["name"]: entry["value"] for entry in each["env"] if "value" in entry} == variables
+        assert {entry["name"]: entry["value"] for entry in each["env"] if "value" in entry} == {
+            "HF_HOME": "/cache/huggingface",
+            **variables,
+        }
         assert pod["spec"].get("hostNetwork", False) is host_network
         assert (each["resources"]["limits"].get("rdma/ib") == 1) is host_network
         assert ("securityContext" in each) is host_network

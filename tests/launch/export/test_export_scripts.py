@@ -176,10 +176,16 @@ def test_docker_run_gets_the_gpus_the_memory_the_cache_and_the_token_by_name(tmp
     assert words[0] == "run"
     assert after(words, "--gpus") == ["all"]
     assert "--ipc=host" in words
-    assert after(words, "--volume") == [f"{tmp_path}/home/.cache/huggingface:/root/.cache/huggingface"]
-    assert after(words, "--env") == ["HF_TOKEN"]
+    assert after(words, "--volume") == [f"{tmp_path}/home/.cache/huggingface:/cache/huggingface"]
+    assert after(words, "--env") == ["HF_TOKEN", "HF_HOME=/cache/huggingface"]
     assert words[words.index("lmsysorg/sglang:v0.5.2-cu126") + 1 :][:3] == ["python3", "-m", "sglang.launch_server"]
     assert (tmp_path / "home/.cache/huggingface").is_dir()
+
+
+def test_a_container_downloads_where_the_plan_says(tmp_path: Path) -> None:
+    words = docker_words(tmp_path, *DEEPSEEK, "+engine.env.HF_HOME='/my models'")
+    assert after(words, "--volume") == [f"{tmp_path}/home/.cache/huggingface:/my models"]
+    assert after(words, "--env") == ["HF_TOKEN", "HF_HOME=/my models"]
 
 
 def test_a_container_binds_every_address_and_says_so(tmp_path: Path) -> None:

@@ -1,0 +1,22 @@
+"""Words of a command line as a shell takes them."""
+
+from __future__ import annotations
+
+import shlex
+
+
+def shell_word(word: str) -> str:
+    """One word for a shell. What would steer the terminal is spelled out in the quotes that bash, zsh and ksh have."""
+    if word.isprintable():
+        return shlex.quote(word)
+    spelled = "".join(_ansi_c(char) for char in word)
+    return f"$'{spelled}'"
+
+
+def _ansi_c(char: str) -> str:
+    if char in "'\\":
+        return "\\" + char
+    if char.isprintable():
+        return char
+    errors = "surrogateescape" if "\udc80" <= char <= "\udcff" else "surrogatepass"
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", errors))

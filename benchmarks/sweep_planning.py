@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare c
 
 from sglang_hydra.compose import Composer
 from sglang_hydra.overrides import Request
-from sglang_hydra.sweep.planning import Outcome, plan_sweep, read_grid
+from sglang_hydra.sweep.grid import read_grid
+from sglang_hydra.sweep.planning import Outcome, plan_sweep
 
 GROUPS = ["gpu=h100,h200", "model=qwen3_8b,gpt_oss_120b,llama_3_1_70b"]
 # Three keys of the server, so that hardly any point shares a plan with another, and one of the load.

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.app import make_plan
 from sglang_hydra.compose import Composer
 from sglang_hydra.config import NODES, PRIMARY_NAME
 from sglang_hydra.errors import ConfigError
-from sglang_hydra.explain import field_record, field_screen, finding_lines, id_record, id_screen, plan_screen, summary
+from sglang_hydra.explain import field_record, field_screen, id_record, id_screen, plan_screen
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
-from sglang_hydra.overrides import Request
-from sglang_hydra.plans import Plan
-from sglang_hydra.screen import Line, text, write
-from sglang_hydra.topology.settings import SINGLE
+from sglang_hydra.screen import write
+from sglang_hydra.topology.settings import has_several_servers
 from sglang_hydra.words import nearest, program, short
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
-    from sglang_hydra.documents import Document
-    from sglang_hydra.topology.plan import Topology
 
 
 def composer_of(invocation: Invocation) -> Composer:
@@ -40,7 +35,7 @@ def plan(invocation: Invocation) -> int:
         return action.plan(invocation)
     composer = composer_of(invocation)
     made = make_plan(composer, invocation.requests)
-    if _has_several_servers(made):
+    if has_several_servers(made.nodes):
         from sglang_hydra.topology import actions as topologies
 
         return topologies.show(composer, invocation, made)
@@ -71,63 +66,16 @@ def check(invocation: Invocation) -> int:
         from sglang_hydra.authority import action as authority
 
         return authority.check(invocation)
+    from sglang_hydra.verdicts import verdict_lines, verdict_record, verdicts_on
+
     verdicts = verdicts_on(composer_of(invocation), invocation.requests)
-    good = all(made is not None and (made.launchable if invocation.strict else made.ok) for _, made, _ in verdicts)
+    good = all(verdict.launchable if invocation.strict else verdict.ok for _, verdict in verdicts)
     if invocation.json:
         results = [verdict_record(*item) for item in verdicts]
         print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
     else:
         write(line for item in verdicts for line in verdict_lines(*item))
     return 0 if good else 2
-
-
-def verdicts_on(
-    composer: Composer, requests: Sequence[Request]
-) -> list[tuple[str, Plan | Topology | None, Sequence[Finding]]]:
-    """Each thing that ``requests`` name, by its name: the plan, None where none can be composed, and the findings."""
-    from sglang_hydra.documents import Document, documents, is_document
-
-    files = [request for request in requests if is_document(request.text)]
-    overrides = [request for request in requests if not is_document(request.text)]
-    verdicts: list[tuple[str, Plan | Topology | None, Sequence[Finding]]] = []
-    for name, document in documents(files) if files else [("overrides", Document([]))]:
-        try:
-            if isinstance(document, ConfigError):
-                raise document
-            made = judged(composer, document, overrides)
-        except ConfigError as failure:
-            verdicts.append((name, None, failure.findings))
-        else:
-            verdicts.append((name, made, made.findings))
-    return verdicts
-
-
-def _planned_again(
-    composer: Composer, document: Document, overrides: Sequence[Request], seed: int | None = None
-) -> Plan:
-    """The plan of a document with ``overrides`` on top. Facts that a plan recorded hold until one of them is typed."""
-    typed = [request.text.partition("=")[0].partition(".")[0] for request in overrides]
-    recorded = None if {"gpu", "model", "model_path"} & set(typed) else document.recorded
-    return make_plan(
-        composer, [*document.requests, *overrides], recorded=recorded, seed=recorded.seed if recorded else seed
-    )
-
-
-def judged(
-    composer: Composer, document: Document, overrides: Sequence[Request], *, seed: int | None = None
-) -> Plan | Topology:
-    """The plan of a document with ``overrides`` on top, or of all of its servers where it asks for several. ``seed`` is
-    what to use where one would be drawn."""
-    made = _planned_again(composer, document, overrides, seed)
-    if not _has_several_servers(made):
-        return made
-    from sglang_hydra.topology.plan import plan_topology
-
-    return plan_topology(composer, [*document.requests, *overrides], common=made)
-
-
-def _has_several_servers(plan: Plan) -> bool:
-    return bool(plan.nodes["topology"]["name"] != SINGLE)
 
 
 def explain(invocation: Invocation) -> int:
@@ -154,7 +102,7 @@ def explain(invocation: Invocation) -> int:
         raise ConfigError(_nothing_to_explain(name))
     overrides = [subject, *rest] if given else rest
     made = make_plan(composer, overrides) if overrides else None
-    if made is not None and _has_several_servers(made):
+    if made is not None and has_several_servers(made.nodes):
         from sglang_hydra.topology import actions as topologies
 
         return topologies.explain(composer, invocation, name, overrides, made)
@@ -330,47 +278,19 @@ def diagnose(invocation: Invocation) -> int:
 
 
 def show_help(invocation: Invocation) -> int:
-    """The one screen, or with a word every argument that has it in its name or its help."""
-    from sglang_hydra.help import found_by, overview
+    """The one screen, that of the verb that was typed, or with a word every argument that has it in its name or its
+    help."""
+    from sglang_hydra.help import found_by, of_verb, overview
 
     words = [request.text for request in invocation.requests]
     composer = composer_of(invocation)
-    write(found_by(words, composer) if words else overview(composer))
+    if invocation.named and all("=" in word for word in words):
+        write(of_verb(invocation.verb))
+    else:
+        write(found_by(words, composer) if words else overview(composer))
     return 0
 
 
 def print_json(record: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(record, indent=2, ensure_ascii=True, allow_nan=False) + "\n")
     sys.stdout.flush()  # a reader that has gone (head) is noticed here and not while the interpreter shuts down
-
-
-def verdict_record(name: str, made: Plan | Topology | None, findings: Sequence[Finding]) -> dict[str, Any]:
-    if made is not None and not isinstance(made, Plan):
-        from sglang_hydra.topology import actions as topologies
-
-        return topologies.verdict(name, made)
-    return {
-        "name": name,
-        "ok": made is not None and made.ok,
-        "launchable": made is not None and made.launchable,
-        "server_id": made.server_id if made else None,
-        "findings": [finding.to_json() for finding in findings],
-        **({"authority": made.authority.to_json()} if made is not None and made.authority is not None else {}),
-    }
-
-
-def verdict_lines(name: str, made: Plan | Topology | None, findings: Sequence[Finding]) -> Iterator[Line]:
-    if made is not None and not isinstance(made, Plan):
-        from sglang_hydra.topology import actions as topologies
-
-        yield from topologies.verdict_lines(name, made)
-        return
-    if made is None:
-        yield [text(f"{name}: "), text("cannot be composed", "bold red")]
-    else:
-        yield [text(f"{name}: "), *summary(made)]
-        if made.authority is not None:
-            from sglang_hydra.authority.screen import authority_lines
-
-            yield from authority_lines(made.authority)
-    yield from finding_lines([finding for finding in findings if finding.level != "info"], made)

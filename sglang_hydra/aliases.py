@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sglang_hydra.quick_yaml import quick_load
+
 MOST_VALUES = 100_000
 TOO_MUCH = f"its aliases make more than {MOST_VALUES} values of it, or one without end"
 
@@ -29,6 +31,6 @@ def text_is_too_much(text: str) -> bool:
     import yaml
 
     try:
-        return is_too_much(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        return is_too_much(quick_load(text))
     except (yaml.YAMLError, ValueError, RecursionError):
         return False

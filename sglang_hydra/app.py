@@ -57,6 +57,8 @@ def plan(
     """
     if isinstance(overrides, str):
         raise TypeError(f"overrides is a list of words, [{overrides!r}, ...], not one word")
+    if isinstance(overrides, Mapping):
+        raise TypeError('overrides is a list of words, ["tp_size=2", ...], not a mapping; resolve takes one')
     requests = [Request(text, f"override {number}") for number, text in enumerate(overrides, 1)]
     own = not config_dirs and config_name == PRIMARY_NAME
     return make_plan(_own_composer() if own else Composer(config_dirs, config_name), requests, seed=seed, env=env)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from sglang_hydra.checks.launchable import PLAN_CHECKS
@@ -18,6 +19,7 @@ from sglang_hydra.facts.presets import ModelPresets
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.fitting import fit_findings, fit_of, gpu_classes
+from sglang_hydra.quick_yaml import quick_load
 from sglang_hydra.recipes import Recipe, recipe_findings, recipes
 from sglang_hydra.resolution import Resolution, resolve, run_checks
 from sglang_hydra.rules.rule import Facts
@@ -127,10 +129,7 @@ def _pair_args(composer: Composer) -> dict[str, Mapping[str, Any]]:
 
 @lru_cache(maxsize=256)
 def _arguments(file: str) -> Mapping[str, Any]:
-    import yaml
-
-    with open(file, encoding="utf-8") as opened:
-        declared = yaml.load(opened, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    declared = quick_load(Path(file).read_text(encoding="utf-8"))
     return {name: value for name, value in (declared or {}).items() if name in FIELDS}
 
 
@@ -185,10 +184,7 @@ def _verdict(name: str, resolution: Resolution, facts: Facts, said: Sequence[Fin
 
 @lru_cache(maxsize=256)
 def _read_preset(file: str) -> Preset | None:
-    import yaml
-
-    with open(file, encoding="utf-8") as opened:
-        declared = yaml.load(opened, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    declared = quick_load(Path(file).read_text(encoding="utf-8"))
     if not isinstance(declared, dict) or not isinstance(declared.get("config"), dict):
         return None
     facts = ModelFacts(declared["config"], source=str(declared.get("source")))

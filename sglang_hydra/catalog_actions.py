@@ -14,7 +14,7 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.memory_screen import memory_lines, table_head, table_row, verdict
 from sglang_hydra.overrides import Request
 from sglang_hydra.screen import Line, columns, shown, text, write
-from sglang_hydra.topology.settings import SINGLE
+from sglang_hydra.topology.settings import has_several_servers
 from sglang_hydra.words import nearest, program
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def doctor(invocation: Invocation) -> int:
     named = any(request.text.startswith(("model", "recipe")) for request in invocation.requests)
     plan = make_plan(composer_of(invocation), invocation.requests)
     values = plan.values
+    wants = not plan.probed and plan.gpu.device is not None
     found = examine(
         os.environ,
         python=plan.engine.python,
@@ -93,6 +94,8 @@ def doctor(invocation: Invocation) -> int:
         host=str(values["host"]),
         port=int(values["port"]),
         download_dir=values["download_dir"],
+        device=plan.gpu.device if wants else None,
+        gpu=plan.gpu.name if wants else None,
     )
     record = doctor_record(found)
     if invocation.json:
@@ -105,7 +108,7 @@ def doctor(invocation: Invocation) -> int:
 def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Iterator[tuple[str, Plan]]:
     """The plan of one point by its name; of several servers that of the first of each role."""
     plan = make_plan(composer, requests)
-    if plan.nodes["topology"]["name"] == SINGLE:
+    if not has_several_servers(plan.nodes):
         yield name, plan
         return
     from sglang_hydra.topology.plan import plan_topology
@@ -118,7 +121,7 @@ def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Ite
 def _points(composer: Composer, requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
     """Every combination of the values that were typed, by what tells it from its neighbours."""
     from sglang_hydra.sweep.axes import combinations
-    from sglang_hydra.sweep.planning import read_grid
+    from sglang_hydra.sweep.grid import read_grid
 
     grid = read_grid(composer, requests, measured=False)
     for own in combinations(grid.axes):
@@ -173,7 +176,8 @@ def _fit_table(plans: Sequence[tuple[str, Plan]]) -> list[Line]:
     rows = [table_head()]
     for name, plan in plans:
         if plan.fit is None:
-            rows.append([text(name), text("unknown" if plan.ok else "refused", "yellow")])
+            why = ", ".join(dict.fromkeys(finding.id for finding in plan.errors))
+            rows.append([text(name), text("unknown" if plan.ok else f"refused: {why}", "yellow")])
             continue
         rows.append(table_row(name, plan.fit, _context(plan)))
     return columns(rows)
@@ -202,7 +206,11 @@ def _filters(requests: Sequence[Request]) -> Iterator[tuple[str, str]]:
         key, equals, value = request.text.partition("=")
         if key not in ("gpu", "model", "scenario") or not equals:
             message = f"{request.text}: the catalog is searched by gpu=, model= and scenario=, each a part of the name"
-            raise ConfigError(Finding("error", "CLI021", message, hint=f"{program()} recipes gpu=h200 model=deepseek"))
+            example = (
+                f"gpu={key}" if any(_matches(key, recipe.gpu) for recipe in published().values()) else f"model={key}"
+            )
+            typed = example if not equals and key else "gpu=h200 model=deepseek"
+            raise ConfigError(Finding("error", "CLI021", message, hint=f"{program()} recipes {typed}"))
         names = sorted({str(getattr(recipe, key)) for recipe in published().values() if getattr(recipe, key)})
         if not any(_matches(value, name) for name in names):
             near = nearest(value, names)
@@ -234,7 +242,8 @@ def _recipe_record(recipe: Recipe, judged: Judged) -> dict[str, Any]:
 
 def _recipe_lines(chosen: Sequence[Recipe], judged: Sequence[Judged]) -> list[Line]:
     if not chosen:
-        return [[text("No published configuration matches.")]]
+        said = "No published configuration matches all of it; each word alone matches some"
+        return [[text(f"{said}: {program()} recipes model=..., or gpu=...")]]
     titles = ("recipe=", "GPUs", "for SGLang", "verdict on 0.5.2", "weights GiB", "KV tokens", "source")
     rows = [[text(title, "bold") for title in titles]]
     for recipe, item in zip(chosen, judged, strict=True):

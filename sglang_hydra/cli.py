@@ -12,6 +12,7 @@ from typing import Any
 
 from sglang_hydra.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.findings import Finding
+from sglang_hydra.flags import BY_NAME, FLAGS, HYDRA_FLAGS, VALUED_HYDRA_FLAGS, Flag, why_not
 from sglang_hydra.overrides import Request
 from sglang_hydra.words import nearest, program, short
 
@@ -37,47 +38,16 @@ VERBS = {
     "stop": "stop NAME, stop all: ends detached servers",
     "logs": "logs NAME: what a detached server wrote; -f goes on as it writes",
 }
-MULTIRUN_VERBS = ("bench", "check", "fit", "plan")
-"""The verbs that take several values for a key, with ``-m``."""
-FLAGS = (
-    "--help",
-    "--json",
-    "--strict",
-    "--version",
-    "--config-dir",
-    "--config-name",
-    "--multirun",
-    "--base",
-    "--format",
-    "--against",
-    "--to",
-    "--from",
-)
-HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help", "--shell-completion")
-_VALUED_FLAGS = (
-    *("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--output", "-o"),
-    *("--base", "--format", "--against", "--to", "--from"),
-)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_VALUED_HYDRA_FLAGS = ("--cfg", "-c", "--package", "-p")
-_SWITCHES = {
-    "--json": "json",
-    "--strict": "strict",
-    "--version": "version",
-    "--help": "help",
-    "-h": "help",
-    "--multirun": "multirun",
-    "-m": "multirun",
-    "--follow": "follow",
-    "-f": "follow",
-}
 
 
 @dataclass
 class Invocation:
-    """What was typed, taken apart. ``argv`` is what stood after a bare ``--``: SGLang's own flags."""
+    """What was typed, taken apart. ``named``: the verb was typed, not the default. ``argv`` is what stood after a bare
+    ``--``: SGLang's own flags."""
 
     verb: str = "serve"
+    named: bool = False
     requests: list[Request] = field(default_factory=list)
     argv: list[str] | None = None
     config_dirs: list[str] = field(default_factory=list)
@@ -146,15 +116,16 @@ def read_invocation(words: Sequence[str]) -> Invocation:
     while rest:
         position, word = rest.pop(0)
         name, has_value, value = word.partition("=")
-        if name in _VALUED_FLAGS:
+        flag = BY_NAME.get(name)
+        if flag is not None and flag.value:
             if not has_value:
-                value = rest.pop(0)[1] if rest else _lacks_value(name)
-            _take_value(invocation, name, value)
-        elif word in _SWITCHES:
-            setattr(invocation, _SWITCHES[word], True)
+                value = rest.pop(0)[1] if rest else _lacks_value(name, flag)
+            _take_value(invocation, flag, name, value)
+        elif flag is not None and not has_value:
+            setattr(invocation, flag.sets, True)
         elif name in HYDRA_FLAGS:
             invocation.hydra = True
-            if name in _VALUED_HYDRA_FLAGS and not has_value and rest:
+            if name in VALUED_HYDRA_FLAGS and not has_value and rest:
                 rest.pop(0)
         elif verb is None and not invocation.requests and not invocation.help and _is_bare(word):
             verb = word
@@ -165,29 +136,25 @@ def read_invocation(words: Sequence[str]) -> Invocation:
     elif verb is not None and verb not in VERBS:
         raise _unknown_verb(verb)
     elif verb is not None:
-        invocation.verb = verb
+        invocation.verb, invocation.named = verb, True
     return invocation
 
 
-def _take_value(invocation: Invocation, flag: str, value: str) -> None:
-    if flag in ("--config-name", "-cn"):
+def _take_value(invocation: Invocation, flag: Flag, typed: str, value: str) -> None:
+    if flag.sets == "config_dirs":
+        invocation.config_dirs.append(_existing_folder(typed, value))
+    elif flag.sets == "config_name":
         invocation.config_name = value.removesuffix(".yaml")
-    elif flag in ("--output", "-o"):
-        invocation.output = value
-    elif flag == "--from":
-        invocation.since = value
-    elif flag in ("--base", "--format", "--against", "--to"):
-        setattr(invocation, flag[2:], value)
     else:
-        invocation.config_dirs.append(_existing_folder(flag, value))
+        setattr(invocation, flag.sets, value)
 
 
 def _is_bare(word: str) -> bool:
     return bool(word) and not word.startswith("-") and "=" not in word
 
 
-def _lacks_value(flag: str) -> str:
-    raise ConfigError(Finding("error", "CLI012", f"{flag} needs a value", hint=f"{flag} conf"))
+def _lacks_value(typed: str, flag: Flag) -> str:
+    raise ConfigError(Finding("error", "CLI012", f"{typed} needs a value", hint=f"{typed} {flag.value}"))
 
 
 def _run(invocation: Invocation) -> int:
@@ -200,35 +167,26 @@ def _run(invocation: Invocation) -> int:
         return 0
     if invocation.help:
         return actions.show_help(invocation)
-    if invocation.multirun and invocation.verb not in MULTIRUN_VERBS:
-        message = f"-m asks for several runs, and {invocation.verb} is for one"
-        hint = f"{program()} bench -m ... measures each, plan -m ... judges each, fit -m ... compares their memory"
-        raise ConfigError(Finding("error", "CLI013", message, hint=hint))
-    if invocation.hydra and invocation.verb != "serve":
-        message = f"Hydra's own flags go with serve, and {invocation.verb} runs without Hydra's run folder"
-        raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} --cfg job ..., or plan --json"))
-    if invocation.output is not None and invocation.verb not in ("export", "import", "upgrade"):
-        message = f"-o names a file for export, import and upgrade, and {invocation.verb} writes to the terminal"
-        raise ConfigError(Finding("error", "EXP016", message, hint=f"{program()} {invocation.verb} ... > FILE"))
-    if invocation.follow and invocation.verb != "logs":
-        message = f"-f follows a log and goes with logs, and the verb is {invocation.verb}"
-        raise ConfigError(Finding("error", "CLI026", message, hint=f"{program()} logs -f NAME"))
-    if invocation.against is not None:
-        from sglang_hydra.authority.action import refuse_elsewhere
-
-        refuse_elsewhere(invocation)
-    if invocation.to is not None or invocation.since is not None:
-        from sglang_hydra.upgrade.action import refuse_elsewhere as refuse_releases
-
-        refuse_releases(invocation)
-    if (invocation.base is not None or invocation.format is not None) and invocation.verb != "check":
-        message = f"--base and --format go with check, and the verb is {invocation.verb}"
-        hint = f"{program()} check --base main --format markdown FILE...; two plans: {program()} diff"
-        raise ConfigError(Finding("error", "REV001", message, hint=hint))
+    _refuse_misplaced(invocation)
     if invocation.argv is not None and invocation.verb not in ("import", "upgrade"):
         invocation.requests += requests_from_argv(invocation.argv)
     action: Any = getattr(actions, f"{invocation.verb}_" if iskeyword(invocation.verb) else invocation.verb)
     return int(action(invocation))
+
+
+def _refuse_misplaced(invocation: Invocation) -> None:
+    """Raises ConfigError for the first flag that does not go with the verb, or not beside another flag."""
+    verb = invocation.verb
+    if invocation.hydra and verb != "serve":
+        message = f"Hydra's own flags go with serve, and {verb} runs without Hydra's run folder"
+        raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} --cfg job ..., or plan --json"))
+    given = [flag for flag in FLAGS if getattr(invocation, flag.sets) not in (None, False, [])]
+    for flag in given:
+        why = why_not(flag, verb, given)
+        if why is not None and flag.elsewhere is not None:
+            id, message, hint = flag.elsewhere
+            said = {"verb": verb, "why": why, "program": program()}
+            raise ConfigError(Finding("error", id, message.format(**said), hint=hint.format(**said)))
 
 
 def requests_from_argv(argv: Sequence[str]) -> list[Request]:
@@ -253,7 +211,7 @@ def _report(failure: SglangHydraError, as_json: bool) -> None:
 
 
 def _unknown_verb(word: str) -> ConfigError:
-    near = nearest(word, [*VERBS, *FLAGS])
+    near = nearest(word, [*VERBS, *(flag.names[0] for flag in FLAGS)])
     hint = f"did you mean {near}? " if near else ""
     return ConfigError(
         Finding(

@@ -16,7 +16,7 @@ from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan, digest, plain
 from sglang_hydra.screen import Line, Span, columns, shown, text, write
 from sglang_hydra.secret import HIDDEN, SECRET_FIELDS, is_secret_name
-from sglang_hydra.topology.settings import SINGLE
+from sglang_hydra.topology.settings import SINGLE, has_several_servers
 from sglang_hydra.words import number, plural, program
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def planned_side(composer: Composer, side: str, place: str) -> Side:
 
 
 def _several(composer: Composer, requests: Sequence[Request], plan: Plan) -> Topology | None:
-    if plan.nodes["topology"]["name"] == SINGLE:
+    if not has_several_servers(plan.nodes):
         return None
     from sglang_hydra.topology.plan import plan_topology
 
@@ -230,7 +230,8 @@ def diff_screen(left: Side, right: Side, found: list[Difference]) -> Iterator[Li
         rows: list[list[Span]] = []
         for item in (item for item in found if item.kind == kind):
             reasons = " | ".join(dict.fromkeys(reason for reason in item.why if reason))
-            values = [text(said(item.left), "red"), text("->"), text(said(item.right), "green")]
+            show = _capability if item.key == "gpu.compute_capability" else said
+            values = [text(show(item.left), "red"), text("->"), text(show(item.right), "green")]
             rows.append([text(item.key), *values, text(reasons, "dim")])
         if rows:
             yield [text(title, "bold")]
@@ -258,6 +259,11 @@ def to_json(left: Side, right: Side, found: list[Difference]) -> dict[str, Any]:
         for name, side in (("left", left), ("right", right))
     }
     return {"schema": SCHEMA, **sides, "differences": [item.to_json() for item in found]}
+
+
+def _capability(value: Any) -> str:
+    """As presets write it: 9.0."""
+    return ".".join(map(str, value)) if value else said(value)
 
 
 def said(value: Any) -> str:

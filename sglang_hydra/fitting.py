@@ -15,6 +15,7 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.declared import gpu_facts
 from sglang_hydra.facts.hardware import Hardware
 from sglang_hydra.findings import Finding
+from sglang_hydra.quick_yaml import quick_load
 from sglang_hydra.resolution import Resolution, resolve, run_checks
 from sglang_hydra.rules.rule import Facts
 
@@ -159,7 +160,7 @@ def _declared_class(text: str) -> GpuFacts | None:
     import yaml
 
     try:
-        declared = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        declared = quick_load(text)
         facts = gpu_facts({**_GPU_NODE, **declared}, Hardware())
     except (yaml.YAMLError, TypeError, ConfigError):
         return None  # whoever chooses it is told what is wrong with it

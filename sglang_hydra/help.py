@@ -12,11 +12,11 @@ from sglang_hydra.config import Root
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.findings import Finding
+from sglang_hydra.flags import FLAGS
 from sglang_hydra.screen import Line, columns, room, shown, text
 from sglang_hydra.words import nearest, program
 
 _MOST_OPTIONS = 100
-
 
 PLAIN_KEYS = {
     "fabric": "the network between the nodes, in exports: tcp, roce, ib; null leaves it to NCCL",
@@ -27,16 +27,19 @@ PLAIN_KEYS = {
 }
 """Root keys of ours that are values and no nodes."""
 
-FLAGS = {
-    "--help WORD": "arguments that have WORD in their name or their help, or a group: --help gpu",
-    "--json": "plan, check, explain: the same for machines",
-    "--strict": "check: fail also on what only we refuse",
-    "--base REV|DIR": "check: what changed since a git revision, or against a folder; --format markdown|json|text",
-    "--against VENV": "check, plan, upgrade: ask the SGLang of an environment, or installed, what it makes of it",
-    "--to VERSION": "upgrade: the release to go to; --from VERSION: the one that it was written for",
-    "--config-dir DIR": "search DIR for config groups before ours",
-    "-- FLAGS": "SGLang's own flags: plan -- --model-path org/name --tp 8",
-}
+_ARGV = ("-- FLAGS", "SGLang's own flags: plan -- --model-path org/name --tp 8")
+"""What a bare ``--`` begins, beside the flags of ours."""
+
+_EVERYWHERE = {"strict": ("check",), "version": ()}
+"""Flags that every verb takes and that mean something to these alone."""
+
+_NODES_OF = {"serve": ("launch",), "bench": ("bench", "sweep"), "resume": ("sweep",), "fit": ("fit",)}
+"""The nodes that are about one verb."""
+
+
+def flags() -> list[tuple[str, str]]:
+    """The lines of the help on flags."""
+    return [*((flag.shown, flag.about) for flag in FLAGS if flag.about), _ARGV]
 
 
 def overview(composer: Composer) -> list[Line]:
@@ -70,10 +73,31 @@ def overview(composer: Composer) -> list[Line]:
         [text("  any other model: model=org/name, model=./folder; what a group declares: gpu.count=4", "dim")],
         [],
         [text("Flags", "bold")],
-        *columns([[text(flag, "cyan"), text(said)] for flag, said in FLAGS.items()]),
+        *columns([[text(flag, "cyan"), text(said)] for flag, said in flags()]),
         [],
         [text(f"The {len(FIELDS)} arguments of SGLang 0.5.2 are keys under their own names (tp_size=8).")],
     ]
+
+
+def of_verb(verb: str) -> list[Line]:
+    """What one verb does, the flags that go with it, and the keys of ours that are about it."""
+    from sglang_hydra.cli import VERBS
+
+    called = program()
+    lines: list[Line] = [[text(f"{called} {verb}", "bold")], [text(f"  {VERBS[verb]}")], *_formats(verb), []]
+    going = [flag for flag in FLAGS if flag.about and verb in (flag.verbs or _EVERYWHERE.get(flag.sets, (verb,)))]
+    lines += [[text("Flags", "bold")], *columns([[text(each.shown, "cyan"), text(each.about)] for each in going]), []]
+    for group in _NODES_OF.get(verb, ()):
+        lines += _node_lines(group)
+    return [*lines, [text(f"{called} --help shows every verb and group, --help WORD finds arguments by a word", "dim")]]
+
+
+def _formats(verb: str) -> list[Line]:
+    if verb != "export":
+        return []
+    from sglang_hydra.launch.export.registry import FORMATS
+
+    return columns([[text(f"    {name}", "cyan"), text(each.about)] for name, each in FORMATS.items()])
 
 
 def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
@@ -85,9 +109,7 @@ def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
 
     lines: list[Line] = [[text(f"  {word:10}", "cyan"), text(VERBS[word])] for word in words if word in VERBS]
     if "export" in words:
-        from sglang_hydra.launch.export.registry import FORMATS
-
-        lines += columns([[text(f"    {name}", "cyan"), text(each.about)] for name, each in FORMATS.items()])
+        lines += _formats("export")
     if len(words) == 1 and words[0] in PLAIN_KEYS:
         lines.append([text(f"  {words[0]:10}", "cyan"), text(PLAIN_KEYS[words[0]])])
     if len(words) == 1 and words[0] in composer.groups():

@@ -168,7 +168,8 @@ class Layers:
         return {
             ".".join(path): origin
             for path, origin in self._inside.items()
-            if not (origin.layer in _PRESETS and origin.keys) and path[1:2] != ("args",)
+            # A preset that only names another one holds nothing of its own.
+            if not (origin.layer in _PRESETS and (origin.keys or len(path) == 1)) and path[1:2] != ("args",)
         }
 
     def chains(self) -> dict[str, tuple[Origin, ...]]:

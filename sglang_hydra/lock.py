@@ -207,7 +207,9 @@ def _typed(requests: Sequence[Request]) -> dict[str, str]:
 def _way_out(path: str, locked: SavedPlan, requests: Sequence[Request]) -> Finding:
     """What to type: without the override, or for a lock of the server as it would be now."""
     message = f"the server would not be the one that lock={path} records"
-    words = " ".join(shlex.quote(word) for word in [*as_overrides(locked), *_on_top(requests)])
+    given = _typed(requests)
+    kept = (word for word in as_overrides(locked) if word.partition("=")[0] not in given)
+    words = " ".join(shlex.quote(word) for word in [*kept, *_on_top(requests)])
     hint = f"leave out what was typed on top; or a new lock: {program()} plan --json {words} > new.json"
     return Finding("info", "LCK012", message, ("lock",), hint)
 

@@ -17,6 +17,8 @@ from sglang_hydra.config import Root
 from sglang_hydra.words import nearest
 
 _NAMES = {int: "an int", float: "a number", str: "text", bool: "true or false"}
+_EXAMPLES = {"gpu.compute_capability": "MAJOR.MINOR, such as gpu.compute_capability=9.0"}
+"""What to type where the type alone does not say it."""
 
 
 class Problem(NamedTuple):
@@ -77,7 +79,7 @@ def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Prob
             yield Problem(key, f"{key}=null: it must be {_said(schema)}")
     elif container is None:
         if not _fits(kind, value):
-            yield Problem(key, f"{key}={value!r} is not {_said(kind)}")
+            yield Problem(key, f"{key}={value!r} is not {_said(kind)}", _EXAMPLES.get(key))
     elif not (isinstance(value, Mapping) if container is dict else isinstance(value, (list, tuple))):
         example = f"{key}=[A,B]" if container is list else f"{key}.NAME=VALUE"
         yield Problem(key, f"{key}={value!r} is not {_said(kind)}", example)

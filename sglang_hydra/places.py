@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LAYERS = (
-    *("schema", "gpu", "model", "gpu_model", "verl", "primary", "recipe", "experiment", "cli", "topology", "lock"),
-    "rule",
-)
-"""From the weakest to the strongest; a group of an app's own counts as ``experiment``, ``verl`` is what it passes."""
+from sglang_hydra.quick_yaml import quick_loader
 
 
 @dataclass(frozen=True)
 class Origin:
-    """One layer that named a field. ``keys`` leads to it inside ``file``; otherwise ``where`` says it in words."""
+    """One layer that named a field. ``keys`` leads to it inside ``file``; otherwise ``where`` says it in words.
+
+    Layers, from the weakest to the strongest: schema, gpu, model, gpu_model, verl (what it passes), primary, recipe,
+    experiment (a group of an app's own, too), cli, topology, lock, rule.
+    """
 
     layer: str
     value: Any
@@ -42,9 +42,8 @@ def key_lines(file: str) -> dict[tuple[str, ...], int]:
     """The 1-based line of every key of a YAML file; empty for a file that cannot be read."""
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        root = yaml.compose(Path(file).read_text(encoding="utf-8"), Loader=loader)
+        root = yaml.compose(Path(file).read_text(encoding="utf-8"), Loader=quick_loader())
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return {}
     lines: dict[tuple[str, ...], int] = {}

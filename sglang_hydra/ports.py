@@ -32,8 +32,12 @@ class PortPlan:
 
 def server_url(values: Mapping[str, Any]) -> str:
     """The URL at which the server of these arguments answers; an IPv6 host is put in brackets."""
-    host, port = values["host"], values["port"]
-    return f"http://[{host}]:{port}" if _is_ipv6(host) else f"http://{host}:{port}"
+    return f"http://{host_and_port(values['host'], values['port'])}"
+
+
+def host_and_port(host: str, port: int) -> str:
+    """``HOST:PORT``, an address of IPv6 in brackets."""
+    return f"[{host}]:{port}" if _is_ipv6(host) else f"{host}:{port}"
 
 
 def plan_ports(

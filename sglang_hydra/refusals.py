@@ -89,9 +89,7 @@ def no_override(text: str, known: Known) -> Refused:
         hint = f"{program()} {text} key=value ..."
         return Refused("CLI004", f"{text!r} is a verb, and the verb comes first", hint=hint)
     if text.endswith((".yaml", ".yml", ".json")):
-        return Refused(
-            "CLI004", f"{short(text)!r} is no key=value", hint=f"{program()} check {short(text)} judges a file"
-        )
+        return Refused("CLI004", f"{short(text)!r} is no key=value", hint=_as_a_file(text))
     for group in ("model", "gpu", "engine"):
         if text in known.options(group):
             return Refused("CLI004", f"{text!r} is no key=value", group, hint=f"did you mean {group}={text}?")
@@ -105,8 +103,20 @@ def no_override(text: str, known: Known) -> Refused:
     return Refused("CLI004", said, hint=f"did you mean {near}={short(value)}?" if near else f"{program()} --help")
 
 
+def _as_a_file(text: str) -> str:
+    """What takes a file: check and diff as it lies, a plan as a lock, YAML as an experiment of its folder."""
+    judged = f"{program()} check {short(text)} judges a file"
+    if text.endswith(".json"):
+        return f"lock={short(text)} plans a saved plan again; or {judged}"
+    folder, _, name = text.rpartition("/")
+    stem = short(name.rpartition(".")[0])
+    if folder.rpartition("/")[2] == "experiment":
+        return f"--config-dir {short(folder.rpartition('/')[0] or '.')} experiment={stem}; or {judged}"
+    return f"{judged}; or as DIR/experiment/{stem}.yaml: --config-dir DIR experiment={stem}"
+
+
 def _dashed(text: str, known: Known) -> Refused:
-    from sglang_hydra.cli import FLAGS
+    from sglang_hydra.flags import FLAGS
 
     flag, equals, value = text.partition("=")
     theirs = f"SGLang's own flags go after a bare --: {program()} plan -- --model-path org/name"
@@ -115,7 +125,7 @@ def _dashed(text: str, known: Known) -> Refused:
     if known.options(group) and (_flagged(flag) is None or value in known.options(group)):
         return Refused("CLI004", message, group, hint=f"{group}={short(value) or _example_of(group, known)}; {theirs}")
     field = _flagged(flag)
-    near = nearest(flag, FLAGS)
+    near = nearest(flag, [ours.names[0] for ours in FLAGS])
     if field is None and near is not None:
         return Refused("CLI004", f"{short(flag)} is no flag of this program", hint=f"did you mean {near}?")
     field = field or FIELDS.get(nearest(flag, FIELDS) or "")

@@ -66,8 +66,11 @@ def resolve(
     choices and few types are checked here: that is done where text comes in). ``seed`` is used where no
     ``random_seed`` was set; without it one is drawn. ``env`` is the environment that a rule may ask for
     (SGLANG_IS_IN_CI); the process's own is never read. Nothing is raised for a value that cannot work:
-    it ends in ``findings``.
+    it ends in ``findings``. TypeError is raised for a ``gpu`` or ``model`` that is no such object.
     """
+    for name, given, wanted in (("gpu", gpu, GpuFacts), ("model", model, ModelFacts)):
+        if not isinstance(given, wanted):
+            raise TypeError(f"{name} is a {wanted.__name__}, not {given!r}; sglang_hydra.plan takes presets by name")
     values = fresh_defaults()
     findings = list(_unknown_or_missing(intent, values))
     values.update({name: value for name, value in intent.items() if name in values})

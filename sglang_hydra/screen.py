@@ -96,6 +96,8 @@ def folded(line: Line, width: int) -> list[Line]:
     *head, (content, style) = line
     margin = sum(len(piece) for piece, _ in head) + len(content) - len(content.lstrip())
     below = margin > width * 2 // 3  # too little room beside the other pieces: all of it goes under them
+    if below and content[:1] in (",", ";", ":", ")"):
+        head, content = [*head, (content[0], style)], content[1:]
     margin = _MARGIN_BELOW if below else margin
     parts = textwrap.wrap(content.strip(), width - margin, break_long_words=False, break_on_hyphens=False)
     lines: list[Line] = [[(" " * margin, ""), (part, style)] for part in parts]

@@ -84,7 +84,7 @@ def test_flags(words: list[str], set_to: dict[str, Any]) -> None:
     [
         (["plna", "gpu=h100"], "CLI014", "did you mean plan?"),
         (["deepseek_v3"], "CLI014", "Values are typed as key=value"),
-        (["plan", "--config-dir"], "CLI012", "--config-dir conf"),
+        (["plan", "--config-dir"], "CLI012", "--config-dir DIR"),
         (["plan", "--config-dir", "/nowhere"], "CLI012", ""),
         (["benhc", "-m", "tp_size=1,2"], "CLI014", "did you mean bench?"),
         (["explain", "-m", "tp_size=1,2"], "CLI013", "bench -m"),
@@ -98,6 +98,11 @@ def test_flags(words: list[str], set_to: dict[str, Any]) -> None:
         (["--help", "zzzz"], "CLI016", "--help"),
         (["plan", *H200, "plan"], "CLI004", "plan key=value"),
         (["plan", "good.yaml"], "CLI004", "check good.yaml"),
+        (["plan", "good.yaml"], "CLI004", "as DIR/experiment/good.yaml: --config-dir DIR experiment=good"),
+        (["plan", "conf/experiment/good.yaml"], "CLI004", "--config-dir conf experiment=good"),
+        (["plan", "plan.json"], "CLI004", "lock=plan.json"),
+        (["recipes", "deepseek"], "CLI021", "recipes model=deepseek"),
+        (["recipes", "l40s"], "CLI021", "recipes gpu=l40s"),
     ],
     ids=str,
 )
@@ -192,6 +197,23 @@ def test_help_fits_one_screen_and_names_everything(run: Run) -> None:
     assert max(map(len, lines)) <= 120
     for word in (*VERBS, "h200", "deepseek_v3", "--json", "--help WORD", f"The {len(FIELDS)} arguments"):
         assert any(word in line for line in lines), word
+
+
+def test_a_capability_that_is_a_list_in_a_preset_is_refused_with_what_to_write(run: Run, tmp_path: Path) -> None:
+    written(tmp_path, {"gpu/mine.yaml": "defaults: [h100]\nname: mine\ncompute_capability: [8, 6]\n"})
+    refused = run("plan", "--config-dir", str(tmp_path), "gpu=mine", "model=qwen3_8b")
+    assert "MAJOR.MINOR, such as gpu.compute_capability=9.0" in refused.err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_a_verb_is_its_own(verb: str, run: Run) -> None:
+    said = run(verb, "--help").out
+    assert VERBS[verb] in said
+    assert said == run(verb, "gpu=h200", "-h").out
+    for flag, verbs in (("--against", ("check", "plan", "upgrade")), ("--follow", ("logs",)), ("--strict", ("check",))):
+        assert (flag in said) == (verb in verbs), flag
+    assert ("bench.concurrency" in said) == (verb == "bench")
+    assert ("docker run" in said) == (verb == "export")
 
 
 def test_help_finds_arguments(run: Run) -> None:

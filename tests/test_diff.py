@@ -58,6 +58,7 @@ def test_the_screen_shows_values_and_reasons(capsys: pytest.CaptureFixture[str])
     assert entry(["diff", H100, B200]) == 0
     said = capsys.readouterr().out
     assert "8192" in said
+    assert "9.0    ->  10.0" in said
     assert "SCH001: GPUs of 160 GiB and more" in said
     assert "left: FIT001" in said
 

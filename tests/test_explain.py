@@ -224,6 +224,7 @@ def test_columns_stand_under_each_other() -> None:
         ([text("    one two three")], 12, ["    one two", "    three"]),
         ([text("  id  "), text("unbreakablelongword and more")], 16, ["  id  unbreakablelongword", "      and more"]),
         ([text("x" * 30), text("one two three")], 20, ["x" * 30, "      one two three"]),
+        ([text("x" * 30), text(", one two three")], 20, ["x" * 30 + ",", "      one two three"]),
         ([text("x" * 9), text("   "), text("one two three")], 15, ["x" * 9, "      one two", "      three"]),
         ([text("  "), text("one two three four five", VERBATIM)], 10, ["  one two three four five"]),
         ([], 10, [""]),

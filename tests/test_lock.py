@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -172,18 +173,25 @@ def test_anything_else_on_top_is_refused_field_by_field(word: str, lock: Callabl
     assert said in found.message
     assert hint in (found.hint or "")
     (way_out,) = [finding for finding in findings if finding.id == "LCK012"]
-    assert f"plan --json gpu=h200 model=qwen3_8b {word.split('=')[0]}" in (way_out.hint or "").replace("'", "")
+    anew = (way_out.hint or "").partition("plan --json ")[2].removesuffix(" > new.json")
+    keys = [each.partition("=")[0] for each in shlex.split(anew)]
+    assert {"gpu", "model", word.partition("=")[0]} <= set(keys)
+    assert len(keys) == len(set(keys)), "what is typed on top replaces the word of the lock"
 
 
 def test_the_new_lock_that_a_refusal_names_can_be_made(lock: Callable[..., str]) -> None:
-    import shlex
-
     before = planned("gpu=h100", "gpu.count=4", "model=qwen3_8b", "tp_size=2", "served_model_name='a b'")
     findings = refused(f"lock={lock(before)}", "tp_size=4")
     (way_out,) = [finding for finding in findings if finding.id == "LCK012"]
     command = shlex.split((way_out.hint or "").partition("plan --json ")[2])
     again = planned(*command[: command.index(">")])
     assert (again.values["tp_size"], again.values["served_model_name"], again.gpu.count) == (4, "a b", 4)
+
+
+def test_a_preset_that_only_names_another_is_locked_by_its_name(lock: Callable[..., str]) -> None:
+    findings = refused(f"lock={lock(planned('gpu=h200', 'model=gpt_oss'))}", "tp_size=4")
+    (way_out,) = [finding for finding in findings if finding.id == "LCK012"]
+    assert "plan --json gpu=h200 model=gpt_oss tp_size=4 > new.json" in (way_out.hint or "")
 
 
 CHANGED: dict[str, tuple[dict[str, Any], str, str, str]] = {

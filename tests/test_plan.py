@@ -108,6 +108,12 @@ def test_names_that_are_not_part_of_the_identity_are_arguments() -> None:
     assert set(planned(*H200).values) > NOT_IDENTITY
 
 
+@pytest.mark.parametrize("overrides", ["gpu=h200 tp_size=2", {"gpu": "h200"}])
+def test_what_is_no_list_of_words_is_a_type_error(overrides: Any) -> None:
+    with pytest.raises(TypeError, match="a list of words"):
+        sglang_hydra.plan(overrides)
+
+
 # What is sealed
 
 

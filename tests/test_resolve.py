@@ -268,3 +268,22 @@ def test_resolving_imports_nothing_heavy() -> None:
         "print([m for m in ('hydra', 'omegaconf', 'yaml', 'torch', 'transformers', 'asyncio') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"gpu": "h200"}, "gpu is a GpuFacts"),
+        ({"model": {"architectures": []}}, "model is a ModelFacts"),
+    ],
+)
+def test_facts_of_another_kind_are_a_type_error(changes: dict[str, Any], said: str) -> None:
+    facts: dict[str, Any] = {"gpu": GPUS["h100"], "model": ModelFacts({})}
+    with pytest.raises(TypeError, match=said):
+        resolve({"model_path": MODEL_PATH}, **{**facts, **changes})
+
+
+@pytest.mark.parametrize("written", ["9.0", 9.0, 9])
+def test_a_compute_capability_as_presets_write_it_is_a_type_error(written: Any) -> None:
+    with pytest.raises(TypeError, match=r"as \(9, 0\)"):
+        GpuFacts("mine", vendor="nvidia", device="cuda", compute_capability=written)

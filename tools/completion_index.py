@@ -19,11 +19,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
 from sglang_hydra.bench import settings as bench  # noqa: E402
-from sglang_hydra.cli import FLAGS, VERBS  # noqa: E402
+from sglang_hydra.cli import VERBS  # noqa: E402
 from sglang_hydra.completion import INDEX, SCRIPTS  # noqa: E402
 from sglang_hydra.compose import Composer  # noqa: E402
 from sglang_hydra.config import Root  # noqa: E402
 from sglang_hydra.fields import FIELDS  # noqa: E402
+from sglang_hydra.flags import FLAGS  # noqa: E402
 from sglang_hydra.launch.export.registry import FORMATS  # noqa: E402
 from sglang_hydra.meanings import known_ids  # noqa: E402
 from sglang_hydra.secret import is_secret_name  # noqa: E402
@@ -59,7 +60,7 @@ def index() -> dict[str, Any]:
     }
     return {
         "verbs": list(VERBS),
-        "flags": list(FLAGS),
+        "flags": [flag.names[0] for flag in FLAGS],
         "options": {group: found for group, found in options.items() if found},
         "keys": keys,
         "nodes": nodes,

@@ -29,6 +29,7 @@ from sglang_hydra.facts.drafts import known_draft
 from sglang_hydra.facts.presets import ModelPresets
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.fit import Fit, fit, logged_pool
+from sglang_hydra.fit.result import KvCache
 
 GIB = 1 << 30
 PRESETS = [str(file) for file in sorted(Path(__file__).resolve().parents[1].glob("conf/model/*.yaml"))]
@@ -222,9 +223,18 @@ def _bytes(row: Mapping[str, Any], found: Fit, scored: bool) -> Iterator[Compari
     sizes = {"": found.kv.bytes_per_token}
     if len(found.kv.kinds) > 1:
         sizes |= {f"{kind.kind} only, as the log": kind.bytes_per_token for kind in found.kv.kinds}
+        sizes |= {f"rows of {rows} bytes, as the log": size for rows, size in _other_rows(found.kv).items()}
     chosen, predicted = min(sizes.items(), key=lambda size: abs(size[1] - logged))
     right = abs(predicted / logged - 1) <= BYTES_WORST
     yield Comparison(row["id"], BYTES, predicted, logged, scored, right if scored else None, chosen=chosen)
+
+
+def _other_rows(kv: KvCache) -> dict[int, int]:
+    """Bytes of a token of sparse attention in FP8 by the rows that its kernels read, which the release decides too."""
+    latent, index = (next((kind for kind in kv.kinds if kind.kind == name), None) for name in ("latent", "index keys"))
+    if latent is None or index is None or kv.element != 1:
+        return {}
+    return {rows: latent.layers * rows + index.bytes_per_token for rows in (576, 656)}
 
 
 def _tokens(row: Mapping[str, Any], scored: bool) -> Iterator[Comparison]:

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sglang_hydra.app import make_plan
 from sglang_hydra.argv import parse_argv
-from sglang_hydra.cli import FLAGS, HYDRA_FLAGS, VERBS, read_invocation, requests_from_argv
+from sglang_hydra.cli import VERBS, read_invocation, requests_from_argv
 from sglang_hydra.compose import Composer
 from sglang_hydra.config import NODES, Root
 from sglang_hydra.documents import read_document
@@ -38,6 +38,7 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.explain import finding_lines, plan_screen
 from sglang_hydra.facts import probe
 from sglang_hydra.fields import FIELDS, Field
+from sglang_hydra.flags import BY_NAME, HYDRA_FLAGS
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
 from sglang_hydra.screen import write
@@ -124,9 +125,7 @@ class Words:
             if source < 0.3:
                 words.append(self.dice.choice((*VERBS, "help", "bench", "plna", "")))
             elif source < 0.6:
-                words.append(
-                    self.dice.choice((*FLAGS, *HYDRA_FLAGS, "-h", "-cd", "-cn", "-cp", "--", "--config-dir=/", "--x"))
-                )
+                words.append(self.dice.choice((*BY_NAME, *HYDRA_FLAGS, "--", "--config-dir=/", "--x")))
             else:
                 words.append(self.override())
         return words

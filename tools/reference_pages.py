@@ -23,12 +23,13 @@ sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 from sglang_hydra import meanings  # noqa: E402
 from sglang_hydra.argv import MEANINGS as OF_ARGUMENTS  # noqa: E402
 from sglang_hydra.checks.launchable import PLAN_CHECKS  # noqa: E402
-from sglang_hydra.cli import MULTIRUN_VERBS, VERBS  # noqa: E402
+from sglang_hydra.cli import VERBS  # noqa: E402
 from sglang_hydra.compose import Composer  # noqa: E402
 from sglang_hydra.config import Root  # noqa: E402
 from sglang_hydra.doctor.order import CHECKS  # noqa: E402
 from sglang_hydra.fields import CONCERNS, FIELDS, Field  # noqa: E402
-from sglang_hydra.help import FLAGS, PLAIN_KEYS  # noqa: E402
+from sglang_hydra.flags import MULTIRUN_VERBS  # noqa: E402
+from sglang_hydra.help import PLAIN_KEYS, flags  # noqa: E402
 from sglang_hydra.launch.export.registry import FORMATS  # noqa: E402
 from sglang_hydra.rules import ORDER  # noqa: E402
 from sglang_hydra.screen import shown  # noqa: E402
@@ -138,7 +139,7 @@ def _command_line() -> Iterator[str]:
     yield "## Flags\n"
     yield "| flag | what it does |"
     yield "| --- | --- |"
-    yield from (_row(_code(flag), _plain(about)) for flag, about in FLAGS.items())
+    yield from (_row(_code(flag), _plain(about)) for flag, about in flags())
     yield f"\n{_HYDRA}.\n"
     yield "## Formats of export\n"
     yield "| format | what it is |"

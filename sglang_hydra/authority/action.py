@@ -8,32 +8,14 @@ from typing import TYPE_CHECKING
 
 from sglang_hydra.authority.ask import Authority, find_authority
 from sglang_hydra.authority.verdict import verdicts_on
-from sglang_hydra.errors import ConfigError
-from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
 from sglang_hydra.screen import write
 from sglang_hydra.versions.order import same_release
 from sglang_hydra.versions.table import nearest_known
-from sglang_hydra.words import program
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
-
-VERBS = ("check", "plan", "upgrade")
-
-
-def refuse_elsewhere(invocation: Invocation) -> None:
-    """Raises ConfigError for ``--against`` with a verb or a flag that it does not go with."""
-    other = next((flag for flag in ("base", "format") if getattr(invocation, flag) is not None), None)
-    other = "-m" if invocation.multirun else f"--{other}" if other else None
-    if invocation.verb in VERBS and other is None:
-        return
-    what = f"and {other} was given too" if invocation.verb in VERBS else f"and the verb is {invocation.verb}"
-    message = f"--against goes with check, plan and upgrade, each alone, {what}"
-    raise ConfigError(
-        Finding("error", "AUT005", message, hint=f"{program()} check --against installed gpu=... model=...")
-    )
 
 
 def plan(invocation: Invocation) -> int:
@@ -55,25 +37,24 @@ def plan(invocation: Invocation) -> int:
 def check(invocation: Invocation) -> int:
     """Judges each thing named, and asks the release about each. 2 if it refuses one, or could not be asked and we would
     refuse it."""
-    from sglang_hydra import actions
+    from sglang_hydra import actions, verdicts
 
     authority = _authority(invocation)
     overrides = [*_for(authority, invocation.requests), *invocation.requests]
-    verdicts = actions.verdicts_on(actions.composer_of(invocation), overrides)
-    plans = iter(asked(authority, [made for _, made, _ in verdicts if isinstance(made, Plan)]))
+    by_our_rules = verdicts.verdicts_on(actions.composer_of(invocation), overrides)
+    plans = iter(asked(authority, [ours.made for _, ours in by_our_rules if isinstance(ours.made, Plan)]))
     told = [
-        (name, again := next(plans), again.findings) if isinstance(made, Plan) else (name, made, findings)
-        for name, made, findings in verdicts
+        (name, verdicts.Verdict(again := next(plans), again.findings) if isinstance(ours.made, Plan) else ours)
+        for name, ours in by_our_rules
     ]
     good = all(
-        _good(made, invocation.strict) if isinstance(made, Plan) else made is not None and made.ok
-        for _, made, _ in told
+        _good(verdict.made, invocation.strict) if isinstance(verdict.made, Plan) else verdict.ok for _, verdict in told
     )
     if invocation.json:
-        results = [actions.verdict_record(*item) for item in told]
+        results = [verdicts.verdict_record(*item) for item in told]
         actions.print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
     else:
-        write(line for item in told for line in actions.verdict_lines(*item))
+        write(line for item in told for line in verdicts.verdict_lines(*item))
     return 0 if good else 2
 
 

@@ -20,7 +20,8 @@ def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
     """
     if args.device is not None:
         return None
-    return Refusal("no accelerator was found and device is not set", "device", hint="gpu=cpu")
+    hint = "gpu=h100 (or another class) plans for a machine that has one; or gpu=cpu"
+    return Refusal("no accelerator was found and device is not set", "device", hint=hint)
 
 
 @rule("DEV003", (449, 449))

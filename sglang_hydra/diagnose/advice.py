@@ -13,6 +13,8 @@ _TYPED = re.compile(r"([a-z][a-z0-9_]*)=([\w.]+)(.*)", re.DOTALL)
 _FRACTION = "mem_fraction_static"
 # Each of these takes less memory the smaller it is.
 _SMALLER = ("chunked_prefill_size", "cuda_graph_max_bs", "max_running_requests")
+# Each of these helps more the larger it is; what was not enough is doubled.
+_LARGER = ("tp_size", "nnodes", "dist_timeout", "watchdog_timeout")
 _STEP, _LEAST, _MOST = 0.05, 0.2, 0.97
 _LOW_ENOUGH = 0.85
 _WORDS = {"true": True, "false": False, "null": None}
@@ -51,6 +53,8 @@ def _better(part: str, args: Mapping[str, Any]) -> str | None:
     if name == _FRACTION:
         other = _fraction(value, float(had))
         return None if other is None else f"{name}={other:.2f}".rstrip("0") + rest
+    if name in _LARGER and had >= value:
+        return f"{name}={had * 2:g}{rest}"
     return None if had == value or (name in _SMALLER and 0 < had <= value) else part
 
 

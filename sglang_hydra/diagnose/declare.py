@@ -116,4 +116,4 @@ class FailureClass:
 
 def exited(code: int) -> str:
     """A pattern for how Docker, Kubernetes, Slurm and shells report an exit code."""
-    return rf"(?:[Ee]xit(?:ed)?[ -]?(?:with )?(?:[Cc]ode)?|exitCode|code|status)[\"']?[ :=(]{{1,3}}{code}\b"
+    return rf"(?:[Ee]xit(?:ed)?[ -]?(?:with )?(?:[Cc]ode)?|exitCode|code|status)[\"']?[ :=(]{{1,8}}{code}\b"

@@ -81,7 +81,7 @@ def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
 
 def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
     """The diagnosis of a log that was read."""
-    verdict = decide(reader.lives, exit_code)
+    verdict = decide(reader.lives, exit_code) if reader.others.name is None else Verdict(None, 0.0)
     args = next((life.server_args for life in reversed(reader.lives) if life.server_args is not None), None)
     found = verdict.found
     healthy = verdict.failure is None and _is_healthy(reader, exit_code)
@@ -119,6 +119,8 @@ def _shown(line: Line) -> str:
 def _is_healthy(reader: LogReader, exit_code: int | None) -> bool:
     """Whether a log without a known failure shows a server that served and goes on, or was asked to stop."""
     life = reader.life
+    if reader.others.name is not None:
+        return False
     ended = life.ended_at is not None and not _was_stopped(life)
     return life.ready and not ended and not life.troubled and exit_code in (None, 0)
 
@@ -149,6 +151,9 @@ def _healthy(reader: LogReader) -> Finding:
 def _unknown(reader: LogReader) -> Finding:
     if reader.count == 0:
         message = "the log is empty"
+    elif reader.others.name is not None:
+        message = f"this is a log of {reader.others.name}, and of no SGLang; nothing is said of it"
+        return Finding("error", UNKNOWN_ID, message, (), "the log of the SGLang server, from its beginning")
     else:
         message = f"the failure is of no known class; {reader.count} lines were read, and the last ones are shown"
     hint = "the log from its beginning, of every rank; or --log-level debug and another start"

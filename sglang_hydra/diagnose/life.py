@@ -51,7 +51,9 @@ ENDINGS = (
     "CrashLoopBackOff",
     "Application shutdown complete",
     "Finished server process",
-    "slurmstepd: error",
+    "slurmstepd: error: ***",
+    "slurmstepd: error: Detected",
+    "slurmstepd: error: Exceeded",
 )
 QUIT = ("eceived sigquit", "SIGQUIT received")
 """After these SGLang kills its own processes with SIGKILL: an exit state of 9 or 137 says nothing any more."""
@@ -97,7 +99,11 @@ class Life:
     def stage_of(self, rank: str) -> Stage:
         """What ``rank`` was doing; where it never said, the furthest that any rank came. A server that is ready serves,
         although only its first process says so."""
-        return Stage.SERVE if self.ready else self.stages.get(rank, self.furthest)
+        if self.ready:
+            return Stage.SERVE
+        if not rank and len(self.stages) > 1:  # a line without a header, of any rank
+            return self.furthest
+        return self.stages.get(rank, self.furthest)
 
     def advance(self, line: Line) -> None:
         """Takes note of a milestone. What the same rank complained of before it did not stop it; a progress bar, which

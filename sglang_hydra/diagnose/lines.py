@@ -32,6 +32,8 @@ _PREFIXES = tuple(
         r"(?P<compose>[A-Za-z][\w.-]{0,63}) {0,20}\| ?",
         r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@:-]{1,64}(?:\[\d{1,8}\])?: ",
         r"> ",
+        rf"\[{_TIME.replace('[T ]', 'T')}\] (?:[\w./:-]{{1,120}} >> )?",
+        r"\| (?:TRACE|DEBUG|INFO|SUCCESS|WARNING|ERROR|CRITICAL) *\| [\w.:<>/-]{1,160} [|-] ?",  # loguru, FastChat
     )
 )
 # [2025-06-26 07:25:31 DP4 TP4] as SGLang begins a line; other releases of its tools add milliseconds or a level.

@@ -11,6 +11,7 @@ from sglang_hydra.diagnose.declare import FailureClass, Signature, Stage
 from sglang_hydra.diagnose.devices import Devices
 from sglang_hydra.diagnose.life import ENDINGS, MILESTONES, STARTED, WORK, Evidence, Life
 from sglang_hydra.diagnose.lines import Cleaner, Line, numbered
+from sglang_hydra.diagnose.others import Others
 from sglang_hydra.diagnose.releases import stated_version
 from sglang_hydra.diagnose.server_args import parse_server_args
 from sglang_hydra.diagnose.traces import Traces, looks_like_exception
@@ -33,7 +34,8 @@ _REFUSED = '" 4'
 _HARMLESS = re.compile(
     r"Ignore import error|may not be an issue|will retry|[Rr]etrying|retry\(\) failed|[Ff]alling back|[Ff]all back to|"
     r"[Ff]allback to|Address family not supported|To silence this warning|This is (?:expected|normal)|"
-    r"can be (?:safely )?ignored|safely ignore"
+    r"can be (?:safely )?ignored|safely ignore|Ignoring this choice|Skipping tactic|"
+    r"No valid triton configs|NCCL INFO|Aborted by AbortReq"
 )
 _MILESTONE = re.compile("|".join(re.escape(words) for words, _ in MILESTONES))
 _ENDING = re.compile("|".join(map(re.escape, ENDINGS)))
@@ -53,6 +55,7 @@ class LogReader:
         self.skipped_lives = 0
         self.version: str | None = None
         self.devices = Devices()
+        self.others = Others()
         self.last: deque[tuple[int, str]] = deque(maxlen=SHOWN_LAST)
         self.count = 0
         self._cleaner = Cleaner()
@@ -83,6 +86,7 @@ class LogReader:
         if "obj=" in raw and _ROUTINE.search(raw):
             return
         for line in self._cleaner.clean(number, raw):
+            self.others.read(raw, line.text)
             self._take(line)
 
     def _take(self, line: Line) -> None:
@@ -118,8 +122,9 @@ class LogReader:
         if args is None:
             return
         elsewhere = bool(line.stream and life.stream and line.stream != life.stream)
-        again = life.ended_at is not None or life.furthest >= Stage.LOAD
-        if life.server_args is not None and again and not elsewhere:
+        begun = life.server_args is not None  # a log may begin within a life
+        again = life.ended_at is not None or (begun and life.furthest >= Stage.LOAD)
+        if again and not elsewhere and (begun or not line.stream):
             self.lives.append(Life(started_at=line.number))
             if len(self.lives) > _MOST_LIVES:
                 del self.lives[1]

@@ -23,17 +23,20 @@ def examine(
     host: str = "127.0.0.1",
     port: int = 30000,
     download_dir: str | None = None,
+    device: str | None = None,
+    gpu: str | None = None,
 ) -> list[Examination]:
     """Every check of this machine, as a server with the environment ``env`` would find it, in one fixed order.
 
     ``python`` is the interpreter that runs the engine (None: ours); ``model_path`` a folder, a file or a hub id;
     ``host`` and ``port`` where the server would listen; ``download_dir`` where weights would be downloaded to, None
-    for the Hugging Face cache. Nothing is written or started but short-lived questions to ``python`` and the
+    for the Hugging Face cache; ``device`` (``cuda``) and ``gpu`` (``h200``) what the plan names, None for what is
+    here. Nothing is written or started but short-lived questions to ``python`` and the
     vendors' tools. Never raises for what is missing or broken on the machine: that is what it finds.
     """
     from sglang_hydra.doctor.observe import observe
     from sglang_hydra.doctor.order import CHECKS
     from sglang_hydra.doctor.world import Request
 
-    world = observe(env, Request(python, model_path, host, port, download_dir))
+    world = observe(env, Request(python, model_path, host, port, download_dir, device, gpu))
     return [check(world) for check in CHECKS]

@@ -68,6 +68,12 @@ def _other_accelerators(world: World) -> Verdict:
         return Verdict("ok", "none is used: SGLANG_USE_CPU_ENGINE=1 chooses SGLang's CPU engine", values=values)
     if probe is None or not probe.found:
         values = {"count": probe.total if probe else 0, "visible": 0}
+        wanted = world.request.gpu
+        if world.request.device == "cpu":
+            return Verdict("ok", f"none was found, and gpu={wanted} needs none", values=values)
+        if wanted is not None:
+            fix = "doctor on the machine that has it; plan and fit need no GPU; model=tiny alone tries a server here"
+            return Verdict("error", f"no accelerator was found, and the plan is for {wanted}", fix, tried, values)
         fix = "gpu=h100 (or another class) plans for a machine that has one; gpu=cpu plans for SGLang's CPU engine"
         fix += "; model=tiny tries a server here"
         return Verdict("warning", "no accelerator was found; SGLang needs one, or its CPU engine", fix, tried, values)

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 
 class Request(NamedTuple):
-    """What the machine is wanted for."""
+    """What the machine is wanted for. ``device`` and ``gpu`` are torch's device and the GPU class that the plan names,
+    None where it takes what is here."""
 
     python: str | None = None
     model_path: str | None = None
     host: str = "127.0.0.1"
     port: int = 30000
     download_dir: str | None = None
+    device: str | None = None
+    gpu: str | None = None
 
 
 class Holder(NamedTuple):

@@ -28,6 +28,11 @@ class GpuFacts:
     triton_kernels: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raises TypeError for a compute capability as presets write it: no rule would find its class by the text."""
+        if isinstance(self.compute_capability, (str, int, float)):
+            raise TypeError(f"compute_capability is (major, minor), as (9, 0), not {self.compute_capability!r}")
+
     @property
     def is_cuda(self) -> bool:
         """NVIDIA CUDA, as SGLang's ``is_cuda()``."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.quick_yaml import quick_load
 
 _MODEL_PATH = re.compile(r"^model_path: (?P<quote>[\"']?)(?P<path>.*?)(?P=quote)[ \t]*$", re.MULTILINE)
 
@@ -74,7 +75,7 @@ def _declared(text: str) -> Mapping[str, Any] | None:
     import yaml
 
     try:
-        declared = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        declared = quick_load(text)
     except yaml.YAMLError:
         return None
     known = isinstance(declared, dict) and isinstance(declared.get("config"), dict) and "name" in declared

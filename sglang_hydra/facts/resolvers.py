@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sglang_hydra.words import nearest
+
 _KEYS = ("memory_mib", "count", "name", "compute_capability", "device", "vendor")
 
 
@@ -18,10 +20,8 @@ def probed(key: str) -> str | int | float | None:
     Raises ValueError for any other key.
     """
     if key not in _KEYS:
-        import difflib
-
-        near = difflib.get_close_matches(key, _KEYS, n=1)
-        advice = f"; did you mean {near[0]}?" if near else ""
+        near = nearest(key, _KEYS)
+        advice = f"; did you mean {near}?" if near else ""
         raise ValueError(f"${{probe:{key}}}: the probe knows {', '.join(_KEYS)}{advice}")
     from sglang_hydra.facts.probe import machine
 

@@ -108,11 +108,13 @@ class Experts(NamedTuple):
 
 
 class Indexer(NamedTuple):
-    """The lightning indexer of DeepSeek sparse attention: heads, their size, the query rank it reads from."""
+    """The lightning indexer of DeepSeek sparse attention: heads, their size, the query rank it reads from. ``scaled``:
+    an FP8 cache beside it keeps scales and the rotated part in 16 bits (kv.py)."""
 
     heads: int
     dim: int
     query_rank: int
+    scaled: bool = True
 
 
 class Decoder(NamedTuple):
@@ -122,9 +124,10 @@ class Decoder(NamedTuple):
     ``blocks``: attention and dense MLP come so often in each layer. ``windowed`` are the heads of layers with a sliding
     window where they differ from the others'. ``head_rows`` is 0 where lm_head is the embedding (``tied``) or there is
     none. ``context`` is the longest context in tokens, 0 if not stated; ``rotary`` the rotated dimensions of a head and
-    ``positions`` the rows of the table of their angles. ``attention_chunk`` is the window of chunked attention in
-    tokens, 0 where there is none. ``served``: SGLang 0.5.2 has this class; ``assumed``: nobody here knows it.
-    ``copied``: on a GPU, with what a server makes of the weights there; else as a checkpoint stores them.
+    ``positions`` the rows of the table of their angles, ``layer_positions`` those of a table that each layer has for
+    itself (0: none). ``attention_chunk`` is the window of chunked attention in tokens, 0 where there is none.
+    ``served``: SGLang 0.5.2 has this class; ``assumed``: nobody here knows it. ``copied``: on a GPU, with what a server
+    makes of the weights there; else as a checkpoint stores them.
     """
 
     architecture: str
@@ -160,6 +163,7 @@ class Decoder(NamedTuple):
     served: bool = True
     extras: tuple[Extra, ...] = ()
     copied: bool = True
+    layer_positions: int = 0
 
     def heads_of(self, mixer: str) -> Heads:
         """The heads of the layers that mix tokens in this way."""

@@ -13,6 +13,7 @@ from sglang_hydra.fit.decoder import BOTH, FULL, LINEAR, SLIDING, Decoder
 from sglang_hydra.fit.ranks import Ranks, kv_share, stage_layers
 
 DEFAULT_STATES = 512  # requests with linear attention, where neither argument that limits them is set
+_STATES_TO_CACHE = 0.9  # mamba_full_memory_ratio, where a release has it
 _INDEX_BYTES = 132  # a key of the lightning indexer: 128 in fp8 and a float32 scale
 
 
@@ -91,8 +92,9 @@ def _latent_cells(decoder: Decoder, layers: int, element: int) -> Cells:
     number = layers * decoder.blocks
     each = (latent.kv_rank + latent.rope) * element
     # Sparse attention of DeepSeek-V3.2 (SGLang 0.5.4 and later): its FP8 cache keeps a float32 scale for 128
-    # numbers and the rotated part in 16 bits, 656 bytes a layer (sgl-project/sglang#11309).
-    if decoder.indexer is not None and element == 1:
+    # numbers and the rotated part in 16 bits, 656 bytes a layer (sgl-project/sglang#11309); the TensorRT-LLM kernels
+    # that later releases take on datacenter Blackwell read plain rows (0.5.23: calculate_mla_kv_cache_dim).
+    if decoder.indexer is not None and decoder.indexer.scaled and element == 1:
         each = latent.kv_rank // 32 + latent.kv_rank + 2 * latent.rope
     kinds = [KvKind("latent", number, number * each)]
     if decoder.indexer is not None:
@@ -111,10 +113,26 @@ def state_bytes(decoder: Decoder, ranks: Ranks, values: Mapping[str, Any]) -> in
     return each * sum(layer.mixer in (LINEAR, BOTH) for layer in decoder.layers)
 
 
-def state_slots(values: Mapping[str, Any]) -> int:
-    """Requests that linear attention keeps states for: max_mamba_cache_size, shared by DP attention's replicas."""
-    slots = values.get("max_mamba_cache_size") or values.get("max_running_requests") or DEFAULT_STATES
-    return int(slots) // (values.get("dp_size") or 1) if values.get("enable_dp_attention") else int(slots)
+def state_slots(values: Mapping[str, Any], decoder: Decoder, ranks: Ranks, room: float | None) -> int:
+    """Requests that linear attention keeps states for: max_mamba_cache_size, shared by DP attention's replicas.
+
+    A class that 0.5.2 does not have needs a later release. Those take max_running_requests for it only without the
+    prefix cache, and else what fits into a share of ``room``, the bytes for states and KV cache (None: unknown).
+    """
+    later = decoder.linear is not None and not decoder.served
+    asked = values.get("max_mamba_cache_size")
+    if not later or values.get("disable_radix_cache"):
+        asked = asked or values.get("max_running_requests")
+    if later and not asked and room is not None:
+        return max(0, _later_states(room, state_bytes(decoder, ranks, values)))
+    slots = int(asked or DEFAULT_STATES)
+    return slots // (values.get("dp_size") or 1) if values.get("enable_dp_attention") else slots
+
+
+def _later_states(room: float, each: int) -> int:
+    """Slots of ``each`` bytes that states get for every part of ``room`` that goes to the KV cache, less one of padding
+    (SGLang 0.5.23, mem_cache/kv_cache_configurator.py). Below 1 the server refuses to start."""
+    return int(room * _STATES_TO_CACHE / (1 + _STATES_TO_CACHE) // each) - 1
 
 
 def pool_of(room: float, decoder: Decoder, cells: Cells, values: Mapping[str, Any], context: int) -> Pool:
@@ -130,12 +148,13 @@ def pool_of(room: float, decoder: Decoder, cells: Cells, values: Mapping[str, An
     return Pool(profiled, tokens, full, sliding, size)
 
 
-def request_slots(values: Mapping[str, Any], profiled: int, context: int, decoder: Decoder) -> int:
+def request_slots(values: Mapping[str, Any], profiled: int, context: int, states: int | None) -> int:
     """Requests that the table of token locations has rows for (init_memory_pool), from the tokens that the memory
-    allows: before a limit, drafts or a split of the pool."""
+    allows: before a limit, drafts or a split of the pool. ``states`` is for how many there are states of linear
+    attention (None: there is none)."""
     asked = values.get("max_running_requests")
     slots = int(asked) if asked else min(max(profiled * 512 // max(1, context), 2048), 4096)
-    return min(slots, state_slots(values)) if decoder.linear is not None else slots
+    return slots if states is None else min(slots, states)
 
 
 def _speculative_headroom(values: Mapping[str, Any], tokens: int, context: int) -> int:

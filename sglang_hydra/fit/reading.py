@@ -31,6 +31,9 @@ _WIDTH = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
 
 _ALTERNATING = ("Gemma2", "GptOss")
 _GATED_QUERIES = ("Qwen3Next", "Qwen3_5")
+# Their classes ask the whole config, whatever the language model's part of it says (models/qwen3_vl.py, glm4v.py).
+_TIED_OUTSIDE = ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Glm4v", "Glm46V")
+_WITHOUT_ROTARY = ("NemotronH", "KimiLinear", "Jamba")
 _MOST_LAYERS = 10_000
 _LEARNED_POSITIONS = ("GPT2LMHeadModel", "GPTBigCodeForCausalLM", "OPTForCausalLM", "Bert", "XLMRoberta")
 
@@ -65,8 +68,10 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
     kv_heads = nested.size("kv_n_heads") if nested else _kv_heads(text, heads)
     full, windowed = read_heads(text, architecture, heads, kv_heads, size)
     latent = _latent(text)
-    tied = _is_tied(text, traits)
+    asks_outside = architecture.startswith(_TIED_OUTSIDE) and "tie_word_embeddings" in config
+    tied = _is_tied(config if asks_outside else text, traits)
     rotary, positions = _rotary(text, latent.rope if latent else full.key)
+    positions = positions if _rotates(text, architecture) else 0
     context = text.count("max_position_embeddings", "seq_length", "n_positions", default=0)
     return Decoder(
         architecture=architecture,
@@ -95,6 +100,7 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
         context=context,
         rotary=rotary,
         positions=positions,
+        layer_positions=_layer_positions(text, architecture),
         attention_chunk=text.count("attention_chunk_size", default=0),
         head_on_every_stage=traits.head_on_every_stage,
         learned_positions=_learned_positions(text, architecture, context),
@@ -239,19 +245,37 @@ def _kv_heads(text: Fields, heads: int) -> int:
     return text.size(*_KV_HEADS, default=heads)
 
 
-def _is_tied(text: Fields, traits: Traits) -> bool:
-    """Whether lm_head is the embedding."""
-    stated = text.flag("tie_word_embeddings", default=traits.tied_default)
+def _is_tied(config: Fields, traits: Traits) -> bool:
+    """Whether lm_head is the embedding, by the part of the config that the class asks."""
+    stated = config.flag("tie_word_embeddings", default=traits.tied_default)
     return traits.tied == ALWAYS if traits.tied in (ALWAYS, NEVER) else stated
 
 
 def _rotary(text: Fields, head_dim: int) -> tuple[int, int]:
     """Dimensions and rows of the table of rotary angles (layers/rotary_embedding.get_rope)."""
-    factor = text.number("partial_rotary_factor", "rotary_pct", default=1.0)
+    scaling = text.part("rope_scaling", "rope_parameters")  # the latter is transformers 5's name for both
+    stated = text.part("rope_parameters") or text
+    share = stated.number("partial_rotary_factor", default=1.0)
+    factor = text.number("partial_rotary_factor", "rotary_pct", default=share)
     rows = text.count("max_position_embeddings", "seq_length", default=0)
-    scaling = text.part("rope_scaling")
     kind = (scaling.get("rope_type") or scaling.get("type")) if scaling else None
     stretch = scaling.number("factor", default=1.0) if scaling else 1.0
     if scaling and "factor" in scaling and kind in ("linear", "dynamic", "yarn", "deepseek_yarn"):
         rows = int(scaling.count("original_max_position_embeddings", default=rows) * stretch)
     return int(head_dim * factor), rows
+
+
+def _rotates(text: Fields, architecture: str) -> bool:
+    """Whether the class makes a table of rotary angles: of the hybrids, some leave the order of tokens to the layers
+    that keep a state (0.5.23: models/nemotron_h.py, kimi_linear.py, granitemoehybrid.py; transformers: jamba)."""
+    if architecture.startswith("GraniteMoeHybrid"):
+        return str(text.get("position_embedding_type")) == "rope"
+    return not architecture.startswith(_WITHOUT_ROTARY)
+
+
+def _layer_positions(text: Fields, architecture: str) -> int:
+    """Rows of a table of rotary angles that each layer has for itself: Grok's class makes one wherever its config names
+    a rope_type, past the cache of tables that others share (srt/models/grok.py, ScalingRotaryEmbedding)."""
+    if not architecture.startswith("Grok1") or "rope_type" not in text:
+        return 0
+    return int(text.size("original_max_position_embeddings") * text.number("scaling_factor"))

@@ -43,6 +43,9 @@ def expert_pattern(text: Fields, architecture: str, number: int) -> Callable[[in
         return lambda i: first <= i <= (last % number) and (i - first) % every == 0
     if architecture.startswith("LongcatFlash"):
         return lambda i: True
+    if "num_dense_layers" in text:  # LFM2 MoE, AFMoE
+        dense_first = text.count("num_dense_layers")
+        return lambda i: i >= dense_first
     if "n_routed_experts" in text or "first_k_dense_replace" in text:
         first, every = text.count("first_k_dense_replace"), text.size("moe_layer_freq", default=1)
         return lambda i: i >= first and i % every == 0

@@ -37,6 +37,9 @@ def read_extras(text: Fields, architecture: str, hidden: int, layers: int) -> tu
         ]
     if text.flag("use_head_wise_attn_gate"):
         extras.append(Extra("self_attn.g_proj", text.size("num_attention_heads"), hidden, True, True))
+    if architecture.startswith("Afmoe"):  # transformers, modeling_afmoe.py: attention is gated by number
+        size = text.size("num_attention_heads") * text.size("head_dim")
+        extras.append(Extra("self_attn.gate_proj", size, hidden, True, True))
     if architecture.startswith(_ENCODERS):
         biases = 5 * hidden + text.size("intermediate_size")
         extras += [

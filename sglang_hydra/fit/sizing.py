@@ -13,7 +13,7 @@ from sglang_hydra.fit.decoder import Decoder
 from sglang_hydra.fit.draft import WITHOUT_MODEL, Draft, draft_of
 from sglang_hydra.fit.kv import Cells, Pool, cache_bytes, cells_of, pool_of, request_slots, state_bytes, state_slots
 from sglang_hydra.fit.overheads import GIB, Range, exactly
-from sglang_hydra.fit.ranks import ranks_of
+from sglang_hydra.fit.ranks import Ranks, ranks_of
 from sglang_hydra.fit.result import Fit, KvCache
 from sglang_hydra.fit.understanding import Understanding, config_fields, understand
 from sglang_hydra.fit.verdict import Memory, Need, judge
@@ -69,8 +69,9 @@ def logged_pool(
     if decoder is None or fraction is None:
         return None
     cells = cells_of(decoder, known.ranks, cache_bytes(values, known.element))
-    states = state_bytes(decoder, known.ranks, values) * state_slots(values) if with_states else 0
-    room = (after_gib - before_gib * (1 - float(fraction))) * GIB - states
+    room = (after_gib - before_gib * (1 - float(fraction))) * GIB
+    if with_states:
+        room -= _states(values, decoder, known.ranks, room)[1]
     undrafted = {**values, "speculative_algorithm": None, "max_total_tokens": None}
     return pool_of(room, decoder, cells, undrafted, known.context).tokens
 
@@ -118,11 +119,14 @@ def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | No
     need.fraction = None if fraction is None else overheads.kept_fraction(float(fraction), backend, context)
     element = cache_bytes(values, need.known.element)
     need.cells = cells = cells_of(decoder, ranks, element)
-    need.state = float(state_bytes(decoder, ranks, values) * state_slots(values)) if decoder.linear else 0.0
+    held = need.before_cache
+    room = None if held is None or free is None or need.fraction is None else free.mid * need.fraction - held
+    states, need.state = _states(values, decoder, ranks, room)
+    need.least_state = need.state if decoder.served else min(need.state, 2.0 * state_bytes(decoder, ranks, values))
     kv = KvCache(cells.kinds, cells.bytes_per_token, element, context, state=need.state)
     pool = _pool(need, free, decoder, cells)
     shared = max(0, pool.shared) if pool is not None else 0
-    slots = request_slots(values, pool.profiled if pool is not None else 0, context, decoder)
+    slots = request_slots(values, pool.profiled if pool is not None else 0, context, states)
     if pool is not None:
         size, sliding = max(0.0, pool.size), pool.sliding
         kv = replace(kv, profiled=pool.profiled, tokens=pool.tokens, sliding_tokens=sliding, size=size, slots=slots)
@@ -141,6 +145,15 @@ def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | No
     need.graphs = overheads.graphs(values, decoder, ranks, backend, sizes, context)
     prefill = overheads.prefill_tokens(values, context)
     need.activations = overheads.activations(decoder, ranks, prefill, _last_positions(slots, prefill))
+
+
+def _states(values: Mapping[str, Any], decoder: Decoder, ranks: Ranks, room: float | None) -> tuple[int | None, float]:
+    """For how many requests there are states of linear attention (None: there is none), and all their bytes."""
+    if decoder.linear is None:
+        return None, 0.0
+    slots = state_slots(values, decoder, ranks, room)
+    padding = 0 if decoder.served else 1
+    return slots, float(state_bytes(decoder, ranks, values) * (slots + padding))
 
 
 def _last_positions(slots: int, prefill: int) -> int:

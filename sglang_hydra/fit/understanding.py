@@ -73,6 +73,9 @@ def understand(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> U
         return known
     known.decoder = known.attempt(lambda: read_decoder(config, architecture))
     known.scheme = known.attempt(lambda: _scheme(config, values, gpu, model))
+    if known.decoder is not None and known.decoder.indexer is not None:
+        indexer = known.decoder.indexer._replace(scaled=not gpu.is_sm100)
+        known.decoder = known.decoder._replace(indexer=indexer)
     if known.decoder is not None:
         _understand_decoder(known, config, values, known.decoder)
     return known

@@ -31,8 +31,8 @@ class Memory:
 class Need:
     """Everything that one GPU has to hold, in bytes; None is unknown.
 
-    ``fraction`` is the one that the server works with. ``headroom`` is what speculative decoding adds to the pool
-    beyond the static part of the memory.
+    ``fraction`` is the one that the server works with. ``least_state`` are the fewest states with which it starts.
+    ``headroom`` is what speculative decoding adds to the pool beyond the static part of the memory.
     """
 
     known: Understanding
@@ -44,6 +44,7 @@ class Need:
     cells: Cells | None = None
     kv: KvCache | None = None
     state: float = 0.0
+    least_state: float = 0.0
     headroom: float = 0.0
     draft_cache: float = 0.0
     request_table: float = 0.0
@@ -140,8 +141,8 @@ def _surely_fails(need: Need, free: Range | None) -> list[str]:
     if need.fraction is None:
         return []
     reasons = []
-    if free.high * need.fraction - least - need.state <= need.page:
-        states = f" and {_gib(need.state)} of states" if need.state else ""
+    if free.high * need.fraction - least - need.least_state <= need.page:
+        states = f" and {_gib(need.least_state)} of states" if need.least_state else ""
         reasons.append(
             f"mem_fraction_static={need.fraction:.3g} of {_gib(free.mid)} is {_gib(free.mid * need.fraction)}: "
             f"{_gib(held)} of weights{states} leave nothing for the KV cache"
@@ -172,12 +173,13 @@ def _interval(need: Need, free: Range | None) -> Interval | None:
         return None
     asked = need.values.get("mem_fraction_static")
     kept = need.fraction / float(asked) if need.fraction and asked else 1.0
-    low = (held + need.state + need.page) / free.mid / kept
+    least = held + need.least_state
+    low = (least + need.page) / free.mid / kept
     high = (1 - (after.mid + need.headroom) / free.mid) / kept
     return Interval(
         low=math.ceil(low * 1000) / 1000,
         high=math.floor(min(high, _HIGHEST) * 1000) / 1000,
-        low_reason=f"below, {_gib(held + need.state)} of weights leave nothing of {_gib(free.mid)} for the KV cache",
+        low_reason=f"below, {_gib(least)} of weights leave nothing of {_gib(free.mid)} for the KV cache",
         high_reason=f"above, less than {_gib(after.mid + need.headroom)} remain for graphs, activations and tables",
     )
 

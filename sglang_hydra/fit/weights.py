@@ -77,7 +77,7 @@ def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, elemen
     as_stored = scheme._replace(
         element=element, linear=linear, experts=experts, head=head, vision=vision, groups=groups
     )
-    bare = decoder._replace(positions=0, embedding_repeated=False, copied=False)
+    bare = decoder._replace(positions=0, layer_positions=0, embedding_repeated=False, copied=False)
     return decoder_weights(bare, as_stored, once, tower)[0].total
 
 
@@ -128,7 +128,8 @@ def _stage(
     if last:
         parts[NORMS] += decoder.hidden * scheme.element
     if decoder.architecture not in _NO_TABLE and not decoder.learned_positions:
-        parts[ROTARY] += decoder.rotary * decoder.positions * _ANGLE_BYTES
+        rows = decoder.positions + decoder.layer_positions * len(layers)
+        parts[ROTARY] += decoder.rotary * rows * _ANGLE_BYTES
     total = sum(parts.values())
     return StageWeights(parts, total + loading if scheme.online else total)
 

@@ -44,9 +44,17 @@ def run(invocation: Invocation) -> int:
         findings = shown_findings(servers)
         lines: list[Line] = [*finding_lines(findings), *([[]] if findings else [])]
         lines += [summary(server) for server in servers]
-        lines += [[text(f"Written to {path}")] for path in paths]
+        lines += [[text(f"Written to {path}; {_next(path)}")] for path in paths]
         write(lines, sys.stderr if output is None else sys.stdout)
     return 0 if all(server.complete for server in servers) else 2
+
+
+def _next(path: Path) -> str:
+    """What to type with the file: an experiment of its folder, or judged where it lies."""
+    if path.parent.name != "experiment":
+        return f"{program()} check {path} judges it; in DIR/experiment/ it is planned with --config-dir DIR"
+    folder = path.parent.parent
+    return f"{program()} plan --config-dir {shlex.quote(str(folder))} experiment={shlex.quote(path.stem)} plans it"
 
 
 def _source(invocation: Invocation) -> tuple[Source, list[Request]]:
@@ -98,5 +106,5 @@ def _write(paths: Sequence[Path], servers: Sequence[Imported]) -> None:
                 file.write(yaml_of(server, path))
         except (OSError, ValueError) as failure:
             why = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
-            hint = "-o FILE in a folder that is there"
+            hint = f"mkdir -p {shlex.quote(str(path.parent))}, or -o FILE in a folder that is there"
             raise ConfigError(Finding("error", "IMP015", f"{path} cannot be written: {why}", hint=hint)) from failure

@@ -118,14 +118,7 @@ def _reasons(
 ) -> Iterator[str]:
     """What may have moved the number, the surest first."""
     for item in differences:
-        if item.field in (
-            "mem_fraction_static",
-            "kv_cache_dtype",
-            "max_total_tokens",
-            "tp_size",
-            "pp_size",
-            "page_size",
-        ):
+        if item.field in _SIZING:
             yield f"{item.field} is {item.actual} and not {item.planned}"
     if machine is not None and machine.memory_mib and plan.gpu.memory_mib and machine.memory_mib != plan.gpu.memory_mib:
         yield f"this machine's GPU has {number(machine.memory_mib)} MiB, planned for {number(plan.gpu.memory_mib)}"

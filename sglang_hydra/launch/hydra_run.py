@@ -146,7 +146,7 @@ def search_path_of(config_dirs: Sequence[str]) -> ConfigSearchPath:
 
 def _hydra_flags(words: Sequence[str]) -> list[str]:
     """The flags that only Hydra reads (``--cfg job``), with their values."""
-    from sglang_hydra.cli import HYDRA_FLAGS
+    from sglang_hydra.flags import HYDRA_FLAGS
 
     kept: list[str] = []
     for position, word in enumerate(words):

@@ -25,6 +25,7 @@ from sglang_hydra.launch.log import BoundedLog
 from sglang_hydra.launch.output import Output
 from sglang_hydra.launch.port import client_host, port_obstacle
 from sglang_hydra.launch.signals import describe_exit, stopping_on_signals
+from sglang_hydra.ports import host_and_port
 from sglang_hydra.words import program
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ class Launch:
     @property
     def url(self) -> str:
         """Where a client on this machine reaches the server."""
-        host = client_host(self.host)
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return f"http://{host_and_port(client_host(self.host), self.port)}"
 
 
 class Outcome(NamedTuple):

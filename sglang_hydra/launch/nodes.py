@@ -16,7 +16,7 @@ from sglang_hydra.engines.base import Machine
 from sglang_hydra.engines.planned import plan_engine
 from sglang_hydra.errors import MachineError
 from sglang_hydra.findings import Finding
-from sglang_hydra.ports import head_address
+from sglang_hydra.ports import head_address, host_and_port
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
@@ -47,7 +47,7 @@ class Head(NamedTuple):
     @property
     def address(self) -> str:
         """As ``dist_init_addr`` takes it."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_and_port(self.host, self.port)
 
 
 def head_of(values: Mapping[str, Any]) -> Head | None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 from sglang_hydra.findings import Finding
+from sglang_hydra.words import program
 
 _LISTEN = "0A"
 _LAST_PORT = 65535
@@ -73,11 +74,21 @@ def _finding(host: str, port: int, failure: OSError, field: str) -> Finding:
             id="ENG006",
             message=f"port {port} is in use" + (f" by {owner}" if owner else ""),
             fields=(field,),
-            hint=f"{_elsewhere(host, port, field)}, or stop the other server",
+            hint=f"{_elsewhere(host, port, field)}, or {_end_of(port)}",
         )
     if failure.errno == errno.EACCES:
         return _cannot(host, port, "this user may not listen on it", field, f"{field}=30000, or any above 1023")
     return _cannot(host, port, failure.strerror or str(failure), "host", "host=127.0.0.1 or host=0.0.0.0")
+
+
+def _end_of(port: int) -> str:
+    """How the server on the port is stopped: by its name where it is a detached one of ours that lives."""
+    from sglang_hydra.launch.processes import Life
+    from sglang_hydra.launch.servers import records
+
+    ours = (record for record in records() if record.url.endswith(f":{port}") and record.life is Life.ALIVE)
+    named = next(ours, None)
+    return f"{program()} stop {named.name}" if named else "stop the other server"
 
 
 def _elsewhere(host: str, port: int, field: str) -> str:

@@ -18,15 +18,18 @@ from sglang_hydra.errors import ConfigError, MachineError
 from sglang_hydra.explain import finding_lines, plan_screen
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.display import say
+from sglang_hydra.launch.example import curl_line
 from sglang_hydra.launch.hydra_run import ask_hydra, in_hydra, run_folder, write_whole
 from sglang_hydra.launch.local import Launch, LocalServer, Outcome
 from sglang_hydra.launch.local import serve as run_server
 from sglang_hydra.launch.preflight import preflight
 from sglang_hydra.launch.server_info import ACTUAL, after_start
 from sglang_hydra.overrides import Request
+from sglang_hydra.places import shown_path
 from sglang_hydra.plans import Plan
 from sglang_hydra.screen import Line, text, write
 from sglang_hydra.tiny import ensure_tiny, tiny_path
+from sglang_hydra.topology.settings import has_several_servers
 from sglang_hydra.words import plural
 
 if TYPE_CHECKING:
@@ -34,9 +37,6 @@ if TYPE_CHECKING:
     from sglang_hydra.diagnose import Diagnosis
 
 Explain = Callable[[Sequence[Finding], "Diagnosis | None"], Sequence[Finding]]
-
-SINGLE = "single"
-"""The topology of one server."""
 
 _LONGEST_S = 7 * 24 * 3600
 
@@ -48,7 +48,7 @@ def serve_plan(composer: Composer, invocation: Invocation) -> int:
     _settle_typed_port(invocation)
     plan = make_plan(composer, invocation.requests)
     _check_settings(plan)
-    if (plan.nodes.get("topology") or {}).get("name", SINGLE) != SINGLE:
+    if has_several_servers(plan.nodes):
         # Several servers: each has a plan of its own, so this one is not judged here.
         from sglang_hydra.topology.serve import serve_topology
 
@@ -93,11 +93,6 @@ def may_start(plan: Plan) -> bool:
 
 def ready_lines(plan: Plan, launch: Launch, seconds: float, folder: Path) -> list[Line]:
     """What is said once the server of a plan is up: how it compares with the plan, and how to use it."""
-    name = plan.values["served_model_name"] or plan.values["model_path"]
-    body = json.dumps(
-        {"model": name, "messages": [{"role": "user", "content": "Hello!"}], "stream": True, "max_tokens": 32}
-    )
-    key = ' -H "Authorization: Bearer $KEY"' if plan.secrets else ""
     lines: list[Line] = [
         [],
         *after_start(plan, launch.host, launch.port, folder),
@@ -105,10 +100,7 @@ def ready_lines(plan: Plan, launch: Launch, seconds: float, folder: Path) -> lis
     ]
     if plan.values["node_rank"]:
         return [*lines, [text("  this node holds a part of the model; the first node answers", "dim")], []]
-    quoted = body.replace("'", "'\\''")
-    lines.append(
-        [text(f"  curl -N {launch.url}/v1/chat/completions{key} -H 'Content-Type: application/json' -d '{quoted}'")]
-    )
+    lines.append([text(f"  {curl_line(plan, launch.url)}")])
     if plan.nodes["model"]["name"] == "tiny":
         lines.append([text("  tiny has random weights: its text is random on purpose", "dim")])
     return lines
@@ -250,4 +242,5 @@ def _leave_plan(plan: Plan) -> Path:
     # What an earlier server of the same folder held says nothing of this one.
     (folder / ACTUAL).unlink(missing_ok=True)
     write_whole(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
+    say([[text(f"Run folder {shown_path(str(folder))}: plan.json, server.log", "dim")]])
     return folder

@@ -71,10 +71,13 @@ def report_lines(made: Report) -> Iterator[Line]:
         yield from columns([[text(cell) for cell in row] for row in table])
         yield []
     for winner in made.winners:
-        number = short(winner.verdict.best.mean(winner.metric) or 0.0)
+        best = winner.verdict.best
+        number = short(best.mean(winner.metric) or 0.0)
+        which = " ".join(f"{key}={cell}" for key, cell in zip(made.keys, made.cells(best), strict=True))
         yield [
             text(f"{winner.title}: "),
             text(f"{number} {winner.metric.unit}", "bold green" if winner.verdict.sure else ""),
+            text(f"  {which}"),
         ]
         yield [text(f"  {winner.verdict.why}", "dim")]
         yield [text(f"  {winner.command}")]

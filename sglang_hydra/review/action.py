@@ -69,22 +69,21 @@ def _print(form: str, reviews: list[Review], base: str | None, good: bool) -> No
 
 
 def _record(review: Review) -> dict[str, Any]:
-    from sglang_hydra.actions import verdict_record
     from sglang_hydra.review.sentence import sentence
+    from sglang_hydra.verdicts import Verdict, verdict_record
 
-    after = review.after
-    record = verdict_record(review.name, after.made if after else None, after.findings if after else ())
+    record = verdict_record(review.name, review.after or Verdict(None, ()))
     changes = [item.to_json() for item in review.differences]
     return {**record, "state": review.state, "sentence": sentence(review), "differences": changes}
 
 
 def _lines(review: Review) -> Iterator[Line]:
-    from sglang_hydra.actions import verdict_lines
     from sglang_hydra.review.sentence import sentence
     from sglang_hydra.screen import text
+    from sglang_hydra.verdicts import verdict_lines
 
     if review.after is not None:
-        yield from verdict_lines(review.name, review.after.made, review.after.findings)
+        yield from verdict_lines(review.name, review.after)
     said = sentence(review)
     if said:
         head = [text("  ")] if review.after is not None else [text(f"{review.name}: ")]

@@ -8,46 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from sglang_hydra.actions import judged
 from sglang_hydra.compose import Composer
 from sglang_hydra.config import PRIMARY_NAME
-from sglang_hydra.diffing import Difference, compared, plans_of
-from sglang_hydra.documents import Document, documents, is_document
+from sglang_hydra.diffing import Difference, compared
+from sglang_hydra.documents import is_document
 from sglang_hydra.errors import ConfigError
-from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
-from sglang_hydra.plans import Plan
 from sglang_hydra.review.base import Tree, working_in
-from sglang_hydra.topology.plan import Topology
+from sglang_hydra.verdicts import Verdict, verdicts_on
 
 State = Literal["same", "changed", "added", "removed", "new"]
 # All sides draw the same seed, so that it is no difference.
 _SEED = 42
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What is said of one file: its plan, or None where it cannot be composed, and the findings."""
-
-    made: Plan | Topology | None
-    findings: Sequence[Finding]
-
-    @property
-    def ok(self) -> bool:
-        return self.made is not None and self.made.ok
-
-    @property
-    def launchable(self) -> bool:
-        return self.made is not None and self.made.launchable
-
-    @property
-    def plans(self) -> dict[str, Plan]:
-        """The plans by the name of the server, the first one of each role; one server has no name."""
-        return plans_of(self.made)
-
-    @property
-    def error_ids(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(finding.id for finding in self.findings if finding.level == "error"))
 
 
 @dataclass(frozen=True)
@@ -67,7 +39,7 @@ def review(
 ) -> list[Review]:
     """Judges what ``requests`` name (files and folders one by one, with the overrides on top; or the overrides alone),
     and compares each with the same name in ``base``."""
-    after = list(_verdicts(requests, Composer(config_dirs, config_name or PRIMARY_NAME)))
+    after = verdicts_on(Composer(config_dirs, config_name or PRIMARY_NAME), requests, seed=_SEED)
     if base is None:
         return [Review(name, "new", None, verdict) for name, verdict in after]
     before = {
@@ -89,20 +61,6 @@ def _reviewed(name: str, there: Verdict | None, here: Verdict, base: Tree) -> Re
     return Review(name, "changed" if moved or not judged_alike else "same", there, here, moved)
 
 
-def _verdicts(requests: Sequence[Request], composer: Composer) -> Iterator[tuple[str, Verdict]]:
-    files = [request for request in requests if is_document(request.text)]
-    overrides = [request for request in requests if not is_document(request.text)]
-    for name, document in documents(files) if files else [("overrides", Document([]))]:
-        try:
-            if isinstance(document, ConfigError):
-                raise document
-            made = judged(composer, document, overrides, seed=_SEED)
-        except ConfigError as failure:
-            yield name, Verdict(None, failure.findings)
-        else:
-            yield name, Verdict(made, made.findings)
-
-
 def _verdicts_of_base(
     requests: Sequence[Request], config_dirs: Sequence[str], config_name: str | None, base: Tree
 ) -> Iterator[tuple[str, Verdict]]:
@@ -117,7 +75,7 @@ def _verdicts_of_base(
     folders = [folder for folder in map(base.counterpart, config_dirs) if Path(folder).is_dir()]
     with working_in(base.here):
         try:
-            found = list(_verdicts(there, Composer(folders, config_name or PRIMARY_NAME)))
+            found = verdicts_on(Composer(folders, config_name or PRIMARY_NAME), there, seed=_SEED)
         except ConfigError as failure:
             found = [("overrides", Verdict(None, failure.findings))]
         # A folder without a file in it is no launch file of the base.

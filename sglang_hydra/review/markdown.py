@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from sglang_hydra.diffing import said
+from sglang_hydra.diffing import plans_of, said
 from sglang_hydra.explain import finding_lines
 from sglang_hydra.findings import Finding
 from sglang_hydra.plans import Plan
-from sglang_hydra.review.judging import Review, Verdict
+from sglang_hydra.review.judging import Review
 from sglang_hydra.review.sentence import sentence
 from sglang_hydra.screen import printable
+from sglang_hydra.verdicts import Verdict
 from sglang_hydra.words import number, plural, short
 
 MARK = "<!-- sglang-hydra check -->"
@@ -107,7 +108,7 @@ def _block(review: Review) -> Iterator[str]:
     yield ""
     after = _judged(review)
     what = sentence(review, word)
-    plan = next(iter(after.plans.values()), None)
+    plan = next(iter(plans_of(after.made).values()), None)
     yield " ".join(piece for piece in (f"{_about(plan)}." if plan else "", what, _verdict(after)) if piece)
     yield ""
     yield from _table(review)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sglang_hydra.diffing import Difference, said
-from sglang_hydra.review.judging import Review, Verdict
+from sglang_hydra.diffing import Difference, plans_of, said
+from sglang_hydra.review.judging import Review
+from sglang_hydra.verdicts import Verdict
 
 _MOST_MOVES = 4
 _WHERE = ("topology", "servers", "gpu.name", "engine")
@@ -68,8 +69,8 @@ def _is_typed(item: Difference) -> bool:
 
 def _verdicts(before: Verdict, after: Verdict, word: Word) -> Iterator[str]:
     explained = False
-    for role, plan in after.plans.items():
-        there = before.plans.get(role)
+    for role, plan in plans_of(after.made).items():
+        there = plans_of(before.made).get(role)
         if there is None or plan.fit is None or there.fit is None or plan.fit.fits == there.fit.fits:
             continue
         gpu = word(plan.gpu.name) + (f" ({word(role)})" if role else "")

@@ -8,11 +8,11 @@ of several that try, one succeeds. Before it publishes a result a runner looks w
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import socket
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.launch.processes import Life, ProcessName, name_of
 from sglang_hydra.sweep.files import create, read_json, write_whole
+from sglang_hydra.sweep.repeating import Repeating
 
 LEASE_S = 60.0
 """So long a runner may be silent before its work is taken over. Above what a busy or swapping machine, or the
@@ -49,24 +50,22 @@ class Claims:
 
     def __init__(self, folder: Path, lease_s: float = LEASE_S, beat_s: float = BEAT_S) -> None:
         self._folder = folder
-        self._lease_s, self._beat_s = lease_s, beat_s
+        self._lease_s = lease_s
         self.runner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="sweep-heartbeat", daemon=True)
+        self._beating = Repeating(self._beat, beat_s, "sweep-heartbeat")
         self._process = name_of(os.getpid())
         self._seen: dict[str, tuple[Any, float]] = {}
         self._count = 0
 
     def __enter__(self) -> Claims:
         self._show_life()
-        self._thread.start()
+        self._beating.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
-        self._thread.join()
+        self._beating.end()
         self._runner_file(self.runner).unlink(missing_ok=True)
 
     def take(self, what: str) -> Claim | None:
@@ -151,11 +150,8 @@ class Claims:
         return record.get("count") if record else None
 
     def _beat(self) -> None:
-        while not self._over.wait(self._beat_s):
-            try:
-                self._show_life()
-            except OSError:
-                continue  # a full or vanished disk: the lease runs, and the next beat tries again
+        with contextlib.suppress(OSError):  # a full or vanished disk: the lease runs, and the next beat tries again
+            self._show_life()
 
     def _show_life(self) -> None:
         self._count += 1

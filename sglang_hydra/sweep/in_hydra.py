@@ -17,7 +17,8 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.grammar import quoted
 from sglang_hydra.overrides import Request
 from sglang_hydra.screen import printable, write
-from sglang_hydra.sweep.planning import Outcome, plan_sweep, read_grid, verdict_on
+from sglang_hydra.sweep.grid import read_grid
+from sglang_hydra.sweep.planning import Outcome, plan_sweep, verdict_on
 from sglang_hydra.sweep.points import HydraRun, Sweep
 from sglang_hydra.sweep.table import outcome_lines
 

@@ -22,6 +22,7 @@ from sglang_hydra.sweep.points import workload_id_of
 from sglang_hydra.sweep.values import check_keys, value_of
 from sglang_hydra.sweep.where import Uncomputable, Where, read_where
 from sglang_hydra.sweep.who import SetBy, set_by, who_set
+from sglang_hydra.topology.settings import has_several_servers
 from sglang_hydra.words import plural
 
 LEFT_OUT = "SWP006"
@@ -115,7 +116,7 @@ class Judge:
 
     def _planned(self, composition: Composition, words: Sequence[Request]) -> Server:
         plan = plan_composed(self._composer, words, composition, seed=self._seed, env=self._env, with_remedies=False)
-        if plan.nodes["topology"]["name"] != "single":
+        if has_several_servers(plan.nodes):
             return self._topology(plan, words)
         forced = plan.ok and bool(plan.nodes["launch"]["force"])
         nodes = int(plan.values["nnodes"])

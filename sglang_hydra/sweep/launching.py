@@ -10,35 +10,27 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import signal
-import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sglang_hydra.errors import MachineError
-from sglang_hydra.findings import Finding
 from sglang_hydra.launch.signals import stopping_on_signals
 from sglang_hydra.sweep.claims import Claim, Claims
+from sglang_hydra.sweep.launcher_round import LOOK_S, SLURM, Round
 from sglang_hydra.sweep.points import ServerGroup, Sweep
 from sglang_hydra.sweep.progress import FolderScreen, Printed, Silent
+from sglang_hydra.sweep.repeating import Repeating
 from sglang_hydra.sweep.runner import open_points, policy_of, run_group, writing_to
 from sglang_hydra.sweep.store import FAILED, Store
 from sglang_hydra.sweep.work import Policy, Stop
 
 _STALLED_ROUNDS = 2
-_LOOK_S = 0.5
-_SLURM_LOOK_S = 3.0
-_STOP_S = 60.0
-_SLURM = "SlurmLauncher"
-_ASK_S = 30.0
-_JOB_FOLDER = re.compile(r"(\d+)(?:_\d+)?")
 
 
 @dataclass(frozen=True)
@@ -94,7 +86,7 @@ def launcher_of(sweep: Sweep) -> Any:
     from omegaconf import open_dict
 
     with open_dict(config.hydra.launcher):
-        if target.endswith(_SLURM):
+        if target.endswith(SLURM):
             if sweep.settings["max_jobs"]:
                 config.hydra.launcher["array_parallelism"] = sweep.settings["max_jobs"]
             gpus = max(group.gpus // max(1, group.nodes) for group in sweep.groups)
@@ -128,8 +120,7 @@ def run_launched(sweep: Sweep, store: Store, launcher: Any) -> bool:
             failed = sum(_failed(store, group) for group in sweep.groups)
             stop_file = carried.folder / "jobs" / f"{uuid.uuid4().hex}.stop"
             job = GroupJob(carried, tuple(group.server_id for group in groups), stop_file, minutes, silent)
-            round = _Round(sweep, launcher, job)
-            round.run(stop)
+            Round(sweep, launcher, job, len(groups), stop_file).run(stop)
             _wait_for(sweep, store, claims, stop)
             after = sum(len(open_points(sweep, store, group)) for group in sweep.groups)
             stalled = stalled + 1 if after >= before else 0
@@ -138,102 +129,13 @@ def run_launched(sweep: Sweep, store: Store, launcher: Any) -> bool:
     return stop.asked
 
 
-class _Round:
-    """One call of a launcher. It is made in a thread, because a launcher may wait for ever for a job that nobody tells
-    it of: Slurm without accounting forgets what was cancelled."""
-
-    def __init__(self, sweep: Sweep, launcher: Any, job: GroupJob) -> None:
-        self._sweep, self._launcher, self._job = sweep, launcher, job
-        self._slurm = type(launcher).__name__ == _SLURM
-        self._before = set(self._slurm_jobs())
-        self._thread = threading.Thread(target=self._launch, name="sweep-launcher", daemon=True)
-        self._failure: BaseException | None = None
-
-    def run(self, stop: Stop) -> None:
-        """Returns when no job of the round can still be running or waiting."""
-        self._job.stop_file.parent.mkdir(parents=True, exist_ok=True)
-        self._thread.start()
-        ends_at = None
-        while self._goes_on():
-            if stop.asked and ends_at is None:
-                ends_at = time.monotonic() + _STOP_S
-                self._job.stop_file.touch()
-                self._cancel()
-            if ends_at is not None and time.monotonic() > ends_at:
-                break
-            self._thread.join(_SLURM_LOOK_S if self._slurm else _LOOK_S)
-        if not self._thread.is_alive():
-            self._job.stop_file.unlink(missing_ok=True)
-        if self._failure is not None and not stop.asked:
-            self._say_why()
-
-    def _goes_on(self) -> bool:
-        queued = self._in_slurm
-        return self._thread.is_alive() if queued is None else queued
-
-    def _launch(self) -> None:
-        running = self._sweep.running
-        assert running is not None
-        self._launcher.setup(hydra_context=running.context, task_function=self._job, config=running.config)
-        try:
-            for result in self._launcher.launch([[] for _ in self._job.groups], initial_job_idx=0):
-                error = getattr(result, "_return_value", None)
-                if isinstance(error, BaseException):
-                    self._failure = error
-        except BaseException as failure:  # noqa: BLE001 - whatever a launcher raises for a lost job: the folder knows
-            self._failure = failure
-
-    def _say_why(self) -> None:
-        failure = self._failure
-        if not self._slurm_jobs() - self._before and self._slurm and not isinstance(failure, MachineError):
-            message = f"the jobs were not submitted: {' '.join(str(failure).split())}"
-            hint = "hydra.launcher.partition=..., hydra.launcher.account=...: what sbatch needs here"
-            raise MachineError(Finding("error", "RNR006", message, ("hydra.launcher",), hint)) from failure
-        said = " ".join(str(failure).split())[:300]
-        Printed(sys.stderr).server("job", f"lost, what it left open is taken again: {type(failure).__name__}: {said}")
-
-    def _slurm_jobs(self) -> set[str]:
-        """The numbers of the jobs that submitit has submitted from here: it makes a folder for each, once it is
-        submitted, and one for each task of an array."""
-        folder = self._sweep.running.config.hydra.launcher.get("submitit_folder") if self._sweep.running else None
-        if not folder or not self._slurm:
-            return set()
-        with contextlib.suppress(OSError):
-            found = [_JOB_FOLDER.fullmatch(path.name) for path in Path(str(folder)).parent.iterdir()]
-            return {match[1] for match in found if match}
-        return set()
-
-    @property
-    def _in_slurm(self) -> bool | None:
-        """Whether a job of this round waits or runs in Slurm; None before there is one, and without Slurm."""
-        jobs = self._slurm_jobs() - self._before
-        return in_queue(jobs) if jobs else None
-
-    def _cancel(self) -> None:
-        from sglang_hydra.launch.slurm.states import cancel
-
-        for job in self._slurm_jobs() - self._before:
-            cancel(job)
-
-
-def in_queue(jobs: Collection[str]) -> bool:
-    """Whether Slurm has one of these jobs waiting or running; also where it does not answer now."""
-    words = ["squeue", "--noheader", "--jobs", ",".join(sorted(jobs)), "--format", "%T"]
-    try:
-        asked = subprocess.run(words, capture_output=True, text=True, timeout=_ASK_S, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.SubprocessError):
-        return True
-    # Its controller forgets a job some minutes after its end.
-    return bool(asked.stdout.strip()) or (asked.returncode != 0 and "Invalid job id" not in asked.stderr)
-
-
 def _wait_for(sweep: Sweep, store: Store, claims: Claims, stop: Stop) -> None:
     """Until no living runner is at a server of this sweep: one that a launcher lost sight of may still measure."""
     while not stop.asked:
         groups = [group for group in sweep.groups if open_points(sweep, store, group)]
         if all(claims.is_free(f"servers/{group.server_id}") for group in groups):
             return
-        time.sleep(_LOOK_S)
+        time.sleep(LOOK_S)
 
 
 @contextlib.contextmanager
@@ -246,7 +148,7 @@ def _slot(sweep: Sweep, claims: Claims, policy: Policy) -> Iterator[None]:
             if claim is not None:
                 break
         else:
-            time.sleep(_LOOK_S)
+            time.sleep(LOOK_S)
     try:
         yield
     finally:
@@ -259,23 +161,20 @@ def _slot(sweep: Sweep, claims: Claims, policy: Policy) -> Iterator[None]:
 def _stopping_on(file: Path, stop: Stop) -> Iterator[None]:
     """While it lasts, ``stop`` is called once ``file`` is there. It reaches jobs on other machines, where signals of
     the command that launched them do not."""
-    over = threading.Event()
 
-    def look() -> None:
-        while not over.wait(_LOOK_S):
-            if file.exists():
-                stop()
-                return
+    def look() -> bool:
+        if file.exists():
+            stop()
+            return True
+        return False
 
-    if file.exists():
-        stop()
-    thread = threading.Thread(target=look, name="sweep-stop", daemon=True)
-    thread.start()
+    watching = Repeating(look, LOOK_S, "sweep-stop")
+    look()
+    watching.start()
     try:
         yield
     finally:
-        over.set()
-        thread.join()
+        watching.end()
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """What a planned sweep consists of, and what the runner gets: points, grouped by the server that they share.
 
-Ids are those of DESIGN's identity: ``server_id`` of the plan, ``workload_id`` of the load, ``point_id`` of both and
-the number of the repeat. Equal ids mean the same measurement, however it was typed.
+Ids: ``server_id`` of the plan, ``workload_id`` of the load, ``point_id`` of both and the number of the repeat. Equal
+ids mean the same measurement, however it was typed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from sglang_hydra.plans import digest
 if TYPE_CHECKING:
     from sglang_hydra.plans import Plan
 
+_SLO = ("ttft_ms", "itl_ms", "e2e_ms")
+
 
 def workload_id_of(bench: Mapping[str, Any]) -> str:
     """16 hex digits: equal for ``bench`` nodes that ask the same of a server."""
@@ -30,6 +32,11 @@ def workload_id_of(bench: Mapping[str, Any]) -> str:
 def point_id_of(server_id: str, workload_id: str, repeat: int) -> str:
     """16 hex digits: equal for the same repeat of the same load on the same server."""
     return hashlib.sha256(f"{server_id} {workload_id} {repeat}".encode()).hexdigest()[:16]
+
+
+def has_slo(workload: Mapping[str, Any]) -> bool:
+    """Whether a load has a limit that requests must meet."""
+    return any(workload["slo"].get(name) is not None for name in _SLO)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from sglang_hydra.errors import SglangHydraError
 from sglang_hydra.launch.display import harmless
 from sglang_hydra.sweep.claims import Claims, Holder
 from sglang_hydra.sweep.points import Point, Sweep
+from sglang_hydra.sweep.repeating import Repeating
 from sglang_hydra.sweep.search import search_of
 from sglang_hydra.sweep.store import DONE, FAILED, Store
 
@@ -245,28 +245,21 @@ class FolderScreen(LiveScreen):
 
     def __init__(self, sweep: Sweep, store: Store, stream: TextIO | None = None, poll_s: float = _POLL_S) -> None:
         super().__init__(Tally(sweep, store), stream)
-        self._poll_s = poll_s
         self._claims = Claims(store.folder / "claims")
         self._servers = [group.server_id for group in sweep.groups]
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="sweep-watch", daemon=True)
+        self._watching = Repeating(self._look, poll_s, "sweep-watch")
 
     def __enter__(self) -> FolderScreen:
         super().__enter__()
-        self._thread.start()
+        self._watching.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
-        self._thread.join()
+        self._watching.end()
         self._look()
         super().__exit__(kind, error, trace)
-
-    def _watch(self) -> None:
-        while not self._over.wait(self._poll_s):
-            self._look()
 
     def _look(self) -> None:
         with contextlib.suppress(OSError, SglangHydraError):  # what cannot be read is said by whoever ends the sweep

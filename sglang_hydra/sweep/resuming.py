@@ -13,7 +13,7 @@ from sglang_hydra.screen import Line, columns, text, write
 from sglang_hydra.sweep.claims import Claims
 from sglang_hydra.sweep.progress import holders, named
 from sglang_hydra.sweep.store import DONE, FAILED, Store
-from sglang_hydra.words import plural, short
+from sglang_hydra.words import plural, program, short
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
@@ -143,11 +143,13 @@ def _lines(record: Mapping[str, Any]) -> list[Line]:
     if len(record["failures"]) > _SHOWN:
         lines.append([text(f"  and {len(record['failures']) - _SHOWN} more that failed", "dim")])
     if record["open"] and not any(item["alive"] for item in record["running"]):
-        lines.append([text(f"  resume {record['folder']} takes what is open", "dim")])
+        lines.append([text(f"  {program()} resume {record['folder']} takes what is open", "dim")])
     elif not record["open"] and record["done"]:
-        lines.append([text(f"  report {record['folder']} shows and compares them", "dim")])
+        lines.append([text(f"  {program()} report {record['folder']} shows and compares them", "dim")])
     if record["failed"] and not record["open"]:
-        lines.append([text(f"  resume {record['folder']} sweep.rerun=[failed] takes what failed again", "dim")])
+        lines.append(
+            [text(f"  {program()} resume {record['folder']} sweep.rerun=[failed] takes what failed again", "dim")]
+        )
     return lines
 
 

@@ -7,11 +7,9 @@ what a dead one claimed is taken over. So a sweep is resumed by running it again
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
 
 from sglang_hydra.engines.planned import plan_engine
 from sglang_hydra.errors import ConfigError, MachineError, SglangHydraError
@@ -19,7 +17,6 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.launch.signals import stopping_on_signals
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
-from sglang_hydra.secret import hide_typed_keys
 from sglang_hydra.sweep.claims import Claims
 from sglang_hydra.sweep.gpus import (
     GpuSets,
@@ -31,9 +28,12 @@ from sglang_hydra.sweep.gpus import (
 )
 from sglang_hydra.sweep.points import Point, ServerGroup, Sweep
 from sglang_hydra.sweep.progress import LiveScreen, Tally
-from sglang_hydra.sweep.search import check_settings, search_of
+from sglang_hydra.sweep.records import failure_record
+from sglang_hydra.sweep.search import search_of
 from sglang_hydra.sweep.serving import take_points
+from sglang_hydra.sweep.settings_checks import check_settings
 from sglang_hydra.sweep.store import DONE, FAILED, OPEN, Store
+from sglang_hydra.sweep.typed_keys import without_keys
 from sglang_hydra.sweep.work import Policy, Stop, Watcher, Work
 
 FAILED_EXIT, INTERRUPTED = 4, 130
@@ -70,33 +70,6 @@ def writing_to(store: Store) -> Iterator[None]:
         message = f"{store.folder} cannot be written: {why}; every result that is in it is whole"
         hint = "with room on the disk, the same command goes on where this one ended"
         raise MachineError(Finding("error", "STO004", message, ("sweep.folder",), hint)) from failure
-
-
-def without_keys(sweep: Sweep) -> Sweep:
-    """The sweep with every API key that was typed replaced by its reference: words are kept in files, and a job may be
-    carried elsewhere as one. The key itself goes into this process's environment, which jobs inherit."""
-    source = replace(sweep.source, requests=tuple(_without_key(request) for request in sweep.source.requests))
-    groups = tuple(
-        replace(
-            group,
-            requests=tuple(_without_key(request) for request in group.requests),
-            points=tuple(replace(point, words=_hidden(point.words)) for point in group.points),
-        )
-        for group in sweep.groups
-    )
-    left_out = tuple((_hidden(words), ids) for words, ids in sweep.left_out)
-    return replace(sweep, source=source, groups=groups, words=_hidden(sweep.words), left_out=left_out)
-
-
-def _hidden(words: tuple[str, ...]) -> tuple[str, ...]:
-    changed = list(words)
-    hide_typed_keys(changed, os.environ)
-    return tuple(changed)
-
-
-def _without_key(request: Request) -> Request:
-    (text,) = _hidden((request.text,))
-    return request if text == request.text else Request(text, request.place, request.layer)
 
 
 def open_points(sweep: Sweep, store: Store, group: ServerGroup) -> list[Point]:
@@ -245,12 +218,9 @@ def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan:
 
 
 def _fail_all(sweep: Sweep, store: Store, group: ServerGroup, error: SglangHydraError, watcher: Watcher) -> None:
-    said = [finding.to_json() for finding in error.findings]
-    failure = {"kind": "not_planned", "retryable": False, "final": True, "findings": said, "log_tail": []}
     for point in open_points(sweep, store, group):
-        identity = {"server_id": point.server_id, "workload_id": point.workload_id, "repeat": point.repeat}
-        words = {"words": list(point.words), "workload": dict(point.workload), "at": now()}
-        store.add_failure(point.point_id, {**identity, **words, **failure})
+        failure = failure_record(point, "not_planned", error, retryable=False, final=True)
+        store.add_failure(point.point_id, failure)
         watcher.point(point, "failed", error.findings[0].message)
 
 
@@ -292,10 +262,3 @@ def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
-
-
-def now() -> str:
-    """The time as records have it: ISO 8601, UTC."""
-    from datetime import datetime, timezone
-
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

@@ -11,88 +11,18 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from sglang_hydra.bench.settings import LADDER
-from sglang_hydra.errors import ConfigError
-from sglang_hydra.findings import Finding
 from sglang_hydra.sweep.files import write_whole
 from sglang_hydra.sweep.needs import TPE
-from sglang_hydra.sweep.points import Point, Sweep, point_id_of, workload_id_of
+from sglang_hydra.sweep.points import Point, point_id_of, workload_id_of
+from sglang_hydra.sweep.records import planned_record
 from sglang_hydra.sweep.store import DONE, FAILED, OPEN, SEARCH_SCHEMA, State, Store
+from sglang_hydra.sweep.strategies import HIGHEST, Bisection, Ladder, Strategy, Told
 
 BISECT = "bisect"
 SEARCHES = (BISECT, TPE)
-RERUN = (FAILED, "invalid")
-KEYS = ("bench.concurrency", "bench.request_rate")
-_SLO = ("ttft_ms", "itl_ms", "e2e_ms")
-_HIGHEST = 4096
-
-
-class Told(NamedTuple):
-    """What came of one value. ``good``: it was measured, is valid and meets the SLO, if there is one. ``throughput`` in
-    output tokens a second; ``why`` says what was not good."""
-
-    value: float
-    good: bool
-    throughput: float
-    why: str = ""
-
-
-class Strategy(Protocol):
-    """How the next value is chosen. ``ask`` returns None once ``told`` says enough; it has no memory of its own."""
-
-    def ask(self, told: Sequence[Told]) -> float | None:
-        """The value to measure next."""
-
-    def best(self, told: Sequence[Told]) -> Told | None:
-        """The value that the search was for; None where none was good."""
-
-
-@dataclass(frozen=True)
-class Ladder:
-    """Powers of two, until one is not good or brings less than ``gain`` more output than the best before it."""
-
-    gain: float
-
-    def ask(self, told: Sequence[Told]) -> float | None:
-        if not told:
-            return 1
-        last, before = told[-1], max((item.throughput for item in told[:-1]), default=0.0)
-        saturated = len(told) > 1 and last.throughput <= before * (1 + self.gain)
-        return None if not last.good or saturated or last.value >= _HIGHEST else last.value * 2
-
-    def best(self, told: Sequence[Told]) -> Told | None:
-        return max((item for item in told if item.good), key=lambda item: item.throughput, default=None)
-
-
-@dataclass(frozen=True)
-class Bisection:
-    """The highest good value between ``low`` and ``high``: doubled until one is not good, then halved in between until
-    neighbours (whole numbers) or rates within ``precision`` of each other are left, or ``steps`` values were tried."""
-
-    low: float
-    high: float
-    steps: int
-    whole: bool
-    precision: float = 0.05
-
-    def ask(self, told: Sequence[Told]) -> float | None:
-        if not told:
-            return self.low
-        good = max((item.value for item in told if item.good), default=None)
-        bad = min((item.value for item in told if not item.good), default=None)
-        if len(told) >= self.steps or good is None or good >= self.high:
-            return None
-        if bad is None:
-            return min(good * 2, self.high)
-        if bad <= good or (bad - good <= 1 if self.whole else bad <= good * (1 + self.precision)):
-            return None
-        middle = (good + bad) / 2
-        return int(middle) if self.whole else round(middle, 4)
-
-    def best(self, told: Sequence[Told]) -> Told | None:
-        return max((item for item in told if item.good), key=lambda item: item.value, default=None)
 
 
 @dataclass(frozen=True)
@@ -172,15 +102,7 @@ class Search:
             "planned": self.point.point_id,
             "over": over,
             "best": self._step(best.value).point_id if best else None,
-            "steps": {
-                step.point_id: {
-                    "server_id": step.server_id,
-                    "workload_id": step.workload_id,
-                    "repeat": step.repeat,
-                    "words": list(step.words),
-                }
-                for step in steps
-            },
+            "steps": {step.point_id: planned_record(step) for step in steps},
         }
         write_whole(store.search_file(self.id), json.dumps(record, indent=1) + "\n")
 
@@ -194,59 +116,8 @@ def search_of(settings: Mapping[str, Any], point: Point) -> Search | None:
     key = settings["search_key"]
     whole = key == "bench.concurrency"
     low = settings["search_min"] or 1
-    high = settings["search_max"] or _HIGHEST
+    high = settings["search_max"] or HIGHEST
     return Search(point, BISECT, key, Bisection(low, high, settings["search_steps"], whole))
-
-
-def check_settings(sweep: Sweep) -> None:
-    """Raises ConfigError for settings of the ``sweep`` node that no run can follow."""
-    settings = sweep.settings
-    findings = search_problems(sweep)
-    odd = [state for state in settings["rerun"] if state not in RERUN]
-    if odd:
-        message = f"sweep.rerun names {odd[0]!r}; it may name {', '.join(RERUN)}"
-        findings.append(Finding("error", "RNR002", message, ("sweep.rerun",), "sweep.rerun=[failed]"))
-    for name, least in (("retries", 0), ("max_jobs", 1)):
-        value = settings[name]
-        if value is not None and value < least:
-            message = f"sweep.{name}={value} must be at least {least}"
-            findings.append(Finding("error", "RNR002", message, (f"sweep.{name}",), f"sweep.{name}={max(least, 1)}"))
-    if findings:
-        raise ConfigError(*findings)
-
-
-def search_problems(sweep: Sweep) -> list[Finding]:
-    """What of the settings no search can follow."""
-    settings = sweep.settings
-    kind, key = settings["search"], settings["search_key"]
-    if kind in (None, TPE):
-        return []
-    if kind not in SEARCHES:
-        message = f"sweep.search={kind} is none of {', '.join(SEARCHES)}"
-        return [Finding("error", "RNR005", message, ("sweep.search",), "sweep.search=bisect or sweep.search=tpe")]
-    found = []
-    if key not in KEYS:
-        message = f"sweep.search_key={key} is none of {', '.join(KEYS)}"
-        found.append(Finding("error", "RNR005", message, ("sweep.search_key",), f"sweep.search_key={KEYS[0]}"))
-    low, high = settings["search_min"] or 1, settings["search_max"] or _HIGHEST
-    if not 0 < low <= high or settings["search_steps"] < 1 or (key == KEYS[0] and low != int(low)):
-        message = f"between {low:g} and {high:g} there is nothing to try in {settings['search_steps']} steps"
-        fields = ("sweep.search_min", "sweep.search_max", "sweep.search_steps")
-        found.append(Finding("error", "RNR005", message, fields, "sweep.search_min=1 sweep.search_max=64"))
-    without = next((point for point in sweep.points() if not has_slo(point.workload)), None)
-    if without is not None:
-        message = "sweep.search=bisect looks for the highest load that meets the SLO, and there is none"
-        hint = "bench.slo.ttft_ms=500, or bench.slo.itl_ms or bench.slo.e2e_ms"
-        found.append(Finding("error", "RNR005", message, ("bench.slo",), hint))
-    if any(point.workload["concurrency"] == LADDER for point in sweep.points()):
-        message = "bench.concurrency=ladder is a search of its own beside sweep.search=bisect"
-        found.append(Finding("error", "RNR005", message, ("sweep.search", "bench.concurrency"), "one of the two"))
-    return found
-
-
-def has_slo(workload: Mapping[str, Any]) -> bool:
-    """Whether a load has a limit that requests must meet."""
-    return any(workload["slo"].get(name) is not None for name in _SLO)
 
 
 def _told(value: float, state: State) -> Told:
@@ -260,6 +131,3 @@ def _told(value: float, state: State) -> Told:
     if measures.get("slo_met") is False:
         return Told(value, False, throughput, f"{measures['slo_share']:.1%} of the requests meet the SLO")
     return Told(value, True, throughput)
-
-
-__all__ = ["Bisection", "Ladder", "Search", "Told", "check_settings", "has_slo", "search_of", "search_problems"]

@@ -7,9 +7,8 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.bench.bench_serving import BenchServing
 from sglang_hydra.bench.point import INVALID, Client, client_for, run_point
@@ -23,6 +22,7 @@ from sglang_hydra.launch.serve import launch_of
 from sglang_hydra.sweep.files import write_whole
 from sglang_hydra.sweep.points import Point
 from sglang_hydra.sweep.progress import numbers
+from sglang_hydra.sweep.records import failure_record, point_record
 from sglang_hydra.sweep.store import DONE
 from sglang_hydra.sweep.work import Failed, Work
 
@@ -211,7 +211,7 @@ def _take(work: Work, running: _Running, client: Client, load: Load, point: Poin
         dead = _died(running)
         if dead is not None:
             return dead
-    record = {**_identity(work, point), **result.to_json()}
+    record = {**point_record(point), **result.to_json()}
     details = "".join(json.dumps(detail) + "\n" for detail in result.details)
     work.store.add_result(point.point_id, record, details)
     work.watcher.point(point, result.state, "; ".join(result.reasons) or numbers(record))
@@ -233,37 +233,19 @@ def _died(running: _Running) -> Failed | None:
 def _note_failure(work: Work, failed: Failed) -> None:
     """Keeps a failure of every point that it concerns, and drops those that will not be tried again."""
     concerned = list(work.points) if failed.fatal else work.points[:1]
+    log_tail = _tail(work.folder / "server.log")
     for point in concerned:
         tried = work.attempts[point.point_id] = work.attempts.get(point.point_id, 0) + 1
         final = not failed.retryable or tried > work.policy.retries
         work.failed = work.failed or final
-        record = {**_identity(work, point), **_failure_record(work, failed), "final": final}
+        record = failure_record(
+            point, failed.kind, failed.error, retryable=failed.retryable, final=final, log_tail=log_tail
+        )
         work.store.add_failure(point.point_id, record)
         again = "" if final else " (it is tried again)"
         work.watcher.point(point, "failed", f"{failed.kind}: {failed.error.findings[0].message}{again}")
         if final:
             work.points.remove(point)
-
-
-def _identity(work: Work, point: Point) -> dict[str, Any]:
-    return {
-        "server_id": point.server_id,
-        "workload_id": point.workload_id,
-        "repeat": point.repeat,
-        "words": list(point.words),
-        "workload": dict(point.workload),
-    }
-
-
-def _failure_record(work: Work, failed: Failed) -> dict[str, Any]:
-    """The class, what was said of it, and the end of the server's log."""
-    return {
-        "kind": failed.kind,
-        "retryable": failed.retryable,
-        "findings": [finding.to_json() for finding in failed.error.findings],
-        "log_tail": _tail(work.folder / "server.log"),
-        "at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-    }
 
 
 def _tail(log: Path) -> list[str]:

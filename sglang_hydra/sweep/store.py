@@ -26,6 +26,7 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 from sglang_hydra.sweep.files import publish, read_json, write_whole
 from sglang_hydra.sweep.points import Sweep
+from sglang_hydra.sweep.records import planned_record
 
 SWEEP_SCHEMA = "sglang_hydra.sweep/1"
 RESULT_SCHEMA = "sglang_hydra.result/1"
@@ -204,15 +205,7 @@ def sweep_record(sweep: Sweep) -> dict[str, Any]:
         "config_name": sweep.source.config_name,
         "seed": sweep.source.seed,
         "settings": dict(sweep.settings),
-        "points": {
-            point.point_id: {
-                "server_id": point.server_id,
-                "workload_id": point.workload_id,
-                "repeat": point.repeat,
-                "words": list(point.words),
-            }
-            for point in sweep.points()
-        },
+        "points": {point.point_id: planned_record(point) for point in sweep.points()},
         "servers": {group.server_id: {"gpus": group.gpus, "nodes": group.nodes} for group in sweep.groups},
         "merged": sweep.merged,
         "refused": [item.__dict__ for item in sweep.refused],

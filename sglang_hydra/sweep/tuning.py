@@ -10,26 +10,23 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sglang_hydra.bench.settings import LADDER
 from sglang_hydra.compose import Composer
-from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.once import asking_once
-from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.sweep.files import write_whole
+from sglang_hydra.sweep.grid import Grid
 from sglang_hydra.sweep.judging import Judged, Server
 from sglang_hydra.sweep.needs import TPE
-from sglang_hydra.sweep.planning import Grid, Outcome, judge_of
-from sglang_hydra.sweep.points import Point, ServerGroup, point_id_of
-from sglang_hydra.sweep.search import has_slo
+from sglang_hydra.sweep.planning import judge_of
+from sglang_hydra.sweep.points import Point, ServerGroup, has_slo, point_id_of
+from sglang_hydra.sweep.records import planned_record
 from sglang_hydra.sweep.store import FAILED, OPEN, SEARCH_SCHEMA, Store
-from sglang_hydra.sweep.tpe import AT_RANDOM, Dimension, Study, dimensions_of
-from sglang_hydra.sweep.who import told_who
-from sglang_hydra.words import plural
+from sglang_hydra.sweep.tpe import Study, dimensions_of
+from sglang_hydra.sweep.tuning_checks import check_search, check_values
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -112,10 +109,10 @@ class Tuning:
         store: Store | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        _check(composer, grid)
+        check_search(composer, grid)
         self.grid = grid
         self.dimensions = dimensions_of(grid.axes)
-        _check_values(composer, grid, self.dimensions)
+        check_values(composer, grid, self.dimensions)
         self.objective = Objective(composer.compose(grid.common).nodes["bench"])
         self.proposals: list[tuple[Proposal, Brought]] = []
         self.pending: Proposal | None = None
@@ -208,16 +205,7 @@ class Tuning:
                 }
                 for proposal, brought in told
             ],
-            "steps": {
-                point.point_id: {
-                    "server_id": point.server_id,
-                    "workload_id": point.workload_id,
-                    "repeat": point.repeat,
-                    "words": list(point.words),
-                }
-                for proposal, _ in told
-                for point in proposal.points
-            },
+            "steps": {point.point_id: planned_record(point) for proposal, _ in told for point in proposal.points},
         }
 
     def keep(self, *, over: bool = False) -> None:
@@ -274,97 +262,6 @@ class Tuning:
         values = [self.objective.value(record["measures"], gpus) for record in records]
         reached = [value for value in values if value is not None]
         return Brought(VALID, sum(reached) / len(reached)) if reached else Brought(INVALID, why="nothing was measured")
-
-
-def plan_search(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str] | None = None) -> Outcome:
-    """The first proposals of a search, which depend on no result: those drawn at random, and more until one of them can
-    be launched. Nothing is started. Raises ConfigError and MachineError as ``Tuning`` does."""
-    tuning = Tuning(composer, grid, seed, env=env)
-    outcome = Outcome(grid, space=tuning.space)
-    trials = grid.settings["trials"]
-    groups: dict[str, ServerGroup] = {}
-    seen: set[str] = set()
-    running = ""
-    while len(tuning.proposals) < AT_RANDOM or not seen:
-        proposal = tuning.advance()
-        if proposal is None:
-            break
-        if proposal.key not in seen:
-            seen.add(proposal.key)
-            before = groups.get(proposal.server.server_id)
-            points = (*(before.points if before else ()), *proposal.points)
-            groups[proposal.server.server_id] = replace(proposal.group, points=points)
-            outcome.total += len(proposal.points)
-            outcome.kept += len(proposal.points)
-            starts = proposal.server.server_id != running
-            running = proposal.server.server_id
-            outcome.starts += starts
-            seconds = starts * grid.settings["start_seconds"] + len(proposal.points) * grid.settings["point_seconds"]
-            outcome.gpu_seconds += proposal.server.gpus * seconds
-        tuning.tell(Brought(OPEN))
-    refused = {proposal.words: proposal.judged for proposal, _ in tuning.proposals if not proposal.points}
-    for words, judged in refused.items():
-        outcome.total += judged.repeats
-        outcome.count_refused(words, judged)
-        outcome.left_out.append((words, tuple(dict.fromkeys(finding.id for finding in judged.refused))))
-    outcome.groups = tuple(groups.values())
-    most = trials if tuning.size is None else min(trials, tuning.size)
-    outcome.share = min(1.0, len(seen) / most) if seen else 1.0
-    outcome.search = (
-        ("draws from", "; ".join(dimension.said for dimension in tuning.dimensions)),
-        ("maximises", str(tuning.objective)),
-        ("ends after", f"{plural(most, 'measured point')} at the latest (sweep.trials); below are the first proposals"),
-    )
-    return outcome
-
-
-def _check(composer: Composer, grid: Grid) -> None:
-    """Raises ConfigError for a search that would mean nothing."""
-    settings = grid.settings
-    findings = []
-    if settings["trials"] < 1:
-        message = f"sweep.trials={settings['trials']} must be at least 1"
-        findings.append(Finding("error", "RNR005", message, ("sweep.trials",), "sweep.trials=32"))
-    if not 0 <= settings["seed"] < 2**32:
-        message = f"sweep.seed={settings['seed']} must be between 0 and {2**32 - 1}"
-        findings.append(Finding("error", "RNR005", message, ("sweep.seed",), "sweep.seed=1"))
-    if not grid.axes:
-        message = "sweep.search=tpe looks for the best point, and nothing varies"
-        findings.append(
-            Finding("error", "RNR005", message, ("sweep.search",), "tp_size=1,2,4, or a key=interval(LOW,HIGH)")
-        )
-    for key in grid.keys:
-        if key == "bench.slo" or key.startswith("bench.slo."):
-            message = f"{key} varies, and goodput under one SLO is no better or worse than under another"
-            findings.append(Finding("error", "RNR005", message, (key,), f"{key}=500"))
-    bench = composer.compose(grid.common).nodes["bench"]
-    varied = [axis for axis in grid.axes if "bench.concurrency" in axis.keys and axis.span is None]
-    words = {request.text for axis in varied for requests in axis.values() for request in requests}
-    if bench["concurrency"] == LADDER or f"bench.concurrency={LADDER}" in words:
-        message = "bench.concurrency=ladder is a search of its own beside sweep.search=tpe"
-        hint = "bench.concurrency=interval(1,256)"
-        findings.append(Finding("error", "RNR005", message, ("bench.concurrency", "sweep.search"), hint))
-    findings += launcher_findings(grid)
-    if findings:
-        raise ConfigError(*told_who(findings, grid.set_by))
-
-
-def launcher_findings(grid: Grid) -> list[Finding]:
-    """A launcher's jobs are made before the first of them runs; here each point depends on those before it."""
-    launcher = next((word for word in grid.hydra_words if word.lstrip("+").startswith("hydra/launcher=")), None)
-    if launcher is None or launcher.endswith("=basic"):
-        return []
-    message = (
-        f"{launcher}: sweep.search=tpe measures one point after the other, in this process; other launchers cannot"
-    )
-    return [Finding("error", "RNR005", message, ("hydra/launcher", "sweep.search"), "hydra/launcher=basic")]
-
-
-def _check_values(composer: Composer, grid: Grid, dimensions: list[Dimension]) -> None:
-    """Raises ConfigError for a value that no point could have, before any is measured."""
-    for dimension in dimensions:
-        for requests in dimension.ends():
-            composer.check([*grid.common, *requests])
 
 
 def _ends_only(word: str) -> bool:

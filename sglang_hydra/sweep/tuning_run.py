@@ -16,13 +16,13 @@ from sglang_hydra.sweep.runner import (
     policy_of,
     reopen,
     run_group,
-    without_keys,
     writing_alone,
     writing_to,
 )
-from sglang_hydra.sweep.search import check_settings
+from sglang_hydra.sweep.settings_checks import check_settings
 from sglang_hydra.sweep.store import FAILED, OPEN, Store
 from sglang_hydra.sweep.tuning import INVALID, REFUSED, VALID, Proposal, Tuning
+from sglang_hydra.sweep.typed_keys import without_keys
 from sglang_hydra.sweep.work import Policy, Stop
 from sglang_hydra.words import plural
 

@@ -17,20 +17,12 @@ from sglang_hydra.explain import finding_lines
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.screen import Line, Span, columns, text, write
+from sglang_hydra.sweep.grid import Grid, read_grid
 from sglang_hydra.sweep.judging import Judged
 from sglang_hydra.sweep.needs import TPE
-from sglang_hydra.sweep.planning import (
-    Grid,
-    Outcome,
-    judge_of,
-    judged_points,
-    plan_sweep,
-    read_grid,
-    sweep_of,
-    verdict_on,
-)
+from sglang_hydra.sweep.planning import Outcome, judge_of, judged_points, plan_sweep, sweep_of, verdict_on
 from sglang_hydra.sweep.points import Source, Sweep
-from sglang_hydra.sweep.search import check_settings
+from sglang_hydra.sweep.settings_checks import check_settings
 from sglang_hydra.sweep.table import outcome_lines, outcome_record
 from sglang_hydra.sweep.who import saying_who
 from sglang_hydra.words import plural, program, short
@@ -58,7 +50,7 @@ def bench(invocation: Invocation) -> int:
     searched = grid.settings["search"] == TPE
     with saying_who(grid.set_by):
         if searched:
-            from sglang_hydra.sweep.tuning import plan_search
+            from sglang_hydra.sweep.tuning_plan import plan_search
 
             outcome = plan_search(composer, grid, seed)
         else:

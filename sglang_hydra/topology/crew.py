@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sglang_hydra.errors import ServerError
@@ -60,11 +60,6 @@ class Crew:
         self._servers = {name: LocalServer(launch, self._tags[name]) for name, launch in launches.items()}
         self._started: set[str] = set()
         self._stops = 0
-
-    @property
-    def pids(self) -> Mapping[str, int | None]:
-        """The process group of each; None for one that does not run."""
-        return {name: server.pid for name, server in self._servers.items()}
 
     def run(self, on_ready: Callable[[float], None]) -> Outcome:
         """Starts the servers, then the router, calls ``on_ready`` with the seconds that took, and runs until someone

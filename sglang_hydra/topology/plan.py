@@ -14,11 +14,12 @@ from sglang_hydra.facts.once import asking_once
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan, Recorded, digest, plain
+from sglang_hydra.ports import server_url
 from sglang_hydra.topology import checks
 from sglang_hydra.topology.places import FIRST_PORT, LAST_PORT, Floor, Place, PortUse, Wish, ports_of
 from sglang_hydra.topology.roles import Role, roles_of
 from sglang_hydra.topology.router import PROMETHEUS_PORT, Router, plan_router, said_of_key
-from sglang_hydra.topology.settings import DECODE, PD, PREFILL, SINGLE
+from sglang_hydra.topology.settings import DECODE, PD, PREFILL
 
 SCHEMA = "sglang_hydra.topology/1"
 LAYER = "topology"
@@ -41,8 +42,7 @@ class Server:
     @property
     def url(self) -> str:
         """Where the router reaches it."""
-        host, port = str(self.plan.values["host"]), self.plan.values["port"]
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        return server_url(self.plan.values)
 
     @property
     def bootstrap_port(self) -> int:
@@ -153,11 +153,6 @@ class Topology:
             "together": [finding.to_json() for finding in self.together],
             "ignored": [finding.to_json() for finding in self.ignored],
         }
-
-
-def is_topology(plan: Plan) -> bool:
-    """Whether what was composed asks for several servers."""
-    return bool(plan.nodes["topology"]["name"] != SINGLE)
 
 
 def plan_topology(

@@ -108,12 +108,6 @@ def newest_release() -> str:
     return str(list(_record()["routers"])[-1])
 
 
-def release_day(release: str) -> str | None:
-    """The day on which a release of the router came out (YYYY-MM-DD); None for one that is not in the table."""
-    day: str | None = _record()["routers"].get(release)
-    return day
-
-
 def release_for(sglang: str) -> str | None:
     """The router that was the newest one when that SGLang came out; None before there was one, and for no version."""
     if release_key(sglang) is None:

@@ -13,8 +13,6 @@ from sglang_hydra.topology.checks import numbers
 from sglang_hydra.topology.plan import LAYER, Server, Topology
 from sglang_hydra.words import plural
 
-Rows = list[list[Span]]
-
 
 def topology_screen(topology: Topology) -> list[Line]:
     """The whole of it, as ``plan`` shows one server."""

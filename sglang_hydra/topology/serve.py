@@ -18,6 +18,7 @@ from sglang_hydra.explain import finding_lines
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch import child_sglang
 from sglang_hydra.launch.display import display_for
+from sglang_hydra.launch.example import curl_line
 from sglang_hydra.launch.hydra_run import in_hydra, run_folder, write_whole
 from sglang_hydra.launch.local import Launch
 from sglang_hydra.launch.port import port_obstacle
@@ -27,7 +28,6 @@ from sglang_hydra.launch.server_info import after_start
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
 from sglang_hydra.screen import Line, text, write
-from sglang_hydra.shell import shell_word
 from sglang_hydra.tiny import ensure_tiny, tiny_path
 from sglang_hydra.topology.crew import Crew, Member
 from sglang_hydra.topology.plan import Server, Topology, plan_topology
@@ -227,16 +227,11 @@ def _compared(topology: Topology, folder: Path) -> Iterator[Line]:
 def _ready_lines(topology: Topology, seconds: float) -> list[Line]:
     common = topology.servers[0].plan
     url = router_launch(topology).url
-    name = common.values["served_model_name"] or common.values["model_path"]
-    body = json.dumps(
-        {"model": name, "messages": [{"role": "user", "content": "Hello!"}], "stream": True, "max_tokens": 32}
-    )
-    key = ' -H "Authorization: Bearer $KEY"' if common.secrets else ""
     servers = ", ".join(f"{server.name} at {server.url}" for server in topology.servers)
     return [
         [text(f"Ready after {seconds:.1f} s at {url}", "bold green")],
         [text(f"  {servers}", "dim")],
-        [text(f"  curl -N {url}/v1/chat/completions{key} -H 'Content-Type: application/json' -d {shell_word(body)}")],
+        [text(f"  {curl_line(common, url)}")],
         [text("  Ctrl-C stops the router and then the servers", "dim")],
         [],
     ]

@@ -62,10 +62,15 @@ class TopologyNode:
     router: RouterNode = field(default_factory=RouterNode)
 
 
+def has_several_servers(nodes: Mapping[str, Any]) -> bool:
+    """Whether these nodes ask for several servers behind a router."""
+    return bool(nodes["topology"]["name"] != SINGLE)
+
+
 def unused_replicas(nodes: Mapping[str, Any]) -> list[Finding]:
     """What is wrong with ``replicas`` where one server is planned: nothing would read it."""
     count = nodes["replicas"]
-    if count is None or nodes["topology"]["name"] != SINGLE:
+    if count is None or has_several_servers(nodes):
         return []
     message = f"replicas={count} is for several servers behind a router, and this is one server"
     return [Finding("error", "TOP001", message, ("replicas",), f"topology=replicas replicas={count}")]

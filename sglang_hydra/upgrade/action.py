@@ -18,18 +18,10 @@ from sglang_hydra.upgrade.releases import release_named
 from sglang_hydra.upgrade.screen import upgrade_screen
 from sglang_hydra.upgrade.subjects import subjects_of
 from sglang_hydra.versions.order import same_release
-from sglang_hydra.words import program
 
 if TYPE_CHECKING:
     from sglang_hydra.authority.ask import Authority
     from sglang_hydra.cli import Invocation
-
-
-def refuse_elsewhere(invocation: Invocation) -> None:
-    """Raises ConfigError for ``--to`` and ``--from`` with another verb."""
-    if invocation.verb != "upgrade":
-        message = f"--to and --from go with upgrade, and the verb is {invocation.verb}"
-        raise ConfigError(Finding("error", "UPG006", message, hint=f"{program()} upgrade --to VERSION ..."))
 
 
 def run(invocation: Invocation) -> int:

@@ -16,6 +16,7 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
+from sglang_hydra.quick_yaml import quick_load
 from sglang_hydra.secret import HIDDEN
 from sglang_hydra.words import program, short
 
@@ -140,7 +141,7 @@ def _is_experiment(content: str) -> bool:
     import yaml
 
     try:
-        loaded = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        loaded = quick_load(content)
     except yaml.YAMLError:
         # Several documents are a manifest; what is no YAML at all gets its line and column from our reader.
         return not re.search(r"^---", content, re.MULTILINE)

@@ -25,6 +25,11 @@ from sglang_hydra.diagnose.pages import page_of
         ("attention_backend=null, so; or x", {"attention_backend": None}, "x"),
         ("attention_backend=triton, slower; or x", {"attention_backend": "triton"}, "x"),
         ("tp_size=N, that divides; or x", {"tp_size": 2}, None),
+        ("tp_size=2 or more; or x", {"tp_size": 1}, None),
+        ("tp_size=2 or more; or x", {"tp_size": 2}, "tp_size=4 or more; or x"),
+        ("tp_size=2 or more; or x", {"tp_size": 4}, "tp_size=8 or more; or x"),
+        ("watchdog_timeout=1200, where slow", {"watchdog_timeout": 3600.0}, "watchdog_timeout=7200, where slow"),
+        ("dist_timeout=3600, where slow", {"dist_timeout": None}, None),
         ("mem_fraction_static=0.8", {"mem_fraction_static": 0.1}, None),
     ],
 )

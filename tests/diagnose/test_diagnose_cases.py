@@ -77,6 +77,8 @@ PREFIXES: dict[str, Callable[[int, str], str]] = {
     "logging": lambda number, line: f"2025-06-11 08:14:02,530 - __main__ - INFO - {line}" if "[20" in line else line,
     "colours": lambda number, line: f"\x1b[31m{line}\x1b[0m",
     "Windows": lambda number, line: line + "\r",
+    "loguru": lambda number, line: f"2025-06-11 08:14:02.123 | ERROR    | xinference.core:run:{number} - {line}",
+    "a job's collector": lambda number, line: f"[2025-06-11T08:14:02+08:00] job-3da56 >> (SGLangEngine pid=9) {line}",
     "quoted": lambda number, line: f"> {line}",
 }
 

@@ -78,6 +78,7 @@ DIA056 spawn_without_main
 DIA057 crash
 DIA058 stopped
 DIA059 peer_lost
+DIA061 router_workers
 """
 
 
@@ -102,7 +103,12 @@ def test_a_class_is_whole(failure: FailureClass) -> None:
 
 
 def test_advice_names_arguments_that_exist() -> None:
-    known = {*FIELDS, "engine.env.SGLANG_FLASHINFER_WORKSPACE_SIZE"}
+    known = {
+        *FIELDS,
+        "engine.env.SGLANG_FLASHINFER_WORKSPACE_SIZE",
+        "topology.router.args",
+        "topology.router.worker_startup_timeout_secs",
+    }
     typed = [
         (failure.kind, word)
         for failure in CLASSES

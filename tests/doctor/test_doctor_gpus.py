@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sglang_hydra.doctor import driver, gpus, links
-from sglang_hydra.doctor.world import Holder, Nvidia, World
+from sglang_hydra.doctor.world import Holder, Nvidia, Request, World
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.facts.visible import Slice
 from tests.doctor.doctor_worlds import HEALTHY, LAPTOP, engine, gpu, judge, nvidia, pairs, with_gpus
@@ -116,6 +116,12 @@ def test_torch_must_fit_the_accelerator(world: World, state: str, words: tuple[s
         (with_gpus(gpu(0), gpu(1, capability=(6, 1))), "error", ("CUDA_VISIBLE_DEVICES=0",)),
         (with_gpus(gpu(0, name=None, total_mib=None, capability=None)), "ok", ("unnamed, unknown",)),
         (LAPTOP, "warning", ("no accelerator was found", "rocminfo: not found", "gpu=h100", "model=tiny")),
+        (replace(LAPTOP, request=Request(device="cpu", gpu="cpu")), "ok", ("gpu=cpu needs none",)),
+        (
+            replace(LAPTOP, request=Request(device="cuda", gpu="h200")),
+            "error",
+            ("the plan is for h200", "plan and fit"),
+        ),
         (replace(LAPTOP, other=GpuProbe(device="cpu")), "ok", ("SGLANG_USE_CPU_ENGINE=1",)),
         (AMD, "ok", ("8 x AMD Instinct MI300X, 196592 MiB (amd)",)),
     ],

@@ -11,6 +11,7 @@ import pytest
 from tests.fit.machines import DATA, REPOSITORY
 
 PUBLIC = DATA / "memory" / "public.jsonl"
+FURTHER = DATA / "memory" / "further.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +36,17 @@ def written(path: Path, *rows: Any) -> str:
     return str(path)
 
 
-def test_the_public_logs_are_predicted_within_the_bounds(tool: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tool.main([str(PUBLIC)]) == 0
+@pytest.mark.parametrize("file", [PUBLIC, FURTHER], ids=lambda file: file.stem)
+def test_public_logs_are_predicted_within_the_bounds(tool: Any, capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    assert tool.main([str(file)]) == 0
     printed = capsys.readouterr().out
     assert "WRONG" not in printed
     assert printed.rstrip().endswith("within the bounds")
 
 
-def test_every_row_is_compared_and_unscored_ones_are_said_to_be(tool: Any) -> None:
-    rows = tool.read_rows(PUBLIC)
+@pytest.mark.parametrize("file", [PUBLIC, FURTHER], ids=lambda file: file.stem)
+def test_every_row_is_compared_and_unscored_ones_are_said_to_be(tool: Any, file: Path) -> None:
+    rows = tool.read_rows(file)
     comparisons = [item for entry in rows for item in tool.compare(entry)]
     for entry in rows:
         scored = {item.quantity for item in comparisons if item.row == entry["id"] and item.scored}
@@ -118,6 +121,16 @@ def test_states_that_a_later_version_counts_elsewhere_are_left_out_only_as_the_l
     assert with_states.chosen == ""
     assert without.chosen == "states counted elsewhere, as the log"
     assert with_states.predicted < without.predicted
+
+
+@pytest.mark.parametrize(("gpu", "usual", "other"), [("B300", 576, 656), ("H200", 656, 576)])
+def test_the_rows_of_sparse_attention_in_fp8_are_those_of_the_log(tool: Any, gpu: str, usual: int, other: int) -> None:
+    rows = [json.loads(line) for line in FURTHER.read_text(encoding="utf-8").splitlines()]
+    entry = next(item for item in rows if item["id"] == "flashinfer-pr-3300-deepseek-v3.2")
+    for latent, chosen in ((usual, ""), (other, f"rows of {other} bytes, as the log")):
+        changed = {**entry, "gpu": gpu, "derived_bytes_per_token": 61 * (latent + 132)}
+        (found,) = [item for item in tool.compare(changed) if item.quantity == "bytes_per_token"]
+        assert (found.right, found.chosen) == (True, chosen)
 
 
 def test_the_pipeline_stage_that_the_log_decides_is_said(tool: Any) -> None:

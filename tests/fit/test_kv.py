@@ -46,9 +46,17 @@ def test_a_token_takes_this_many_bytes(path: str, arguments: dict[str, Any], siz
     assert kv.bytes_per_token == size
 
 
-@pytest.mark.parametrize(("arguments", "latent"), [({}, 576 * 2), ({"kv_cache_dtype": "fp8_e4m3"}, 656)])
-def test_sparse_attention_also_caches_its_index(arguments: dict[str, Any], latent: int) -> None:
-    kv = sized("h200", V32, {"tp_size": 8, **arguments}).kv
+@pytest.mark.parametrize(
+    ("on", "arguments", "latent"),
+    [
+        ("h200", {}, 576 * 2),
+        ("h200", {"kv_cache_dtype": "fp8_e4m3"}, 656),
+        ("b200", {}, 576 * 2),
+        ("b200", {"kv_cache_dtype": "fp8_e4m3"}, 576),  # plain rows, without scales
+    ],
+)
+def test_sparse_attention_also_caches_its_index(on: str, arguments: dict[str, Any], latent: int) -> None:
+    kv = sized(on, V32, {"tp_size": 8, **arguments}).kv
     assert kv is not None
     assert [kind.bytes_per_token for kind in kv.kinds] == [61 * latent, 61 * 132]
 
@@ -181,6 +189,45 @@ def test_linear_attention_keeps_states_instead_of_tokens() -> None:
     assert half.kv is not None
     assert half.kv.state < 0.6 * fitted.kv.state
     assert fitted.concurrent_requests(10) == 100
+
+
+LATER = ModelFacts({**(model("qwen3_next_80b_a3b").config or {}), "architectures": ["Qwen3NextOfALaterRelease"]})
+
+
+def test_a_later_release_gives_states_a_share_of_the_memory() -> None:
+    fitted = sized("h200", LATER, {"tp_size": 2, "mem_fraction_static": 0.8})
+    assert fitted.kv is not None
+    assert fitted.kv.size is not None
+    assert fitted.kv.slots is not None
+    one = fitted.kv.state / (fitted.kv.slots + 1)  # one slot is padding
+    assert 0 <= 0.9 * fitted.kv.size - fitted.kv.state < 2 * one
+    less = sized("h200", LATER, {"tp_size": 2, "mem_fraction_static": 0.7})
+    assert less.kv is not None
+    assert less.kv.state < fitted.kv.state
+    assert less.interval is not None
+    assert fitted.interval is not None
+    assert less.interval.low == fitted.interval.low  # few states will do
+
+
+def test_a_later_release_takes_its_requests_for_states_only_without_the_prefix_cache() -> None:
+    limit = {"tp_size": 2, "mem_fraction_static": 0.8, "max_running_requests": 8}
+    states = []
+    for arguments in (limit, {**limit, "disable_radix_cache": True}, {**limit, "max_mamba_cache_size": 16}):
+        kv = sized("h200", LATER, arguments).kv
+        assert kv is not None
+        states.append(kv.state)
+    one = states[1] / 9
+    assert states[2] == pytest.approx(17 * one)
+    assert states[0] > states[2]
+
+
+def test_a_log_of_a_later_release_has_its_states_taken_off() -> None:
+    values = {"mem_fraction_static": 0.8, "tp_size": 2}
+    with_states = logged_pool(values, gpu("h200"), LATER, before_gib=130.0, after_gib=60.0)
+    without = logged_pool(values, gpu("h200"), LATER, before_gib=130.0, after_gib=60.0, with_states=False)
+    assert with_states is not None
+    assert without is not None
+    assert with_states == pytest.approx(without / 1.9, rel=0.01)
 
 
 def test_the_aiter_backend_works_with_less_where_contexts_are_long() -> None:

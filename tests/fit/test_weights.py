@@ -169,6 +169,60 @@ def test_long_contexts_have_a_long_table_of_angles() -> None:
     assert scout[ROTARY] == 10485760 * 128 * 4
 
 
+@pytest.mark.parametrize(
+    ("fields", "dimensions", "rows"),
+    [
+        ({}, 128, 4096),
+        ({"partial_rotary_factor": 0.5}, 64, 4096),
+        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}}, 32, 4096),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, 128, 16384),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, 128, 16384),
+        ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, 128, 4096),
+        ({"architectures": ["NemotronHForCausalLM"]}, 0, 0),  # the order is in the layers that keep a state
+        ({"architectures": ["GraniteMoeHybridForCausalLM"], "position_embedding_type": "nope"}, 0, 0),
+        ({"architectures": ["GraniteMoeHybridForCausalLM"], "position_embedding_type": "rope"}, 128, 4096),
+    ],
+)
+def test_the_table_of_rotary_angles_is_as_the_config_says(fields: dict[str, Any], dimensions: int, rows: int) -> None:
+    found = sized("h100", dense(**fields)).weights.parts
+    assert found[ROTARY] == dimensions * rows * 4
+
+
+@pytest.mark.parametrize(
+    ("architecture", "outside", "inside", "tied"),
+    [
+        ("Qwen3VLForConditionalGeneration", False, True, False),
+        ("Qwen3VLForConditionalGeneration", True, False, True),
+        ("Qwen3VLForConditionalGeneration", None, True, True),
+        ("Gemma4ForConditionalGeneration", True, False, False),
+    ],
+)
+def test_lm_head_is_the_embedding_where_the_part_that_the_class_asks_says_so(
+    architecture: str, outside: bool | None, inside: bool, tied: bool
+) -> None:
+    config = {
+        **(dense().config or {}),
+        "architectures": [architecture],
+        "tie_word_embeddings": outside,
+        "text_config": {"tie_word_embeddings": inside},
+    }
+    fields = config_fields(ModelFacts(config), "{}")
+    assert fields is not None
+    assert read_decoder(fields, architecture).tied is tied
+
+
+def test_grok_makes_a_table_of_rotary_angles_in_each_layer() -> None:
+    """64 MiB in each of Grok-2's 64 layers: what a log of 0.5.2rc2 showed beyond the weights (github file index id
+    45518106035)."""
+    rope = {"rope_type": "original", "original_max_position_embeddings": 8192, "scaling_factor": 16.0}
+    config = {name: value for name, value in (model("grok_2").config or {}).items() if name not in rope}
+    found = [
+        sized("h100", ModelFacts({**config, **more}), {"tp_size": 8, "quantization": "fp8"}).weights.parts[ROTARY]
+        for more in ({}, rope)
+    ]
+    assert found == [64 * 2**20, 65 * 64 * 2**20]
+
+
 def test_llama_4_has_its_tower_only_on_request() -> None:
     arguments = {"tp_size": 8, "attention_backend": "fa3"}
     assert parts("h200", "llama_4_scout", **arguments)[VISION] == 0

@@ -134,6 +134,7 @@ def test_a_taken_port_is_refused_before_anything_is_started(place: Place) -> Non
     place.run(*place.detached("run", port=port))
     said = place.run(*place.detached("second", port=port), code=3)
     assert f"port {port} is in use by process" in said
+    assert f"or python serve.py stop tiny-{port}" in said
     assert not (place.folder / "second" / "server.log").exists()
     assert len(place.status()) == 1
     place.verb("stop")

@@ -27,7 +27,7 @@ def test_every_setting_is_explained_and_has_its_default_in_the_preset() -> None:
 
 def test_the_job_of_the_page_can_be_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
     without_engines(monkeypatch)
-    command = re.search(r"python serve\.py (gpu=h200 .* launch=slurm .*) \\\n +(.*)", PAGE)
+    command = re.search(r"sglang-hydra (gpu=h200 .* launch=slurm .*) \\\n +(.*)", PAGE)
     assert command is not None
     made = planned(*command[1].split(), *command[2].split())
     assert made.launchable

@@ -19,7 +19,8 @@ import psutil
 from sglang_hydra.compose import Composer
 from sglang_hydra.config import PRIMARY_NAME
 from sglang_hydra.overrides import Request
-from sglang_hydra.sweep.planning import plan_sweep, read_grid, sweep_of
+from sglang_hydra.sweep.grid import read_grid
+from sglang_hydra.sweep.planning import plan_sweep, sweep_of
 from sglang_hydra.sweep.points import Source, Sweep
 from sglang_hydra.sweep.store import Store
 

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from sglang_hydra.sweep import runner
-from sglang_hydra.sweep.planning import Outcome, plan_sweep, read_grid
+from sglang_hydra.sweep.grid import read_grid
+from sglang_hydra.sweep.planning import Outcome, plan_sweep
 from sglang_hydra.sweep.points import Refused
 from tests.planning import SEED, composer, requests
 from tests.sweep.place import Place

@@ -16,9 +16,10 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.sweep import planning
+from sglang_hydra.sweep.grid import read_grid
 from sglang_hydra.sweep.ids import IdSet
 from sglang_hydra.sweep.judging import Judge, gpus_of
-from sglang_hydra.sweep.planning import Outcome, plan_sweep, read_grid, sweep_of, verdict_on
+from sglang_hydra.sweep.planning import Outcome, plan_sweep, sweep_of, verdict_on
 from sglang_hydra.sweep.points import Source, point_id_of, workload_id_of
 from tests.planning import SEED, composer, planned, requests, written
 

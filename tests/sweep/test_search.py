@@ -11,7 +11,7 @@ import pytest
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.sweep.runner import run
-from sglang_hydra.sweep.search import Bisection, Ladder, Strategy, Told
+from sglang_hydra.sweep.strategies import Bisection, Ladder, Strategy, Told
 from tests.sweep.place import Place
 
 

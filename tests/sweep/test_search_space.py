@@ -10,7 +10,8 @@ from sglang_hydra.compose import Composer
 from sglang_hydra.config import PRIMARY_NAME
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.overrides import Request
-from sglang_hydra.sweep.planning import Outcome, plan_sweep, read_grid
+from sglang_hydra.sweep.grid import read_grid
+from sglang_hydra.sweep.planning import Outcome, plan_sweep
 
 FILE = Path(__file__).parents[1] / "data" / "sweep" / "master.yaml"
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from sglang_hydra.compose import Composer
-from sglang_hydra.sweep.planning import plan_sweep, read_grid
+from sglang_hydra.sweep.grid import read_grid
+from sglang_hydra.sweep.planning import plan_sweep
 from sglang_hydra.sweep.settings import SweepNode
 from sglang_hydra.sweep.values import check_keys
 from sglang_hydra.sweep.where import read_where

@@ -16,10 +16,12 @@ from sglang_hydra.errors import ConfigError, MachineError
 from sglang_hydra.overrides import Request
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.sweep import needs
-from sglang_hydra.sweep.planning import Outcome, read_grid, sweep_of, verdict_on
+from sglang_hydra.sweep.grid import read_grid
+from sglang_hydra.sweep.planning import Outcome, sweep_of, verdict_on
 from sglang_hydra.sweep.points import Source, Sweep
 from sglang_hydra.sweep.store import Store
-from sglang_hydra.sweep.tuning import MOST_IDLE, Proposal, Tuning, plan_search
+from sglang_hydra.sweep.tuning import MOST_IDLE, Proposal, Tuning
+from sglang_hydra.sweep.tuning_plan import plan_search
 from sglang_hydra.sweep.tuning_run import run_search
 from tests.sweep.place import DEADLINE_S, Place
 

@@ -128,6 +128,7 @@ CLASSES = (
             sign("BatchPrefillWithPagedKVCache failed", None, Weight.GENERAL),
             sign("BatchDecodeWithPagedKVCache failed", None, Weight.GENERAL),
             sign("Unsupported max_mma_kv"),
+            sign("FlashInfer Internal Error: Invalid configuration"),
         ),
         fields=("attention_backend", "moe_runner_backend", "sampling_backend", "grammar_backend"),
         changes=("attention_backend=null", "attention_backend=triton"),

@@ -6,6 +6,11 @@ import re
 
 from sglang_hydra.diagnose.declare import FailureClass, Weight, sign
 
+# An image or a video that a request names is fetched by its own address: no failure of the hub.
+_OF_HUB = (
+    r"(?!.*(?:for url: |host=['\"])"
+    r"(?!.*(?:hugging|hf\.co|hf-mirror|modelscope|cdn-lfs|xethub|/resolve/|/api/)))"
+)
 _FILE = re.compile(r"['\"`(]?(/[\w./@+-]{2,200}|[\w-]{1,96}/[\w.-]{1,96})['\"`)]?")
 
 
@@ -29,8 +34,10 @@ CLASSES = (
             sign("GatedRepoError"),
             sign("gated repo", r"Cannot access gated repo|trying to access a gated repo", Weight.CAUSE),
             sign("Access to model", r"Access to model \S+ is restricted"),
-            sign("401 Client Error", r"401 Client Error(?!.*Repository Not Found)", Weight.GENERAL),
-            sign("403 Client Error", None, Weight.GENERAL),
+            sign("401 Client Error", rf"401 Client Error{_OF_HUB}(?!.*Repository Not Found)", Weight.GENERAL),
+            sign("403 Client Error", rf"403 Client Error{_OF_HUB}", Weight.GENERAL),
+            sign("fine-grained token settings"),
+            sign("Cannot access content at:", r"hugging|hf\.co|/resolve/|/api/", Weight.GENERAL),
             sign("403 Forbidden", r"huggingface|hf\.co|modelscope", Weight.GENERAL),
             sign("Invalid user token"),
             sign("Invalid username or password", None, Weight.GENERAL),
@@ -53,19 +60,22 @@ CLASSES = (
             sign("OfflineModeIsEnabled"),
             sign("LocalEntryNotFoundError", None, Weight.GENERAL),
             sign("An error happened while trying to locate the file", None, Weight.GENERAL),
-            sign("429 Client Error", r"429 Client Error|Too Many Requests"),
+            sign("429 Client Error", rf"429 Client Error{_OF_HUB}"),
             sign("Too Many Requests", r"hugging|hf\.co|Hub|/resolve/|/api/models"),
-            sign("Server Error", r"50\d Server Error: .* for url"),
+            sign("Server Error", rf"50\d Server Error: {_OF_HUB}.*for url"),
+            sign("hf_transfer", r"error occurred while downloading using", Weight.GENERAL),
             sign("ConnectionPool(host=", r"huggingface\.co|hf\.co|modelscope|cdn-lfs|xethub|hf-mirror", Weight.GENERAL),
             sign("Max retries exceeded with url", r"/resolve/|/api/models|huggingface|modelscope", Weight.GENERAL),
-            sign("Temporary failure in name resolution", r"hugging|hf\.|modelscope|Errno -3", Weight.GENERAL),
+            sign("Temporary failure in name resolution", r"hugging|hf\.|modelscope", Weight.GENERAL),
             sign("Name or service not known", r"hugging|hf\.|modelscope", Weight.GENERAL),
             sign("ReadTimeoutError", r"hugging|hf\.|cdn-lfs|xethub|modelscope"),
             sign("ConnectTimeout", r"hugging|hf\.|cdn-lfs|xethub|modelscope"),
             sign("cannot find the requested files in the local cache", None, Weight.GENERAL),
             sign("Cannot reach https://huggingface.co"),
             sign(
-                "CERTIFICATE_VERIFY_FAILED", r"hugging|hf\.|modelscope|urlopen|SSLError|MaxRetryError", Weight.GENERAL
+                "CERTIFICATE_VERIFY_FAILED",
+                rf"^{_OF_HUB}.*(?:hugging|hf\.|modelscope|urlopen|SSLError|MaxRetryError)",
+                Weight.GENERAL,
             ),
             sign("CAS service error", None, Weight.GENERAL),
             sign("IncompleteRead(", None, Weight.GENERAL),
@@ -108,6 +118,7 @@ CLASSES = (
             sign("Failed to load the model config", None, Weight.GENERAL),
             sign("model_path", r"[Mm]odel_?path.{0,80}(?:does not exist|not found|is not a directory)"),
             sign("NotExistError", r"[Mm]odel|repo"),
+            sign("404 Client Error", r"for url: \S*modelscope"),
         ),
         fields=("model_path", "revision"),
         details=_file,
@@ -220,7 +231,15 @@ CLASSES = (
             sign("does not contain a valid config", None, Weight.GENERAL),
             sign("Can't find config file in"),
             sign("Couldn't determine number of kv heads"),
-            sign("object has no attribute", r"'\w*Config' object has no attribute", Weight.GENERAL),
+            # OpenGVLab's and Tencent's own configurations: sgl-project/sglang#2520, Tencent/POINTS-Reader#7.
+            sign(
+                "object has no attribute",
+                r"'\w*Config' object has no attribute",
+                Weight.GENERAL,
+                advice="a later release of SGLang, or the transformers that this release names: the configuration has "
+                "other fields than are read; or json_model_override_args, for one field of it; or the model's own "
+                "config.json, downloaded again",
+            ),
             sign("JSONDecodeError", None, Weight.GENERAL, exception=True, frame=r"configuration_utils"),
             sign("Unrecognized configuration class", None, Weight.GENERAL),
             sign("rope_scaling", r"(?:KeyError|ValueError|AssertionError).*rope_scaling|Unknown RoPE scaling type"),

@@ -42,6 +42,8 @@ CLASSES = (
             sign("Timed out waiting", r"Timed out waiting \d+ ?ms for"),
             sign("NCCL watchdog thread terminated", None, Weight.GENERAL),
             sign("ncclRemoteError", r"timeout|Timeout", Weight.GENERAL),
+            sign("ProcessGroupNCCL watchdog hang", None, Weight.GENERAL),
+            sign("watchdog got stuck for", r"ProcessGroupNCCL", Weight.GENERAL),
             sign("HCCL", r"HCCL.*(?:time ?out|notify wait)"),
             sign("Detected mismatch between collectives on ranks"),
         ),
@@ -114,6 +116,7 @@ CLASSES = (
             sign("NET/IB : Got completion", r"error (?!0)", Weight.GENERAL, in_warning=True),
             sign("DistBackendError", None, Weight.EFFECT, exception=True),
             sign("RCCL", r"RCCL error|RCCL Error", Weight.GENERAL),
+            sign("HCCL error in:", None, Weight.GENERAL),
             sign("Failed to load NCCL library from", None, Weight.GENERAL),
         ),
         retryable=True,
@@ -134,7 +137,7 @@ CLASSES = (
             sign("cudaIpcGetMemHandle", None, Weight.CAUSE),
             sign("custom_all_reduce", r"(?:Cuda|CUDA) error.*custom_all_reduce|custom_all_reduce.*invalid argument"),
             sign("invalid argument", frame=r"custom_all_reduce", exception=True),
-            sign("invalid resource handle", None, Weight.GENERAL),
+            sign("invalid resource handle", r"[Ee]rror:? .*invalid resource handle", Weight.GENERAL),
             sign("mapping of buffer object failed"),
             sign("peer mapping resources exhausted"),
             sign("Cuda failure 217"),
@@ -205,6 +208,26 @@ CLASSES = (
         ),
         retryable=True,
         fields=("disaggregation_mode", "disaggregation_bootstrap_port", "disaggregation_ib_device"),
+    ),
+    FailureClass(
+        "DIA061",
+        "router_workers",
+        "the router found no worker that is healthy",
+        "A router sends requests only to servers whose health check answers. They still load, have failed, are not at "
+        "the address or not of the kind (prefill, decode) that it was given; or too many requests failed at once, and "
+        "its circuit breaker holds them back.",
+        "the log of each worker, and its /health from where the router runs; or "
+        "topology.router.worker_startup_timeout_secs=1800, where they only take long to start; or "
+        "topology.router.args={cb_failure_threshold: 50}, where they are healthy and busy",
+        (
+            # sgl-project/sglang#2778, #4208, #8557, #12355, #12621, #13894; THUDM/slime#1328; vllm-project/aibrix#1351.
+            sign("waiting for workers", r"(?i)timeout \d+ ?s waiting for workers|timeout waiting for workers"),
+            sign("circuits open or unhealthy", None, Weight.GENERAL, request=True),
+            sign("ailed to select PD pair", None, Weight.GENERAL, request=True),
+            sign("ailed to select worker pair", None, Weight.GENERAL, request=True),
+            sign("No available servers: ", r"Failed to select (?:prefill|decode) worker", Weight.GENERAL, request=True),
+        ),
+        retryable=True,
     ),
     FailureClass(
         "DIA059",

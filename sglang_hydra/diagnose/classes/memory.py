@@ -21,6 +21,17 @@ _OUT_OF_MEMORY = (
     "CUDA_ERROR_OUT_OF_MEMORY",
     "failure 2 'out of memory'",
     "Cuda failure 'out of memory'",
+    "Triton Error [CUDA]: out of memory",
+    "Triton Error [HIP]: out of memory",
+    # The driver's code for memory, as the allocator of enable_memory_saver prints it: fzyzcjy/torch_memory_saver#4, #9.
+    "error  result=2 file=csrc/torch_memory_saver",
+)
+# The host's half of the hierarchical cache is pinned for the GPU: sgl-project/sglang#7666, #6285, #26301, #39744.
+_PINNING = r" in (?:init_kv_buffer|_cuda_host_register|alloc_with_(?:host_register|pin_memory))$"
+_LESS_PINNED = (
+    "hicache_size=N, in GB for each rank, or a smaller hicache_ratio, so that all ranks together stay well below the "
+    "host's free memory; or "
+    "docker run --ulimit memlock=-1, and a higher memory limit of the container; or enable_hierarchical_cache=false"
 )
 _TRIED = re.compile(r"[Tt]ried to allocate ([\d.]+ ?[KMGT]i?B)")
 _FREE = re.compile(r"total capacity of ([\d.]+ ?[KMGT]i?B) of which ([\d.]+ ?[KMGT]i?B) is free")
@@ -215,6 +226,9 @@ CLASSES = (
             sign("DefaultCPUAllocator: "),
             sign("Cannot allocate memory", weight=Weight.CAUSE),
             sign("Not enough host memory"),
+            sign("cudaHostRegister failed", advice=_LESS_PINNED),
+            sign("Error: CUDA error: out of memory", frame=_PINNING, exception=True, advice=_LESS_PINNED),
+            sign("Error: CUDA error: invalid argument", frame=_PINNING, exception=True, advice=_LESS_PINNED),
             sign("std::bad_alloc"),
             sign("MemoryError", r"(?:^|\s)(?:\w+\.)*_?(?:Array)?MemoryError\b(?!.*CUDA)", exception=True),
             sign("Unable to allocate", r"GiB|MiB for an array"),

@@ -163,6 +163,11 @@ CLASSES = (
                 Weight.GENERAL,
             ),
             sign("total_num_heads", r"AssertionError.*total_num_(?:kv_)?heads"),
+            sign(
+                "not aligned with the quantized weight shape",
+                advice="a smaller tp_size, at which each rank holds whole groups of the quantized weight; or "
+                "pp_size=2, which divides the layers and no weight; or another quantization of the model",
+            ),
             sign("please make sure (", r"intermediate_size.* % weight_block_size"),
             sign("sum(partitions)=", r"does not match num_hidden_layers"),
             sign("len(partitions)=", r"does not match pp_size"),
@@ -194,6 +199,7 @@ CLASSES = (
             sign("block-wise quantization only supports"),
             sign("weight quantization is supported for"),
             sign("is supported for Marlin"),
+            sign("Marlin does not support", exception=True),
             sign("is not supported for quantization method", None),
             sign("is not supported for quantization", r"dtype|float"),
             sign("quant_method", r"(?:ValueError|KeyError|NotImplementedError|AssertionError).*quant_method"),

@@ -102,7 +102,7 @@ CLASSES = (
         "The engine's processes are spawned: each imports the script again, which would start the engine again.",
         'put the engine, and what uses it, into a function that is called below if __name__ == "__main__":',
         (
-            sign("before the current process has finished its bootstrapping phase"),
+            sign("process has finished its bootstrapping phase", None, Weight.EFFECT),
             sign("if __name__ == '__main__':", None, Weight.GENERAL, exception=False),
             sign("Cannot re-initialize CUDA in forked subprocess"),
         ),

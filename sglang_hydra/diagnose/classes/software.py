@@ -42,6 +42,18 @@ CLASSES = (
             sign("has no attribute", r"module '[\w.]+' has no attribute", Weight.GENERAL),
             sign("object has no attribute", r"'_OpNamespace' '\w+' object has no attribute"),
             sign("partially initialized module", None, Weight.GENERAL),
+            sign("is already used by a Transformers model"),
+            # An operator that an extension registers without having it for this device: sgl-project/sglang#6322.
+            sign("Could not run '", r"Could not run '\w+::\w+' with arguments from the '\w+' backend"),
+            # A package that fails while it is only imported: sgl-project/sglang#27654, #4607.
+            sign(
+                "Error",
+                r"^\w*(?:Value|Type|Attribute|Runtime|Name|Key|Index|Syntax|Assertion)Error\b",
+                Weight.EFFECT,
+                exception=True,
+                frame=r"/(?:sglang/srt|transformers|sgl_kernel|flashinfer|kernels|triton|torch|torchvision|torchao|"
+                r"xgrammar)/[^ ]*(?<!/__main__\.py) in <module>$",
+            ),
             sign("GLIBCXX_", r"not found"),
             sign("GLIBC_", r"not found"),
             sign("CXXABI_", r"not found"),
@@ -88,8 +100,11 @@ CLASSES = (
         "pip install the package that the line names, into the environment of the server; or apt-get install libnuma1, "
         "for libnuma.so.1",
         (
-            sign("ModuleNotFoundError"),
-            sign("No module named", r"^(?!.*(?:Ignore|Warning|disabled)).*No module named", Weight.GENERAL),
+            # AITER looks for a module before it compiles it.
+            sign("ModuleNotFoundError", r"^(?!.*'aiter\.jit\.)"),
+            sign(
+                "No module named", r"^(?!.*(?:Ignore|Warning|disabled|'aiter\.jit\.)).*No module named", Weight.GENERAL
+            ),
             sign("is not installed", exception=True),
             sign("ImportError", r"(?i)ImportError: .*install", Weight.CAUSE),
             sign("Please install", exception=True),
@@ -135,13 +150,20 @@ CLASSES = (
             sign("fatal error: ", r"fatal error: [\w./]+\.h(?:pp)?: No such file"),
             sign("cuda_utils", r"Command '\[.*(?:gcc|cc|clang).*returned non-zero exit status"),
             sign(
-                "returned non-zero exit status", r"(?:gcc|g\+\+|/cc|clang|nvcc|hipcc|ptxas)\b.*returned non-zero exit"
+                "returned non-zero exit status",
+                r"(?:gcc|g\+\+|/cc|clang|nvcc|hipcc|ptxas)\b.*returned non-zero exit",
+                Weight.GENERAL,
             ),
-            sign("PTXASError"),
-            sign("ptxas", r"(?:ptxas fatal|`ptxas` failed|Internal Triton PTX codegen error|ptxas died)"),
-            sign("Internal Triton PTX codegen error"),
+            sign("PTXASError", None, Weight.GENERAL),
+            sign("ptxas fatal"),
+            sign("ptxas", r"`ptxas` failed|ptxas died", Weight.GENERAL),
+            sign("Internal Triton PTX codegen error", None, Weight.GENERAL),
             sign("CompilationError", r"triton|at \d+:\d+:"),
             sign("NVCC compilation failed"),
+            sign("NVCC", r"NVCC (?:compiler with version|version should be) ?>="),
+            # AITER, on AMD: Dao-AILab/flash-attention#2580, HazyResearch/HipKittens#3, ROCm/aiter#257.
+            sign("failed jit build ["),
+            sign("failed build jit ["),
             sign("NVRTC", r"(?i)nvrtc.{0,40}(?:error|compil)", Weight.GENERAL),
             sign("BackendCompilerFailed", None, Weight.GENERAL),
             sign("InductorError", None, Weight.GENERAL),

@@ -18,7 +18,7 @@ from sglang_hydra.launch.export.job import Artifact, Job, job_of
 from sglang_hydra.launch.export.registry import check_format, render
 from sglang_hydra.screen import Line, text, write
 from sglang_hydra.tiny import ensure_tiny, tiny_path
-from sglang_hydra.topology.settings import SINGLE
+from sglang_hydra.topology.settings import has_several_servers
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
@@ -33,7 +33,7 @@ def export_plan(composer: Composer, invocation: Invocation) -> int:
     format = check_format(words[0] if words and "=" not in words[0] else None)
     plan = _plan_for_sglang(composer, invocation.requests[1:])
     remade = _remade_from(invocation, words[1:], plan)
-    if plan.nodes["topology"]["name"] != SINGLE:
+    if has_several_servers(plan.nodes):
         return _export_topology(composer, invocation, format, plan, remade)
     refused = _refusals(plan.errors, plan)
     if refused:

@@ -101,7 +101,7 @@ class Job:
     @property
     def is_public(self) -> bool:
         """Whether the plan's server listens on more than the loopback address."""
-        return self.plan.values["host"] not in _LOOPBACK
+        return is_public(self.plan.values["host"])
 
     @cached_property
     def image(self) -> Image | None:
@@ -227,6 +227,11 @@ class Job:
         if self.image is None:
             said.append(missing_image(self.plan))
         return said
+
+
+def is_public(host: Any) -> bool:
+    """Whether a server that listens on ``host`` is reached from other machines."""
+    return host not in _LOOPBACK
 
 
 def job_of(plan: Plan, overrides: Sequence[str]) -> Job:

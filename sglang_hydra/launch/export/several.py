@@ -15,7 +15,7 @@ from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.export import compose, fabric, k8s
 from sglang_hydra.launch.export.containers import driver_lines, require_container_vendor
-from sglang_hydra.launch.export.job import Artifact, Job, job_of
+from sglang_hydra.launch.export.job import Artifact, Job, is_public, job_of
 from sglang_hydra.launch.export.variables import KEY_VARIABLE, KEY_WHY, key_program, without_secrets
 from sglang_hydra.launch.export.words import commented, kubernetes, typed
 from sglang_hydra.launch.export.words import compose as compose_word
@@ -107,7 +107,7 @@ def _service(member: Member) -> dict[str, Any]:
 def _router_service(topology: Topology, words: Sequence[str], own_network: bool) -> dict[str, Any]:
     router = topology.router
     published = f"{router.port}:{router.port}"
-    network = {"ports": [published if _is_public(router.host) else f"127.0.0.1:{published}"]}
+    network = {"ports": [published if is_public(router.host) else f"127.0.0.1:{published}"]}
     names = [f"{server.role}-{server.index}" for server in topology.servers]
     key = {KEY_VARIABLE: f"${{{KEY_VARIABLE}:?a secret, which is not written down here}}"}
     return {
@@ -246,10 +246,6 @@ def _startup_s(topology: Topology) -> float:
 
 def _keyed(topology: Topology) -> bool:
     return bool(topology.common.secrets) and at_least(release_of(topology), FIRST_WITH_KEY)
-
-
-def _is_public(host: str) -> bool:
-    return host not in ("127.0.0.1", "localhost", "::1")
 
 
 def _header(format: str, topology: Topology, job: Job, overrides: Sequence[str], *more: str) -> list[str]:

@@ -1,13 +1,13 @@
 """A server as one Slurm job: its nodes and GPUs, one rank on each node, watched from the terminal that asked for it.
 
     settings ─► options ─► submit ─► the job: inside ─► srun ─► child_rank, one on each node
-                              └─► watch: the queue, the log, the job's own record
+                              └─► follow: the queue, the log, the job's own record
 
 What goes here: what Slurm is told and asked. What does not: the life of the server itself, which is the same as on one
 machine (``sglang_hydra.launch.local``, run inside the job), and how ranks are spread (``sglang_hydra.launch.nodes``).
 
 A job that holds one server and something that talks to it (the points of a sweep) is ``submit.submit`` with a function
-that uses ``inside.server_of``; ``watch.state_of`` follows it.
+that uses ``inside.server_of``; ``states.state_of`` says how it is.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from sglang_hydra.errors import ConfigError, ServerError
 from sglang_hydra.explain import finding_lines, plan_screen
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.display import display_for
+from sglang_hydra.launch.example import curl_line
 from sglang_hydra.launch.hydra_run import in_hydra, run_folder, write_whole
 from sglang_hydra.launch.local import INTERRUPTED
 from sglang_hydra.launch.log import log_files
@@ -30,6 +31,7 @@ from sglang_hydra.launch.slurm.options import container_command, sbatch_settings
 from sglang_hydra.launch.slurm.record import ENDED, FILE_NAME, Account
 from sglang_hydra.launch.slurm.states import JobState, ended_finding
 from sglang_hydra.launch.slurm.submit import Job, require_slurm, submit
+from sglang_hydra.ports import host_and_port
 from sglang_hydra.screen import VERBATIM, Line, text, write
 from sglang_hydra.secret import SECRET_FIELDS, is_secret_name
 from sglang_hydra.tiny import ensure_tiny, tiny_path
@@ -183,14 +185,9 @@ def diagnosis_of(logs: list[Path]) -> Finding | None:
 def ready_lines(plan: Plan, job: Job, account: Account, folder: Path) -> list[Line]:
     """How the server compares with the plan, where it answers, and how to get there from here."""
     here = f"http://127.0.0.1:{account.port}"
-    address = f"[{account.address}]" if ":" in str(account.address) else account.address
     everywhere = account.host in _EVERYWHERE
-    url = f"http://{address}:{account.port}" if everywhere else here
-    name = plan.values["served_model_name"] or plan.values["model_path"]
-    body = json.dumps({"model": name, "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 32})
-    key = ' -H "Authorization: Bearer $KEY"' if plan.secrets else ""
+    url = f"http://{host_and_port(str(account.address), account.port or 0)}" if everywhere else here
     where = "" if everywhere else f" on {account.node}"
-    quoted = body.replace("'", "'\\''")
     lines: list[Line] = [
         [],
         *comparison(plan, account, folder),
@@ -199,7 +196,7 @@ def ready_lines(plan: Plan, job: Job, account: Account, folder: Path) -> list[Li
     if not everywhere:
         lines.append([text(f"  from here: ssh -N -L {account.port}:{account.host}:{account.port} {account.node}")])
     lines += [
-        [text(f"  curl -N {url}/v1/chat/completions{key} -H 'Content-Type: application/json' -d '{quoted}'")],
+        [text(f"  {curl_line(plan, url, stream=False)}")],
         [text("  Ctrl-C stops it and gives its nodes back", "dim")],
         [],
     ]

@@ -38,7 +38,7 @@ WAITS_FOR_EVER = (
 _ASK_S = 30.0
 # The order is scontrol's. Names and comments can hold anything, but not this before it: job names are plain.
 _JOB = re.compile(r" JobState=(?P<state>[A-Z_]+) Reason=(?P<reason>\S*) Dependency=(?P<rest>.*)", re.DOTALL)
-_REST = {name: re.compile(rf"\s{name}=(\S*)") for name in ("ExitCode", "EndTime", "NodeList", "BatchHost")}
+_REST = {name: re.compile(rf"\s{name}=(\S*)") for name in ("ExitCode", "EndTime", "NodeList")}
 
 _MEANINGS = {
     "TIMEOUT": (
@@ -71,7 +71,6 @@ class JobState(NamedTuple):
     reason: str | None = None
     exit_code: str | None = None
     nodes: str | None = None
-    batch_host: str | None = None
     end: str | None = None
 
     @property
@@ -108,7 +107,6 @@ def read_scontrol(line: str) -> JobState | None:
         _known(job["reason"]),
         _known(found.get("ExitCode")),
         _known(found.get("NodeList")),
-        _known(found.get("BatchHost")),
         _known(found.get("EndTime")),
     )
 
@@ -119,7 +117,7 @@ def read_sacct(text: str) -> JobState | None:
     if first is None:
         return None
     state, exit_code, nodes, end = first.split("|")[:4]
-    return JobState(state.partition(" ")[0], None, _known(exit_code), _known(nodes), None, _known(end))
+    return JobState(state.partition(" ")[0], None, _known(exit_code), _known(nodes), _known(end))
 
 
 def ended_finding(job: str, state: JobState, folder: str) -> Finding:

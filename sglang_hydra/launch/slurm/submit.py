@@ -82,7 +82,7 @@ def submit(
     with this package, from this directory: all three must be at the same path on the nodes. ``options`` are sbatch's
     long options (``options.sbatch_settings``), ``setup`` lines of shell before anything else. ``folder`` takes the
     script, the pickle and the output. Variables that hold one of ``hidden``, or whose name says that they hold a
-    secret, are not in the environment that Slurm records with the job: hand them over by ``secrets_file``.
+    secret, are not in the environment that Slurm records with the job: ``keys`` hands them over.
 
     Raises MachineError with what sbatch said where Slurm refuses the job.
     """

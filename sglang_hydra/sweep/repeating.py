@@ -1,0 +1,29 @@
+"""A look every few seconds, beside whatever else goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Repeating:
+    """Calls ``act`` every ``seconds`` in a thread of its own, from ``start`` to ``end`` or until it says True."""
+
+    def __init__(self, act: Callable[[], bool | None], seconds: float, name: str) -> None:
+        self._act, self._seconds = act, seconds
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """The first call is one interval from now."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Returns when no call is going on and none will come."""
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(self._seconds):
+            if self._act():
+                return

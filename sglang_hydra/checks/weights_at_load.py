@@ -27,6 +27,8 @@ _COUNTS_EXPERTS = (
     *("Step3VLForConditionalGeneration", "XverseMoeForCausalLM"),
 )
 _EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+# No offer names more of them; SGLang accepts any number, and a slip of the finger is one too.
+_MOST_RANKS = 4096
 # Classes of 0.5.2 that hand hidden states of several layers to an EAGLE-3 draft (set_eagle3_layers_to_capture).
 _FEEDS_EAGLE3 = (
     *("GptOssForCausalLM", "LlamaForCausalLM", "Llama4ForConditionalGeneration", "Qwen2ForCausalLM"),
@@ -101,8 +103,8 @@ def _fewer_cuts(args: ServerArgs, view: ConfigView) -> Iterator[tuple[str, dict[
     if args.ep_size < args.tp_size and _experts(text_config(view)) % args.tp_size == 0:
         yield f"ep_size={args.tp_size}", {"ep_size": args.tp_size}
     unit = math.lcm(args.ep_size, args.dp_size if args.enable_dp_attention else 1)
-    for size in reversed(_divisors(args.tp_size)[:-1]):
-        if size % unit == 0:
+    for size in reversed(_divisors(args.tp_size)):
+        if size < args.tp_size and size % unit == 0:
             yield f"tp_size={size}", {"tp_size": size}
 
 
@@ -259,7 +261,8 @@ def _dividing(args: ServerArgs, experts: int, redundant: int, ranks: int, repeat
 
 
 def _divisors(number: int) -> list[int]:
-    return [size for size in range(1, number + 1) if number % size == 0]
+    """The numbers of ranks that divide it; what nobody has is not looked for, whatever was typed."""
+    return [size for size in range(1, min(number, _MOST_RANKS) + 1) if number % size == 0]
 
 
 def _numbers(sizes: list[int]) -> str:

@@ -124,3 +124,9 @@ def test_a_plan_says_what_its_row_says(overrides: str, id: str | None, level: st
         assert said in item.message
         assert item.fields
         assert item.ours
+
+
+def test_a_slip_of_the_finger_in_a_size_is_answered_like_any_other() -> None:
+    """Offers are looked for among numbers of ranks that exist, not up to what was typed."""
+    found = planned("gpu=h200", "model=deepseek_v3", "tp_size=99999999999").findings
+    assert {"ARG020", "RUN010", "RUN018"} <= {finding.id for finding in found}

@@ -281,7 +281,7 @@ def test_a_server_that_became_ready_and_did_not_fail_is_healthy(
          "nvidia-fabricmanager"),
         ("RuntimeError: unable to write to file </torch_213_1>: No space left on device (28)", "shm_too_small",
          "--shm-size"),
-        ("OSError: [Errno 28] No space left on device: '/root/model.safetensors'", "disk_full", "download_dir"),
+        ("OSError: [Errno 28] No space left on device: '/models/model.safetensors'", "disk_full", "download_dir"),
         ("RuntimeError: unable to open shared memory object </torch_1> in read-write mode: Too many open files (24)",
          "too_many_open_files", "ulimit"),
         ("RuntimeError: unable to open shared memory object </torch_1> in read-write mode: No such file or directory",

@@ -97,7 +97,7 @@ def test_an_unknown_setting_is_refused_when_composing() -> None:
 
 
 def test_a_container_runs_each_rank_with_our_programs_in_it() -> None:
-    mounts = "launch.slurm.mounts=['/models:/models:ro','/cache:/root/.cache']"
+    mounts = "launch.slurm.mounts=['/models:/models:ro','/cache:/cache']"
     pyxis = slurm(
         "launch.slurm.container=pyxis", IMAGE, mounts, "launch.slurm.cpus=8", "launch.slurm.srun=['--mpi=pmix']"
     )
@@ -105,14 +105,14 @@ def test_a_container_runs_each_rank_with_our_programs_in_it() -> None:
         "--cpus-per-task=8",
         "--mpi=pmix",
         "--container-image=lmsysorg/sglang:v0.5.2-cu126",
-        "--container-mounts=/models:/models:ro,/cache:/root/.cache,/ours:/ours:ro",
+        "--container-mounts=/models:/models:ro,/cache:/cache,/ours:/ours:ro",
     ]
     assert container_command(pyxis, ["/ours"]) == []
 
     apptainer = slurm("launch.slurm.container=apptainer", "launch.image=/images/sglang.sif", mounts)
     assert srun_settings(apptainer, ["/ours"]) == []
     assert container_command(apptainer, ["/ours"]) == [
-        *("apptainer", "exec", "--nv", "--bind", "/models:/models:ro", "--bind", "/cache:/root/.cache"),
+        *("apptainer", "exec", "--nv", "--bind", "/models:/models:ro", "--bind", "/cache:/cache"),
         *("--bind", "/ours:/ours:ro", "/images/sglang.sif"),
     ]
     amd = planned("gpu=mi300x", "model=qwen3_8b", "launch=slurm", "launch.slurm.container=apptainer", "launch.image=i")

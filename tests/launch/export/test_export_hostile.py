@@ -71,7 +71,7 @@ def received(plan: Plan, format: str, folder: Path) -> tuple[dict[str, Any], str
     if format == "k8s":
         [container] = pods(text)[0]["spec"]["containers"]
         env = {entry["name"]: entry.get("value") for entry in container["env"]}
-        seen = {"HOME": "/root", "PATH": "/bin"}
+        seen = {"HOME": "/home/someone", "PATH": "/bin"}
         words = [kubernetes_reads(word, seen) for word in [*container["command"], *container["args"]]]
         return told(words), kubernetes_reads(env["SGLANG_TEXT"], seen)
     read = json.loads(text)

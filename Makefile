@@ -10,6 +10,8 @@ PIP := $(PY) -m pip --disable-pip-version-check
 SOURCES := sglang_hydra hydra_plugins
 # Tests and benchmarks use what is here: no model is ever fetched.
 OFFLINE := HF_HUB_OFFLINE=1
+# The quick tests do not disturb each other; real servers and what is timed run one after the other. ARGS='-n 0' here too.
+SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -32,7 +34,7 @@ serve: $(VENV)/.has-local compile
 test: $(VENV)/.has-dev compile
 	@echo "== ruff" && $(PY) -m ruff check . && $(PY) -m ruff format --check .
 	@echo "== mypy --strict" && $(PY) -m mypy
-	@echo "== pytest" && $(OFFLINE) $(PY) -m pytest -m "not real and not long" $(ARGS)
+	@echo "== pytest" && $(OFFLINE) $(PY) -m pytest -m "not real and not long" $(SIDE_BY_SIDE) $(ARGS)
 
 test-real: $(VENV)/.has-dev $(VENV)/.has-local compile
 	@PYTHON=$(PYTHON) tests/real/install.sh 0.5.2 $(SGLANG_VENV) & first=$$!; \

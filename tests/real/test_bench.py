@@ -115,7 +115,7 @@ def test_our_client_and_bench_serving_measure_the_same(sglang_python: str) -> No
         clients: list[Client] = [Builtin(server), BenchServing(server)]
         for client in clients:
             stack.callback(client.close)
-        asked = load(input_len=64, output_len=16, concurrency=4, num_prompts=32)
+        asked = load(input_len=64, output_len=16, concurrency=4, num_prompts=16)
         for repeat in range(1, 6):
             for client in clients:
                 result = run_point(server, client, asked, point_id="one", repeat=repeat)

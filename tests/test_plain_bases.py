@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -76,6 +78,7 @@ def composers(kind: str) -> tuple[Counting, ByOmegaConf]:
     if kind == "hydra":
         return Counting(hydra_syntax=True), ByOmegaConf(hydra_syntax=True)
     folder = written(Path(mkdtemp()), OWN)
+    atexit.register(shutil.rmtree, folder)
     return Counting([folder], "config"), ByOmegaConf([folder], "config")
 
 

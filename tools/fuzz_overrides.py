@@ -245,14 +245,14 @@ class Guard:
 
 
 class Fuzz:
-    """One fuzz run over one composer; ``outcomes`` counts what the lines ended in."""
+    """One fuzz run over one composer; ``folder`` is for its documents, ``outcomes`` counts what the lines ended in."""
 
-    def __init__(self, seed: int, limit_s: float = 10.0) -> None:
+    def __init__(self, folder: Path, seed: int, limit_s: float = 10.0) -> None:
         self.composer = Composer()
         self.words = Words(seed, self.composer)
         self.guard = Guard(limit_s)
         self.outcomes: Counter[str] = Counter()
-        self.folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+        self.folder = folder
         self._turn = 0
 
     def one(self, kind: str) -> tuple[Any, str | None]:
@@ -350,17 +350,18 @@ def main() -> int:
     packages.find_python = lambda name: None if name else sys.executable
     probe.machine = lambda: no_accelerator()  # type: ignore[assignment]
     failed = 0
-    for kind in options.kind or KINDS:
-        fuzz, start = Fuzz(options.seed, options.limit), time.perf_counter()
-        for _ in range(options.count):
-            line, trouble = fuzz.one(kind)
-            if trouble is not None:
-                failed += 1
-                print(f"{kind}: {line!r}\n{trouble}", flush=True)
-        seconds = time.perf_counter() - start
-        print(f"{kind}: {options.count} lines, seed {options.seed}, {seconds:.0f} s, {fuzz.outcomes['FAILED']} failed")
-        for outcome, count in fuzz.outcomes.most_common():
-            print(f"  {count:7}  {outcome}")
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        for kind in options.kind or KINDS:
+            fuzz, start = Fuzz(Path(folder), options.seed, options.limit), time.perf_counter()
+            for _ in range(options.count):
+                line, trouble = fuzz.one(kind)
+                if trouble is not None:
+                    failed += 1
+                    print(f"{kind}: {line!r}\n{trouble}", flush=True)
+            seconds, outcomes = time.perf_counter() - start, fuzz.outcomes
+            print(f"{kind}: {options.count} lines, seed {options.seed}, {seconds:.0f} s, {outcomes['FAILED']} failed")
+            for outcome, count in outcomes.most_common():
+                print(f"  {count:7}  {outcome}")
     return 1 if failed else 0
 
 

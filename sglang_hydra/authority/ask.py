@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -97,16 +98,18 @@ def ask(
     way = "sealed" if authority.sealed else "live"
     program = f"import sys; sys.path.insert(0, {str(_HERE)!r}); from inside.{way} import main; sys.exit(main())"
     try:
-        done = subprocess.run(
-            [authority.python, "-I", "-B", "-X", "utf8", "-W", "ignore", "-c", program],
-            input="".join(json.dumps(line) + "\n" for line in lines),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            env=_environment(),
-            timeout=timeout_s,
-            check=False,
-        )
+        # A child that ends in the middle, or is ended, leaves its temporary files behind.
+        with tempfile.TemporaryDirectory(prefix="sglang-hydra-ask-", ignore_cleanup_errors=True) as scratch:
+            done = subprocess.run(
+                [authority.python, "-I", "-B", "-X", "utf8", "-W", "ignore", "-c", program],
+                input="".join(json.dumps(line) + "\n" for line in lines),
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                env={**_environment(), "TMPDIR": scratch},
+                timeout=timeout_s,
+                check=False,
+            )
     except subprocess.TimeoutExpired as failure:
         raise CannotAsk(f"it gave no answer within {timeout_s:.0f} s") from failure
     except OSError as failure:

@@ -28,7 +28,7 @@ _HOMES = {
     "resolve": "sglang_hydra.resolution",
     "Resolution": "sglang_hydra.resolution",
     "plan": "sglang_hydra.app",
-    "main": "sglang_hydra.app",
+    "main": "sglang_hydra.hydra_app",
     "parse_argv": "sglang_hydra.argv",
     "Plan": "sglang_hydra.plans",
     "GpuFacts": "sglang_hydra.facts.gpu",
@@ -80,7 +80,7 @@ __all__ = [
 if TYPE_CHECKING:
     from typing import Any
 
-    from sglang_hydra.app import main, plan
+    from sglang_hydra.app import plan
     from sglang_hydra.argv import parse_argv
     from sglang_hydra.errors import ConfigError, MachineError, ServerError, SglangHydraError
     from sglang_hydra.facts.gpu import GpuFacts
@@ -97,6 +97,7 @@ if TYPE_CHECKING:
         add_tool_call_parser_choices,
     )
     from sglang_hydra.findings import Finding
+    from sglang_hydra.hydra_app import main
     from sglang_hydra.plans import Plan
     from sglang_hydra.resolution import Resolution, resolve
 

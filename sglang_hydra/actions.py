@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.app import make_plan
 from sglang_hydra.compose import Composer
-from sglang_hydra.config import NODES, PRIMARY_NAME
+from sglang_hydra.config import PRIMARY_NAME
 from sglang_hydra.errors import ConfigError
-from sglang_hydra.explain import field_record, field_screen, id_record, id_screen, plan_screen
-from sglang_hydra.fields import FIELDS
+from sglang_hydra.explain import plan_screen
 from sglang_hydra.findings import Finding
 from sglang_hydra.screen import write
 from sglang_hydra.topology.settings import has_several_servers
@@ -79,47 +78,10 @@ def check(invocation: Invocation) -> int:
 
 
 def explain(invocation: Invocation) -> int:
-    """``explain FIELD [overrides]`` or ``explain ID``."""
-    if not invocation.requests:
-        raise ConfigError(
-            Finding("error", "CLI015", "explain what?", hint="explain mem_fraction_static gpu=h100, or explain MEM001")
-        )
-    subject, *rest = invocation.requests
-    page = id_screen(subject.text.upper())
-    if page is not None:
-        if invocation.json:
-            print_json(id_record(subject.text.upper()) or {})
-        else:
-            write(page)
-        return 0
-    name, given, _ = subject.text.partition("=")
-    composer = composer_of(invocation)
-    if name not in FIELDS:
-        from sglang_hydra.topology import actions as topologies
+    """How one value came about, or a rule's page."""
+    from sglang_hydra import explaining
 
-        if topologies.is_addressed(name):
-            return topologies.explain(composer, invocation, name, rest)
-        raise ConfigError(_nothing_to_explain(name))
-    overrides = [subject, *rest] if given else rest
-    made = make_plan(composer, overrides) if overrides else None
-    if made is not None and has_several_servers(made.nodes):
-        from sglang_hydra.topology import actions as topologies
-
-        return topologies.explain(composer, invocation, name, overrides, made)
-    if invocation.json:
-        print_json(field_record(name, made))
-    else:
-        write(field_screen(name, made))
-    return 0 if made is None or made.ok else 2
-
-
-def _nothing_to_explain(name: str) -> Finding:
-    near = nearest(name, FIELDS)
-    if name.partition(".")[0] in NODES:
-        hint = f"{program()} --help {name.partition('.')[0]} shows its options and keys"
-    else:
-        hint = f"explain {near}" if near else f"{program()} --help WORD finds arguments"
-    return Finding("error", "CLI015", f"{short(name)!r} is neither an argument nor the id of a finding", hint=hint)
+    return explaining.explain(invocation)
 
 
 def diff(invocation: Invocation) -> int:

@@ -7,12 +7,10 @@ probe / preset -> facts ----+
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import random
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,22 +19,20 @@ from sglang_hydra.compose import Composer, Composition
 from sglang_hydra.config import PRIMARY_NAME
 from sglang_hydra.engines.base import Machine
 from sglang_hydra.engines.planned import opinions, plan_engine, told_to_engine
-from sglang_hydra.errors import ConfigError, SglangHydraError
+from sglang_hydra.errors import ConfigError
 from sglang_hydra.facts.declared import gpu_facts, model_facts
 from sglang_hydra.facts.hardware import choose_gpu_class
 from sglang_hydra.findings import Finding
-from sglang_hydra.fitting import fit_findings, fit_or_why, remedies_of, reserved_gib
+from sglang_hydra.fitting import fit_findings, fit_or_why, remedies_of, reserved_gib, with_who_stated
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Engine, Plan, Recorded
 from sglang_hydra.recipes import GROUP, recipe_findings
 from sglang_hydra.resolution import Resolution, resolve, run_checks
 from sglang_hydra.rules.rule import Facts
-from sglang_hydra.secret import hide_typed_keys, is_secret_name
+from sglang_hydra.secret import is_secret_name
 from sglang_hydra.topology.settings import unused_replicas
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from sglang_hydra.facts.model import ModelFacts
     from sglang_hydra.fit import Fit, Remedy
 
@@ -153,67 +149,6 @@ def plan_composed(
     )
 
 
-def main(task: Callable[[Plan], Any]) -> Callable[[DictConfig], Any]:
-    """The finalizing decorator for other Hydra apps, between ``@hydra.main`` and the task.
-
-        @hydra.main(version_base=None, config_path="conf", config_name="config")
-        @sglang_hydra.main
-        def run(plan: sglang_hydra.Plan) -> None: ...
-
-    The app's primary config has ``sglang_hydra_schema`` first in its defaults list and then our groups; an app with
-    keys of its own has all of these under a node (``sglang_hydra_schema@server``, ``gpu@server.gpu: auto``, ...). The
-    task gets the finished plan, made from the app's own search path and overrides, also in each job of a multirun; it
-    looks at ``plan.launchable`` before it starts anything.
-    """
-
-    from sglang_hydra import before_hydra
-
-    hide_typed_keys(sys.argv, os.environ)
-    before_hydra.spell_no_choice(sys.argv)
-    before_hydra.offer_recipes(sys.argv)
-
-    @functools.wraps(task)
-    def finalized(config: DictConfig) -> Any:
-        from hydra.core.hydra_config import HydraConfig
-
-        running = HydraConfig.get()
-        words = running.overrides.task
-        composer = before_hydra.checked(str(running.job.config_name), words) or composer_of_app(running)
-        with shown_refusal():
-            plan = make_plan(composer, before_hydra.numbered(words))
-        return task(plan)
-
-    before_hydra.plans(finalized)
-    return finalized
-
-
-@contextlib.contextmanager
-def shown_refusal(plan: Plan | None = None) -> Iterator[None]:
-    """In a run of a Hydra app a refusal is shown as findings, without a traceback, and ends the process with its exit
-    code; with the ``plan`` that was refused, who set what is shown too. In a multirun it is raised: whether the other
-    jobs go on is the sweeper's to say."""
-    from hydra.core.hydra_config import HydraConfig
-    from hydra.types import RunMode
-
-    try:
-        yield
-    except SglangHydraError as failure:
-        if not HydraConfig.initialized() or HydraConfig.get().mode == RunMode.MULTIRUN:
-            raise
-        from sglang_hydra.explain import finding_lines
-        from sglang_hydra.screen import write
-
-        write(finding_lines(list(failure.findings), plan), sys.stderr)
-        raise SystemExit(failure.exit_code) from None
-
-
-def composer_of_app(running: Any) -> Composer:
-    """Composes what a Hydra app composes; ``running`` is its ``hydra`` node."""
-    sources = [source for source in running.runtime.config_sources if source.provider not in ("hydra", "schema")]
-    folders = [f"{source.schema}://{source.path}" for source in sources if source.path]
-    return Composer(folders, str(running.job.config_name), hydra_syntax=True)
-
-
 def _known_of_models(
     composer: Composer, composition: Composition, env: Mapping[str, str]
 ) -> tuple[ModelFacts, Sequence[Finding]]:
@@ -234,7 +169,7 @@ def _memory(
     reserved = reserved_gib(composition.nodes["fit"])
     fit, unfit = fit_or_why(resolution, facts, reserved)
     if fit is None:
-        return None, list(unfit)
+        return None, [with_who_stated(said, resolution, facts, composition.settings) for said in unfit]
 
     def remedies() -> Sequence[Remedy]:
         return remedies_of(resolution, facts, fit, composer.preset_files("gpu"), reserved) if with_remedies else ()
@@ -267,8 +202,9 @@ def _planned_environment(composition: Composition, engine: str) -> tuple[dict[st
     planned = {str(name): str(value) for name, value in composition.nodes["engine"]["env"].items()}
     odd = [name for name, value in planned.items() if not (name.isascii() and name.isidentifier()) or "\0" in value]
     if odd:
+        hint = "a name of letters, digits and _, and text: engine.env.NCCL_DEBUG=INFO"
         findings = [
-            Finding("error", "CLI020", f"engine.env.{name} cannot be set in an environment", ("engine.env",))
+            Finding("error", "CLI020", f"engine.env.{name} cannot be set in an environment", ("engine.env",), hint)
             for name in odd
         ]
         raise ConfigError(*findings)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.errors import ConfigError
+from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import NO_CHOICE, Request
 
 if TYPE_CHECKING:
@@ -71,9 +73,28 @@ def check_app(search_path: ConfigSearchPath) -> None:
         from sglang_hydra.explain import finding_lines
         from sglang_hydra.screen import write
 
-        write(finding_lines(list(failure.findings)), sys.stderr)
+        write(finding_lines([as_typed(finding, requests) for finding in failure.findings]), sys.stderr)
         raise SystemExit(failure.exit_code) from None
     _composers[_key(config_name, args.overrides)] = composer
+
+
+def as_typed(finding: Finding, requests: Sequence[Request]) -> Finding:
+    """An option that its group has not, with the word that chose it and what to type in an app; others as they are."""
+    group = finding.fields[0] if finding.id == "CLI006" and finding.fields else None
+    if group is None:
+        return finding
+    chose = re.compile(rf"\+{{0,2}}(?P<key>{re.escape(group)}(@(?P<below>[\w.]+))?)=(?P<option>.*)")
+    message, hint = finding.message, finding.hint or ""
+    mount = ""
+    for request in requests:
+        match = chose.fullmatch(request.text)
+        if match is not None and f"{group}={match['option']} " in f"{message} ":
+            message = f"{request.place}: {message.partition(': ')[2]}".replace(f"{group}=", f"{match['key']}=", 1)
+            hint = hint.replace(f"{group}=", f"{match['key']}=")
+            mount = (match["below"] or "").removesuffix(group)
+    if group == "model":
+        hint = f"{hint.partition('Another model')[0]}Another model: {mount}model_path=org/name or a folder"
+    return replace(finding, message=message, hint=hint or None)
 
 
 def checked(config_name: str, words: Sequence[str]) -> Composer | None:
@@ -82,6 +103,7 @@ def checked(config_name: str, words: Sequence[str]) -> Composer | None:
 
 
 def numbered(words: Sequence[str]) -> list[Request]:
+    """Words of an app in Hydra's own syntax, each with its number as the place."""
     return [Request(text, f"override {number}") for number, text in enumerate(words, 1)]
 
 

@@ -17,10 +17,10 @@ from sglang_hydra.overrides import Request
 from sglang_hydra.words import nearest, program, short
 
 VERBS = {
-    "serve": "plan, check and start a server (the default)",
-    "plan": "show what would be started, and why; starts nothing, needs no GPU",
+    "serve": "plan, check and start a server (the default): gpu=... model=..., or serve mine.yaml",
+    "plan": "show what would be started, and why; starts nothing, needs no GPU: plan mine.yaml tp_size=4",
     "check": "judge overrides, YAML files, plans or folders of them; for CI",
-    "explain": "explain FIELD: how one value came about; explain ID: a rule's page",
+    "explain": "explain NAME: what an argument or a key of ours is, and how its value came about; explain ID: a rule",
     "diff": "diff 'gpu=h100 tp_size=8' 'gpu=h200': which resolved values differ between two plans, and why",
     "upgrade": "upgrade --to 0.5.23 OVERRIDES|FILE|'COMMAND': what breaks, is renamed or moves, and the new command",
     "fit": "where the memory of a GPU goes, and what would make the model fit; -m gpu=h100,h200 compares",
@@ -44,12 +44,13 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 @dataclass
 class Invocation:
     """What was typed, taken apart. ``named``: the verb was typed, not the default. ``argv`` is what stood after a bare
-    ``--``: SGLang's own flags."""
+    ``--``: SGLang's own flags. ``file`` is the experiment whose requests were taken in."""
 
     verb: str = "serve"
     named: bool = False
     requests: list[Request] = field(default_factory=list)
     argv: list[str] | None = None
+    file: str | None = None
     config_dirs: list[str] = field(default_factory=list)
     config_name: str | None = None
     json: bool = False
@@ -95,7 +96,9 @@ def entry(argv: Sequence[str] | None = None) -> int:
             raise
         _send_no_more()
         where = f" to {failure.filename}" if failure.filename else ""
-        unwritten = MachineError(Finding("error", "CLI027", f"nothing can be written{where}: {failure.strerror}"))
+        hint = "free space there (df -h, quota -s), or work in another folder"
+        found = Finding("error", "CLI027", f"nothing can be written{where}: {failure.strerror}", hint=hint)
+        unwritten = MachineError(found)
         _report(unwritten, as_json=False)
         return unwritten.exit_code
 
@@ -127,7 +130,7 @@ def read_invocation(words: Sequence[str]) -> Invocation:
             invocation.hydra = True
             if name in VALUED_HYDRA_FLAGS and not has_value and rest:
                 rest.pop(0)
-        elif verb is None and not invocation.requests and not invocation.help and _is_bare(word):
+        elif verb is None and not invocation.requests and not invocation.help and _is_bare(word) and not _is_file(word):
             verb = word
         elif word:
             invocation.requests.append(Request(word, f"argument {position}"))
@@ -153,6 +156,10 @@ def _is_bare(word: str) -> bool:
     return bool(word) and not word.startswith("-") and "=" not in word
 
 
+def _is_file(word: str) -> bool:
+    return word.endswith((".yaml", ".yml", ".json"))
+
+
 def _lacks_value(typed: str, flag: Flag) -> str:
     raise ConfigError(Finding("error", "CLI012", f"{typed} needs a value", hint=f"{typed} {flag.value}"))
 
@@ -170,6 +177,10 @@ def _run(invocation: Invocation) -> int:
     _refuse_misplaced(invocation)
     if invocation.argv is not None and invocation.verb not in ("import", "upgrade"):
         invocation.requests += requests_from_argv(invocation.argv)
+    if any("=" not in request.text for request in invocation.requests):
+        from sglang_hydra.typed_files import take_in
+
+        take_in(invocation)
     action: Any = getattr(actions, f"{invocation.verb}_" if iskeyword(invocation.verb) else invocation.verb)
     return int(action(invocation))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 INDEX = HERE / "completion_index.json"
+_TAKE_FILES = ("serve", "plan", "check", "explain", "diff", "upgrade", "fit", "export", "import", "bench", "doctor")
 
 _BASH = """\
 _sglang_hydra() {
@@ -76,6 +77,8 @@ def _possible(current: str, before: Sequence[str], index: dict[str, dict[str, li
     if verb is None:
         yield from index["verbs"]
     yield from index["words"].get(verb or "", ())
+    if verb is None or verb in _TAKE_FILES:
+        yield from _yaml_files(current)
     if verb in ("report", "resume", "status"):
         yield from _folders("multirun")
     plus = "+" if current.startswith("+") else ""
@@ -112,6 +115,15 @@ def _search_path(before: Sequence[str]) -> Iterator[Path]:
             yield Path(value if has_value else next(iter(before[position + 1 :]), "")).expanduser()
     packaged = HERE / "conf"
     yield packaged if packaged.is_dir() else HERE.parent / "conf"
+
+
+def _yaml_files(current: str) -> Iterator[str]:
+    """Those in the folder that is being typed, or here."""
+    folder = os.path.dirname(current)
+    if os.path.isdir(folder or "."):
+        for name in os.listdir(folder or "."):
+            if name.endswith((".yaml", ".yml")) and not name.startswith("."):
+                yield os.path.join(folder, name)
 
 
 def _folders(parent: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The shape of a composed configuration: the flat arguments and, beside them, the nodes that are not SGLang's.
 
 This is the OmegaConf boundary. ``register`` puts the schema into Hydra's ConfigStore; what is composed against it
-leaves ``compose`` as plain values.
+leaves ``compose`` as plain values. What each key means is said in ``keys``.
 """
 
 # OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
@@ -67,8 +67,7 @@ class EngineNode:
 
 @dataclass
 class LaunchNode:
-    """``launch``: where the server runs. Times in seconds. ``image`` is the container image, null for none here and
-    for the released one in exports. ``detach`` lets the server stay, ``wait`` until it is ready before that."""
+    """``launch``: where the server runs. Times in seconds."""
 
     name: str = "local"
     ready_timeout: float = 1800.0
@@ -83,8 +82,7 @@ class LaunchNode:
 
 @dataclass
 class FitNode:
-    """``fit``: what the memory fit has to leave alone. ``reserved_gib`` is kept free on each GPU for others (a
-    trainer); ``context`` in tokens is the length of the requests that are counted, null for the model's longest."""
+    """``fit``: what the memory fit has to leave alone, and what it counts. ``context`` is in tokens."""
 
     reserved_gib: float = 0.0
     context: int | None = None

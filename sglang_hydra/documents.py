@@ -43,6 +43,10 @@ def documents(requests: Sequence[Request]) -> Iterator[tuple[str, Document | Con
     for request in requests:
         is_folder = os.path.isdir(request.text)
         files = _files_below(request.text) if is_folder else [Path(request.text)]
+        if is_folder and _is_environment(request.text):
+            why = f"it is a Python environment; --against {request.text} asks the SGLang in it"
+            yield request.text, _unreadable(request.text, why)
+            continue
         if not files:
             yield request.text, _unreadable(request.text, "there is no .yaml or .json file in it")
         for file in files:
@@ -72,7 +76,19 @@ def read_document(file: Path) -> Document:
 
 
 def _files_below(folder: str) -> list[Path]:
-    return sorted(file for file in Path(folder).rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    """Nothing from hidden folders (.git, .github) and Python environments: no launch file lies there."""
+    found: list[Path] = []
+    for here, inner, names in os.walk(folder):
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        if _is_environment(here):
+            inner.clear()
+            continue
+        found += [Path(here, name) for name in names if name.endswith(_SUFFIXES)]
+    return sorted(file for file in found if file.is_file())
+
+
+def _is_environment(folder: str) -> bool:
+    return os.path.exists(os.path.join(folder, "pyvenv.cfg"))
 
 
 def read_yaml(file: Path, content: str) -> list[Request]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.checks.launchable import PLAN_CHECKS
 from sglang_hydra.config import GpuNode
 from sglang_hydra.errors import ConfigError
+from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.facts.declared import gpu_facts
 from sglang_hydra.facts.hardware import Hardware
 from sglang_hydra.findings import Finding
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sglang_hydra.facts.gpu import GpuFacts
     from sglang_hydra.facts.model import ModelFacts
     from sglang_hydra.fit import Fit, Remedy
+    from sglang_hydra.places import Origin
 
 _SHOWN_REMEDIES = 4
 _GPU_NODE = asdict(GpuNode())
@@ -36,11 +38,11 @@ def reserved_gib(settings: Mapping[str, Any]) -> float:
     reserved, context = settings["reserved_gib"], settings["context"]
     findings = []
     if not 0 <= reserved < _MOST_GIB:
-        findings.append(
-            Finding("error", "CLI022", f"fit.reserved_gib={reserved} is no size in GiB", ("fit.reserved_gib",))
-        )
+        message = f"fit.reserved_gib={reserved} is no size in GiB"
+        findings.append(Finding("error", "CLI022", message, ("fit.reserved_gib",), "fit.reserved_gib=20"))
     if context is not None and context < 1:
-        findings.append(Finding("error", "CLI022", f"fit.context={context} is no number of tokens", ("fit.context",)))
+        message = f"fit.context={context} is no number of tokens"
+        findings.append(Finding("error", "CLI022", message, ("fit.context",), "fit.context=8192"))
     if findings:
         raise ConfigError(*findings)
     return float(reserved)
@@ -67,6 +69,24 @@ def fit_or_why(resolution: Resolution, facts: Facts, reserved_gib: float) -> tup
         return fit_of(resolution, facts, reserved_gib), ()
     except ConfigError as failure:
         return None, failure.findings
+
+
+def with_who_stated(finding: Finding, resolution: Resolution, facts: Facts, settings: Mapping[str, Origin]) -> Finding:
+    """A finding on a field of the model's config, blaming whoever set that field over the file that is read:
+    ``json_model_override_args``, or a ``model.config.FIELD`` among ``settings``."""
+    start = f"{facts.model.source}: "
+    if finding.id != "FIT010" or not finding.message.startswith(start):
+        return finding
+    said = finding.message.removeprefix(start)
+    name = said.partition(" is ")[0]
+    view = view_of(facts.model, resolution.values["json_model_override_args"])
+    if view is not None and name.partition(".")[0] in view.overrides:
+        return replace(finding, message=f"json_model_override_args: {said}", fields=("json_model_override_args",))
+    for key in (f"model.config.{name}", f"model.config.{name.rpartition('.')[0]}"):
+        if key in settings:
+            place = settings[key].place or settings[key].layer
+            return replace(finding, message=f"{place}: model.config.{said}", fields=(key,))
+    return finding
 
 
 def checkpoint_bytes(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> int | None:
@@ -106,17 +126,14 @@ def fit_findings(found: Fit, help_with: Callable[[], Sequence[Remedy]], *, refus
     """What the fit means: an error of ours where it surely fails, a warning where it is tight. Nothing helps arguments
     that SGLang refuses for another reason (``refused``), so nothing is offered for them."""
     fields = ("model_path", "tp_size", "mem_fraction_static")
+    if found.fits is not False and not found.tight:
+        return []
+    offers = "" if refused else "; or ".join(remedy.change for remedy in help_with()[:_SHOWN_REMEDIES])
     if found.fits is False:
-        offers = "" if refused else "; or ".join(remedy.change for remedy in help_with()[:_SHOWN_REMEDIES])
         reasons = "; ".join(found.reasons)
         return [Finding("error", "FIT001", f"it does not fit: {reasons}", fields, offers or None)]
-    if found.tight:
-        return [
-            Finding(
-                "warning", "FIT002", f"it fits only if everything takes the least ever seen: {_likely(found)}", fields
-            )
-        ]
-    return []
+    said = f"it fits only if everything takes the least ever seen: {_likely(found)}"
+    return [Finding("warning", "FIT002", said, fields, offers or None)]
 
 
 def _likely(found: Fit) -> str:

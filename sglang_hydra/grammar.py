@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+_NAME = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
+_INTERPOLATION = re.compile(r"\$\{[^{}]*\}")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w.-]*")
 
 
@@ -49,6 +51,16 @@ def as_override(key: str, value: Any) -> str:
 def written(key: str, value: Any) -> str:
     """The same for a value in which a ``${`` means what it means to OmegaConf."""
     return f"{key}={_spelled(value)}"
+
+
+def typed_word(key: str, value: Any) -> str:
+    """``written`` as one would type it: a name, and a text that is one interpolation, without quotes."""
+    bare = isinstance(value, str) and (_INTERPOLATION.fullmatch(value) or _is_name(value))
+    return f"{key}={value}" if bare else written(key, value)
+
+
+def _is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None and text.lower() not in ("null", "true", "false", "nan", "inf")
 
 
 def _spelled(value: Any) -> str:

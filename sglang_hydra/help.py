@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Any
 
 from sglang_hydra.compose import Composer
-from sglang_hydra.config import Root
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.findings import Finding
@@ -17,15 +14,6 @@ from sglang_hydra.screen import Line, columns, room, shown, text
 from sglang_hydra.words import nearest, program
 
 _MOST_OPTIONS = 100
-
-PLAIN_KEYS = {
-    "fabric": "the network between the nodes, in exports: tcp, roce, ib; null leaves it to NCCL",
-    "extra": "arguments that only the release of engine.version has: extra.NAME=VALUE",
-    "ignore": "findings of ours to leave out, by id: ignore=[FIT001]",
-    "lock": "a saved plan to serve again: lock=plan.json; what no longer holds is said",
-    "replicas": "how many servers topology=replicas starts",
-}
-"""Root keys of ours that are values and no nodes."""
 
 _ARGV = ("-- FLAGS", "SGLang's own flags: plan -- --model-path org/name --tp 8")
 """What a bare ``--`` begins, beside the flags of ours."""
@@ -53,7 +41,7 @@ def overview(composer: Composer) -> list[Line]:
         ("model=tiny", "a server on any machine"),
     )
     lines: list[Line] = [
-        [text(f"{called} [VERB] [key=value ...]", "bold")],
+        [text(f"{called} [VERB] [FILE.yaml] [key=value ...]", "bold")],
         [text("Name the GPU and the model; get a configuration that is exact, explained and checked, then serve it.")],
         [],
         *columns([[text(f"{called} {typed}"), text(said, "dim")] for typed, said in examples]),
@@ -89,6 +77,7 @@ def of_verb(verb: str) -> list[Line]:
     lines += [[text("Flags", "bold")], *columns([[text(each.shown, "cyan"), text(each.about)] for each in going]), []]
     for group in _NODES_OF.get(verb, ()):
         lines += _node_lines(group)
+        lines += [[text(f"  {called} explain {group}: what each of them is", "dim")], []]
     return [*lines, [text(f"{called} --help shows every verb and group, --help WORD finds arguments by a word", "dim")]]
 
 
@@ -101,7 +90,8 @@ def _formats(verb: str) -> list[Line]:
 
 
 def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
-    """The verb or group of that name, and the arguments that match every word, those with it in their name first.
+    """The verb, group or key of ours of that name, and the arguments that match every word, those with it in their
+    name first; what is no name of ours finds our keys by their words, too.
 
     Raises ConfigError, with the nearest name, when there is none.
     """
@@ -110,22 +100,40 @@ def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
     lines: list[Line] = [[text(f"  {word:10}", "cyan"), text(VERBS[word])] for word in words if word in VERBS]
     if "export" in words:
         lines += _formats("export")
-    if len(words) == 1 and words[0] in PLAIN_KEYS:
-        lines.append([text(f"  {words[0]:10}", "cyan"), text(PLAIN_KEYS[words[0]])])
-    if len(words) == 1 and words[0] in composer.groups():
-        lines += [*_group_lines(words[0], composer.options(words[0])), *_node_lines(words[0])]
+    lines += _own(words, composer)
     found = sorted(
         (field for field in FIELDS.values() if all(word.lower() in _searched(field) for word in words)),
         key=lambda field: (field.name not in words, not any(word.lower() in field.name for word in words)),
     )
     if not found and not lines:
-        near = nearest("_".join(words), FIELDS)
+        from sglang_hydra.keys import keys
+
+        near = nearest("_".join(words), [*FIELDS, *keys()])
         hint = f"{program()} --help {near}" if near else f"{program()} --help shows the groups"
         raise ConfigError(Finding("error", "CLI016", f"no argument matches {' '.join(words)!r}", hint=hint))
+    lines += [[]] if lines and found else []
     for field in found:
         lines += _field_lines(field)
-    where = f"Where a value comes from: {program()} explain FIELD gpu=... model=..."
+    where = f"Where a value comes from: {program()} explain NAME gpu=... model=..."
     return [*lines, [], [text(where, "dim")]]
+
+
+def _own(words: Sequence[str], composer: Composer) -> Iterator[Line]:
+    """The group or the key of that name, else every key of ours that matches all words."""
+    from sglang_hydra.key_screens import key_rows, rows_of, screen
+    from sglang_hydra.keys import GROUPS, key_of, keys
+
+    name = words[0] if len(words) == 1 else ""
+    if name in composer.groups():
+        yield from _group_lines(name, composer.options(name))
+    if name in GROUPS:
+        yield from key_rows(name)
+    elif key_of(name) is not None:
+        yield from screen(name, composer)
+    elif name not in FIELDS and name not in composer.groups():
+        wanted = [word.lower() for word in words]
+        texts = {name: f"{name} {key.said.about}".lower() for name, key in keys().items()}
+        yield from rows_of([keys()[name] for name in texts if all(word in texts[name] for word in wanted)])
 
 
 def _searched(field: Field) -> str:
@@ -138,23 +146,12 @@ def _group_lines(group: str, options: Sequence[str]) -> Iterator[Line]:
 
 
 def _node_lines(group: str) -> Iterator[Line]:
-    """The keys that a node declares, with their types."""
-    node = next((item.type for item in fields(Root) if item.name == group), None)
-    if not is_dataclass(node):
-        return
-    keys = list(_keys_of(group, node))
+    """The names of the keys that a node declares."""
+    from sglang_hydra.keys import below
+
+    keys = [key.name for key in below(group) if key.name not in (f"{group}.name", f"{group}.args")]
     for row, part in enumerate(textwrap.wrap(", ".join(keys), room() - 12)):
         yield [text(f"  {'keys' if not row else '':10}", "dim"), text(part)]
-    yield []
-
-
-def _keys_of(path: str, node: Any) -> Iterator[str]:
-    """Every key of a node, those of the nodes in it too."""
-    for item in fields(node):
-        if is_dataclass(item.type):
-            yield from _keys_of(f"{path}.{item.name}", item.type)
-        elif item.name not in ("name", "args") or "." in path:
-            yield f"{path}.{item.name}"
 
 
 def _field_lines(field: Field) -> Iterator[Line]:

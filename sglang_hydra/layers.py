@@ -70,7 +70,7 @@ class Layers:
         self._add_node((group,), content, group, file, (), inside=True)
         ours = conf_dir() / group / f"{file.rpartition('/')[2]}"
         if file and ours.exists() and str(ours) != file:
-            self.shadowed.append(f"{shown_path(file)}{HIDES}{shown_path(str(ours))}")
+            self.shadowed.append(f"{shown_path(file)}{HIDES}{shown_path(str(ours))} of sglang_hydra")
 
     def typed(self, key: str, value: Any, request: Request) -> None:
         """What an override set. Its value has been checked where it was read."""

@@ -41,7 +41,7 @@ MEANINGS: Mapping[str, str] = {
     "quotes only where YAML or Hydra would read it as something else (off, null, a comma).",
     "CLI003": "A value that Hydra's override grammar cannot read. Quoted text is taken letter by letter: key='...'.",
     "CLI004": "A word that is no key=value: a verb that does not come first, a flag with dashes, a preset without its "
-    "group.",
+    "group, a file that is not there or is no experiment, a second file.",
     "CLI005": "~key deletes a key in Hydra. Arguments always exist; they can only be left at their default.",
     "CLI006": "A config group or an option of it that does not exist. Options are YAML files in conf/GROUP/ or in "
     "GROUP/ of a folder that --config-dir names.",
@@ -58,7 +58,7 @@ MEANINGS: Mapping[str, str] = {
     "CLI014": "The first word is no verb.",
     "CLI015": "explain takes the name of an argument or the id of a finding.",
     "CLI016": "No argument has these words in its name or its help.",
-    "CLI017": "A file that check cannot read: not there, no YAML, no plan.",
+    "CLI017": "A file that cannot be read: not there, no YAML, no experiment, no plan.",
     "CLI018": "The primary config is not there, or does not hold SGLang's arguments.",
     "CLI019": "A flag of Hydra's own with a verb that runs without Hydra's run folder.",
     "CLI020": "A variable of engine.env that no environment can hold: a name that is no identifier, a zero byte.",
@@ -258,7 +258,8 @@ MEANINGS: Mapping[str, str] = {
     "SWP020": "sweep.search_space names a file that is no master configuration of InferenceX, or an entry that one "
     "SGLang "
     "server cannot run; as a warning, rows of it that are left out.",
-    "SWP010": "-m varies overrides. A file or a folder is judged by check, without -m.",
+    "SWP010": "A file that a sweep cannot take: resume goes on with what was begun, and of a file that bench was given "
+    "its folder keeps words, without secrets.",
     "TOP003": "A topology is started on one node, by launch=local, in the foreground.",
     "TOP004": "The servers of a topology need more GPUs than the node has (gpu.count).",
     "TOP005": "Two servers of a topology would run on the same GPU.",

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sglang_hydra.config import Root
+from sglang_hydra.fields.check import is_number
 from sglang_hydra.words import nearest
 
 _NAMES = {int: "an int", float: "a number", str: "text", bool: "true or false"}
@@ -99,8 +100,10 @@ def _fits(kind: Any, value: Any) -> bool:
         return isinstance(value, bool)
     if isinstance(value, bool):
         return False
+    if kind is float:
+        return is_number(value)
     # A number is text where text is wanted (compute_capability: 9.0), as for OmegaConf.
-    accepted: Any = {str: (str, int, float), float: (int, float), int: int}[kind]
+    accepted: Any = {str: (str, int, float), int: int}[kind]
     return isinstance(value, accepted) and not (isinstance(value, str) and "\0" in value)
 
 

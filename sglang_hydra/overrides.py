@@ -16,7 +16,7 @@ from sglang_hydra.config import NODES
 from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.fields.check import check_json, check_value
 from sglang_hydra.findings import Finding
-from sglang_hydra.grammar import as_override, has_interpolation, literal, unquoted, written
+from sglang_hydra.grammar import as_override, has_interpolation, literal, typed_word, unquoted, written
 from sglang_hydra.nodes import is_text, problems_at
 from sglang_hydra.refusals import (
     ADDED_GROUPS,
@@ -70,7 +70,7 @@ class Request:
     def typed(cls, key: str, value: Any, place: str, layer: str = "cli", *, interpolate: bool = False) -> Request:
         """The request that sets ``key`` to ``value``, whatever is in it."""
         try:
-            text = as_override(key, value)
+            text = typed_word(key, value) if interpolate else as_override(key, value)
         except ValueError:
             text = f"{key}={value}"
         return cls(text, place, layer, key, value, interpolate)
@@ -220,6 +220,9 @@ def _read(request: Request, known: Known) -> list[Wanted]:
     name, _, rest = key.partition(".")
     options = known.options(group) if "." not in group else ()
     if options and not (value or "").startswith("{"):
+        inner, slash, option = unquoted(value or "").rpartition("/")
+        if slash and option in known.options(f"{group}/{inner}"):
+            options = [*options, f"{inner}/{option}"]
         return _read_group(request, prefix, key, value, options)
     if package:
         raise Refused("CLI006", f"{group!r} is not a config group", group, hint=f"{program()} --help lists them")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,9 +39,18 @@ class Origin:
         return {"layer": self.layer, "place": self.place, "value": self.value}
 
 
-@functools.lru_cache(maxsize=64)
-def key_lines(file: str) -> dict[tuple[str, ...], int]:
+def key_lines(file: str) -> Mapping[tuple[str, ...], int]:
     """The 1-based line of every key of a YAML file; empty for a file that cannot be read."""
+    try:
+        about = os.stat(file)
+    except (OSError, ValueError):
+        return {}
+    return _key_lines(file, (about.st_dev, about.st_ino, about.st_mtime_ns, about.st_size))
+
+
+@functools.lru_cache(maxsize=64)
+def _key_lines(file: str, version: tuple[int, ...]) -> Mapping[tuple[str, ...], int]:
+    """``version`` tells a file from another one that had its name before, or has it in another working directory."""
     import yaml
 
     try:

@@ -104,15 +104,17 @@ def no_override(text: str, known: Known) -> Refused:
 
 
 def _as_a_file(text: str) -> str:
-    """What takes a file: check and diff as it lies, a plan as a lock, YAML as an experiment of its folder."""
-    judged = f"{program()} check {short(text)} judges a file"
+    """What takes a file: the verbs of the command line as it lies, a plan as a lock, YAML as an experiment of its
+    folder in an app."""
+    word = short(text)
     if text.endswith(".json"):
-        return f"lock={short(text)} plans a saved plan again; or {judged}"
+        return f"lock={word} plans a saved plan again; or {program()} check {word} judges it"
     folder, _, name = text.rpartition("/")
     stem = short(name.rpartition(".")[0])
+    taken = f"{program()} plan {word} plans a file; or {program()} check {word} judges it"
     if folder.rpartition("/")[2] == "experiment":
-        return f"--config-dir {short(folder.rpartition('/')[0] or '.')} experiment={stem}; or {judged}"
-    return f"{judged}; or as DIR/experiment/{stem}.yaml: --config-dir DIR experiment={stem}"
+        return f"{taken}; or in an app: --config-dir {short(folder.rpartition('/')[0] or '.')} experiment={stem}"
+    return f"{taken}; or in an app, as DIR/experiment/{stem}.yaml: --config-dir DIR experiment={stem}"
 
 
 def _dashed(text: str, known: Known) -> Refused:
@@ -122,9 +124,9 @@ def _dashed(text: str, known: Known) -> Refused:
     theirs = f"SGLang's own flags go after a bare --: {program()} plan -- --model-path org/name"
     message = f"{short(flag)}: arguments are typed as key=value here, without dashes"
     group = flag.lstrip("-")
-    if known.options(group) and (_flagged(flag) is None or value in known.options(group)):
+    if known.options(group) and (flagged(flag) is None or value in known.options(group)):
         return Refused("CLI004", message, group, hint=f"{group}={short(value) or _example_of(group, known)}; {theirs}")
-    field = _flagged(flag)
+    field = flagged(flag)
     near = nearest(flag, [ours.names[0] for ours in FLAGS])
     if field is None and near is not None:
         return Refused("CLI004", f"{short(flag)} is no flag of this program", hint=f"did you mean {near}?")
@@ -142,7 +144,7 @@ def _example_of(key: str, known: Known) -> str:
     return {"gpu": "h100", "model": "llama_3_1_8b"}.get(key) or next(iter(known.options(key)), "...")
 
 
-def _flagged(flag: str) -> Field | None:
+def flagged(flag: str) -> Field | None:
     """The argument that SGLang itself would take this flag for: spelled out, or the only one that begins so."""
     spelled = flag.replace("_", "-")
     meant = {field.name: field for field in FIELDS.values() if spelled in field.flags}
@@ -155,8 +157,7 @@ def _flagged(flag: str) -> Field | None:
     return next(iter(meant.values())) if len(meant) == 1 else None
 
 
-# What other engines, and people, call an argument.
-_ELSEWHERE = {
+OTHER_NAMES = {
     "batch_size": "max_running_requests",
     "enable_chunked_prefill": "chunked_prefill_size",
     "enable_expert_parallel": "ep_size",
@@ -171,6 +172,7 @@ _ELSEWHERE = {
     "num_gpus": "tp_size",
     "seed": "random_seed",
 }
+"""What other engines, and people, call an argument."""
 
 
 def unknown_key(prefix: str, key: str) -> Refused:
@@ -188,8 +190,10 @@ def unknown_key(prefix: str, key: str) -> Refused:
     if since := first_with(name):
         message = f"{short(key)!r} is an argument of SGLang {since}, and 0.5.2 does not have it"
         return Refused("CLI001", message, short(key), hint=f"engine.version={since} extra.{name}=...")
-    flagged = _flagged(f"--{name}")
-    near = _ELSEWHERE.get(name) or (flagged.name if flagged else nearest(name, [*FIELDS, *NODES]))
+    meant = flagged(f"--{name}")
+    last = key.rpartition(".")[2]
+    near = OTHER_NAMES.get(name) or (meant.name if meant else None)
+    near = near or (last if last in FIELDS else nearest(name, [*FIELDS, *NODES]))
     message = f"{short(key)!r} is neither an argument of SGLang 0.5.2 nor a config group"
     if prefix:
         message += "; + would add a key that nothing reads"

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from hydra._internal.config_repository import CachingConfigRepository
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
@@ -70,7 +71,8 @@ class Repository(CachingConfigRepository):
         self._groups: dict[str, bool] = {}
         if not self.config_exists(config_name):
             where = ", ".join(shown_path(source.path) for source in self.get_sources() if source.scheme() == "file")
-            raise ConfigError(Finding("error", "CLI018", f"there is no config {config_name!r} in {where}"))
+            hint = f"--config-dir FOLDER, where FOLDER/{config_name}.yaml is"
+            raise ConfigError(Finding("error", "CLI018", f"there is no config {config_name!r} in {where}", hint=hint))
         loader._process_config_searchpath(config_name, list(searchpath), self)
         self._hydra_is_kept = False
 
@@ -220,7 +222,9 @@ def told_by_hydra(place_of: Callable[[str], str | None] = lambda key: None) -> I
     except (HydraException, OmegaConfBaseException) as failure:
         raise ConfigError(_said_by_hydra(failure, place_of)) from failure
     except RecursionError as failure:
-        raise ConfigError(Finding("error", "CLI008", "the configuration refers to itself without end")) from failure
+        hint = "one of two keys that are each the other, a: ${b} and b: ${a}, needs a value"
+        found = Finding("error", "CLI008", "the configuration refers to itself without end", hint=hint)
+        raise ConfigError(found) from failure
     except (OSError, UnicodeError) as failure:
         raise ConfigError(Finding("error", "CLI008", f"a config file cannot be read: {failure}")) from failure
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, AssertionError) as failure:
@@ -238,6 +242,8 @@ def file_of(loaded: ConfigResult | None, config_path: str) -> str:
 
 def _said_by_hydra(failure: Exception, place_of: Callable[[str], str | None]) -> Finding:
     """Hydra's and OmegaConf's own message, the key that it is about and its place in front."""
+    if isinstance(failure, MissingConfigException) and (unknown := _no_such_option(failure)) is not None:
+        return unknown
     cause = failure.__cause__
     lines = [line.strip() for error in (failure, cause) if error for line in str(error).splitlines() if line.strip()]
     kept = [
@@ -252,10 +258,29 @@ def _said_by_hydra(failure: Exception, place_of: Callable[[str], str | None]) ->
     return Finding("error", "CLI008", message, (key,), _hint_of_interpolation(message, key))
 
 
+def _no_such_option(failure: MissingConfigException) -> Finding | None:
+    """An option that its group has not; None for another file that is missing. In front the config that chose it, as
+    Hydra sees it: the primary one for a choice on the command line."""
+    from sglang_hydra.refusals import unknown_option
+
+    file = failure.missing_cfg_file or ""
+    offered = re.search(r"Available options in '([^']+)'", str(failure))
+    group = offered[1] if offered else file.partition("/")[0]
+    option = file.removeprefix(f"{group}/")
+    if not option or option == file:
+        return None
+    options = [*(failure.options or ()), *(recipes.recipes() if group == "recipe" else ())]
+    refused = unknown_option(group, option, options).finding
+    where = re.match(r"In ('[^']+'): ", str(failure))
+    return replace(refused, message=f"in {where[1]}: {refused.message}") if where else refused
+
+
 def _hint_of_group(message: str) -> str | None:
-    """What to type where a group that has a choice already is added to."""
+    """What to type where a group that has a choice already is added to, or a file of a group says not where it goes."""
     if group := re.match(r"Multiple values for (\w+)\. To override a value use 'override \1: (\w+)'", message):
         return f"without the +: {group[1]}={group[2]}"
+    if loose := re.match(r"In '(bench)/([\w/.-]+)': ConfigKeyError", message):
+        return f"# @package {loose[1]} as the first line of {loose[1]}/{loose[2]}.yaml"
     added = re.match(r"force-add of config groups is not supported: '\+\+([^']+)'", message)
     return f"without the ++: {added[1]}" if added else None
 

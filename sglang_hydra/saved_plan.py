@@ -166,6 +166,10 @@ _PARTS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
 }
 
 
+def _is_draft(value: Any) -> bool:
+    return isinstance(value, dict) and "source" in value and isinstance(value.get("config", ""), dict | None)
+
+
 def _problem(record: Mapping[str, Any]) -> str | None:
     """What is missing or of a wrong type in a plan; None for a whole one."""
     for part, keys in _PARTS.items():
@@ -178,6 +182,15 @@ def _problem(record: Mapping[str, Any]) -> str | None:
                 return f"{where} is {json.dumps(held[key])[:60]}"
     if not isinstance(record.get("extra", {}), dict):
         return f"extra is {json.dumps(record['extra'])[:60]}"
+    settings = record.get("settings", {})
+    if not isinstance(settings, dict):
+        return f"settings is {json.dumps(settings)[:60]}"
+    for key, setting in settings.items():
+        if not isinstance(setting, dict) or "value" not in setting:
+            return f"settings.{key[:60]} is {json.dumps(setting)[:60]}"
+    draft = record["model"].get("draft")
+    if draft is not None and not _is_draft(draft):
+        return f"model.draft is {json.dumps(draft)[:60]}"
     odd = set(record["gpu"]) - set(_PARTS["gpu"])
     if odd:
         return f"gpu.{min(odd)} is unknown"

@@ -148,8 +148,9 @@ def test_a_plan_that_cannot_be_launched_reaches_the_task(words: list[str], tmp_p
     assert job["ids"]
 
 
-def test_a_value_that_does_not_fit_is_refused_as_anywhere(tmp_path: Path) -> None:
-    assert jobs(written(tmp_path, AT_THE_ROOT), "attention_backend=fa4", exits=2) == []
+@pytest.mark.parametrize("word", ["attention_backend=fa4", "gpu=h1000"])
+def test_what_is_wrong_by_itself_is_refused_as_anywhere(word: str, tmp_path: Path) -> None:
+    assert jobs(written(tmp_path, AT_THE_ROOT), word, exits=2) == []
 
 
 def test_our_tree_can_stand_under_a_node_of_an_app_with_keys_of_its_own(tmp_path: Path) -> None:

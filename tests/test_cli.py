@@ -93,13 +93,15 @@ def test_flags(words: list[str], set_to: dict[str, Any]) -> None:
         (["explain"], "CLI015", "explain mem_fraction_static"),
         (["explain", "tpsize"], "CLI015", "explain tp_size"),
         (["explain", "MEM999"], "CLI015", ""),
-        (["explain", "gpu.count"], "CLI015", "--help gpu"),
+        (["explain", "gpu.counts"], "CLI015", "explain gpu.count"),
+        (["explain", "max_model_len"], "CLI015", "explain context_length"),
+        (["explain", "enable_lora_overlap_loading"], "CLI015", "extra.enable_lora_overlap_loading="),
+        (["explain", "recipe"], "CLI015", "--help recipe"),
         (["version"], "CLI014", "did you mean --version?"),
         (["--help", "zzzz"], "CLI016", "--help"),
         (["plan", *H200, "plan"], "CLI004", "plan key=value"),
-        (["plan", "good.yaml"], "CLI004", "check good.yaml"),
-        (["plan", "good.yaml"], "CLI004", "as DIR/experiment/good.yaml: --config-dir DIR experiment=good"),
-        (["plan", "conf/experiment/good.yaml"], "CLI004", "--config-dir conf experiment=good"),
+        (["plan", "good.yaml"], "CLI004", "there is no such file"),
+        (["good.yaml"], "CLI004", "there is no such file"),
         (["plan", "plan.json"], "CLI004", "lock=plan.json"),
         (["recipes", "deepseek"], "CLI021", "recipes model=deepseek"),
         (["recipes", "l40s"], "CLI021", "recipes gpu=l40s"),
@@ -116,6 +118,14 @@ def test_a_line_that_cannot_be_taken_apart_exits_2(words: list[str], id: str, sa
 
 
 # Verbs
+
+
+def test_who_types_nothing_is_told_where_to_begin(run: Run) -> None:
+    printed = run()
+    assert printed.code != 0
+    assert "ARG002  no model was named" in printed.out
+    assert "--help shows what there is" in printed.out
+    assert "--help shows what there is" not in run("gpu=h200").out
 
 
 def test_plan_shows_the_plan(run: Run) -> None:

@@ -55,6 +55,26 @@ def test_an_experiment_repo_adds_its_options(tmp_path: Path) -> None:
     assert candidates(f"{line}+experiment=") == ["+experiment=long_context"]
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("sglang-hydra plan mine", ["mine.yaml"]),
+        ("sglang-hydra mine", ["mine.yaml"]),
+        ("sglang-hydra explain tp_size lab/", ["lab/other.yml"]),
+        ("sglang-hydra stop mine", []),
+        ("sglang-hydra plan nowhere/", []),
+    ],
+)
+def test_files_are_offered_where_a_verb_takes_them(
+    line: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lab").mkdir()
+    for name in ("mine.yaml", "mine.txt", "lab/other.yml"):
+        (tmp_path / name).write_text("{}\n")
+    monkeypatch.chdir(tmp_path)
+    assert candidates(line) == expected
+
+
 def test_results_are_offered_where_a_sweep_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "multirun" / "sweep-1").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)

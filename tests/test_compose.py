@@ -257,8 +257,28 @@ def test_a_folder_beats_ours_and_the_hidden_preset_is_named(tmp_path: Path) -> N
     made = Composer([tmp_path]).compose(requests("gpu=h100", "model=qwen3_8b"))
     assert made.nodes["gpu"]["count"] == 2
     (said,) = made.shadowed
-    assert said.endswith("hides conf/gpu/h100.yaml")
+    assert said.endswith("hides conf/gpu/h100.yaml of sglang_hydra")
     assert planned("gpu=h100", "model=qwen3_8b", using=Composer([tmp_path])).notes[0] == said
+
+
+@pytest.mark.parametrize("word", ["experiment=deep/long", "+experiment=deep/long"])
+def test_an_option_may_lie_in_a_folder_of_its_group(word: str, tmp_path: Path) -> None:
+    folder = written(
+        tmp_path,
+        {
+            "experiment/short.yaml": "# @package _global_\ntp_size: 1\n",
+            "experiment/deep/long.yaml": "# @package _global_\ncontext_length: 4096\n",
+        },
+    )
+    assert planned("gpu=h200", word, using=Composer([folder])).values["context_length"] == 4096
+    (finding,) = refused("gpu=h200", "experiment=deep/other", using=Composer([folder]))
+    assert finding.id == "CLI006"
+
+
+def test_a_load_that_does_not_say_where_it_goes_is_told_how(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"bench/workload/chat.yaml": "input_len: 7\n"})
+    (finding,) = refused("gpu=h200", "bench/workload=chat", using=Composer([folder]))
+    assert (finding.id, finding.hint) == ("CLI008", "# @package bench as the first line of bench/workload/chat.yaml")
 
 
 def test_a_new_preset_is_one_file(tmp_path: Path) -> None:
@@ -315,6 +335,7 @@ MISTAKES = [
     ("config.yaml", "launch: {force: maybe}\n", "CLI002", "config.yaml:12: launch.force='maybe' is not true", None),
     ("gpu/own_gpu.yaml", "memory: 5\n", "CLI002", "own_gpu.yaml:7: gpu has no key 'memory'", "gpu.memory_mib"),
     ("gpu/own_gpu.yaml", "memory_mib: many\n", "CLI002", "own_gpu.yaml:7: gpu.memory_mib='many' is not a number", None),
+    ("gpu/own_gpu.yaml", f"memory_mib: 1{'0' * 309}\n", "CLI002", "0 is not a number", None),
     ("gpu/own_gpu.yaml", "  tpsize: 4\n", "CLI001", "own_gpu.yaml:7: 'tpsize' is neither", "tp_size"),
     ("model/own.yaml", "  attention_backend: fa4\n", "CLI002", "own.yaml:8: attention_backend='fa4'", "fa3"),
     ("gpu_model/own_gpu-own.yaml", "tp_sise: 4\n", "CLI001", "own_gpu-own.yaml:5: 'tp_sise'", "tp_size"),

@@ -61,12 +61,23 @@ def test_check_walks_a_folder(run: Run, tmp_path: Path) -> None:
             "result.json": '{"schema": "sglang_hydra.result/1"}',
             "broken.json": "{",
             "notes.txt": "no config",
+            ".github/workflows/check.yml": "jobs: {}",
+            "env/pyvenv.cfg": "",
+            "env/lib/data.yaml": "a: 1",
         },
     )
     record = valid("check", run("check", "--json", str(files)).out)
     assert not record["ok"]
     names = {Path(result["name"]).name: result["ok"] for result in record["results"]}
     assert names == {"bad.yaml": False, "broken.json": False, "other.yml": True, "good.yaml": True}
+
+
+def test_an_environment_is_no_folder_of_launch_files(run: Run, tmp_path: Path) -> None:
+    folder = written(tmp_path / "env", {"pyvenv.cfg": "", "lib/data.yaml": "a: 1"})
+    printed = run("check", "gpu=h200", "model=qwen3_8b", str(folder))
+    assert printed.code == 2
+    assert " ".join(printed.out.split()).count("it is a Python environment; --against") == 1
+    assert "data.yaml" not in printed.out
 
 
 @pytest.mark.parametrize(

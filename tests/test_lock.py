@@ -317,7 +317,8 @@ def test_a_file_that_is_no_lock_says_what_it_is(case: str, tmp_path: Path) -> No
         {"values": {}}, {"intent": []}, {"gpu__memory_mib": "x"}, {"gpu__bad": 1}, {"values__tpsize": 1},
         {"model__config": 5}, {"environment": {"A": 1}}, {"seed_drawn": "yes"}, {"ledger": [3]},
         {"gpu__compute_capability": [9]}, {"values__random_seed": "x"}, {"engine": {"name": "sglang"}},
-        {"intent__tpsize": 4}, {"choices": None},
+        {"intent__tpsize": 4}, {"choices": None}, {"model__draft": "x"}, {"model__draft": {"config": {}}},
+        {"settings": [1]}, {"settings": {"launch.image": "x"}}, {"settings": {"launch.image": {"place": "x"}}},
     ],
     ids=str,
 )  # fmt: skip

@@ -13,9 +13,10 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sglang_hydra.before_hydra import numbered, spell_no_choice
+from sglang_hydra.before_hydra import as_typed, numbered, spell_no_choice
 from sglang_hydra.compose import Composer, Composition
 from sglang_hydra.errors import ConfigError
+from sglang_hydra.overrides import Request
 from tests.planning import written
 
 PAGE = Path(__file__).parents[1] / "docs" / "mounts.md"
@@ -73,7 +74,7 @@ REFUSED: Mapping[str, str] = {
     "serving.sglang.engine.env.NCCL_DEBUG=INFO": "To append to your config use +",
     "serving.sglang.tp_size=eight": "tp_size='eight' is not an int",
     "serving.sglang.schedule_policy=lmp": "did you mean schedule_policy=lpm?",
-    "gpu@serving.sglang.gpu=h2000": "Could not find 'gpu/h2000'",
+    "gpu@serving.sglang.gpu=h2000": ": gpu=h2000 does not exist; gpu can be: ",
 }
 WE_ALONE_REFUSE = ("+serving.sglang.x=1", "serving.sglang.schedule_policy=lmp")
 
@@ -88,6 +89,49 @@ def words_of(typed: str) -> list[str]:
     words = [typed]
     spell_no_choice(words)
     return words
+
+
+@pytest.mark.parametrize(
+    ("typed", "message", "hint"),
+    [
+        (
+            "gpu@serving.sglang.gpu=h2000",
+            "override 0: gpu@serving.sglang.gpu=h2000 does not exist; gpu can be: ",
+            "did you mean gpu@serving.sglang.gpu=h200?",
+        ),
+        (
+            "model@serving.sglang.model=org/name",
+            "override 0: model@serving.sglang.model=org/name does not exist; model can be: ",
+            "serving.sglang.model_path=org/name",
+        ),
+        ("+experiment=fats", "override 0: experiment=fats does not exist; experiment can be: fast", "experiment=fast?"),
+        (
+            "+recipe=gpt_oss_120b-h200-9",
+            "override 0: recipe=gpt_oss_120b-h200-9 does not",
+            "recipe=gpt_oss_120b-h200-8?",
+        ),
+        ("serving.sglang.tpsize=8", "override 0: 'tpsize' is neither", "did you mean tp_size?"),
+    ],
+)
+def test_an_option_that_is_not_there_is_refused_by_the_word_that_chose_it(
+    typed: str, message: str, hint: str, conf: Path
+) -> None:
+    requests = [Request(typed, "override 0")]
+    with pytest.raises(ConfigError) as caught:
+        Composer([conf], "config", hydra_syntax=True).compose(requests)
+    (finding,) = (as_typed(item, requests) for item in caught.value.findings)
+    assert finding.message.startswith(message)
+    assert hint in (finding.hint or "")
+    assert "search path" not in finding.message
+
+
+def test_an_option_that_a_file_chooses_is_refused_by_its_name(tmp_path: Path) -> None:
+    files = {"config.yaml": "defaults:\n  - sglang_hydra_schema\n  - gpu: h2000\n  - _self_\n"}
+    with pytest.raises(ConfigError) as caught:
+        Composer([written(tmp_path, files)], "config", hydra_syntax=True).compose([])
+    (finding,) = (as_typed(item, []) for item in caught.value.findings)
+    assert finding.message.startswith("in 'config': gpu=h2000 does not exist; gpu can be: a10, ")
+    assert finding.hint == "did you mean gpu=h200?"
 
 
 def by_hydra(conf: Path, typed: str) -> Any:

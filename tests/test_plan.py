@@ -466,3 +466,19 @@ def test_the_embedded_engine_needs_no_accelerator() -> None:
     assert plan.launchable
     assert "SGLANG_USE_CPU_ENGINE" not in plan.environment
     assert [finding.id for finding in planned("gpu=none", "model=tiny", "engine=sglang").errors] == ["DEV002"]
+
+
+BLAMED = {
+    "model.config.hidden_size=-5": "model.config.hidden_size is -5",
+    "model.config.rope_scaling={factor: x}": "model.config.rope_scaling.factor is 'x'",
+    'json_model_override_args={"hidden_size": -5}': "json_model_override_args: hidden_size is -5",
+}
+
+
+@pytest.mark.parametrize("override", BLAMED)
+def test_a_size_that_cannot_be_is_blamed_on_who_set_it(override: str) -> None:
+    plan = planned(*H200, override)
+    (finding,) = [item for item in plan.findings if item.id == "FIT010"]
+    assert BLAMED[override] in finding.message
+    assert plan.model.source not in finding.message
+    assert finding.fields == (override.partition("=")[0],)

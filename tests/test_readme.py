@@ -45,6 +45,7 @@ def test_the_screens_are_what_the_commands_print() -> None:
     assert run.returncode == 0, f"refresh them with tools/readme_screens.py\n{run.stdout}{run.stderr}"
 
 
+@pytest.mark.timeout(900)  # some sixty commands, each with a limit of its own
 def test_its_scripts_and_programs_run_one_after_the_other(workplace: Path, env: dict[str, str]) -> None:
     for block in blocks("run", "file"):
         if block.kind == "run" or block.kind.startswith("file: "):

@@ -14,6 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
+from generated import write_or_check  # noqa: E402
+
 from sglang_hydra.audit import Judged, judge_cells, judge_recipes, model_presets  # noqa: E402
 from sglang_hydra.compose import Composer  # noqa: E402
 from sglang_hydra.fitting import gpu_classes  # noqa: E402
@@ -102,13 +104,5 @@ def _row(*cells: object) -> str:
     return "| " + " | ".join("" if cell is None else str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
-def main(arguments: list[str]) -> int:
-    fresh = page()
-    if "--check" in arguments:
-        return int(not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != fresh)
-    PAGE.write_text(fresh, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(PAGE, page(), sys.argv[1:]))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-import typing
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
+from generated import write_or_check  # noqa: E402
+
 from sglang_hydra.bench import settings as bench  # noqa: E402
 from sglang_hydra.cli import VERBS  # noqa: E402
 from sglang_hydra.completion import INDEX, SCRIPTS  # noqa: E402
@@ -25,44 +26,35 @@ from sglang_hydra.compose import Composer  # noqa: E402
 from sglang_hydra.config import Root  # noqa: E402
 from sglang_hydra.fields import FIELDS  # noqa: E402
 from sglang_hydra.flags import FLAGS  # noqa: E402
+from sglang_hydra.keys import GROUPS, Key, keys  # noqa: E402
 from sglang_hydra.launch.export.registry import FORMATS  # noqa: E402
 from sglang_hydra.meanings import known_ids  # noqa: E402
 from sglang_hydra.secret import is_secret_name  # noqa: E402
-from sglang_hydra.sweep.search import SEARCHES  # noqa: E402
 from sglang_hydra.versions.table import known_versions, release  # noqa: E402
 
 _BOOLEAN = ["true", "false"]
-CLOSED = {
-    "bench.dataset": list(bench.DATASETS),
-    "bench.client": list(bench.CLIENTS),
-    "bench.cache": list(bench.CACHES),
-    "bench.concurrency": [bench.LADDER],
-    "sweep.search": list(SEARCHES),
-    "fabric": ["tcp", "roce", "ib"],
-    "engine.version": list(known_versions()),
-}
+OFFERED = {"bench.concurrency": [bench.LADDER], "engine.version": list(known_versions())}
+"""What keys of ours are often, beside other values."""
 
 
 def index() -> dict[str, Any]:
     composer = Composer()
     options = {group: composer.options(group) for group in (*composer.groups(), "bench/workload")}
-    keys = {name: _choices(name) for name in FIELDS}
-    for name, values in _node_keys("", Root):
-        if name.split(".")[0] not in FIELDS:
-            keys[name] = CLOSED.get(name, values)
-    keys |= dict(_extras())
+    values = {name: _choices(name) for name in FIELDS}
+    values |= {name: _choices_of(key) for name, key in keys().items()}
+    values |= dict(_extras())
     nodes = [*(item.name for item in fields(Root) if is_dataclass(item.type)), "extra"]
     words = {
-        "explain": sorted([*FIELDS, *known_ids()]),
+        "explain": sorted([*FIELDS, *keys(), *GROUPS, *known_ids()]),
         "export": sorted(FORMATS),
         "completion": sorted(SCRIPTS),
-        "help": sorted(FIELDS),
+        "help": sorted([*FIELDS, *keys(), *GROUPS]),
     }
     return {
         "verbs": list(VERBS),
         "flags": [flag.names[0] for flag in FLAGS],
         "options": {group: found for group, found in options.items() if found},
-        "keys": keys,
+        "keys": values,
         "nodes": nodes,
         "words": words,
     }
@@ -75,6 +67,11 @@ def _choices(name: str) -> list[str]:
     return [str(choice) for choice in field.arg.choices or ()]
 
 
+def _choices_of(key: Key) -> list[str]:
+    own = list(key.said.choices) or OFFERED.get(key.name, [])
+    return _BOOLEAN if key.type == "bool" else own
+
+
 def _extras() -> Iterator[tuple[str, list[str]]]:
     """Arguments of the newest release that 0.5.2 does not have."""
     for name, argument in release(known_versions()[-1]).arguments.items():
@@ -84,26 +81,9 @@ def _extras() -> Iterator[tuple[str, list[str]]]:
         yield f"extra.{name}", _BOOLEAN if switch else [str(choice) for choice in argument.choices or ()]
 
 
-def _node_keys(path: str, schema: Any) -> Iterator[tuple[str, list[str]]]:
-    for item in fields(schema):
-        name = f"{path}.{item.name}" if path else item.name
-        if is_dataclass(item.type):
-            yield from _node_keys(name, item.type)
-        elif item.type is bool or bool in typing.get_args(item.type):
-            yield name, _BOOLEAN
-        else:
-            yield name, []
-
-
 def main() -> int:
     content = json.dumps(index(), indent=None, separators=(",", ":"), sort_keys=True) + "\n"
-    if "--check" in sys.argv[1:]:
-        stale = not INDEX.is_file() or INDEX.read_text(encoding="utf-8") != content
-        if stale:
-            print(f"{INDEX.name} is stale: python tools/completion_index.py")
-        return int(stale)
-    INDEX.write_text(content, encoding="utf-8")
-    return 0
+    return write_or_check(INDEX, content, sys.argv[1:])
 
 
 if __name__ == "__main__":

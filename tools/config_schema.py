@@ -9,9 +9,7 @@ of an experiment repo's own presets, for a schema of its own: name another file 
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
-import re
 import sys
 import typing
 from collections.abc import Mapping, Sequence
@@ -26,13 +24,11 @@ sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 from sglang_hydra.compose import Composer  # noqa: E402
 from sglang_hydra.config import NODES, Root  # noqa: E402
 from sglang_hydra.fields import FIELDS, Field  # noqa: E402
+from sglang_hydra.keys import GROUPS, keys  # noqa: E402
 from sglang_hydra.nodes import types_of, without_none  # noqa: E402
 from sglang_hydra.recipes import recipes  # noqa: E402
-from tools.completion_index import CLOSED as INDEXED  # noqa: E402
 
 SCHEMA = ROOT / "sglang_hydra" / "schemas" / "config.schema.json"
-CLOSED = {key: choices for key, choices in INDEXED.items() if key not in ("engine.version", "bench.concurrency")}
-"""Keys of ours that take nothing else."""
 _INTERPOLATION = {"$ref": "#/$defs/interpolation"}
 _KINDS: Mapping[str, Any] = {
     "int": {"type": "integer"},
@@ -131,31 +127,33 @@ def _argument(field: Field) -> dict[str, Any]:
 
 def _node_or_choice(name: str, options: Sequence[str]) -> dict[str, Any]:
     made = _typed(types_of(Root)[name], name)
-    if name in CLOSED:
-        made = {"enum": [*CLOSED[name], None]}
+    key = keys().get(name)
+    if key is not None and key.said.choices:
+        made = {"enum": [*key.said.choices, None]}
     if options:
         choice = _choice(name, options)
         return {"description": choice["description"], "anyOf": [made, *choice["anyOf"]]}
     return {"anyOf": [made, _INTERPOLATION]} if "description" not in made else made
 
 
-def _said_of(key: str, help_text: str) -> str:
-    """The sentences that speak of a key; all of the text where none does."""
-    sentences = re.split(r"(?<=\.) (?=[A-Z`])", help_text)
-    return " ".join(said for said in sentences if f"``{key}``" in said) or help_text
+def _said_of(path: str) -> dict[str, Any]:
+    """What a key of ours is, for who hovers over it; nothing for a node, which says it itself."""
+    key = keys().get(path)
+    if key is None:
+        return {}
+    return {"description": key.said.about + (f"; null: {key.said.null}" if key.said.null else "")}
 
 
 def _typed(kind: Any, path: str = "") -> dict[str, Any]:
     """The schema of a type of ours: a dataclass, a list, a mapping, a plain value or None."""
     if is_dataclass(kind):
-        help_text = " ".join((inspect.getdoc(kind) or "").split())
         properties = {
-            item.name: {"description": _said_of(item.name, help_text), **_key(item.type, item.default, path, item.name)}
+            item.name: {**_said_of(f"{path}.{item.name}"), **_key(item.type, item.default, path, item.name)}
             for item in fields(kind)
         }
         return {
             "type": "object",
-            "description": help_text,
+            "description": GROUPS[path],
             "additionalProperties": False,
             "properties": properties,
         }
@@ -173,7 +171,8 @@ def _typed(kind: Any, path: str = "") -> dict[str, Any]:
 
 def _key(kind: Any, default: Any, path: str, name: str) -> dict[str, Any]:
     made = _open(kind, f"{path}.{name}")
-    choices = CLOSED.get(f"{path}.{name}".lstrip("."))
+    key = keys().get(f"{path}.{name}")
+    choices = key.said.choices if key else ()
     if choices and kind in (str, str | None):
         made = {"anyOf": [{"enum": [*choices, None] if kind is not str else [*choices]}, _INTERPOLATION]}
     if default is not NO_DEFAULT:

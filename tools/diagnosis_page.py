@@ -14,6 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
+from generated import write_or_check  # noqa: E402
+
 from sglang_hydra.diagnose.classes import CLASSES  # noqa: E402
 from sglang_hydra.diagnose.declare import FailureClass  # noqa: E402
 from sglang_hydra.diagnose.pages import advice, telling  # noqa: E402
@@ -73,13 +75,5 @@ def _plain(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_").replace("<", "&lt;")
 
 
-def main(arguments: list[str]) -> int:
-    fresh = page()
-    if "--check" in arguments:
-        return int(not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != fresh)
-    PAGE.write_text(fresh, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(PAGE, page(), sys.argv[1:]))

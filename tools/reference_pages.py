@@ -12,7 +12,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields, is_dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,11 @@ from sglang_hydra.argv import MEANINGS as OF_ARGUMENTS  # noqa: E402
 from sglang_hydra.checks.launchable import PLAN_CHECKS  # noqa: E402
 from sglang_hydra.cli import VERBS  # noqa: E402
 from sglang_hydra.compose import Composer  # noqa: E402
-from sglang_hydra.config import Root  # noqa: E402
 from sglang_hydra.doctor.order import CHECKS  # noqa: E402
 from sglang_hydra.fields import CONCERNS, FIELDS, Field  # noqa: E402
 from sglang_hydra.flags import MULTIRUN_VERBS  # noqa: E402
-from sglang_hydra.help import PLAIN_KEYS, flags  # noqa: E402
+from sglang_hydra.help import flags  # noqa: E402
+from sglang_hydra.keys import GROUPS, Key, below, keys  # noqa: E402
 from sglang_hydra.launch.export.registry import FORMATS  # noqa: E402
 from sglang_hydra.rules import ORDER  # noqa: E402
 from sglang_hydra.screen import shown  # noqa: E402
@@ -98,38 +97,35 @@ def _keys(composer: Composer) -> Iterator[str]:
     yield "# Keys of our own\n"
     yield "What stands beside SGLang's arguments: groups to choose from (`gpu=h200`) and keys to set (`gpu.count=4`)."
     yield f"The presets of `gpu`, `model` and `recipe` with their sources: [catalog](../catalog.md). {_GENERATED}\n"
-    for item in fields(Root):
-        if is_dataclass(item.type):
-            yield f"## {item.name}\n"
-            yield f"{_plain(_first(item.type))}\n"
-            options = composer.options(item.name)
-            if options:
-                yield f"Options: {', '.join(map(_code, options))}\n"
-            yield "| key | type | default |"
-            yield "| --- | --- | --- |"
-            yield from (_row(*map(_code, row)) for row in _settings(item.name, item.type))
-            yield ""
+    yield "`explain KEY OVERRIDES` says what a key is, its value in a plan and who set it, `explain GROUP` lists all.\n"
+    for group in (name for name in GROUPS if "." not in name):
+        yield f"## {group}\n"
+        yield f"{_plain(_sentence(GROUPS[group]))}\n"
+        options = composer.options(group)
+        if options:
+            yield f"Options: {', '.join(map(_code, options))}\n"
+        yield from _key_table(below(group))
     yield "## Single keys\n"
-    for name, about in PLAIN_KEYS.items():
-        yield f"- `{name}`: {_plain(about)}"
+    yield from _key_table(key for name, key in keys().items() if "." not in name)
 
 
-def _settings(path: str, node: Any) -> Iterator[tuple[str, str, str]]:
-    for item in fields(node):
-        if is_dataclass(item.type):
-            yield from _settings(f"{path}.{item.name}", item.type)
-            continue
-        factory = item.default_factory
-        default = item.default if factory is MISSING else factory()
-        kind = (
-            item.type.__name__ if isinstance(item.type, type) and not hasattr(item.type, "__args__") else str(item.type)
-        )
-        yield f"{path}.{item.name}", kind.replace("typing.", ""), shown(default)
+def _key_table(some: Iterable[Key]) -> Iterator[str]:
+    yield "| key | type | default | what it is |"
+    yield "| --- | --- | --- | --- |"
+    for key in some:
+        about = key.said.about + (f"; null: {key.said.null}" if key.said.null else "")
+        about += f". Choices: {', '.join(key.said.choices)}" if key.said.choices else ""
+        yield _row(*map(_code, (key.name, key.type, shown(key.default))), _plain(about))
+    yield ""
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _command_line() -> Iterator[str]:
     yield "# Command line\n"
-    yield "`sglang-hydra [VERB] [key=value ...]`; in a checkout `python serve.py` is the same."
+    yield "`sglang-hydra [VERB] [FILE.yaml] [key=value ...]`; in a checkout `python serve.py` is the same."
     yield f"Without a verb, a server is planned and started. {_GENERATED}\n"
     yield "## Verbs\n"
     yield "| verb | what it does |"

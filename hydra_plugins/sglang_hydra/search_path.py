@@ -22,7 +22,7 @@ class SglangHydraSearchPath(SearchPathPlugin):
         path = f"file://{conf_dir()}"
         if all(element.path not in (path, str(conf_dir())) for element in search_path.get_path()):
             search_path.append("sglang_hydra", path)
-        if "sglang_hydra.app" in sys.modules:
+        if "sglang_hydra.hydra_app" in sys.modules:
             from sglang_hydra.before_hydra import check_app
 
             check_app(search_path)

@@ -147,7 +147,9 @@ def _obstacle(plan: Plan) -> str | None:
         return "the model's config.json is not known"
     if plan.model.gguf:
         return "the model is a GGUF file, of which only the facts are here"
-    unsaid = [finding for finding in plan.findings if finding.id.startswith("VER") and finding.level == "error"]
+    unsaid = [
+        finding for finding in plan.findings if finding.level == "error" and finding.id.startswith(("VER", "ENG005"))
+    ]
     return f"its command line does not take the arguments ({unsaid[0].message})" if unsaid else None
 
 

@@ -1,4 +1,4 @@
-"""A small check with fixed answers beside the load: a server that is fast and wrong never wins.
+"""A small check with fixed answers, after the load: a server that is fast and wrong never wins.
 
 The questions are sums and words that every instruction-tuned model knows; ``bench.quality=FILE`` brings others, one
 JSON object a line: ``{"prompt": "...", "answer": "..."}``. ``bench.quality=true`` asks ours and wants four of five

@@ -22,10 +22,7 @@ ends is a small part of the run."""
 
 @dataclass
 class SloNode:
-    """What a request must meet to count for goodput; null asks for nothing. Milliseconds.
-
-    ``share`` is the part of the requests that must meet all of it for the point to meet the SLO.
-    """
+    """What a request must meet to count for goodput; null asks for nothing. Milliseconds."""
 
     ttft_ms: float | None = None
     itl_ms: float | None = None
@@ -35,12 +32,7 @@ class SloNode:
 
 @dataclass
 class BenchNode:
-    """The load of one client point. Lengths in tokens, times in seconds.
-
-    ``concurrency`` requests are in flight at a time, or with ``request_rate`` (requests a second, Poisson arrivals)
-    as many as arrive, at most ``concurrency`` where that is set. ``concurrency=ladder`` tries the powers of two until
-    nothing is gained or the SLO fails. ``range_ratio`` r draws each length evenly from r x length to the length.
-    """
+    """The load of one client point; ``sglang_hydra.keys`` explains each key. Lengths in tokens, times in seconds."""
 
     dataset: str = "random"
     path: str | None = None

@@ -59,7 +59,9 @@ class TextMaker:
             said = errors.read().strip().splitlines()
             self.close()
             message = f"the tokenizer of {self._command[-1]} cannot be used in {self._command[0]}"
-            raise MachineError(Finding("error", "BEN011", f"{message}: {said[-1] if said else 'it ended'}"))
+            hint = "tokenizer_path=FOLDER, where the tokenizer's files are"
+            why = said[-1] if said else "it ended"
+            raise MachineError(Finding("error", "BEN011", f"{message}: {why}", ("tokenizer_path",), hint))
         return json.loads(line)
 
     def close(self) -> None:

@@ -155,7 +155,9 @@ def _unknown(reader: LogReader) -> Finding:
         message = f"this is a log of {reader.others.name}, and of no SGLang; nothing is said of it"
         return Finding("error", UNKNOWN_ID, message, (), "the log of the SGLang server, from its beginning")
     else:
-        message = f"the failure is of no known class; {reader.count} lines were read, and the last ones are shown"
+        read = "1 line was read, and it is shown" if reader.count == 1 else f"{reader.count} lines were read"
+        shown = "" if reader.count == 1 else ", and the last ones are shown"
+        message = f"the failure is of no known class; {read}{shown}"
     hint = "the log from its beginning, of every rank; or --log-level debug and another start"
     return Finding("error", UNKNOWN_ID, message, (), hint)
 

@@ -94,6 +94,7 @@ class Life:
     work: int = 0
     ended_at: int | None = None
     quit: bool = False
+    """Whether SGLang ends its processes by itself, with SIGKILL."""
     server_args: dict[str, Any] | None = None
 
     def stage_of(self, rank: str) -> Stage:

@@ -22,13 +22,14 @@ _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?
 _PREFIXES = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"(?:(?:ERROR|WARNING|INFO|DEFAULT|CRITICAL|NOTICE) +)?{_TIME}(?: std(?:out|err) (?P<part>[FP]))? ",
+        rf"(?:(?:ERROR|WARNING|INFO|DEFAULT|CRITICAL|NOTICE) +)?{_TIME}(?: std(?:out|err) (?P<part>[FP]))?[ \t]"
+        r"(?:[\w.-]{1,64} [\w./@:-]{1,64}\[\d{1,8}\]: )?",
         r"- [\w.]{1,64} - (?:(?:INFO|ERROR|CRITICAL) - |WARNING - (?=\[))",
         r"\[(?P<pod>pod/[^\]\s]{1,200})\] ",
         r"(?P<ray>\((?:[\w.:<>-]{1,80} )?(?:pid|rank|ip)=[^()]{1,120}\)) ",
-        r"\[rank(?P<rank>\d{1,5})\]:\s?",
+        r"\[(?:rank|default)(?P<rank>\d{1,5})\]:\s?",
         r"(?P<mpi>\[\d{1,4},\d{1,5}\])<std(?:out|err)>:\s?",
-        r"(?P<task>\d{1,5}): ",
+        r" {0,3}(?P<task>\d{1,5}): ",
         r"(?P<compose>[A-Za-z][\w.-]{0,63}) {0,20}\| ?",
         r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@:-]{1,64}(?:\[\d{1,8}\])?: ",
         r"> ",
@@ -98,10 +99,12 @@ def _read_wide(file: BinaryIO, chunk: bytes) -> Iterator[str]:
 
 
 class Cleaner:
-    """Turns raw lines into ``Line``s. It remembers only the begun pieces of lines that a container runtime split."""
+    """Turns raw lines into ``Line``s. It remembers only the begun pieces of lines that a container runtime split, and
+    how far the latest line with SGLang's header was indented: so is all of a log that was pasted into a list."""
 
     def __init__(self) -> None:
         self._begun: dict[str, str] = {}
+        self._indented = ""
 
     def clean(self, number: int, raw: str) -> Iterator[Line]:
         """The lines in ``raw``: one, several where carriage returns separate them, or none yet."""
@@ -118,6 +121,8 @@ class Cleaner:
             yield from self._line(number, segment)
 
     def _line(self, number: int, text: str) -> Iterator[Line]:
+        if text[:1] == "[" or text[:1].isspace():
+            text = self._outdented(text)
         stream, begun = "", False
         for _ in range(4):
             found = next((match for prefix in _PREFIXES if (match := prefix.match(text))), None)
@@ -134,6 +139,12 @@ class Cleaner:
                     self._begun[stream] = text
                 return
         yield _headed(number, text, stream)
+
+    def _outdented(self, text: str) -> str:
+        """``text`` without the indentation of the latest line with a header."""
+        if _HEADER.match(text.lstrip()):
+            self._indented = text[: len(text) - len(text.lstrip())]
+        return text.removeprefix(self._indented)
 
 
 def _headed(number: int, text: str, stream: str) -> Line:

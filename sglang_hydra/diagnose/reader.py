@@ -41,6 +41,8 @@ _MILESTONE = re.compile("|".join(re.escape(words) for words, _ in MILESTONES))
 _ENDING = re.compile("|".join(map(re.escape, ENDINGS)))
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _TRACEBACK = "Traceback (most recent call last)"
+# A process of SGLang that says so asks the first one for SIGQUIT next: the SIGKILL that follows is SGLang's own.
+_ITS_OWN_END = " hit an exception: "
 _WITHOUT_WORDS = ("AssertionError", "NotImplementedError", "ValueError", "RuntimeError")
 _MOST_LIVES = 32
 _KEPT = 1000
@@ -52,7 +54,6 @@ class LogReader:
 
     def __init__(self) -> None:
         self.lives: list[Life] = [Life()]
-        self.skipped_lives = 0
         self.version: str | None = None
         self.devices = Devices()
         self.others = Others()
@@ -94,6 +95,7 @@ class LogReader:
         if 'File "' in text and self._traces.frame(line.stream, text):
             return
         if _TRACEBACK in text:
+            self.life.quit = self.life.quit or _ITS_OWN_END in text
             self._judge(line)
             self._begin_trace(line)
             return
@@ -128,7 +130,6 @@ class LogReader:
             self.lives.append(Life(started_at=line.number))
             if len(self.lives) > _MOST_LIVES:
                 del self.lives[1]
-                self.skipped_lives += 1
         life = self.life
         if life.server_args is None:
             life.server_args, life.stream = args, line.stream

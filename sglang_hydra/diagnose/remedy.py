@@ -87,11 +87,21 @@ def _candidates(failure: FailureClass, diagnosis: Diagnosis, plan: Plan, compose
         sources.append(_BY_KIND[failure.kind](diagnosis, plan))
     if failure.memory:
         sources += [_fractions(failure, plan), _memory_changes(failure, plan), _fit_remedies(plan, composer)]
+    if failure.kind == "oom_load":
+        sources.append(_larger_sizes(plan))
     for source in sources:
         for change in (_smallest(change, plan) for change in source):
-            if change and change not in seen:
+            if change and change not in seen and not _makes_it_worse(failure, change, plan):
                 seen.append(change)
                 yield change
+
+
+def _makes_it_worse(failure: FailureClass, change: Change, plan: Plan) -> bool:
+    """A larger static part where memory outside of it ran out. While weights are loaded no fraction of it matters."""
+    if set(change) != {"mem_fraction_static"} or failure.kind == "mem_fraction_too_low":
+        return False
+    used = plan.values.get("mem_fraction_static")
+    return failure.kind == "oom_load" or (isinstance(used, float) and change["mem_fraction_static"] > used)
 
 
 def _clean(composer: Composer, requests: Sequence[Request], change: Change, *, fitted: bool) -> Plan | None:

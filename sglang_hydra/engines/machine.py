@@ -1,4 +1,4 @@
-"""How much memory a server may take here, and how much a checkpoint on disk will ask for."""
+"""How much memory a server may take here."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from sglang_hydra.engines.base import Machine
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
-# One kind of file holds the weights; the others beside it are copies of them.
-_WEIGHT_PATTERNS = ("*.safetensors", "*.bin", "*.gguf", "*.pt", "*.pth")
 
 
 def read_machine(accelerator: str | None = None, accelerator_memory_bytes: int | None = None) -> Machine:
@@ -50,15 +48,3 @@ def _container_rest(cgroup: Path) -> int | None:
         return None
     cache = int(stat[stat.index("inactive_file") + 1]) if "inactive_file" in stat else 0
     return max(0, limit - max(0, used - cache))
-
-
-def weights_bytes(model_path: str) -> int | None:
-    """The size in bytes of the weights in a local folder or file; None where they are not on this machine's disk."""
-    path = Path(model_path).expanduser()
-    if path.is_file():
-        return path.stat().st_size
-    for pattern in _WEIGHT_PATTERNS:
-        size = sum(file.stat().st_size for file in path.glob(pattern))
-        if size:
-            return size
-    return None

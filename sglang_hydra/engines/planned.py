@@ -13,6 +13,7 @@ from sglang_hydra.engines.packages import find_python
 from sglang_hydra.engines.sglang import ENGINE as SGLANG
 from sglang_hydra.engines.transformers import ENGINE as TRANSFORMERS
 from sglang_hydra.errors import ConfigError
+from sglang_hydra.fields import fresh_defaults
 from sglang_hydra.findings import Finding
 from sglang_hydra.resolution import Resolution
 from sglang_hydra.versions.order import is_candidate_of, same_release
@@ -56,7 +57,13 @@ class PlannedEngine:
     ) -> Request:
         """What the engine is told: the intent as it was given, and the seed, drawn or not. ``extra`` are arguments that
         only its release has."""
-        intent = {name: value for name, value in resolution.intent.items() if value is not None}
+        # Null where that is the default says nothing; elsewhere the engine has to say whether it can be told.
+        defaults = fresh_defaults()
+        intent = {
+            name: value
+            for name, value in resolution.intent.items()
+            if value is not None or defaults.get(name) is not None
+        }
         intent["random_seed"] = resolution.values["random_seed"]
         return Request(
             intent=intent,

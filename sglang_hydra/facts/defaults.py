@@ -9,6 +9,9 @@ from typing import Any
 from sglang_hydra.facts.model import ModelFacts
 
 _TEXT_FIELDS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
+_LISTED = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "depth", "num_labels")
+"""Config classes make a list of each: with an absurd number they would go on until the memory is full."""
+_LONGEST_LIST = 100_000
 _REASON_LENGTH = 120  # transformers lists every model type that it knows
 
 
@@ -35,10 +38,14 @@ def fill_defaults(facts: ModelFacts, folder: str, *, trust_remote_code: bool = F
     """``facts`` with what the installed transformers' config class adds to the config.json in ``folder``.
 
     Imports transformers (seconds), so nothing calls it for a preset. What the file states stays.
-    Facts come back unchanged, with a note, where transformers is not installed or cannot read the config.
+    Facts come back unchanged, with a note, where transformers is not installed or cannot read the config, or would
+    not come to an end with it.
     """
     if facts.config is None:
         return facts
+    endless = _endless(facts.config)
+    if endless is not None:
+        return _noted(facts, f"{facts.extra.get('note', '')}; transformers was not asked: {endless} is too large")
     try:
         import transformers
 
@@ -51,6 +58,18 @@ def fill_defaults(facts: ModelFacts, folder: str, *, trust_remote_code: bool = F
         return _noted(facts, note)
     note = f"fields that the file leaves out are the defaults of transformers {transformers.__version__}"
     return _noted(facts, note, _filled(facts.config, full))
+
+
+def _endless(config: Mapping[str, Any], prefix: str = "") -> str | None:
+    """The first field that a config class would count up to for longer than anybody waits."""
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            below = _endless(value, f"{prefix}{name}.")
+            if below is not None:
+                return below
+        elif name in _LISTED and isinstance(value, (int, float)) and value > _LONGEST_LIST:
+            return f"{prefix}{name}"
+    return None
 
 
 def _noted(facts: ModelFacts, note: str, config: Mapping[str, Any] | None = None) -> ModelFacts:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_OF_THE_TRAINER = ("training_args.", "optimizer.", "scheduler.", "rng_state", "scaler.")
 
 
 def weights_bytes(folder: str | os.PathLike[str]) -> int | None:
     """The size of a checkpoint's weights in bytes: what its index states, else its weight files; None if unknown.
 
-    ``folder`` may be a GGUF file. Safetensors count before .bin files, as SGLang loads them; Mistral's
-    ``consolidated`` copy counts only where it is alone.
+    ``folder`` may start with ``~`` and may be a GGUF file. One kind of file counts, the others are copies: safetensors
+    before .bin files, as SGLang loads them; Mistral's ``consolidated`` copy counts only where it is alone.
     """
-    path = os.fspath(folder)
+    path = os.path.expanduser(os.fspath(folder))
     if os.path.isfile(path):
         return os.path.getsize(path) if is_gguf_file(path) else None
     for name in _INDEXES:
@@ -24,8 +25,8 @@ def weights_bytes(folder: str | os.PathLike[str]) -> int | None:
         names = sorted(os.listdir(path))
     except OSError:
         return None
-    for suffix in (".safetensors", ".bin", ".gguf"):
-        files = [name for name in names if name.endswith(suffix) and name != "training_args.bin"]
+    for suffix in (".safetensors", ".bin", ".gguf", ".pt", ".pth"):
+        files = [name for name in names if name.endswith(suffix) and not name.startswith(_OF_THE_TRAINER)]
         files = [name for name in files if not name.startswith("consolidated")] or files
         if files:
             return _total(path, files)

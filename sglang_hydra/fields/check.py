@@ -5,6 +5,7 @@ SGLang's constructor asks no such questions, so neither does ``resolve``; they a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,8 +18,8 @@ from sglang_hydra.words import typed
 def check_value(name: str, value: Any) -> str | None:
     """What is wrong with ``value`` for the argument ``name``, in one line that names the type or the values allowed.
 
-    None if it fits. An int fits a float; a bool fits neither an int nor a str; 2.0 is not an int; nan is a float.
-    Raises KeyError for an unknown name.
+    None if it fits. An int that a float can hold fits a float; a bool fits neither an int nor a str; 2.0 is not an int;
+    nan is a float. Raises KeyError for an unknown name.
     """
     field = FIELDS[name]
     if value is None:
@@ -60,13 +61,18 @@ def _check_one(field: Field, kind: str, value: Any) -> str | None:
     return None
 
 
+def is_number(value: Any) -> bool:
+    """Whether ``value`` is a float, or a whole number that one can hold."""
+    return isinstance(value, float) or (_is_int(value) and abs(value) <= sys.float_info.max)
+
+
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 _FITS: Mapping[str, Callable[[Any], bool]] = {
     "int": _is_int,
-    "float": lambda value: isinstance(value, float) or _is_int(value),
+    "float": is_number,
     "bool": lambda value: isinstance(value, bool),
     "str": lambda value: isinstance(value, str),
 }

@@ -24,6 +24,13 @@ _STATES = ("linear", "mamba", "conv", "hybrid")
 # Nemotron-H writes one letter for each block, newer files of it a word.
 _BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 _WORDS = {"linear_attention": "mamba", "full_attention": "attention"}
+# A size of a state, and the field that says which layers have attention instead: never all of them.
+_WHICH_LAYERS = {
+    "mamba_dt_rank": "attn_layer_period",
+    "mamba_d_state": "attn_layer_indices",
+    "ssm_state_size": "hybrid_override_pattern",
+    "conv_L_cache": "full_attn_idxs",
+}
 # State spaces and compressed caches whose tensors are known neither here nor to SGLang 0.5.2.
 _NOT_MODELLED = ("attn_type_list", "compress_ratios", "time_step_rank", "attn_layer_pattern", "hybrid_layer_ids")
 
@@ -64,7 +71,8 @@ def block_layers(text: Fields) -> tuple[Layer, ...] | None:
 
 
 def state_mixers(text: Fields, number: int) -> list[str] | None:
-    """How each layer mixes tokens where some fields of their own say which ones keep a state; None where none does."""
+    """How each layer mixes tokens where some fields of their own say which ones keep a state; None where none keeps
+    one. Raises Missing where some do and nothing says which."""
     if "mamba_d_ssm" in text:
         return [BOTH] * number  # Falcon-H1: each layer has attention and a state space side by side
     if "attn_layer_period" in text:
@@ -74,13 +82,21 @@ def state_mixers(text: Fields, number: int) -> list[str] | None:
     if listed is not None:
         attention = text.numbers(listed)
         return [FULL if i in attention else LINEAR for i in range(number)]
+    blocks = text.words("layers_block_type")
+    if len(blocks) >= number:
+        return [LINEAR if is_state(name) else FULL for name in blocks[:number]]
     nested = text.part("linear_attn_config")
     if nested is not None:
+        if "full_attn_layers" not in nested:
+            raise Missing(f"{nested.prefix}full_attn_layers")
         attention = nested.numbers("full_attn_layers")  # counted from 1
         return [FULL if i + 1 in attention else LINEAR for i in range(number)]
     if "full_attention_interval" in text or "linear_num_value_heads" in text:
         interval = text.size("full_attention_interval")
         return [FULL if (i + 1) % interval == 0 else LINEAR for i in range(number)]
+    for size, which in _WHICH_LAYERS.items():
+        if size in text:
+            raise Missing(f"{text.prefix}{which}")
     return None
 
 

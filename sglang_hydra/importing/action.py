@@ -18,6 +18,7 @@ from sglang_hydra.importing.report import record, shown_findings, summary, yaml_
 from sglang_hydra.importing.sources import LOOKED_FOR, Source, read_source
 from sglang_hydra.importing.typed import read_typed
 from sglang_hydra.screen import Line, text, write
+from sglang_hydra.typed_files import SUFFIXES
 from sglang_hydra.words import program
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def run(invocation: Invocation) -> int:
         if output is None:
             _print(servers)
         findings = shown_findings(servers)
-        lines: list[Line] = [*finding_lines(findings), *([[]] if findings else [])]
+        lines: list[Line] = finding_lines(findings)
         lines += [summary(server) for server in servers]
         lines += [[text(f"Written to {path}; {_next(path)}")] for path in paths]
         write(lines, sys.stderr if output is None else sys.stdout)
@@ -50,11 +51,11 @@ def run(invocation: Invocation) -> int:
 
 
 def _next(path: Path) -> str:
-    """What to type with the file: an experiment of its folder, or judged where it lies."""
-    if path.parent.name != "experiment":
-        return f"{program()} check {path} judges it; in DIR/experiment/ it is planned with --config-dir DIR"
-    folder = path.parent.parent
-    return f"{program()} plan --config-dir {shlex.quote(str(folder))} experiment={shlex.quote(path.stem)} plans it"
+    """What to type with the file."""
+    if path.suffix not in SUFFIXES:
+        return f"as {path.stem}.yaml it can be planned and served"
+    word = shlex.quote(str(path))
+    return f"{program()} plan {word} shows the plan, {program()} {word} serves it"
 
 
 def _source(invocation: Invocation) -> tuple[Source, list[Request]]:

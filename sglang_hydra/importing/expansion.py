@@ -162,7 +162,7 @@ def _expansion(text: str, at: int, variables: Mapping[str, Value], depth: int) -
         if text[at + 1 : at + 2] and text[at + 1] in "0123456789@*#?$!-":
             return _known(text[at + 1], variables, text[at : at + 2]), at + 2
         return "$", at + 1
-    return _known(match[0], variables, match[0] and f"${match[0]}"), match.end()
+    return _known(match[0], variables, f"${match[0]}"), match.end()
 
 
 def _parameter(inner: str, variables: Mapping[str, Value], written: str, depth: int) -> Value:

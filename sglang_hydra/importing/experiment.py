@@ -18,16 +18,17 @@ _SAFE = re.compile(r"(?!null$)[\w./:@%+-]+", re.ASCII)
 _MARK = 2  # blanks before a remark behind a value
 
 
-def schema_path(output: Path | None) -> str:
-    """Where an editor finds the schema of our YAML, as seen from the file that is written."""
-    import sglang_hydra.schemas
-
-    schema = Path(sglang_hydra.schemas.__file__).parent / "config.schema.json"
-    here = Path.cwd()
-    folder = output.absolute().parent if output is not None else None
-    if folder is not None and folder.is_relative_to(here) and schema.is_relative_to(here):
-        return Path(os.path.relpath(schema, folder)).as_posix()
-    return str(schema)
+def schema_path(output: Path | None) -> str | None:
+    """Where an editor finds the schema of our YAML, as seen from the file that is written. None outside of a checkout
+    of this package: where it is installed is true of one machine."""
+    package = Path(__file__).resolve().parents[1]
+    checkout = package.parent
+    if output is None or not (checkout / "pyproject.toml").is_file():
+        return None
+    folder = output.resolve().parent
+    if not folder.is_relative_to(checkout):
+        return None
+    return Path(os.path.relpath(package / "schemas" / "config.schema.json", folder)).as_posix()
 
 
 def experiment_yaml(
@@ -37,7 +38,7 @@ def experiment_yaml(
     *,
     remarks: Mapping[str, str],
     heading: Sequence[str],
-    schema: str,
+    schema: str | None,
 ) -> str:
     """An option of an ``experiment`` group; ``check FILE`` reads it as it is.
 
@@ -45,7 +46,8 @@ def experiment_yaml(
     ``${oc.env:NAME}`` is a reference, every other text means itself. ``remarks`` stand behind their arguments.
     """
     # Hydra looks for the package in the first line alone.
-    lines = ["# @package _global_", f"# yaml-language-server: $schema={printable(schema)}"]
+    lines = ["# @package _global_"]
+    lines += [f"# yaml-language-server: $schema={printable(schema)}"] if schema is not None else []
     lines += [f"# {printable(line)}".rstrip() for line in heading]
     if choices:
         lines.append("defaults:")

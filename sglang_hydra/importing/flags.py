@@ -14,6 +14,7 @@ from sglang_hydra.fields import FIELDS, Field
 from sglang_hydra.fields.check import check_value
 from sglang_hydra.findings import Finding
 from sglang_hydra.importing.launches import Launch, is_open, open_names, without_marks
+from sglang_hydra.importing.passwords import holds_a_password, without_passwords
 from sglang_hydra.importing.release import first_with_flag, found_in, release_for
 from sglang_hydra.importing.routed import PREFIX, take_replicas, take_router
 from sglang_hydra.plans import SPECIFIED_VERSION
@@ -148,7 +149,7 @@ def _take_open(made: Arguments, option: Option) -> bool:
     if name in SECRET_FIELDS and len(names) == 1 and variable.isidentifier() and without_marks(written) == names[0]:
         made.secrets[name] = f"${{oc.env:{variable}}}"
         return True
-    made.left_open[name] = without_marks(written)
+    made.left_open[name] = without_passwords(without_marks(written))
     if name in _OF_THE_NODE:
         message = f"{name} is left to the launch: the source takes it from {', '.join(names)} on each node"
         made.findings.append(Finding("info", "IMP005", message, (name,)))
@@ -177,7 +178,7 @@ def _take_later(made: Arguments, option: Option) -> None:
         return
     value = _value(argument, option)
     wrong = problem(argument, value) if value is not _UNREADABLE else "cannot be read"
-    if is_secret_name(argument.name):
+    if is_secret_name(argument.name) or holds_a_password(value):
         message = f"{option.flag} holds a secret and is an argument of SGLang {made.version} alone: it is left out"
         made.findings.append(Finding("warning", "IMP009", message, (argument.name,), "SGLang's own --config FILE"))
         return

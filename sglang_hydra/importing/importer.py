@@ -14,6 +14,7 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.importing.flags import Arguments, read_arguments
 from sglang_hydra.importing.hardware import spoken_of
 from sglang_hydra.importing.launches import Launch, is_open, without_marks
+from sglang_hydra.importing.passwords import hidden_in, holds_a_password, variable_for
 from sglang_hydra.importing.reduction import Reduced, Wish, nearest_preset, reduce_to_preset
 from sglang_hydra.importing.sources import Source, launches_of
 from sglang_hydra.importing.typed import Typed
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 _VERSION = re.compile(
     r"sglang(?:\[[\w,-]{0,80}\])?(?:[:@](?:[\w-]+-)?v?|==|\+v|-v)(\d+\.\d+\.\d+(?:[.-]?(?:post|rc)\d+)?)"
 )
-_HOLDS_A_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 _NO_GPU = ("auto", "none", "cpu")
 _NODE_RANK = "node_rank"
 
@@ -130,8 +130,15 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         known.pop("model_path", None)
     secrets = {name: API_KEY_REFERENCE for name in SECRET_FIELDS if known.pop(name, None) is not None}
     secrets |= arguments.secrets
+    addresses = [name for name, value in known.items() if holds_a_password(value)]
+    secrets |= {name: f"${{oc.env:{variable_for(name)}}}" for name in addresses}
+    known = {name: value for name, value in known.items() if name not in addresses}
     environment, secret_variables = _environment(launch.environment)
-    extra = {name: value for name, value in arguments.extra.items() if name not in typed.values}
+    extra = {
+        name: value
+        for name, value in arguments.extra.items()
+        if name not in typed.values and not holds_a_password(value)
+    }
     version = arguments.version
     nodes: dict[str, Any] = {}
     if version is not None and (extra or not same_release(version, SPECIFIED_VERSION)):
@@ -159,7 +166,8 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     if reduced.model is not None:
         choices["model"] = reduced.model
     choices |= {name: choice for name, choice in (grouped | dict(typed.choices)).items() if name not in choices}
-    findings += _planned_findings(reduced, known, launch, composer, len(gpus) == 1)
+    if "model_path" not in secrets:
+        findings += _planned_findings(reduced, known, launch, composer, len(gpus) == 1)
     nodes |= {f"engine.env.{name}": f"${{oc.env:{name}}}" for name in secret_variables}
     return Imported(
         name=launch.name,
@@ -175,7 +183,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         argv=_argv(known, extra, version),
         equal=reduced.equal,
         server_id=reduced.small[gpus[0]].server_id if len(gpus) == 1 and gpus[0] in reduced.small else None,
-        findings=tuple(dict.fromkeys(findings)),
+        findings=tuple(dict.fromkeys(hidden_in(findings))),
     )
 
 
@@ -227,7 +235,7 @@ def _environment(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     for name, value in given.items():
         if is_open(value) or not (name.isascii() and name.isidentifier()) or "\0" in value or not value:
             continue
-        if is_secret_name(name.upper()) or _HOLDS_A_PASSWORD.search(value):
+        if is_secret_name(name.upper()) or holds_a_password(value):
             secrets.append(name)
         else:
             kept[name] = value

@@ -22,6 +22,7 @@ from sglang_hydra.importing.mappings import (
 )
 from sglang_hydra.importing.script import Script
 from sglang_hydra.importing.wrapped import fenced, is_dockerfile, launches_of_dockerfile, lists_of_words, unwrapped
+from sglang_hydra.quick_yaml import quick_loader
 from sglang_hydra.words import program, short
 
 if TYPE_CHECKING:
@@ -100,9 +101,10 @@ def _documents(text: str) -> list[Any]:
     """The documents of YAML or JSON; none for what is neither, or mere text."""
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        found = [document for document in yaml.load_all(text, Loader=loader) if isinstance(document, (dict, list))]
+        found = [
+            document for document in yaml.load_all(text, Loader=quick_loader()) if isinstance(document, (dict, list))
+        ]
         return [document for document in found if _size(document, {}) <= _MOST_NODES]
     except (yaml.YAMLError, ValueError, RecursionError, TypeError):
         return []

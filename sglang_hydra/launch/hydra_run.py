@@ -13,6 +13,7 @@ from sglang_hydra.config import PRIMARY_NAME, conf_dir
 from sglang_hydra.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.explain import finding_lines
 from sglang_hydra.findings import Finding
+from sglang_hydra.launch import whole_file
 from sglang_hydra.screen import write
 
 if TYPE_CHECKING:
@@ -100,10 +101,8 @@ def run_folder() -> Path:
 
 def write_whole(path: Path, content: str) -> None:
     """Writes a file that is there whole or not at all. Raises MachineError where it cannot be written."""
-    draft = path.with_name(f".{path.name}.part")
     try:
-        draft.write_text(content, encoding="utf-8")
-        draft.replace(path)
+        whole_file.write_whole(path, content)
     except OSError as failure:
         raise MachineError(_no_folder(failure)) from failure
 

@@ -41,6 +41,8 @@ _TICK_S = 0.1
 # Beyond its own deadline, for the guard to collect the dead.
 _GUARD_EXTRA_S = 7.0
 _DRAIN_S = 2.0
+# What asyncio says of a port that was taken since the check. SGLang 0.5.2 does not end then: its warm-up goes on.
+_CANNOT_LISTEN = "error while attempting to bind on address"
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,14 @@ class LocalServer:
         self._watch: int | None = None
         self._output: Output | None = None
         self._stop_requested = False
+        self._was_ready = False
         self._started_at = 0.0
         self.milestones: dict[str, float] = {}
         """How far the server has come, in words, each with the seconds from its start to that."""
         self.failure: Failure | None = None
         """Why it went wrong, once it has."""
+        self.without_port = False
+        """Whether it said that it cannot listen: whoever answers there is another process."""
 
     def __enter__(self) -> LocalServer:
         try:
@@ -130,7 +135,7 @@ class LocalServer:
         command = self.launch.command
         log = BoundedLog(self.launch.log_file) if self.launch.log_file is not None else None
         self._output = Output(
-            self._display.line,
+            self._line,
             self.launch.milestones,
             log,
             command.secret,
@@ -178,7 +183,7 @@ class LocalServer:
         try:
             while not ready.wait(_TICK_S):
                 elapsed_s = time.monotonic() - self._started_at
-                if self._process.poll() is not None:
+                if self._process.poll() is not None or self.without_port:
                     break
                 if elapsed_s > self.launch.ready_timeout_s:
                     raise self._too_late()
@@ -189,6 +194,10 @@ class LocalServer:
         elapsed_s = time.monotonic() - self._started_at
         if self._stop_requested:
             return None
+        self._was_ready = self._process.poll() is None and not self.without_port
+        if self.without_port:
+            self.stop()
+            raise self.failed("ENG008", f"the server failed to start: it cannot listen on port {self.launch.port}")
         if self._process.poll() is not None:
             code = self.wait()
             how = f"{describe_exit(code)} after {elapsed_s:.0f} s"
@@ -247,6 +256,13 @@ class LocalServer:
             return None
         message = f"the log {self.launch.log_file} could not be written: {problem}"
         return Finding("warning", "LCH006", message, ("hydra.run.dir",), "hydra.run.dir=/another/folder")
+
+    def _line(self, stream: str, text: str) -> None:
+        if _CANNOT_LISTEN in text and f"', {self.launch.port}" in text:
+            self.without_port = True
+            if self._was_ready and self._process is not None:
+                self._process.send_signal(signal.SIGTERM)
+        self._display.line(stream, text)
 
     def _reached(self, words: str) -> None:
         seconds = time.monotonic() - self._started_at
@@ -308,7 +324,7 @@ def serve(
             if ready_s is not None and on_ready is not None:
                 on_ready(server, ready_s)
             code = server.wait()
-            if code != 0 and not server.stop_requested:
+            if (code != 0 or server.without_port) and not server.stop_requested:
                 raise server.failed("ENG010", f"the server ended: {describe_exit(code)}", code)
         except ServerError as error:
             return _outcome(server, error.exit_code, tuple(error.findings))

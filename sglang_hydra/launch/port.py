@@ -82,12 +82,14 @@ def _finding(host: str, port: int, failure: OSError, field: str) -> Finding:
 
 
 def _end_of(port: int) -> str:
-    """How the server on the port is stopped: by its name where it is a detached one of ours that lives."""
+    """How the server on the port is stopped: by its name where it is a detached one of ours that lives, the first of
+    those that want the port, and not the one that is being started here."""
     from sglang_hydra.launch.processes import Life
     from sglang_hydra.launch.servers import records
 
-    ours = (record for record in records() if record.url.endswith(f":{port}") and record.life is Life.ALIVE)
-    named = next(ours, None)
+    others = (record for record in records() if record.url.endswith(f":{port}") and record.process.pid != os.getpid())
+    alive = [record for record in others if record.life is Life.ALIVE]
+    named = min(alive, key=lambda record: record.started_at, default=None)
     return f"{program()} stop {named.name}" if named else "stop the other server"
 
 

@@ -12,10 +12,11 @@ from sglang_hydra.app import make_plan
 from sglang_hydra.compose import Composer
 from sglang_hydra.engines.base import Machine
 from sglang_hydra.engines.choose import choose
-from sglang_hydra.engines.machine import read_machine, weights_bytes
+from sglang_hydra.engines.machine import read_machine
 from sglang_hydra.engines.planned import plan_engine
 from sglang_hydra.errors import ConfigError, MachineError
 from sglang_hydra.explain import finding_lines, plan_screen
+from sglang_hydra.facts.weights import weights_bytes
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.display import say
 from sglang_hydra.launch.example import curl_line
@@ -30,7 +31,7 @@ from sglang_hydra.plans import Plan
 from sglang_hydra.screen import Line, text, write
 from sglang_hydra.tiny import ensure_tiny, tiny_path
 from sglang_hydra.topology.settings import has_several_servers
-from sglang_hydra.words import plural
+from sglang_hydra.words import plural, program
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
@@ -54,7 +55,7 @@ def serve_plan(composer: Composer, invocation: Invocation) -> int:
 
         return int(serve_topology(composer, invocation, plan))
     if not may_start(plan):
-        write(plan_screen(plan))
+        write([*plan_screen(plan), *_first_words(invocation)])
         if _only_lacks_accelerator(plan):
             # Refused for want of a GPU where none was asked for: what is missing is an engine that needs none.
             choose(plan.nodes["engine"]["name"], plan.engine.python, read_machine(), None)
@@ -84,6 +85,13 @@ def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Lau
         milestones=planned.engine.milestones,
         log_file=log_file,
     )
+
+
+def _first_words(invocation: Invocation) -> list[Line]:
+    """Where to begin, for who typed nothing."""
+    if invocation.requests:
+        return []
+    return [[text(f"{program()} --help shows what there is, --help WORD finds it", "dim")]]
 
 
 def may_start(plan: Plan) -> bool:

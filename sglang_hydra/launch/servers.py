@@ -20,6 +20,7 @@ from sglang_hydra.errors import ConfigError, MachineError
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.processes import Life
 from sglang_hydra.launch.server_file import FAILED, READY, STARTING, NoRecord, ServerRecord, read_record
+from sglang_hydra.launch.whole_file import write_whole
 
 __all__ = [
     "FAILED",
@@ -99,7 +100,7 @@ def claim(record: ServerRecord) -> ServerRecord:
                 if there is not None and there.life is Life.GONE:
                     forget(there)
                 if not path.exists():
-                    _draft(named).replace(path)
+                    _write(named)
                     return named
     except OSError as failure:
         raise MachineError(_unwritable(failure)) from failure
@@ -109,7 +110,7 @@ def claim(record: ServerRecord) -> ServerRecord:
 def update(record: ServerRecord) -> None:
     """Writes a server's file again. A full disk is no reason to stop the server: the file then stays as it is."""
     with contextlib.suppress(OSError):
-        _draft(record).replace(_path(record.name))
+        _write(record)
 
 
 def forget(record: ServerRecord) -> None:
@@ -220,13 +221,8 @@ def _path(name: str) -> Path:
     return _folder() / f"{name}.json"
 
 
-def _draft(record: ServerRecord) -> Path:
-    path = _folder() / f".{record.name}.{os.getpid()}.part"
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(handle, "w", encoding="utf-8") as file:
-        json.dump(record.to_json(), file, indent=2)
-        file.write("\n")
-    return path
+def _write(record: ServerRecord) -> None:
+    write_whole(_path(record.name), json.dumps(record.to_json(), indent=2) + "\n", mode=0o600)
 
 
 def _read(path: Path) -> ServerRecord | None:

@@ -14,8 +14,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.errors import ConfigError
+from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
-from sglang_hydra.grammar import as_override, split_sweep
+from sglang_hydra.grammar import as_override, quoted, split_sweep
 from sglang_hydra.overrides import Request, parsed
 from sglang_hydra.refusals import Refused
 from sglang_hydra.words import nearest, short
@@ -129,7 +130,7 @@ def zipped(axes: Sequence[Axis], together: Sequence[Any]) -> list[Axis]:
     named = [_bare(key) for keys in together for key in keys]
     for key in named:
         if key not in by_key:
-            near = nearest(key, by_key)
+            near = None if key in FIELDS else nearest(key, by_key)
             message = f"sweep.zip names {key}, which does not vary; what varies is {', '.join(by_key) or 'nothing'}"
             raise _error("SWP003", message, "sweep.zip", f"did you mean {near}?" if near else f"{key}=A,B")
         if named.count(key) > 1:
@@ -246,7 +247,22 @@ def _spelled(item: Any) -> str:
 
     if isinstance(item, QuotedString):
         return item.with_quotes()
-    return item if isinstance(item, str) else Override._get_value_element_as_str(item)
+    if isinstance(item, str):
+        # Hydra drops the quotes within choice(...): what would not be the same text without them gets them back.
+        return item if _is_plain(item) else quoted(item)
+    return Override._get_value_element_as_str(item)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text means the same without quotes; a number, whose key may take numbers only, does as well."""
+    try:
+        override = parsed(f"x={text}", "x")
+    except Refused:
+        return False
+    if override.is_sweep_override():
+        return False
+    value = override.value()
+    return bool(value == text or (type(value) in (int, float) and str(value) == text))
 
 
 def _nothing(request: Request) -> ConfigError:

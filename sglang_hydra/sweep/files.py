@@ -66,12 +66,19 @@ def create(path: Path, content: str = "") -> bool:
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a file; None where there is no file. Raises ValueError for what is no JSON object."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds no object")
     return content
+
+
+def _refused(name: str) -> None:
+    """Python reads NaN and Infinity, which are no JSON and no measure."""
+    raise ValueError(f"{name} is no number in JSON")
 
 
 @contextlib.contextmanager

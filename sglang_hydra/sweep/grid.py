@@ -58,7 +58,8 @@ def read_grid(
     Raises ConfigError for what is wrong whatever the point: a word, a list, the settings, a key in ``sweep.zip`` that
     does not vary.
     """
-    varied = [(request, axis_of(request, composer.options)) for request in requests]
+    # What a file says is one value of it: only what is typed varies.
+    varied = [(request, axis_of(request, composer.options) if request.layer == "cli" else None) for request in requests]
     common = tuple(request for request, axis in varied if axis is None)
     composition = composer.compose(common)
     settings = {**composition.nodes["sweep"], **(given or {})}
@@ -130,7 +131,13 @@ def _flat(params: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]
 def _check(settings: Mapping[str, Any]) -> None:
     """Raises ConfigError for settings that mean nothing."""
     findings = [
-        Finding("error", "SWP009", f"sweep.{name}={settings[name]} is no number of {unit}", (f"sweep.{name}",))
+        Finding(
+            "error",
+            "SWP009",
+            f"sweep.{name}={settings[name]} is no number of {unit}",
+            (f"sweep.{name}",),
+            f"sweep.{name}=60",
+        )
         for name, unit in (("start_seconds", "seconds"), ("point_seconds", "seconds"), ("budget_gpu_hours", "hours"))
         if settings[name] is not None and not 0 <= settings[name] < math.inf
     ]

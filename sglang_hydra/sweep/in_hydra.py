@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sglang_hydra.app import composer_of_app
 from sglang_hydra.compose import Composer
 from sglang_hydra.config import SCHEMA_NAME
 from sglang_hydra.errors import ConfigError, SglangHydraError
 from sglang_hydra.explain import finding_lines
 from sglang_hydra.findings import Finding
 from sglang_hydra.grammar import quoted
+from sglang_hydra.hydra_app import composer_of_app
 from sglang_hydra.overrides import Request
 from sglang_hydra.screen import printable, write
 from sglang_hydra.sweep.grid import read_grid

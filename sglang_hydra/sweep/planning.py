@@ -22,6 +22,7 @@ from sglang_hydra.sweep.grid import Grid
 from sglang_hydra.sweep.ids import IdSet
 from sglang_hydra.sweep.judging import Judge, Judged
 from sglang_hydra.sweep.points import Estimate, Point, Refused, ServerGroup, Source, Sweep, point_id_of
+from sglang_hydra.sweep.strategies import most_steps
 from sglang_hydra.sweep.who import saying_who, told_who
 
 MOST_LISTED = 2000
@@ -34,8 +35,10 @@ _HOUR_S = 3600.0
 class Outcome:
     """What became of all combinations. ``groups`` is empty where there are too many points to be listed.
 
-    Of a search these are the first proposals, ``share`` of all that there may be; ``space`` is its identity, and
-    ``search`` are the lines that say what it looks for.
+    A ladder or a bisection is one point, and ``further`` the steps that they may take beyond one each.
+
+    Of a search through all that varies these are the first proposals, ``share`` of all that there may be; ``space`` is
+    its identity, and ``search`` are the lines that say what it looks for.
     """
 
     grid: Grid
@@ -43,6 +46,7 @@ class Outcome:
     kept: int = 0
     merged: int = 0
     starts: int = 0
+    further: int = 0
     gpu_seconds: float = 0.0
     listed: bool = True
     space: str | None = None
@@ -60,9 +64,10 @@ class Outcome:
 
     @property
     def estimate(self) -> Estimate:
-        """With one server at a time, and as long a start and a point as the settings assume."""
+        """With one server at a time, as long a start and a point as the settings assume, and every search as long as it
+        may take."""
         settings = self.grid.settings
-        seconds = self.starts * settings["start_seconds"] + self.kept * settings["point_seconds"]
+        seconds = self.starts * settings["start_seconds"] + (self.kept + self.further) * settings["point_seconds"]
         return Estimate(seconds / self.share / _HOUR_S, self.gpu_seconds / self.share / _HOUR_S)
 
     @property
@@ -90,7 +95,7 @@ def judge_of(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str] |
         return Judge(composer, grid.common, seed=seed, where=where, env=env, measured=grid.measured)
 
 
-def judged_points(composer: Composer, grid: Grid, judge: Judge) -> Iterator[tuple[tuple[Request, ...], Judged]]:
+def judged_points(grid: Grid, judge: Judge) -> Iterator[tuple[tuple[Request, ...], Judged]]:
     """Every combination with its verdict, one at a time. The machine and the hub are asked once."""
     with asking_once():
         for requests in combinations(grid.axes):
@@ -112,7 +117,7 @@ def plan_sweep(
     groups: dict[str, _Group] = {}
     points, servers = IdSet(), IdSet()
     keeps_all = not grid.settings["dry_run"]
-    for own, judged in judged_points(composer, grid, judge_of(composer, grid, seed, env)):
+    for own, judged in judged_points(grid, judge_of(composer, grid, seed, env)):
         words = tuple(request.text for request in own)
         outcome.total += judged.repeats
         told(outcome)
@@ -133,7 +138,9 @@ def plan_sweep(
                 continue
             outcome.kept += 1
             outcome.identity ^= int(point_id, 16)
-            outcome.gpu_seconds += server.gpus * grid.settings["point_seconds"]
+            steps = most_steps(grid.settings, judged.workload)
+            outcome.further += steps - 1
+            outcome.gpu_seconds += server.gpus * grid.settings["point_seconds"] * steps
             if outcome.listed:
                 point = Point(words, judged.workload, repeat, server.server_id, workload_id, point_id)
                 if server.server_id not in groups:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.findings import Finding
+from sglang_hydra.overrides import Request
 from sglang_hydra.screen import Line, columns, text, write
 from sglang_hydra.sweep.claims import Claims
 from sglang_hydra.sweep.progress import holders, named
@@ -29,13 +30,13 @@ def resume(invocation: Invocation) -> int:
 
     Raises ConfigError for a folder that holds no sweep.
     """
-    from sglang_hydra.overrides import Request
     from sglang_hydra.sweep import verbs
 
     if not invocation.requests:
         message = "resume takes the folder of a sweep"
         raise ConfigError(Finding("error", "STO005", message, hint="resume multirun/SWEEP sweep.rerun=[failed]"))
     folder, *more = invocation.requests
+    _refuse_files(more)
     record = Store(Path(folder.text)).read_sweep()
     typed = {_key(request.text) for request in more}
     place = f"{folder.text}/sweep.json"
@@ -50,6 +51,16 @@ def resume(invocation: Invocation) -> int:
         config_name=invocation.config_name or record.get("config_name"),
     )
     return verbs.bench(again)
+
+
+def _refuse_files(more: Sequence[Request]) -> None:
+    from sglang_hydra.documents import is_document
+
+    file = next((short(request.text) for request in more if is_document(request.text)), None)
+    if file is not None:
+        message = f"{file}: resume goes on with what the sweep was begun with, and takes no file on top"
+        hint = f"{program()} bench -m {file} ... begins a sweep from it"
+        raise ConfigError(Finding("error", "SWP010", message, hint=hint))
 
 
 def status(folder: str, *, as_json: bool = False) -> int:

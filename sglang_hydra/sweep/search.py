@@ -19,9 +19,8 @@ from sglang_hydra.sweep.needs import TPE
 from sglang_hydra.sweep.points import Point, point_id_of, workload_id_of
 from sglang_hydra.sweep.records import planned_record
 from sglang_hydra.sweep.store import DONE, FAILED, OPEN, SEARCH_SCHEMA, State, Store
-from sglang_hydra.sweep.strategies import HIGHEST, Bisection, Ladder, Strategy, Told
+from sglang_hydra.sweep.strategies import BISECT, HIGHEST, Bisection, Ladder, Strategy, Told
 
-BISECT = "bisect"
 SEARCHES = (BISECT, TPE)
 
 

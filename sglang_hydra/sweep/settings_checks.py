@@ -50,6 +50,11 @@ def _search_problems(sweep: Sweep) -> list[Finding]:
         message = f"between {low:g} and {high:g} there is nothing to try in {settings['search_steps']} steps"
         fields = ("sweep.search_min", "sweep.search_max", "sweep.search_steps")
         found.append(Finding("error", "RNR005", message, fields, "sweep.search_min=1 sweep.search_max=64"))
+    if any(word.lstrip("+").partition("=")[0] == key for point in sweep.points() for word in point.words):
+        message = f"{key} varies, and sweep.search=bisect chooses its values"
+        found.append(
+            Finding("error", "RNR005", message, (key, "sweep.search"), "sweep.search_min=1 sweep.search_max=64")
+        )
     without = next((point for point in sweep.points() if not has_slo(point.workload)), None)
     if without is not None:
         message = "sweep.search=bisect looks for the highest load that meets the SLO, and there is none"

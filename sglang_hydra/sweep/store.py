@@ -27,6 +27,7 @@ from sglang_hydra.findings import Finding
 from sglang_hydra.sweep.files import publish, read_json, write_whole
 from sglang_hydra.sweep.points import Sweep
 from sglang_hydra.sweep.records import planned_record
+from sglang_hydra.sweep.shapes import oddity
 
 SWEEP_SCHEMA = "sglang_hydra.sweep/1"
 RESULT_SCHEMA = "sglang_hydra.result/1"
@@ -34,17 +35,6 @@ FAILURE_SCHEMA = "sglang_hydra.failure/1"
 SEARCH_SCHEMA = "sglang_hydra.search/1"
 
 DONE, FAILED, OPEN = "done", "failed", "open"
-
-_PLANNED_POINT = {"server_id": str, "workload_id": str, "repeat": int, "words": list}
-_SHAPES: Mapping[str, Mapping[str, type]] = {
-    SWEEP_SCHEMA: {"words": list, "shared": list, "points": dict, "servers": dict},
-    RESULT_SCHEMA: {"state": str, "reasons": list, "measures": dict},
-    FAILURE_SCHEMA: {"kind": str, "final": bool},
-    SEARCH_SCHEMA: {"planned": str, "over": bool, "steps": dict},
-}
-"""What the readers of a record rely on. Each has a schema that says more; a validator is no part of the core."""
-_POINTS_OF = {SWEEP_SCHEMA: "points", SEARCH_SCHEMA: "steps"}
-_STATES = ("valid", "invalid")
 
 
 class State(NamedTuple):
@@ -127,7 +117,11 @@ class Store:
     def state(self, point_id: str) -> State:
         """Whether a point is done, failed or open. Raises ConfigError for a result that cannot be read or is
         of another schema: it is not replaced."""
-        record = _read(self.point(point_id) / "result.json", RESULT_SCHEMA)
+        file = self.point(point_id) / "result.json"
+        record = _read(file, RESULT_SCHEMA)
+        if record is not None and record.get("point_id", point_id) != point_id:
+            hint = "the file was copied from another point: move it away, and this one is taken"
+            raise ConfigError(Finding("error", "STO002", f"{file} is of point {record['point_id']}", hint=hint))
         if record is not None:
             return State(DONE, record)
         failures = list(self.failures(point_id))
@@ -227,33 +221,11 @@ def _read(file: Path, schema: str) -> dict[str, Any] | None:
         raise ConfigError(Finding("error", "STO002", f"{file} cannot be read: {failure}", hint=hint)) from None
     if record is not None and record.get("schema") != schema:
         raise ConfigError(_other_schema(file, record, schema))
-    odd = _oddity(record, schema) if record is not None else None
+    odd = oddity(record, schema) if record is not None else None
     if odd:
         hint = "it was not written by this package: move the file away, and it is made again"
         raise ConfigError(Finding("error", "STO002", f"{file} cannot be read: {odd}", hint=hint))
     return record
-
-
-def _oddity(record: Mapping[str, Any], schema: str) -> str | None:
-    """What of a record's shape is not as its schema has it; None for a good one."""
-    odd = _unlike(record, _SHAPES[schema])
-    if odd is None and schema == RESULT_SCHEMA and record["state"] not in _STATES:
-        odd = f"its state is {record['state']!r}"
-    if odd is None and schema in _POINTS_OF:
-        for id, point in record[_POINTS_OF[schema]].items():
-            odd = _unlike(point, _PLANNED_POINT) if isinstance(point, dict) else "it is no object"
-            if odd:
-                return f"of point {id}, {odd}"
-    return odd
-
-
-def _unlike(record: Mapping[str, Any], shape: Mapping[str, type]) -> str | None:
-    for name, kind in shape.items():
-        if name not in record:
-            return f"it lacks {name!r}"
-        if not isinstance(record[name], kind):
-            return f"{name} is {record[name]!r}"[:100]
-    return None
 
 
 def _other_schema(file: Path, record: Mapping[str, Any], expected: str) -> Finding:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from sglang_hydra.bench.settings import LADDER
+
+BISECT = "bisect"
+"""The value of ``sweep.search`` for a bisection at each point."""
 HIGHEST = 4096
 """No value above it is tried, unless it was asked for."""
+
+
+def most_steps(settings: Mapping[str, Any], workload: Mapping[str, Any]) -> int:
+    """How many measurements one planned point may take: those of a ladder up to the highest rung, those that
+    ``sweep.search_steps`` allows a bisection, or one."""
+    if workload["concurrency"] == LADDER:
+        return HIGHEST.bit_length()
+    return max(1, int(settings["search_steps"])) if settings["search"] == BISECT else 1
 
 
 class Told(NamedTuple):

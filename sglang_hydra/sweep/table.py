@@ -17,16 +17,16 @@ _SHOWN_SERVERS = 20
 _SHOWN_WORDS = 100
 
 
-def outcome_lines(outcome: Outcome, *, ours: bool = True) -> list[Line]:
+def outcome_lines(outcome: Outcome, *, ours: bool = True, done: int = 0) -> list[Line]:
     """The table. Every number that is an assumption says so. Of a task that is not ``ours`` nobody knows what it takes,
-    or where its results go."""
+    or where its results go. ``done`` points have been taken already."""
     keys = ", ".join(outcome.grid.keys)
     what = "Search" if outcome.search else f"Sweep of {plural(outcome.total, 'point')}"
     heading = what + (f" over {keys}" if keys else "; nothing varies")
     lines: list[Line] = [
         [text(heading, "bold")],
         *([text(f"  {name}: "), text(said)] for name, said in outcome.search),
-        *columns(_counts(outcome)[: None if ours and outcome.kept else -2]),
+        *columns(_counts(outcome, done)[: None if ours and outcome.kept else -2]),
         [],
     ]
     if outcome.refused:
@@ -69,15 +69,21 @@ def outcome_record(outcome: Outcome, findings: Sequence[Finding] = ()) -> dict[s
     }
 
 
-def _counts(outcome: Outcome) -> list[list[Span]]:
+def _counts(outcome: Outcome, done: int) -> list[list[Span]]:
     refused = outcome.total - outcome.kept - outcome.merged
     estimate, settings = outcome.estimate, outcome.grid.settings
     assumed = f"{settings['start_seconds']:g} s a start and {settings['point_seconds']:g} s a point are assumed"
+    if outcome.further:
+        assumed += f", and {outcome.further} more of searches at most"
     took = f"{_hours(estimate.hours)}, {estimate.gpu_hours:.2f} GPU hours"
     if settings["budget_gpu_hours"] is not None:
         took += f" of {settings['budget_gpu_hours']:g}"
+    on = f"on {plural(outcome.starts, 'server start')}"
+    if done:
+        on = f"of {plural(outcome.kept, 'point')}: the others have been taken"
+        assumed += ", for all of them"
     return [
-        [text("to run"), text(f"{outcome.kept:,}", "bold"), text(f"on {plural(outcome.starts, 'server start')}")],
+        [text("to run"), text(f"{outcome.kept - done:,}", "bold"), text(on)],
         [text("left out"), text(f"{refused:,}"), text(_reasons(outcome))],
         [text("merged"), text(f"{outcome.merged:,}"), text("the same measurement as another point")],
         [text("estimate"), text(""), text(f"{took}; {assumed}")],

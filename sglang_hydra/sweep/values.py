@@ -73,9 +73,14 @@ def _problem(key: str) -> tuple[str, str | None] | None:
     if key in FIELDS:
         return None
     node, *rest = key.split(".")
-    if node not in NODES or node in ("sweep", "ignore"):
+    if node in FIELDS:
+        return f"{node} is one value, and has no key {rest[0]}", node
+    if node in ("sweep", "ignore"):
+        return f"{node} says how all points are planned, and nothing of one of them", None
+    if node not in NODES:
         near = nearest(node, [*FIELDS, *NODES])
-        return f"{node} is neither an argument of SGLang nor a key of a plan", f"did you mean {near}?" if near else None
+        hint = f"did you mean {near}?" if near else f"'{key}' in quotes is a text"
+        return f"{node} is neither an argument of SGLang nor a key of a plan", hint
     if node == "fit" and rest and rest[0] in _FIT:
         return None
     schema: Any = types_of(Root)[node]

@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.actions import composer_of, print_json
 from sglang_hydra.config import PRIMARY_NAME
-from sglang_hydra.documents import is_document
 from sglang_hydra.errors import ConfigError
 from sglang_hydra.explain import finding_lines
-from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.screen import Line, Span, columns, text, write
 from sglang_hydra.sweep.grid import Grid, read_grid
 from sglang_hydra.sweep.judging import Judged
+from sglang_hydra.sweep.kept_words import as_words
 from sglang_hydra.sweep.needs import TPE
 from sglang_hydra.sweep.planning import Outcome, judge_of, judged_points, plan_sweep, sweep_of, verdict_on
 from sglang_hydra.sweep.points import Source, Sweep
 from sglang_hydra.sweep.settings_checks import check_settings
 from sglang_hydra.sweep.table import outcome_lines, outcome_record
 from sglang_hydra.sweep.who import saying_who
-from sglang_hydra.words import plural, program, short
+from sglang_hydra.words import plural, short
 
 if TYPE_CHECKING:
     from sglang_hydra.cli import Invocation
@@ -41,7 +40,7 @@ def bench(invocation: Invocation) -> int:
     2 where no point can be launched, or where it would cost more than it may.
     """
     composer = composer_of(invocation)
-    requests = _without_documents(invocation.requests, "bench")
+    requests = as_words(composer, invocation.requests)
     if not invocation.multirun:
         composer.check(requests)  # says of a list of values that -m was forgotten
     grid = read_grid(composer, requests)
@@ -63,7 +62,7 @@ def bench(invocation: Invocation) -> int:
     if invocation.json and (refusal or grid.settings["dry_run"]):
         print_json(outcome_record(outcome, [refusal] if refusal else []))
     else:
-        write(outcome_lines(outcome), sys.stderr if invocation.json else None)
+        write(outcome_lines(outcome, done=_taken_before(sweep)), sys.stderr if invocation.json else None)
         write(finding_lines([refusal]) if refusal else [], sys.stderr)
     if refusal:
         return 2
@@ -82,6 +81,22 @@ def bench(invocation: Invocation) -> int:
 
     status(str(sweep.folder), as_json=invocation.json)
     return code
+
+
+def _taken_before(sweep: Sweep) -> int:
+    """How many points of a sweep that goes on have their result, or failed for good, and are not taken again; 0 where
+    that cannot be read, which the run then says."""
+    from sglang_hydra.sweep.store import DONE, OPEN, Store
+
+    store = Store(sweep.folder)
+    if not (sweep.folder / "sweep.json").is_file():
+        return 0
+    try:
+        states = [store.state(point.point_id) for point in sweep.points()]
+    except ConfigError:
+        return 0
+    stand = [found.record["state"] if found.state == DONE and found.record else found.state for found in states]
+    return sum(state != OPEN and state not in sweep.settings["rerun"] for state in stand)
 
 
 def _taken(sweep: Sweep) -> int:
@@ -126,9 +141,9 @@ def judge_all(invocation: Invocation) -> int:
     """The verdict on each point, and nothing merged or started. 2 if SGLang would refuse one; with ``--strict`` also
     for what only we know will fail."""
     composer = composer_of(invocation)
-    grid = read_grid(composer, _without_documents(invocation.requests, invocation.verb), measured=False)
+    grid = read_grid(composer, invocation.requests, measured=False)
     judge = judge_of(composer, grid, random.randint(0, 1 << 30))
-    points = [(_name_of(own), judged) for own, judged in judged_points(composer, grid, judge)]
+    points = [(_name_of(own), judged) for own, judged in judged_points(grid, judge)]
     good = all(_is_good(judged, invocation.strict) for _, judged in points)
     if invocation.json:
         results = [_record(name, judged) for name, judged in points]
@@ -142,15 +157,6 @@ def _is_good(judged: Judged, strict: bool) -> bool:
     if judged.server is None:
         return False
     return not judged.refused if strict else judged.server.plan.ok
-
-
-def _without_documents(requests: Sequence[Request], verb: str) -> list[Request]:
-    files = [request for request in requests if is_document(request.text)]
-    if files:
-        message = f"{short(files[0].text)}: {verb} -m varies overrides, and this is a file or a folder"
-        hint = f"{program()} check {short(files[0].text)} judges it; sweep=NAME takes conf/sweep/NAME.yaml"
-        raise ConfigError(Finding("error", "SWP010", message, hint=hint))
-    return list(requests)
 
 
 def _name_of(own: Sequence[Request]) -> str:

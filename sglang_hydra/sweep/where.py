@@ -87,7 +87,7 @@ def read_where(text: str) -> Where:
         why = f"{type(failure).__name__}: {failure}" if isinstance(failure, ValueError) else "it is nested too deeply"
         raise _error(text, 0, why) from None
     reader = _Reader(text)
-    return Where(text, reader.read(tree.body), reader.keys)
+    return Where(text, reader.read_truth(tree.body), reader.keys)
 
 
 class _Reader:
@@ -97,6 +97,14 @@ class _Reader:
         self.text = text
         self.keys: dict[str, int] = {}
         self._depth = 0
+
+    def read_truth(self, node: ast.expr) -> _Node:
+        """What has to be true or false; refuses what is a number, a text or a list whatever the point."""
+        kind = _never_true(node)
+        if kind:
+            hint = "and, or" if kind == "a list" else "a comparison, such as tp_size == 8"
+            raise self._refused(node, f"{kind} is neither true nor false", hint)
+        return self.read(node)
 
     def read(self, node: ast.expr) -> _Node:
         self._depth += 1
@@ -148,13 +156,13 @@ class _Reader:
         return lambda lookup: lookup(key)
 
     def _logic(self, node: ast.BoolOp) -> _Node:
-        parts = [self.read(value) for value in node.values]
+        parts = [self.read_truth(value) for value in node.values]
         if isinstance(node.op, ast.Or):
             return lambda lookup: any(_truth(part(lookup)) for part in parts)
         return lambda lookup: all(_truth(part(lookup)) for part in parts)
 
     def _sign(self, node: ast.UnaryOp) -> _Node:
-        inner = self.read(node.operand)
+        inner = self.read_truth(node.operand) if isinstance(node.op, ast.Not) else self.read(node.operand)
         if isinstance(node.op, ast.Not):
             return lambda lookup: not _truth(inner(lookup))
         if isinstance(node.op, ast.USub):
@@ -192,6 +200,17 @@ class _Reader:
 
     def _refused(self, node: ast.AST, why: str, hint: str | None = None) -> ConfigError:
         return _error(self.text, _column(self.text, node), why, hint)
+
+
+def _never_true(node: ast.expr) -> str:
+    """What a node gives, where that is neither true nor false whatever the keys are; empty where it may be."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return "a list"
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        return "a number"
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float, str)):
+        return "" if isinstance(node.value, bool) else "a text" if isinstance(node.value, str) else "a number"
+    return ""
 
 
 def _computed(sign: str, compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:

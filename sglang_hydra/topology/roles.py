@@ -136,7 +136,7 @@ def _role_findings(role: str, node: Mapping[str, Any]) -> Iterator[Finding]:
     for name in node["args"]:
         key = f"topology.{role}.args.{name}"
         if name in _NOT_FOR_A_ROLE:
-            yield Finding("error", "TOP002", f"{key}: {_NOT_FOR_A_ROLE[name]}", (key,))
+            yield Finding("error", "TOP002", f"{key}: {_NOT_FOR_A_ROLE[name]}", (key,), f"leave {key} out")
         elif name not in FIELDS:
             near = nearest(str(name), FIELDS)
             hint = f"did you mean topology.{role}.args.{near}?" if near else None

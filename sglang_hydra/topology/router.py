@@ -158,7 +158,8 @@ def secret_flags(args: Mapping[str, Any]) -> Iterator[Finding]:
             message, hint = f"{key}: the router is given the servers' key", "api_key='${oc.env:MY_KEY}'"
             yield Finding("error", "TOP014", message, (key,), hint)
         elif name in SECRET:
-            yield Finding("error", "TOP014", f"{key} holds a password, which its command line would show", (key,))
+            message = f"{key} holds a password, which its command line would show"
+            yield Finding("error", "TOP014", message, (key,), f"leave {name} out; or start such a router yourself")
 
 
 def find_router(python: str | None, engine_python: str | None) -> tuple[str | None, str | None]:
@@ -183,7 +184,8 @@ def absent(router: Router) -> Finding | None:
         return None
     if router.python and find_python(router.python) is None:
         message = f"topology.router.python={router.python} is not a program here"
-        return Finding("error", "TOP015", message, ("topology.router.python",))
+        hint = "topology.router.python=/venv/bin/python; or leave it out for the engine's, else this program's"
+        return Finding("error", "TOP015", message, ("topology.router.python",), hint)
     whose = f"the environment of {router.python}" if router.python else "this environment"
     hint = router.install_line(router.python or _path_of(None))
     if not at_least(router.belongs or router.release, FIRST_FOR_EVERY_PYTHON):
@@ -255,7 +257,8 @@ def _release_findings(
     fields = ("topology.router.python",)
     if pd and not at_least(release, FIRST_WITH_PD):
         message = f"{PACKAGE} {release} knows no prefill and decode servers; {FIRST_WITH_PD} was the first"
-        yield Finding("error", "TOP017", message, fields)
+        wanted = belongs if belongs is not None and at_least(belongs, FIRST_WITH_PD) else FIRST_WITH_PD
+        yield Finding("error", "TOP017", message, fields, f"pip install {PACKAGE}=={wanted}, where the router is")
     if installed is None or belongs is None or installed == belongs:
         return
     newer = at_least(installed, belongs)

@@ -22,12 +22,7 @@ class RoleNode:
 
 @dataclass
 class RouterNode:
-    """The router, in its own names; null leaves a setting at the router's default. Times in seconds.
-
-    ``host`` and ``port`` default to the arguments of these names, which a client uses as it would without a router.
-    ``python`` is the interpreter that has the package, null for the engine's or ours. ``ready_timeout`` is how long
-    it may take to know all its workers. ``args`` are further flags of the installed release, by name.
-    """
+    """The router, in its own names; null leaves a setting at the router's default. Times in seconds."""
 
     python: str | None = None
     host: str | None = None
@@ -48,11 +43,7 @@ class RouterNode:
 
 @dataclass
 class TopologyNode:
-    """``name`` is single, replicas (as many as the root's ``replicas``) or pd (``prefill`` and ``decode``).
-
-    ``worker_host`` is where the servers listen: the router alone is for clients. ``on_worker_exit`` says what happens
-    when a server ends by itself: ``continue`` as long as requests can be served, or ``stop`` everything.
-    """
+    """The servers of each role and the router; ``sglang_hydra.keys`` explains each key."""
 
     name: str = SINGLE
     prefill: RoleNode = field(default_factory=RoleNode)

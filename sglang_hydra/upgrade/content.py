@@ -205,7 +205,7 @@ def _scalar(value: Any) -> str:
 
     if isinstance(value, str):
         return value if re.fullmatch(r"[A-Za-z][\w./-]*", value) and shown(value) == value else json.dumps(value)
-    if isinstance(value, str) or value is None or isinstance(value, (bool, int, float)):
+    if value is None or isinstance(value, (bool, int, float)):
         return shown(value)
     return json.dumps(value, default=str)
 

@@ -16,7 +16,7 @@ from sglang_hydra.fields import FIELDS
 from sglang_hydra.findings import Finding
 from sglang_hydra.overrides import Request
 from sglang_hydra.plans import Plan
-from sglang_hydra.secret import is_secret_name
+from sglang_hydra.secret import SECRET_FIELDS, is_secret_name
 from sglang_hydra.topology.settings import SINGLE
 from sglang_hydra.upgrade.host import Host, host_for
 from sglang_hydra.upgrade.releases import Changes, Start, changes_between, default_start, started_from
@@ -62,6 +62,12 @@ class Upgrade:
         taken = self.plan.ok if spoken is None else spoken
         read = all(finding.level != "error" for finding in self.subject.findings)
         return taken and read and not self.steps.broken
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The arguments with a secret that somebody gave: no command that is shown has them."""
+        given = [*self.plan.secrets, *map(_key, self.subject.requests)]
+        return tuple(dict.fromkeys(name for name in given if name in SECRET_FIELDS))
 
     @property
     def words(self) -> list[str]:

@@ -10,7 +10,7 @@ from sglang_hydra.plans import SPECIFIED_VERSION, plain
 from sglang_hydra.screen import VERBATIM, Line, Span, columns, folded, room, shown, text
 from sglang_hydra.upgrade.host import INSTALL, NO, OK, UNKNOWN, Need
 from sglang_hydra.upgrade.moving import Upgrade
-from sglang_hydra.upgrade.releases import direction
+from sglang_hydra.upgrade.releases import default_start, direction
 from sglang_hydra.upgrade.steps import Moved
 from sglang_hydra.versions.order import same_release
 from sglang_hydra.words import plural, program
@@ -43,6 +43,8 @@ def _heading(made: Upgrade) -> Iterator[Line]:
     yield [text(f"{made.subject.name}: ", "bold"), text(way, "bold cyan"), text(f"  ({made.start.why})", "dim")]
     if same_release(made.start.version, made.version):
         yield [text("  both are one release: nothing changes", "dim")]
+    if made.start == default_start():
+        yield [text("  if it was written for another one: --from VERSION", "dim")]
 
 
 def _broken(made: Upgrade) -> Iterator[Line]:
@@ -202,10 +204,17 @@ def _commands(made: Upgrade) -> Iterator[Line]:
         yield [text("  "), text(command_line(made.plan), VERBATIM)]
         if made.plan.values["nnodes"] > 1:
             yield [text(f"  of {made.plan.values['nnodes']} nodes; {program()} plan shows each", "dim")]
-        if made.plan.secrets:
-            yield [text(f"  without {', '.join(made.plan.secrets)}, which is handed to the server unseen", "dim")]
+        if made.secrets:
+            yield [text(f"  without {', '.join(made.secrets)}, {_handed_over(made)}", "dim")]
     yield [text("  "), text(made.our_command, VERBATIM)]
     yield []
+
+
+def _handed_over(made: Upgrade) -> str:
+    typed = {word.partition("=")[0] for word in made.words}
+    if typed.issuperset(made.secrets):
+        return "which the command below hands over unseen"
+    return f"and so is the command below: add '{made.secrets[0]}=${{oc.env:MY_KEY}}'"
 
 
 def summary(made: Upgrade) -> Line:

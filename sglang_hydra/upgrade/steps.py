@@ -100,7 +100,7 @@ def steps_between(intent: Mapping[str, Any], extra: Mapping[str, Any], old: str,
     kept = {name: value for name, value in arguments.items() if name not in gone}
     kept_extra = {name: value for name, value in later.items() if f"extra.{name}" not in gone}
     told = translate(kept, new, kept_extra)
-    made = Steps(told, {name: kept[name] for name in kept}, kept_extra, broken)
+    made = Steps(told, kept, kept_extra, broken)
     made.respelled = list(_respelled(before, told, intent, extra, names, gone))
     made.moved = list(_moved(old, new, told, kept))
     made.remarks = [

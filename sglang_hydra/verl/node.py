@@ -86,11 +86,11 @@ def origins_in_app(mount: tuple[str, ...]) -> dict[str, Origin]:
 
     if not HydraConfig.initialized():
         return {}
-    from sglang_hydra.app import composer_of_app
+    from sglang_hydra.before_hydra import numbered
+    from sglang_hydra.hydra_app import composer_of_app
 
     running = HydraConfig.get()
-    words = [Request(text, f"override {number}") for number, text in enumerate(running.overrides.task, 1)]
-    return composer_of_app(running).said_below(mount, words)
+    return composer_of_app(running).said_below(mount, numbered(running.overrides.task))
 
 
 def requests_of(

@@ -151,7 +151,7 @@ def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(task)
     def planned(config: Any) -> Any:
-        from sglang_hydra.app import shown_refusal
+        from sglang_hydra.hydra_app import shown_refusal
 
         with shown_refusal():
             rollout = plan_rollout(config)

@@ -24,7 +24,7 @@ def changed_defaults(old: str, new: str) -> dict[str, ChangedDefault]:
     for name, argument in after.items():
         was = before.get(name)
         if was is not None and not argument.required and _default(was) != _default(argument):
-            found[name] = ChangedDefault(name, _default(was), _default(argument), _since(name, argument, new))
+            found[name] = ChangedDefault(name, _default(was), _default(argument), _since(name, new))
     return found
 
 
@@ -44,7 +44,7 @@ def _default(argument: Argument) -> Any:
     return {"computed": argument.computed} if argument.computed else plain(argument.default)
 
 
-def _since(name: str, argument: Argument, version: str) -> str:
+def _since(name: str, version: str) -> str:
     """The release that gave the argument the default that it has in ``version``, for good."""
     since = version
     for row in rows():

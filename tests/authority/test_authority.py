@@ -119,6 +119,7 @@ UNASKED = {
     "an unknown model": (("model_path=someone/unheard-of",), "config.json is not known"),
     "another engine": (("engine=transformers", "gpu=cpu"), "engine=transformers"),
     "a flag that is gone": (("torchao_config=int4",), "does not take the arguments"),
+    "an option without a value": (("cuda_graph_bs=[]",), "takes one value or more"),
 }
 
 

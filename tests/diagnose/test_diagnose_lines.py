@@ -34,6 +34,9 @@ def cleaned(*raw: str) -> list[Line]:
         (f"2025-06-26 07:25:31 | ERROR | stderr | {HEADED}", "Watchdog timeout", ""),
         (f"[2025-06-26T07:25:31+08:00] job-3da56 >> {HEADED}", "Watchdog timeout", ""),
         (f"3: {HEADED}", "Watchdog timeout", "3"),
+        (f"  3: {HEADED}", "Watchdog timeout", "3"),
+        (f"2025-06-26T07:25:31+0000 gpu-7 sglang[812]: {HEADED}", "Watchdog timeout", ""),
+        (f"2025-06-26 07:25:31.123\t{HEADED}", "Watchdog timeout", ""),
         (f"\x1b[1;31m{HEADED}\x1b[0m", "Watchdog timeout", ""),
         (json.dumps({"log": HEADED + "\n", "stream": "stderr"}), "Watchdog timeout", ""),
         (json.dumps({"message": HEADED, "level": "error"}), "Watchdog timeout", ""),
@@ -49,6 +52,7 @@ def test_a_prefix_is_taken_away(raw: str, text: str, stream: str) -> None:
     ("raw", "text"),
     [
         ("[rank3]: Traceback (most recent call last):", "Traceback (most recent call last):"),
+        ("[default3]:RuntimeError: x", "RuntimeError: x"),
         ("[1,3]<stderr>:RuntimeError: x", "RuntimeError: x"),
         ('2025-06-26T07:25:31Z   File "a.py", line 1, in f', '  File "a.py", line 1, in f'),
         ("    | ValueError: x", "ValueError: x"),
@@ -60,6 +64,12 @@ def test_a_prefix_is_taken_away(raw: str, text: str, stream: str) -> None:
 )
 def test_what_is_no_prefix_stays(raw: str, text: str) -> None:
     assert [line.text for line in cleaned(raw)] == [text]
+
+
+def test_a_log_that_is_indented_as_a_whole_is_read_without_it() -> None:
+    lines = cleaned(f"    {HEADED}", '      File "a.py", line 1, in f', "    RuntimeError: x", HEADED, "    y = f(x)")
+    assert [line.text for line in lines][1:] == ['  File "a.py", line 1, in f', "RuntimeError: x", "Watchdog timeout",
+                                                 "    y = f(x)"]  # fmt: skip
 
 
 def test_a_progress_bar_is_as_many_lines_as_it_was_drawn() -> None:

@@ -112,6 +112,14 @@ def test_what_is_offered_plans_clean(lines: list[str], overrides: tuple[str, ...
             assert plan.fit is None or (plan.fit.fits is True and not plan.fit.tight)
 
 
+def test_no_fraction_is_offered_where_weights_did_not_fit_while_they_were_loaded() -> None:
+    held = log("model_path='Qwen/Qwen3-32B', tp_size=1, mem_fraction_static=0.5", oom("79.11 GiB"))
+    found = remedied(held, "gpu=h100")
+    assert found.kind == "oom_load"
+    assert found.remedies[0].startswith("tp_size=2 ")
+    assert not any("mem_fraction_static" in remedy for remedy in found.remedies)
+
+
 def test_a_gpu_that_may_be_several_is_planned_on_each() -> None:
     found = remedied(log("model_path='Qwen/Qwen3-8B', mem_fraction_static=0.96", LOADED, oom("79.11 GiB")))
     done = planned(found)

@@ -197,12 +197,29 @@ def test_the_port_and_its_address_are_named() -> None:
     assert diagnose([READY, PORT]).finding.message == "a port that the server needs is taken: port 30000 on 0.0.0.0"
 
 
+def test_sigkill_after_a_scheduler_s_own_exception_is_not_the_kernel_s() -> None:
+    told = [ARGS, loading(), *traced("UnboundLocalError: cannot access local variable 'x'", "models/x.py forward")]
+    assert diagnose(told, -9).kind == UNKNOWN
+    assert diagnose([ARGS, loading()], -9).kind == "host_oom"
+
+
+def test_a_size_that_differs_elsewhere_says_nothing_of_the_weights() -> None:
+    store = "RuntimeError: UMBP exists result-size mismatch for pool kv: expected=3 actual=2."
+    torch = "size mismatch for lm_head.weight: copying a param with shape torch.Size([2]) from checkpoint"
+    assert diagnose([ARGS, *traced(store, "mem_cache/storage.py f")]).kind == UNKNOWN
+    assert diagnose([ARGS, *traced("RuntimeError: Error(s) in loading state_dict:", "models/x.py f"), torch]).kind == (
+        "weights_mismatch"
+    )
+
+
 def test_an_unknown_failure_shows_the_last_lines() -> None:
     found = diagnose([f"line {number}" for number in range(100)], 1)
     assert found.kind == UNKNOWN
     assert found.finding.id == "DIA000"
     assert found.last_lines[-1] == (100, "line 99")
     assert len(found.last_lines) < 20
+    assert "; 100 lines were read, and the last ones are shown" in found.finding.message
+    assert diagnose(["line"], 1).finding.message.endswith("; 1 line was read, and it is shown")
     assert diagnose([]).finding.message == "the log is empty"
 
 
@@ -282,6 +299,14 @@ def test_a_server_that_became_ready_and_did_not_fail_is_healthy(
         ("RuntimeError: unable to write to file </torch_213_1>: No space left on device (28)", "shm_too_small",
          "--shm-size"),
         ("OSError: [Errno 28] No space left on device: '/models/model.safetensors'", "disk_full", "download_dir"),
+        ("RuntimeError: Failed: CUDA error /DeepEP/csrc/deep_ep.cpp:185 'peer access is not supported between these "
+         "two devices'", "expert_parallel_comm", "deepep_mode"),
+        ("ValueError: trtllm_mha backend can only be used with non-MLA models.", "unsupported_backend",
+         "attention_backend"),
+        ("RuntimeError: Unknown gguf model_type: glm4_moe", "unsupported_architecture", "SGLang"),
+        ("ValueError: Missing keys ('lm_head.weight',) in loaded state!", "missing_weights", "download"),
+        ("ValueError: --disaggregation-ib-device requires names of devices, without a port", "invalid_arguments",
+         "sglang-hydra check"),
         ("RuntimeError: unable to open shared memory object </torch_1> in read-write mode: Too many open files (24)",
          "too_many_open_files", "ulimit"),
         ("RuntimeError: unable to open shared memory object </torch_1> in read-write mode: No such file or directory",

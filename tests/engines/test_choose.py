@@ -8,7 +8,7 @@ import pytest
 
 from sglang_hydra.engines.base import Machine
 from sglang_hydra.engines.choose import choose, engines
-from sglang_hydra.engines.machine import free_memory_bytes, weights_bytes
+from sglang_hydra.engines.machine import free_memory_bytes
 from sglang_hydra.errors import ConfigError, MachineError
 from tests.engines.test_packages import environment
 
@@ -108,24 +108,3 @@ def test_without_proc_free_memory_is_guessed_from_the_whole(tmp_path: Path) -> N
     guessed = free_memory_bytes(tmp_path / "no-meminfo", tmp_path)
     assert guessed is not None
     assert guessed > 1 << 20
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({}, None),
-        ({"config.json": 5}, None),
-        ({"a.safetensors": 10, "b.safetensors": 20, "pytorch_model.bin": 30}, 30),
-        ({"pytorch_model.bin": 7}, 7),
-    ],
-)
-def test_a_folder_weighs_what_its_weights_do(tmp_path: Path, files: dict[str, int], expected: int | None) -> None:
-    for name, size in files.items():
-        (tmp_path / name).write_bytes(b"x" * size)
-    assert weights_bytes(str(tmp_path)) == expected
-
-
-def test_a_single_file_weighs_itself_and_what_is_not_here_is_unknown(tmp_path: Path) -> None:
-    (tmp_path / "model.gguf").write_bytes(b"x" * 11)
-    assert weights_bytes(str(tmp_path / "model.gguf")) == 11
-    assert weights_bytes("org/name") is None

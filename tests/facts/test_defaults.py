@@ -76,6 +76,24 @@ def test_a_config_that_transformers_cannot_read_stays_as_it_is(
     assert "long story" not in filled.extra["note"]
 
 
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({"num_hidden_layers": 10**30}, "num_hidden_layers"),
+        ({"num_labels": 10**9}, "num_labels"),
+        ({"text_config": {"num_hidden_layers": 1e18}}, "text_config.num_hidden_layers"),
+        ({"vision_config": {"depth": 10**7}}, "vision_config.depth"),
+    ],
+)
+def test_a_config_class_is_not_asked_to_count_for_ever(
+    config: dict[str, Any], field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", transformers({"hidden_size": 9}))
+    filled = fill_defaults(ModelFacts(config, extra={"note": "plain JSON"}), "/folder")
+    assert filled.config == config
+    assert filled.extra["note"] == f"plain JSON; transformers was not asked: {field} is too large"
+
+
 def test_without_transformers_nothing_is_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     filled = fill_defaults(ModelFacts({"hidden_size": 1}), "/folder")

@@ -29,6 +29,9 @@ def index(total: Any) -> str:
         ({"consolidated.safetensors": "x" * 10}, 10),
         ({"pytorch_model.bin": "x" * 7, "training_args.bin": "x" * 99}, 7),
         ({"a.gguf": "x" * 3}, 3),
+        ({"consolidated.00.pth": "x" * 6, "consolidated.01.pth": "x" * 5}, 11),
+        ({"model.pt": "x" * 4, "optimizer.pt": "x" * 99, "rng_state_0.pth": "x" * 99}, 4),
+        ({"pytorch_model.bin": "x" * 8, "model.pt": "x" * 99}, 8),
         ({INDEX: index(12345), "model-1.safetensors": "x"}, 12345),
         ({"pytorch_model.bin.index.json": index(54321)}, 54321),
         ({INDEX: index(12345.0)}, 12345),
@@ -50,6 +53,12 @@ def test_a_gguf_file_is_its_own_size(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_bytes(b"1234")
     assert weights_bytes(tmp_path / "m.gguf") == 8
     assert weights_bytes(str(tmp_path / "m.txt")) is None
+
+
+def test_a_folder_of_the_home_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "model.safetensors").write_bytes(b"1234")
+    assert weights_bytes("~") == 4
 
 
 def test_a_folder_that_is_not_there_is_unknown(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from sglang_hydra import ConfigError, ModelFacts
 from sglang_hydra.fit import fit
+from sglang_hydra.fit.decoder import FULL, LINEAR
 from sglang_hydra.fit.known import Fields, Missing, text_part, whole_config
+from sglang_hydra.fit.reading import _mixers
 from tests.fit.machines import REPOSITORY, dense, gpu, sized
 
 
@@ -180,3 +182,26 @@ def test_sizing_imports_no_engine_no_table_library_and_no_hydra() -> None:
         [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, encoding="utf-8", timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+STATES = {
+    "bamba": ({"mamba_d_state": 128, "mamba_n_heads": 128}, "attn_layer_indices"),
+    "jamba": ({"mamba_dt_rank": 256, "mamba_d_state": 16}, "attn_layer_period"),
+    "nemotron-h": ({"ssm_state_size": 128}, "hybrid_override_pattern"),
+    "lfm2": ({"conv_L_cache": 3}, "full_attn_idxs"),
+    "kimi": ({"linear_attn_config": {"num_heads": 32}}, "linear_attn_config.full_attn_layers"),
+}
+
+
+@pytest.mark.parametrize("family", STATES)
+def test_layers_with_a_state_are_unknown_where_nothing_says_which_they_are(family: str) -> None:
+    stated, missing = STATES[family]
+    fitted = sized("h100", dense(**stated))
+    assert missing in fitted.unknown
+    assert fitted.fits is None
+
+
+@pytest.mark.parametrize("field", ["layers_block_type", "layer_types"])
+def test_layers_with_a_state_may_be_listed_by_name(field: str) -> None:
+    text = Fields({field: ["mamba", "mamba", "attention"], "mamba_d_state": 128}, "x")
+    assert _mixers(text, "BambaForCausalLM", 3, windows=False) == [LINEAR, LINEAR, FULL]

@@ -11,6 +11,7 @@ from sglang_hydra import ModelFacts
 from sglang_hydra.fit import Fit
 from sglang_hydra.memory_screen import memory_lines, verdict
 from tests.fit.machines import GIB, dense, sized
+from tests.planning import planned
 
 ROW = re.compile(r"^  (\S.*?) +(-?[\d.]+|\?)(?: +(.*))?$")
 EAGLE = {"speculative_algorithm": "EAGLE", "speculative_num_steps": 3, "speculative_eagle_topk": 1}
@@ -65,3 +66,12 @@ def test_a_tight_fit_is_called_so() -> None:
     assert interval is not None
     fitted = sized("h100", "qwen3_32b", {"mem_fraction_static": interval.high + 0.002})
     assert verdict(fitted) == "fits, tightly"
+
+
+def test_a_tight_fit_names_changes_that_fit_well() -> None:
+    typed = ("gpu=h100", "model=qwen3_32b")
+    (finding,) = (item for item in planned(*typed, "mem_fraction_static=0.97").findings if item.id == "FIT002")
+    assert finding.hint is not None
+    for remedy in finding.hint.split("; or "):
+        again = planned(*typed, "mem_fraction_static=0.97", *remedy.partition(": ")[0].split())
+        assert "FIT002" not in {item.id for item in again.findings}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from jsonschema import Draft202012Validator
 from sglang_hydra.app import plan
 from sglang_hydra.cli import entry
 from sglang_hydra.documents import read_document
+from sglang_hydra.importing.experiment import schema_path
 from sglang_hydra.importing.report import yaml_of
 from sglang_hydra.schemas import schema_of
 from tests.importing.importing import DATA, composer, imported, of_file, the_one
@@ -161,7 +163,7 @@ def test_a_command_is_printed_as_yaml_with_its_marks(capsys: pytest.CaptureFixtu
         "defaults": [{"override /gpu": "h200"}, {"override /model": "qwen3_8b"}],
         "tp_size": 2,
     }
-    assert "# yaml-language-server: $schema=" in out.splitlines()[1]
+    assert "yaml-language-server" not in out  # nobody knows where it will lie
     assert "#   port=30000  (default)" in out
     assert "# Left out, SGLang would not read it: --tp-sise" in out
     assert "did you mean --tp-size?" in err
@@ -200,9 +202,32 @@ def test_a_file_is_written_and_never_written_over(tmp_path: Path, capsys: pytest
     assert run(LAUNCH, "gpu=h200", "-o", str(path)) == 0
     before = path.read_text()
     assert yaml.safe_load(before)["defaults"][0] == {"override /gpu": "h200"}
+    assert str(ROOT) not in before
+    assert f"plan {shlex.quote(str(path))} shows the plan" in capsys.readouterr().out
     assert run(f"{LAUNCH} --tp 2", "-o", str(path)) == 2
     assert "IMP015" in capsys.readouterr().err
     assert path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("file", "schema"),
+    [
+        (ROOT / "one.yaml", "sglang_hydra/schemas/config.schema.json"),
+        (ROOT / "conf" / "experiment" / "one.yaml", "../../sglang_hydra/schemas/config.schema.json"),
+        (ROOT.parent / "one.yaml", None),
+        (None, None),
+    ],
+    ids=["the checkout", "below it", "beside it", "printed"],
+)
+def test_a_file_names_the_schema_where_that_is_true_of_every_machine(file: Path | None, schema: str | None) -> None:
+    assert schema_path(file) == schema
+
+
+def test_the_summary_stands_one_line_below_the_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(LAUNCH) == 0
+    before, summary = capsys.readouterr().err.rstrip("\n").rsplit("\n\n", 1)
+    assert not before.endswith("\n")
+    assert "\n" not in summary
 
 
 def test_several_servers_are_several_files(tmp_path: Path) -> None:
@@ -232,8 +257,6 @@ def test_a_refusal_has_a_record_too(capsys: pytest.CaptureFixture[str]) -> None:
     "value", ["a # b", "yes", "1e3", "${x}", "a: b", "\u2028é'\"", "-x", "null", "$(rm)", "0.0.0.0"]
 )
 def test_any_text_survives_the_yaml(value: str, tmp_path: Path) -> None:
-    import shlex
-
     server = the_one(f"{LAUNCH} --served-model-name {shlex.quote(value) if value != '-x' else '=-x'}", "gpu=h200")
     path = tmp_path / "one.yaml"
     path.write_text(yaml_of(server, None), encoding="utf-8")

@@ -137,3 +137,43 @@ def test_a_password_in_the_url_of_a_variable_is_a_secret() -> None:
     server = the_one(f"docker run -e http_proxy=http://ada:hush@proxy:3128 lmsysorg/sglang:v0.5.2 {RUN}")
     assert server.nodes == {"engine.env.http_proxy": "${oc.env:http_proxy}"}
     assert "hush" not in yaml_of(server, None)
+
+
+ADDRESSES = {
+    "a model": ("--model-path redis://ada:hush@h/m", "model_path"),
+    "an adapter": (f"{MODEL} --lora-paths a=https://ada:hush@h/a b=/b", "lora_paths"),
+    "inside JSON": (f'{MODEL} --hicache-storage-backend-extra-config \'{{"u": "redis://:hush@h"}}\'', None),
+    "an at sign in it": (f"{MODEL} --tokenizer-path https://ada:hu@hush@h/t", "tokenizer_path"),
+}
+
+
+@pytest.mark.parametrize("case", ADDRESSES)
+def test_an_argument_with_a_password_in_its_url_is_referred_to(case: str) -> None:
+    flags, name = ADDRESSES[case]
+    server = the_one(f"python3 -m sglang.launch_server {flags}", "gpu=h200")
+    name = name or "hicache_storage_backend_extra_config"
+    assert server.overrides[name] == f"${{oc.env:SGLANG_HYDRA_{name.upper()}}}"
+    assert ids(server, ("error", "warning")) == ["IMP009"]
+    assert "hush" not in f"{yaml_of(server, None)} {server}"
+
+
+UNREAD = [
+    "--tp http://ada:hush@h",
+    "--x http://ada:hush@$H",
+    "--tokenizer-path http://ada:hush@$H",
+    "--y http://a:hush@h",
+]
+
+
+@pytest.mark.parametrize("flags", UNREAD)
+def test_a_password_is_not_shown_of_a_flag_that_is_left_out(flags: str) -> None:
+    server = the_one(f"{RUN} {flags}", "gpu=h200")
+    assert ids(server, ("error", "warning"))
+    assert "hush" not in f"{yaml_of(server, None)} {server}"
+
+
+def test_a_password_in_a_logged_argument_is_not_shown() -> None:
+    path = "redis://ada:hush@h/m"
+    server = the_one(f"server_args=ServerArgs(model_path='{path}', tokenizer_path='{path}', tp_size=2)", "gpu=h200")
+    assert server.overrides["model_path"] == "${oc.env:SGLANG_HYDRA_MODEL_PATH}"
+    assert "hush" not in f"{yaml_of(server, None)} {server}"

@@ -82,6 +82,10 @@ def main(marker: str, port: str, *faults: str) -> None:
         print(f"[2026-01-02 03:04:05] {line}", file=sys.stderr, flush=True)
         if stage in crashes:
             crash(crashes[stage])
+    if "portless" in faults:
+        words = f"error while attempting to bind on address ('127.0.0.1', {port}): address already in use"
+        print(f"ERROR:    [Errno 98] {words}", file=sys.stderr, flush=True)
+        time.sleep(600)
     serve(int(port), faults)
 
 

@@ -72,6 +72,8 @@ CASES = [
     crash("graphs", "fault", "crash", 2),
     crash("graphed", "address", "port_in_use", 2),
     crash("graphed", "wordless", "unknown", 1, "zombies"),
+    # The port was taken while it loaded, and it does not end by itself.
+    Case(("portless", "children"), "itself", 4, "port_in_use", times=2),
     # It hangs at a stage, or listens and is never well.
     Case(("args:hang",), "itself", 4, "not_ready", {"ready_timeout_s": 2.0}, 2),
     Case(("load:hang", "children"), "itself", 4, "not_ready", {"ready_timeout_s": 2.0}, 2),

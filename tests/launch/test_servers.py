@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from sglang_hydra.errors import ConfigError, MachineError
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch import processes as processes_module
 from sglang_hydra.launch import servers
+from sglang_hydra.launch.port import port_obstacle
 from sglang_hydra.launch.processes import Life, ProcessName, name_of
 from sglang_hydra.launch.servers import (
     FAILED,
@@ -137,6 +139,24 @@ def test_many_that_start_at_once_get_a_name_each() -> None:
     assert len(set(names)) == 8
 
 
+def test_a_taken_port_names_the_first_that_wanted_it_and_not_who_wants_it_now(sleeper: Any) -> None:
+    names = [name_of(sleeper().pid) for _ in range(2)]
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen(1)
+        port = taken.getsockname()[1]
+        wanted = {"name": f"tiny-{port}", "url": f"http://127.0.0.1:{port}"}
+        for number, process in enumerate([names[0], names[1], own()]):
+            assert process is not None
+            claim(record(**wanted, process=process, started_at=1000.0 + number))
+        found = port_obstacle("127.0.0.1", port)
+        assert found is not None
+        assert str(found.hint).endswith(f"stop tiny-{port}")
+        forget(next(item for item in records() if item.started_at == 1000.0))
+        assert [item.name for item in records()] == [f"tiny-{port}-2", f"tiny-{port}-3"]
+        assert str(port_obstacle("127.0.0.1", port).hint).endswith(f"stop tiny-{port}-2")  # type: ignore[union-attr]
+
+
 def test_one_does_not_remove_the_file_of_the_next() -> None:
     first = claim(record(process=replace(own(), pid=1)))
     claim(record())
@@ -243,7 +263,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(monkeypatch: pytest.MonkeyPatch) 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(servers.json, "dump", full)
+    monkeypatch.setattr(servers, "write_whole", full)
     update(replace(written, state="ready"))
     assert records() == [written]
 

@@ -74,6 +74,7 @@ REFUSED = [
     ("launch.slurm.setup=[\"a\nb\"]", "setup", "launch.slurm.setup=[...]"),
     ("launch.slurm.sbatch.nodes=3", "sbatch.nodes", "leave out launch.slurm.sbatch.nodes"),
     ("launch.slurm.sbatch.requeue=true", "sbatch.requeue", "leave out launch.slurm.sbatch.requeue"),
+    ("launch.slurm.sbatch.quiet=true", "sbatch.quiet", "leave out launch.slurm.sbatch.quiet"),
     ("launch.slurm.sbatch.partition=x", "sbatch.partition", "launch.slurm.partition=..."),
     ("launch.slurm.sbatch.gres=gpu:1", "sbatch.gres", "launch.slurm.gpus=..."),
     ("launch.slurm.sbatch.job-name='a b'", "sbatch.job-name", "launch.slurm.sbatch.job-name=sglang"),

@@ -54,6 +54,8 @@ VARIED = [
     ("bench/workload=1k1k,8k1k", ["bench/workload=1k1k", "bench/workload=8k1k"]),
     ("served_model_name=a,'b,c'", ["served_model_name=a", "served_model_name='b,c'"]),
     ("served_model_name=choice('a b','it')", ["served_model_name=a b", "served_model_name=it"]),
+    ("served_model_name=choice('a,b','it\\'s')", ["served_model_name='a,b'", "served_model_name='it\\'s'"]),
+    ("served_model_name=choice('null','5','x/y')", [f"served_model_name={name}" for name in ("'null'", "5", "x/y")]),
     ("chat_template={{a}},{{b}}", ["chat_template={{a}}", "chat_template={{b}}"]),
     ("cuda_graph_bs=[1,2],[4]", ["cuda_graph_bs=[1,2]", "cuda_graph_bs=[4]"]),
     ("engine.env={A:1},{A:2}", ["engine.env={A:1}", "engine.env={A:2}"]),

@@ -301,6 +301,20 @@ def test_a_budget_is_held() -> None:
     assert verdict_on(outcome(*words, "sweep.budget_gpu_hours=0.37")) is None
 
 
+@pytest.mark.parametrize(
+    ("words", "steps"),
+    [
+        (("bench.concurrency=ladder",), 13),
+        (("sweep.search=bisect", "bench.slo.ttft_ms=9", "sweep.search_steps=5"), 5),
+        (("sweep.search=bisect", "bench.slo.ttft_ms=9", "sweep.search_steps=5", "bench.repeats=2"), 10),
+    ],
+)
+def test_a_search_is_estimated_with_all_its_steps(words: tuple[str, ...], steps: int) -> None:
+    made = outcome(*H200, "tp_size=2", "sweep.start_seconds=360", "sweep.point_seconds=36", *words)
+    assert made.estimate.hours == pytest.approx((360 + steps * 36) / 3600)
+    assert made.estimate.gpu_hours == pytest.approx(2 * (360 + steps * 36) / 3600)
+
+
 def test_one_point_is_a_sweep_too() -> None:
     assert counts(outcome(*H200)) == (1, 1, 0, 1)
 
@@ -348,7 +362,7 @@ def test_what_is_composed_in_a_sweep_is_what_omegaconf_composes() -> None:
 def test_combinations_are_made_one_at_a_time() -> None:
     grid = read_grid(composer(), requests(*H200, "tp_size=1,2", "max_running_requests=range(1,1000000000)"))
     judge = Judge(composer(), grid.common, seed=SEED, env={})
-    points = planning.judged_points(composer(), grid, judge)
+    points = planning.judged_points(grid, judge)
     assert [not judged.refused for _, judged in itertools.islice(points, 3)] == [True, True, True]
 
 

@@ -45,7 +45,8 @@ def test_a_sweep_is_resumed_from_where_it_was_moved_to(here: Place) -> None:
     assert status(moved)["valid"] == 4
     assert not here.sweep_folder.exists()
     starts = len(here.starts())
-    verb("resume", str(moved))
+    said = " ".join(verb("resume", str(moved)).split())
+    assert "to run 0 of 4 points: the others have been taken" in said
     assert len(here.starts()) == starts == 2
 
 
@@ -63,9 +64,9 @@ def test_what_failed_is_taken_again_on_request_only(here: Place, monkeypatch: py
     assert "0 of 2 points done (2 failed)" in said
     assert f"resume {folder} sweep.rerun=[failed]" in said.replace("\n", "")
     starts = len(here.starts())
-    verb("resume", folder, code=4)
+    assert " 0 of 2 points: " in " ".join(verb("resume", folder, code=4).split())
     assert len(here.starts()) == starts
-    verb("resume", folder, "sweep.rerun=[failed]")
+    assert " 2 on 1 server start " in " ".join(verb("resume", folder, "sweep.rerun=[failed]").split())
     assert status(here.sweep_folder)["valid"] == 2
     assert json.loads((here.sweep_folder / "sweep.json").read_text())["words"]
 

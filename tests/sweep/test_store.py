@@ -97,6 +97,10 @@ def test_a_file_where_the_folder_should_be_is_left_alone(tmp_path: Path) -> None
     assert file.read_text() == "mine"
 
 
+def _result(**odd: Any) -> str:
+    return json.dumps({"schema": "sglang_hydra.result/1", **result(), **odd})
+
+
 @pytest.mark.parametrize(
     ("content", "id", "said"),
     [
@@ -108,6 +112,18 @@ def test_a_file_where_the_folder_should_be_is_left_alone(tmp_path: Path) -> None
         ('{"schema": "sglang_hydra.result/1"}', "STO002", "it lacks 'state'"),
         ('{"schema": "sglang_hydra.result/1", "state": "valid", "reasons": 3}', "STO002", "reasons is 3"),
         ('{"schema": "sglang_hydra.result/1", "state": "x", "reasons": [], "measures": {}}', "STO002", "state is 'x'"),
+        ('{"schema": "sglang_hydra.result/1", "measures": {"goodput": NaN}}', "STO002", "NaN is no number"),
+        ("[" * 100_000, "STO002", "cannot be read"),
+        (_result(measures={"output_throughput": "fast"}), "STO002", "measures.output_throughput is 'fast'"),
+        (_result(measures={"ttft_ms": {"p50": 10**400}}), "STO002", "measures.ttft_ms.p50 is 1000"),
+        (_result(measures={"itl_ms": 5}), "STO002", "measures.itl_ms is 5"),
+        (_result(reasons=[1]), "STO002", "reasons is .1."),
+        (_result(machine="here"), "STO002", "machine is 'here'"),
+        (
+            '{"schema": "sglang_hydra.result/1", "point_id": "b0", "state": "valid", "reasons": [], "measures": {}}',
+            "STO002",
+            "is of point b0",
+        ),
     ],
 )
 def test_what_is_no_result_of_ours_is_said_and_kept(tmp_path: Path, content: str, id: str, said: str) -> None:
@@ -141,6 +157,8 @@ def test_an_older_sweep_is_not_misread(place: Place) -> None:
         ({"words": [], "shared": [], "points": {}, "servers": 5}, "servers is 5"),
         ({"words": [], "shared": [], "points": {"a": 1}, "servers": {}}, "of point a, it is no object"),
         ({"words": [], "shared": [], "points": {"a": {}}, "servers": {}}, "of point a, it lacks 'server_id'"),
+        ({"words": [1], "shared": [], "points": {}, "servers": {}}, "words is [1]"),
+        ({"words": [], "shared": [], "points": {}, "servers": {}, "refused": [1]}, "refused, it is no object"),
     ],
 )
 def test_a_sweep_of_another_shape_is_said_and_kept(place: Place, content: dict[str, Any], said: str) -> None:

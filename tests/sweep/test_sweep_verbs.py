@@ -78,7 +78,7 @@ def test_a_hydra_launcher_is_handed_on(run: Run, ran: list[Sweep]) -> None:
         (("bench", "-m", "gpu=h100", "model=deepseek_v3", "tp_size=1,2"), "SWP007", "plan -m with the same words"),
         (("bench", "-m", "gpu=h100", "model=deepseek_v3", "tp_size=1"), "SWP007", "plan -m with the same words"),
         (("bench", "-m", *H200, "tp_size=1,2", "sweep.budget_gpu_hours=0.01"), "SWP008", "sweep.start_seconds"),
-        (("bench", "-m", *H200, "server.yaml"), "SWP010", "check server.yaml"),
+        (("bench", "-m", *H200, "server.yaml"), "CLI004", "there is no such file"),
         (("plan", "-m", *H200, "conf"), "CLI004", "--help"),
         (("stop", "-m", "all"), "CLI013", "bench -m"),
         (("bench", "-m", *H200, "hydra/launcher=nowhere"), "CLI023", "hydra"),

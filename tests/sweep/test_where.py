@@ -64,6 +64,11 @@ def test_a_constraint_is_computed(text: str, expected: bool) -> None:
     ("text", "column", "said", "hint"),
     [
         ("tp_size = 8", 9, "= is written ==", "=="),
+        ("5", 1, "a number is neither true nor false", "tp_size == 8"),
+        ("'fa3'", 1, "a text is neither", "tp_size == 8"),
+        ("tp_size == 1, tp_size == 2", 1, "a list is neither", "and, or"),
+        ("tp_size == 1 or tp_size * 2", 17, "a number is neither", "tp_size == 8"),
+        ("not [tp_size]", 5, "a list is neither", "and, or"),
         ("tp_size == 8 && true", 14, "&& is written and", "and"),
         ("tp_size == 8 || true", 14, "|| is written or", "or"),
         ("! enable_dp_attention", 1, "! is written not", "not"),
@@ -127,7 +132,6 @@ def test_what_is_no_constraint_is_refused_with_its_column(text: str, column: int
         ("tp_size and true", "need true or false"),
         ("not tp_size", "need true or false"),
         ("tp_size", "neither true nor false"),
-        ("[tp_size]", "neither true nor false"),
     ],
 )
 def test_what_has_no_value_for_a_point_says_so(text: str, said: str) -> None:
@@ -177,6 +181,8 @@ def test_arithmetic_is_pythons(left: str, sign: str, right: str) -> None:
         ("bench.slo", "bench.slo.ttft_ms"),
         ("fit.fit", "did you mean fit.fits?"),
         ("sweep.name", None),
+        ("fa3", "'fa3' in quotes"),
+        ("tp_size.real", "tp_size"),
     ],
 )
 def test_a_key_that_no_plan_has_is_refused(key: str, hint: str | None) -> None:

@@ -409,6 +409,26 @@ def test_no_secret_is_shown_or_written(run: Run, tmp_path: Path) -> None:
                 new.unlink()
 
 
+def test_a_key_that_is_in_no_command_is_named(run: Run, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(run("plan", *H200, "api_key=hunter22", "--json").out)
+    command = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --api-key hunter22"
+    given = {
+        (*H200, "api_key=hunter22"): "without api_key, which the command below hands over unseen",
+        (command, "gpu=h200"): "without api_key, which the command below hands over unseen",
+        (str(plan),): "without api_key, and so is the command below: add 'api_key=${oc.env:MY_KEY}'",
+    }
+    for words, said in given.items():
+        assert said in run("upgrade", *TO, *words).out
+    assert "api_key" not in run("upgrade", *TO, *H200).out
+
+
+def test_where_nothing_says_the_release_the_flag_that_does_is_named(run: Run) -> None:
+    said = "if it was written for another one: --from VERSION"
+    assert said in run("upgrade", *TO, *H200).out
+    assert said not in run("upgrade", *TO, *H200, "--from", "0.5.9").out
+
+
 def test_an_installed_release_is_asked_and_its_values_shown(run: Run, tmp_path: Path) -> None:
     venv = str(environment(tmp_path, "0.5.23"))
     server = the_server(run("upgrade", *TO, "--json", "--against", venv, *H200))

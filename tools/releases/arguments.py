@@ -24,7 +24,6 @@ _PLAIN_TYPES = {"List": "list", "Dict": "dict", "Tuple": "tuple", "Set": "set", 
 _GONE = "DeprecatedAction"
 """An old flag that does nothing any more."""
 
-_NOT_VALUES = ("help", "action", "type_parser")
 _SAID = ("new_flag", "const_value", "error_message", "help")
 _ADVICE = re.compile(r"(?:[Uu]se|set) [`']?(--[\w-]+)(?:[`']? to '([\w-]+)')?")
 

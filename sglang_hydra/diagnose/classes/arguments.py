@@ -74,6 +74,7 @@ CLASSES = (
             sign("Unexpected extra config keys for load format", exception=True),
             sign("Model loader extra config is not supported", exception=True),
             sign("Invalid --", r"Invalid --[a-z-]+:", exception=True),
+            sign("PP is not compatible with MTP models", exception=True),
             sign("Error: ", _REFUSED, Weight.EFFECT, exception=True, request=True),
             sign("JSONDecodeError", exception=True, frame=r"^at .*model_config\.py"),
         ),
@@ -98,6 +99,9 @@ CLASSES = (
                 "only supported backend", r"(?:Assertion|Value|Runtime)Error.*only supported backends?", Weight.GENERAL
             ),
             sign("Invalid attention backend"),
+            sign("backend can only be used with", exception=True),
+            sign("Dual chunk attention is enabled, but attention backend is set to", exception=True),
+            sign("MLA optimization not supported on CPU", exception=True),
             sign("Unsupported attention backend"),
             sign("Unsupported head_dim"),
             sign("head dimension", r"only supports? head dimension"),

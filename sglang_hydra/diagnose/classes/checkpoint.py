@@ -148,6 +148,7 @@ CLASSES = (
             sign("Some parameters are not initialized from checkpoints", None, Weight.GENERAL),
             sign("No weights found", None, Weight.GENERAL),
             sign("No model files found in"),
+            sign("in loaded state!", r"Error: Missing keys ", exception=True),
             sign("Integrity check failed"),
         ),
         fields=("model_path", "load_format", "download_dir"),
@@ -195,7 +196,7 @@ CLASSES = (
                 frame=r"load_weights|_load_weights|loader",
             ),
             sign("KeyError: ", r"KeyError: '[\w.]*layers\.\d[\w.]*'", Weight.GENERAL),
-            sign("size mismatch for"),
+            sign("size mismatch for", r"size mismatch for \S+: copying a param"),
             sign(
                 "AssertionError",
                 None,

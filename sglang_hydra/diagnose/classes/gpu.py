@@ -231,6 +231,7 @@ CLASSES = (
             sign("operation failed due to a previous error during capture", None, Weight.EFFECT),
             sign("Capture CUDA graph failed", None, Weight.GENERAL),
             sign("CUDA graph failed: ", None, Weight.GENERAL),
+            sign("Capture CPU graph failed", None, Weight.GENERAL),
         ),
         fields=("disable_cuda_graph", "disable_custom_all_reduce", "enable_torch_compile"),
     ),

@@ -54,6 +54,7 @@ CLASSES = (
             sign("Unsupported arch", r"Unsupported architectures?\b(?!.*sm_?\d)"),
             sign("does not support this model", None, Weight.GENERAL),
             sign("Transformers backend", r"does not support", Weight.GENERAL),
+            sign("Unknown gguf model_type:", exception=True),
         ),
         fields=("model_path", "model_impl"),
         details=_architecture,

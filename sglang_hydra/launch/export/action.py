@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from sglang_hydra.explain import finding_lines, summary
 from sglang_hydra.findings import Finding
 from sglang_hydra.launch.export.job import Artifact, Job, job_of
 from sglang_hydra.launch.export.registry import check_format, render
+from sglang_hydra.launch.whole_file import write_whole
 from sglang_hydra.screen import Line, text, write
 from sglang_hydra.tiny import ensure_tiny, tiny_path
 from sglang_hydra.topology.settings import has_several_servers
@@ -32,7 +32,7 @@ def export_plan(composer: Composer, invocation: Invocation) -> int:
     words = [request.text for request in invocation.requests]
     format = check_format(words[0] if words and "=" not in words[0] else None)
     plan = _plan_for_sglang(composer, invocation.requests[1:])
-    remade = _remade_from(invocation, words[1:], plan)
+    remade = _remade_from(invocation, plan)
     if has_several_servers(plan.nodes):
         return _export_topology(composer, invocation, format, plan, remade)
     refused = _refusals(plan.errors, plan)
@@ -109,8 +109,10 @@ def _refusals(errors: Sequence[Finding], plan: Plan) -> list[Finding]:
     return [finding for finding in errors if not (forced and finding.ours)]
 
 
-def _remade_from(invocation: Invocation, words: Sequence[str], plan: Plan) -> list[str]:
-    """The words that make the same artifact: the seed is part of it."""
+def _remade_from(invocation: Invocation, plan: Plan) -> list[str]:
+    """The words that make the same artifact: the seed is part of it, and a file stands for what was read from it."""
+    words = [invocation.file] if invocation.file is not None else []
+    words += [request.text for request in invocation.requests[1:] if request.layer == "cli"]
     flags = [word for folder in invocation.config_dirs for word in ("--config-dir", folder)]
     if invocation.config_name not in (None, PRIMARY_NAME):
         flags += ["--config-name", str(invocation.config_name)]
@@ -148,23 +150,10 @@ def _write(invocation: Invocation, artifact: Artifact, record: str) -> None:
         return
     path = Path(invocation.output)
     try:
-        _write_whole(path, content, artifact.executable and not invocation.json)
+        # A link is followed to the file that it names.
+        write_whole(path.resolve(), content, mode=0o777 if artifact.executable and not invocation.json else 0o666)
     except (OSError, ValueError) as failure:
         why = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
         hint = "-o FILE in a folder that is there"
         raise ConfigError(Finding("error", "EXP017", f"{path} cannot be written: {why}", hint=hint)) from failure
     write([[text(f"Written to {path}")]])
-
-
-def _write_whole(path: Path, content: str, executable: bool) -> None:
-    """The file appears whole or not at all; a link is followed to the file that it names."""
-    path = path.resolve()
-    draft = path.with_name(f".{path.name}.part")
-    try:
-        draft.write_text(content, encoding="utf-8", newline="")
-        if executable:
-            mode = draft.stat().st_mode
-            draft.chmod(mode | (mode & 0o444) >> 2)
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 @dataclass
 class K8sNode:
-    """``rdma_resource`` is the name under which the cluster's device plugin offers RDMA (kubectl describe node);
-    ``cache_gib`` the size of the volume for downloaded weights in GiB, null for the model's with room to spare;
-    ``storage_class`` that volume's class, null for the cluster's default."""
+    """The keys, which ``sglang_hydra.keys`` explains. ``cache_gib`` is in GiB."""
 
     rdma_resource: str = "rdma/rdma_shared_device_a"
     cache_gib: int | None = None

@@ -28,7 +28,8 @@ def nodes_of_job(environ: Mapping[str, str] = os.environ) -> list[Node]:
     listed = environ.get("SLURM_JOB_NODELIST")
     said = _asked("scontrol", "show", "hostnames", listed) if listed else None
     if said is None:
-        raise MachineError(Finding("error", "SLM005", "this is no Slurm job: it has no list of nodes", ("launch",)))
+        message = "this is no Slurm job: it has no list of nodes"
+        raise MachineError(Finding("error", "SLM005", message, ("launch",), "launch=slurm starts it inside of one"))
     names = said.split()
     rows = _asked("scontrol", "--oneliner", "show", "node", str(listed)) or ""
     known = {words["NodeName"]: words for line in rows.splitlines() if "NodeName" in (words := _words(line))}

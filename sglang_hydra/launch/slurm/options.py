@@ -35,6 +35,7 @@ _OURS: Mapping[str, str | None] = {
     "exclusive": "exclusive",
     **dict.fromkeys(("nodes", "ntasks", "ntasks-per-node", "array", "output", "error", "open-mode", "signal")),
     **dict.fromkeys(("requeue", "no-requeue", "wrap", "wait", "test-only", "parsable", "hold")),
+    **dict.fromkeys(("quiet", "help", "usage", "version")),  # nobody would learn the job's number
 }
 _IN_JOB_NAME = 40
 _JOB_NAME = re.compile(r"[\w.@+-]+")

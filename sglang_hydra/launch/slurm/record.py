@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sglang_hydra.findings import Finding
+from sglang_hydra.launch.whole_file import write_whole
 
 SCHEMA = "sglang_hydra.slurm_job/1"
 FILE_NAME = "job.json"
@@ -53,9 +54,7 @@ class Record:
         content = {"schema": SCHEMA, **asdict(self.account)}
         content["nodes"], content["notes"] = list(self.account.nodes), list(self.account.notes)
         content["findings"] = [finding.to_json() for finding in self.account.findings]
-        draft = self._path.with_name(f".{self._path.name}.part")
-        draft.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        draft.replace(self._path)
+        write_whole(self._path, json.dumps(content, indent=2) + "\n")
 
 
 def read_account(folder: Path) -> Account | None:

@@ -7,14 +7,7 @@ from typing import Any
 
 @dataclass
 class SlurmNode:
-    """Null leaves a setting to the cluster. ``cpus`` and ``mem`` are for each node.
-
-    ``walltime`` is H:MM:SS or D-HH:MM:SS. ``gpus`` says how GPUs are asked for: gpus_per_node, gres or none;
-    ``gpu_type`` names them there (h200). ``mem`` is memory as Slurm writes it (200G; 0 is all of a node).
-    ``container`` runs the server in ``launch.image`` through pyxis or apptainer, with ``mounts`` (SOURCE:TARGET).
-    ``setup`` are lines of shell before anything else in the job; ``sbatch`` are further options of sbatch by name, and
-    ``srun`` further words for srun.
-    """
+    """The keys, which ``sglang_hydra.keys`` explains. Null leaves a setting to the cluster."""
 
     account: str | None = None
     partition: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from sglang_hydra.fit.overheads import GIB, Range, exactly
 from sglang_hydra.fit.ranks import Ranks, ranks_of
 from sglang_hydra.fit.result import Fit, KvCache
 from sglang_hydra.fit.understanding import Understanding, config_fields, understand
-from sglang_hydra.fit.verdict import Memory, Need, judge
+from sglang_hydra.fit.verdict import Memory, Need, interval_of, judge
 from sglang_hydra.fit.weighing import lora_of, weigh
 
 if TYPE_CHECKING:
@@ -47,9 +47,32 @@ def fit(
     if values.get("mem_fraction_static") is None:
         known.unknown.append("mem_fraction_static")
     need = Need(known, values, weighed, lora, drafted.weights if isinstance(drafted, Draft) else drafted)
-    if known.decoder is not None:
-        _size_cache(need, gpu, drafted if isinstance(drafted, Draft) else None, memory.free, known.decoder)
-    return judge(need, memory)
+    decoder = known.decoder
+    if decoder is None:
+        return judge(need, memory)
+
+    def size(need: Need) -> None:
+        _size_cache(need, gpu, drafted if isinstance(drafted, Draft) else None, memory.free, decoder)
+
+    size(need)
+    return _with_an_end_that_works(judge(need, memory), need, memory, size)
+
+
+def _with_an_end_that_works(found: Fit, need: Need, memory: Memory, size: Callable[[Need], None]) -> Fit:
+    """``found`` with an upper end of its interval that also works when it is asked for: more requests fit into a larger
+    pool, and their tables are outside of it."""
+    interval, asked = found.interval, found.asked
+    if interval is None or interval.empty or asked is None:
+        return found
+    values = {**need.values, "mem_fraction_static": interval.high}
+    there = Need(need.known, values, need.weights, need.lora, need.draft)
+    size(there)
+    end = interval_of(there, memory.free)
+    if end is None or not interval.low <= end.high < interval.high:
+        return found
+    if end.high < asked <= interval.high:
+        return replace(found, interval=replace(interval, high=asked))
+    return replace(found, interval=replace(interval, high=end.high, high_reason=end.high_reason))
 
 
 def logged_pool(

@@ -87,7 +87,7 @@ class Need:
 def judge(need: Need, memory: Memory) -> Fit:
     """The verdict, and every number that led to it."""
     known, values = need.known, need.values
-    interval = _interval(need, memory.free)
+    interval = interval_of(need, memory.free)
     reasons = _surely_fails(need, memory.free)
     fits = False if reasons else None if known.unknown else True
     fraction = values.get("mem_fraction_static")
@@ -166,8 +166,8 @@ def _outside(need: Need, fraction: float, free: float, held: float) -> float:
     return outside
 
 
-def _interval(need: Need, free: Range | None) -> Interval | None:
-    """The fractions that work with the likeliest numbers."""
+def interval_of(need: Need, free: Range | None) -> Interval | None:
+    """The fractions that work with the likeliest numbers, as far as all else is as it is with the one asked for."""
     held, after = need.before_cache, need.after_cache
     if held is None or free is None or after is None or free.mid <= 0:
         return None

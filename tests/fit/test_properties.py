@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from sglang_hydra import ModelFacts
@@ -182,3 +182,19 @@ def test_what_surely_fails_has_no_room_and_what_fits_has_some(facts: ModelFacts,
     if fitted.kv_tokens:
         assert fitted.interval is not None
         assert fraction >= fitted.interval.low - 0.001
+
+
+@SOME
+@given(models(), st.sampled_from(FRACTIONS), st.sampled_from([1, 2, 8]), st.sampled_from([1, 64]))
+@example(KNOWN["qwen3_32b"], 0.6, 2, 1)
+def test_both_ends_of_the_interval_work_when_they_are_asked_for(
+    facts: ModelFacts, fraction: float, tp_size: int, page_size: int
+) -> None:
+    typed = {"tp_size": tp_size, "page_size": page_size}
+    fitted = size(facts, mem_fraction_static=fraction, **typed)
+    assume(fitted.fits and fitted.interval is not None and not fitted.interval.empty)
+    assert fitted.interval is not None
+    for end in (fitted.interval.low, fitted.interval.high):
+        there = size(facts, mem_fraction_static=end, **typed)
+        assert there.fits
+        assert not there.tight, (end, there.interval)

@@ -39,11 +39,13 @@ GROUPS = {
 
 
 class Said(NamedTuple):
-    """What is said of one key: what it does, what null means where it may be null, and what it can be alone."""
+    """What is said of one key: what it does, what null means where it may be null, what it can be alone, and its type
+    where OmegaConf has none for it."""
 
     about: str
     null: str | None = None
     choices: Sequence[str] = ()
+    type: str | None = None
 
 
 _ROLE = {
@@ -121,6 +123,7 @@ SAID: Mapping[str, Said] = {
     "bench.concurrency": Said(
         "requests in flight at a time; ladder tries the powers of two until nothing is gained or the SLO fails",
         "1, or with bench.request_rate as many as arrive",
+        type="int | ladder | None",
     ),
     "bench.request_rate": Said(
         "requests a second, at random times (Poisson); bench.concurrency then only bounds them",
@@ -134,7 +137,7 @@ SAID: Mapping[str, Said] = {
     "bench.stream": Said("false asks for whole answers: then there is no ITL, no TPOT and no interactivity"),
     "bench.cache": Said("cold: an empty prefix cache; warm: the same prompts were sent once before", choices=CACHES),
     "bench.client": Said("who measures; auto takes bench_serving where it is there and can", choices=CLIENTS),
-    "bench.quality": Said("true, or a file of questions: fixed answers are checked after the load"),
+    "bench.quality": Said("true, or a file of questions: fixed answers are checked after the load", type="bool | str"),
     "bench.timeout": Said("seconds in which a server may say nothing"),
     "bench.slo.ttft_ms": Said("milliseconds to the first token", _NO_LIMIT),
     "bench.slo.itl_ms": Said("milliseconds between two tokens", _NO_LIMIT),
@@ -222,7 +225,8 @@ def _below(path: str, item: Any) -> Iterator[Key]:
     default = item.default if item.default_factory is MISSING else item.default_factory()
     plain = isinstance(item.type, type) and not hasattr(item.type, "__args__")
     kind = item.type.__name__ if plain else str(item.type).replace("typing.", "")
-    yield Key(path, kind, default, SAID[path])
+    said = SAID[path]
+    yield Key(path, said.type or kind, default, said)
 
 
 def key_of(word: str) -> Key | None:

@@ -39,7 +39,7 @@ def test_every_key_and_every_node_is_said_once() -> None:
 @pytest.mark.parametrize("name", SAID)
 def test_what_is_said_of_a_key_agrees_with_its_type_and_its_default(name: str) -> None:
     key = keys()[name]
-    may_be_null = not any(problems_at(name.split("."), None)) if key.type != "Any" else key.default is None
+    may_be_null = key.default is None if key.said.type else not any(problems_at(name.split("."), None))
     assert (key.said.null is not None) == may_be_null
     if key.said.choices:
         assert key.default is None or key.default in key.said.choices

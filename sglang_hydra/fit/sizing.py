@@ -60,9 +60,9 @@ def fit(
 
 def _with_an_end_that_works(found: Fit, need: Need, memory: Memory, size: Callable[[Need], None]) -> Fit:
     """``found`` with an upper end of its interval that also works when it is asked for: more requests fit into a larger
-    pool, and their tables are outside of it."""
+    pool, and their tables are outside of it. An end below what is asked for is sized for even larger ones."""
     interval, asked = found.interval, found.asked
-    if interval is None or interval.empty or asked is None:
+    if interval is None or interval.empty or asked is None or asked >= interval.high:
         return found
     values = {**need.values, "mem_fraction_static": interval.high}
     there = Need(need.known, values, need.weights, need.lora, need.draft)
@@ -70,7 +70,7 @@ def _with_an_end_that_works(found: Fit, need: Need, memory: Memory, size: Callab
     end = interval_of(there, memory.free)
     if end is None or not interval.low <= end.high < interval.high:
         return found
-    if end.high < asked <= interval.high:
+    if end.high < asked:
         return replace(found, interval=replace(interval, high=asked))
     return replace(found, interval=replace(interval, high=end.high, high_reason=end.high_reason))
 

@@ -48,10 +48,10 @@ def reserved_gib(settings: Mapping[str, Any]) -> float:
     return float(reserved)
 
 
-def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0) -> Fit | None:
+def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, sized_end: bool = True) -> Fit | None:
     """The fit of what was resolved, also where SGLang refuses it for another reason; None where there is nothing to
-    fit into: no GPU with a known memory, or no known model. Raises ConfigError for a config.json with impossible
-    sizes."""
+    fit into: no GPU with a known memory, or no known model. ``sized_end`` as for ``fit``. Raises ConfigError for a
+    config.json with impossible sizes."""
     gpu = facts.gpu
     if gpu.memory_mib is None or gpu.device in (None, "cpu") or not facts.model.known:
         return None
@@ -60,7 +60,15 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0) -> F
     path = str(resolution.values["model_path"])
     # A name that no file can have (half a character) is not there either; looking into it would fail.
     weights = read_checkpoint(path) if os.path.exists(path) else None
-    return fit(resolution.values, gpu, facts.model, reserved_gib=reserved_gib, draft=facts.model.draft, weights=weights)
+    return fit(
+        resolution.values,
+        gpu,
+        facts.model,
+        reserved_gib=reserved_gib,
+        draft=facts.model.draft,
+        weights=weights,
+        sized_end=sized_end,
+    )
 
 
 def fit_or_why(resolution: Resolution, facts: Facts, reserved_gib: float) -> tuple[Fit | None, Sequence[Finding]]:
@@ -201,7 +209,7 @@ def _verifier(
         intent = {**resolution.intent, **changes}
         other = Facts(gpu, model, facts.env, facts.seed, intent)
         planned = resolve(intent, gpu=gpu, model=model, seed=facts.seed, env=facts.env)
-        found = fit_of(planned, other, reserved_gib)
+        found = fit_of(planned, other, reserved_gib, sized_end=False)
         # Most changes do not make it fit; only for those that do are the checks worth their time.
         if found is None or not found.fits:
             return found

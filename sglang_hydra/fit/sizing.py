@@ -32,11 +32,13 @@ def fit(
     draft: ModelFacts | None = None,
     weights: CheckpointSize | None = None,
     free_gib: float | None = None,
+    sized_end: bool = True,
 ) -> Fit:
     """What the server with ``values`` (resolved arguments by name) needs on each GPU, and whether that is there.
 
     ``reserved_gib`` is for others on the same GPU; ``draft`` are the facts of a separate draft model; ``weights`` is
     what the checkpoint's files say of their size; ``free_gib`` is the memory free before loading where it was measured.
+    Without ``sized_end`` the upper end of the interval is that of the pool that is asked for, which saves a fifth.
     Unknown facts end in ``Fit.unknown``. Raises ConfigError (FIT010) for a config field that cannot be a size.
     """
     known = understand(values, gpu, model)
@@ -55,7 +57,8 @@ def fit(
         _size_cache(need, gpu, drafted if isinstance(drafted, Draft) else None, memory.free, decoder)
 
     size(need)
-    return _with_an_end_that_works(judge(need, memory), need, memory, size)
+    found = judge(need, memory)
+    return _with_an_end_that_works(found, need, memory, size) if sized_end else found
 
 
 def _with_an_end_that_works(found: Fit, need: Need, memory: Memory, size: Callable[[Need], None]) -> Fit:

@@ -8,6 +8,7 @@ ARGS ?=
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 SOURCES := sglang_hydra hydra_plugins
+PLUGINS := $(wildcard hydra_plugins/sglang_hydra/*.py)
 # Tests and benchmarks use what is here: no model is ever fetched.
 OFFLINE := HF_HUB_OFFLINE=1
 # The quick tests do not disturb each other; real servers and what is timed run one after the other. ARGS='-n 0' here too.
@@ -15,7 +16,7 @@ SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test test-real test-long bench docs compile clean python-version
+.PHONY: help serve test test-real test-long bench docs generate compile clean python-version
 
 help:
 	@echo "make serve      install the embedded engine and serve model=tiny here; ARGS='port=8000' adds overrides"
@@ -23,6 +24,7 @@ help:
 	@echo "make test-real  start real servers: SGLang 0.5.2 and 0.5.23 on the CPU and the embedded engine"
 	@echo "make test-long  what takes minutes: fuzzing, killing servers"
 	@echo "make bench      planning and resolving, timed against an empty Hydra app"
+	@echo "make generate   write every generated file again: README screens, pages, index, schema, golden screens"
 	@echo "make docs       the documentation as a site in build/site, every link checked"
 	@echo "make clean      remove the environments and everything built"
 	@echo "PYTHON=$(PYTHON) makes $(VENV); it must be Python 3.10 to 3.13"
@@ -34,6 +36,7 @@ serve: $(VENV)/.has-local compile
 test: $(VENV)/.has-dev compile
 	@echo "== ruff" && $(PY) -m ruff check . && $(PY) -m ruff format --check .
 	@echo "== mypy --strict" && $(PY) -m mypy
+	@echo "== import-linter" && $(VENV)/bin/lint-imports --no-cache
 	@echo "== pytest" && $(OFFLINE) $(PY) -m pytest -m "not real and not long" $(SIDE_BY_SIDE) $(ARGS)
 
 test-real: $(VENV)/.has-dev $(VENV)/.has-local compile
@@ -48,8 +51,14 @@ test-long: $(VENV)/.has-dev $(VENV)/.has-docs compile
 	@$(OFFLINE) $(PY) -m pytest -m long --timeout 3600 $(ARGS)
 
 bench: $(VENV)/.has-dev compile
-	@for file in plan_vs_empty_app start_vs_empty_app import_time resolve_rate catalog_cost sweep_planning point_overhead diagnosis_table; do \
+	@for file in plan_vs_empty_app start_vs_empty_app import_time resolve_rate catalog_cost sweep_planning point_overhead diagnosis_table client_truth; do \
 	  echo "== $$file" && $(OFFLINE) $(PY) benchmarks/$$file.py || exit 1; done
+
+# Look at each difference before you commit it.
+generate: $(VENV)/.has-dev compile
+	@for tool in config_schema completion_index catalog_page diagnosis_page export_pages reference_pages house readme_screens; do \
+	  echo "== $$tool" && $(OFFLINE) $(PY) tools/$$tool.py $$([ $$tool = house ] && echo --write) || exit 1; done
+	@echo "== golden screens" && $(OFFLINE) UPDATE_GOLDEN=1 $(PY) -m pytest -q -n 0 tests/show/test_explain.py tests/planning/test_catalog.py
 
 docs: $(VENV)/.has-docs
 	@$(PY) tools/reference_pages.py --check
@@ -74,18 +83,19 @@ $(PY): | python-version
 	@echo "Making a Python environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.has-dev: pyproject.toml constraints.txt | $(PY)
+# An editable install copies the plugins of Hydra: they are installed again when they change.
+$(VENV)/.has-dev: pyproject.toml constraints.txt $(PLUGINS) | $(PY)
 	@echo "Installing the package and the tools of its tests into $(VENV)"
 	@$(PIP) install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@
 
-$(VENV)/.has-docs: pyproject.toml constraints.txt | $(PY)
+$(VENV)/.has-docs: pyproject.toml constraints.txt $(PLUGINS) | $(PY)
 	@echo "Installing the package and the tools of its documentation into $(VENV)"
 	@$(PIP) install --quiet -c constraints.txt -e '.[docs]'
 	@touch $@
 
 # The announcement comes before anything is fetched, so the environment is made inside.
-$(VENV)/.has-local: pyproject.toml constraints.txt | python-version
+$(VENV)/.has-local: pyproject.toml constraints.txt $(PLUGINS) | python-version
 	@echo "The embedded engine (torch and transformers) goes into $(VENV): a download of about 1.2 GB, once."
 	@echo "Step 1 of 3: a Python environment"
 	@$(MAKE) --no-print-directory $(PY)

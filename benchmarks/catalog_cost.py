@@ -13,11 +13,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare checkout will do
 
-from sglang_hydra.app import make_plan
-from sglang_hydra.audit import judge_cells, judge_recipes
-from sglang_hydra.compose import Composer
-from sglang_hydra.overrides import Request
-from sglang_hydra.recipes import recipes
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.recipes import recipes
+from sglang_hydra.planning.audit import judge_cells, judge_recipes
+from sglang_hydra.planning.make import make_plan
 
 
 def main() -> None:

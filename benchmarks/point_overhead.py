@@ -18,8 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sglang_hydra.sweep.runner import run
-from tests.sweep.place import Place, make_fake_python, place_in
+from sglang_hydra.measure.sweep.runner import run
+from tests.measure.sweep.place import Place, make_fake_python, place_in
 
 LIMIT_MS = 100
 CONCURRENCY = range(1, 41)

@@ -22,10 +22,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare checkout will do
 
-from sglang_hydra.compose import Composer
-from sglang_hydra.overrides import Request
-from sglang_hydra.sweep.grid import read_grid
-from sglang_hydra.sweep.planning import Outcome, plan_sweep
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.measure.sweep.grid import read_grid
+from sglang_hydra.measure.sweep.planning import Outcome, plan_sweep
 
 GROUPS = ["gpu=h100,h200", "model=qwen3_8b,gpt_oss_120b,llama_3_1_70b"]
 # Three keys of the server, so that hardly any point shares a plan with another, and one of the load.
@@ -101,7 +101,7 @@ def peak(points: int, of_server: bool) -> None:
 
 def _hydra(jobs: int) -> float:
     """Seconds a job, the start of the process left out: the difference between many jobs and one."""
-    from sglang_hydra.config import conf_dir
+    from sglang_hydra.text.locations import conf_dir
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "task.py").write_text(EMPTY_TASK.replace('"conf"', repr(str(conf_dir()))), encoding="utf-8")
@@ -113,7 +113,7 @@ def _multirun(folder: str, jobs: int) -> float:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
     words = ["-m", "gpu=h100", "model=qwen3_8b", "engine=sglang"]
     sizes = ",".join(str(size) for size in range(1, jobs + 1))
-    code = "import sglang_hydra.config; sglang_hydra.config.register(); exec(open('task.py').read())"
+    code = "import sglang_hydra.compose.schema; sglang_hydra.compose.schema.register(); exec(open('task.py').read())"
     command = [sys.executable, "-c", code, *words, f"max_running_requests={sizes}"]
     begun = time.perf_counter()
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)

@@ -5,6 +5,6 @@ Hydra imports a package that it searches; the schema, which is no file, becomes 
 
 from __future__ import annotations
 
-from sglang_hydra.config import register
+from sglang_hydra.compose.schema import register
 
 register()

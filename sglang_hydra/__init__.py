@@ -12,43 +12,34 @@ The public API; everything is imported when it is first used, so that ``import s
 
 from __future__ import annotations
 
+import sys
 from os.path import isdir
+
+from sglang_hydra.text.version import VERSION
 
 TYPE_CHECKING = False
 """As in ``typing``, which is not imported for it: a program's first lines run before it can answer a signal."""
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # In a checkout conf/ lies beside this folder and not in it: sglang_hydra.conf is found there too, for pkg:// paths.
 if not isdir(f"{__path__[0]}/conf"):
     __path__.append(__path__[0].rpartition("/")[0] or ".")
 
-# No module is named like a public name: importing one would put the module in its place.
-_HOMES = {
-    "resolve": "sglang_hydra.resolution",
-    "Resolution": "sglang_hydra.resolution",
-    "plan": "sglang_hydra.app",
-    "main": "sglang_hydra.hydra_app",
-    "parse_argv": "sglang_hydra.argv",
-    "Plan": "sglang_hydra.plans",
-    "GpuFacts": "sglang_hydra.facts.gpu",
-    "ModelFacts": "sglang_hydra.facts.model",
-    "ServerArgs": "sglang_hydra.fields",
-    "LoRARef": "sglang_hydra.fields",
-    "Finding": "sglang_hydra.findings",
-    "add_attention_backend_choices": "sglang_hydra.fields.choices",
-    "add_disagg_transfer_backend_choices": "sglang_hydra.fields.choices",
-    "add_grammar_backend_choices": "sglang_hydra.fields.choices",
-    "add_load_format_choices": "sglang_hydra.fields.choices",
-    "add_lora_target_module_choices": "sglang_hydra.fields.choices",
-    "add_quantization_method_choices": "sglang_hydra.fields.choices",
-    "add_reasoning_parser_choices": "sglang_hydra.fields.choices",
-    "add_tool_call_parser_choices": "sglang_hydra.fields.choices",
-    "ConfigError": "sglang_hydra.errors",
-    "MachineError": "sglang_hydra.errors",
-    "ServerError": "sglang_hydra.errors",
-    "SglangHydraError": "sglang_hydra.errors",
-}
+
+class _ModulesOfEarlierVersions:
+    """Asked for what is nowhere else: a module under the name that it had in an earlier version."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> Any:
+        if not name.startswith("sglang_hydra."):
+            return None
+        from sglang_hydra.moved import spec_of
+
+        return spec_of(name)
+
+
+sys.meta_path.append(_ModulesOfEarlierVersions)
 
 __all__ = [
     "ConfigError",
@@ -80,13 +71,9 @@ __all__ = [
 if TYPE_CHECKING:
     from typing import Any
 
-    from sglang_hydra.app import plan
-    from sglang_hydra.argv import parse_argv
-    from sglang_hydra.errors import ConfigError, MachineError, ServerError, SglangHydraError
-    from sglang_hydra.facts.gpu import GpuFacts
-    from sglang_hydra.facts.model import ModelFacts
-    from sglang_hydra.fields import LoRARef, ServerArgs
-    from sglang_hydra.fields.choices import (
+    from sglang_hydra.arguments.argv import parse_argv
+    from sglang_hydra.arguments.fields import LoRARef, ServerArgs
+    from sglang_hydra.arguments.fields.choices import (
         add_attention_backend_choices,
         add_disagg_transfer_backend_choices,
         add_grammar_backend_choices,
@@ -96,23 +83,82 @@ if TYPE_CHECKING:
         add_reasoning_parser_choices,
         add_tool_call_parser_choices,
     )
-    from sglang_hydra.findings import Finding
-    from sglang_hydra.hydra_app import main
-    from sglang_hydra.plans import Plan
-    from sglang_hydra.resolution import Resolution, resolve
+    from sglang_hydra.convert import verl as verl
+    from sglang_hydra.facts.gpu import GpuFacts
+    from sglang_hydra.facts.model import ModelFacts
+    from sglang_hydra.planning.make import plan
+    from sglang_hydra.planning.plan import Plan
+    from sglang_hydra.rules.resolution import Resolution, resolve
+    from sglang_hydra.run.hydra_app import main
+    from sglang_hydra.text.errors import ConfigError, MachineError, ServerError, SglangHydraError
+    from sglang_hydra.text.findings import Finding
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module
+    home: Any
+    match name:
+        case "verl":
+            from sglang_hydra.convert import verl
 
-    if name == "verl":
-        return import_module("sglang_hydra.verl")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
+            return verl
+        case "resolve" | "Resolution":
+            from sglang_hydra.rules import resolution
+
+            home = resolution
+        case "plan":
+            from sglang_hydra.planning import make
+
+            home = make
+        case "main":
+            from sglang_hydra.run import hydra_app
+
+            home = hydra_app
+        case "parse_argv":
+            from sglang_hydra.arguments import argv
+
+            home = argv
+        case "Plan":
+            from sglang_hydra.planning import plan
+
+            home = plan
+        case "GpuFacts":
+            from sglang_hydra.facts import gpu
+
+            home = gpu
+        case "ModelFacts":
+            from sglang_hydra.facts import model
+
+            home = model
+        case "ServerArgs" | "LoRARef":
+            from sglang_hydra.arguments import fields
+
+            home = fields
+        case "Finding":
+            from sglang_hydra.text import findings
+
+            home = findings
+        case (
+            "add_attention_backend_choices"
+            | "add_disagg_transfer_backend_choices"
+            | "add_grammar_backend_choices"
+            | "add_load_format_choices"
+            | "add_lora_target_module_choices"
+            | "add_quantization_method_choices"
+            | "add_reasoning_parser_choices"
+            | "add_tool_call_parser_choices"
+        ):
+            from sglang_hydra.arguments.fields import choices
+
+            home = choices
+        case "ConfigError" | "MachineError" | "ServerError" | "SglangHydraError":
+            from sglang_hydra.text import errors
+
+            home = errors
+        case _:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(home, name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__, "verl"})

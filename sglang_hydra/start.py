@@ -27,7 +27,7 @@ def main() -> int:
     What runs a server, a job or a measurement answers these signals itself as long as it does.
     """
     _answer_signals()
-    from sglang_hydra.cli import entry
+    from sglang_hydra.cli.main import entry
 
     _Run.importing = False
     try:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import jsonschema
 import pytest
 
-from sglang_hydra.cli import entry
+from sglang_hydra.cli.main import entry
 from sglang_hydra.schemas import schema_of
-from tests.planning import without_accelerator, without_engines
+from tests.plans import without_accelerator, without_engines
 
 H200 = ["gpu=h200", "model=qwen3_8b"]
 

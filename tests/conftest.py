@@ -25,7 +25,13 @@ def pytest_configure() -> None:
     """Before anything is imported that reads the environment; every program that a test starts inherits it."""
     for name in [name for name in os.environ if name.startswith(SETTINGS_OF_OTHERS) and not name.endswith("_PYTHON")]:
         del os.environ[name]
-    os.environ |= {"HF_HUB_OFFLINE": "1", "LC_ALL": "C.UTF-8", "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
+    os.environ |= {
+        "SGLANG_HYDRA_SETTINGS": "",
+        "HF_HUB_OFFLINE": "1",
+        "LC_ALL": "C.UTF-8",
+        "NO_PROXY": LOOPBACK,
+        "no_proxy": LOOPBACK,
+    }
     # nohup and background shells start programs with signals ignored, and every child inherits that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -25,7 +25,7 @@ import sglang_hydra
 assert sglang_hydra.plan(["gpu=h200", "model=deepseek_v3", "tp_size=8"]).launchable
 """
 COMMAND = """
-from sglang_hydra.cli import entry
+from sglang_hydra.cli.main import entry
 assert entry({words!r}) == 0
 """
 
@@ -50,7 +50,7 @@ def imported_by(program: str, folder: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("program", "unwanted"),
     [
-        ("import sglang_hydra", HEAVY | COMPOSING | SLOW_STDLIB | {"dataclasses", "sglang_hydra.fields"}),
+        ("import sglang_hydra", HEAVY | COMPOSING | SLOW_STDLIB | {"dataclasses", "sglang_hydra.arguments.fields"}),
         ("from sglang_hydra import parse_argv; parse_argv(['--model-path', 'm'])", HEAVY | COMPOSING | SLOW_STDLIB),
         (RESOLVE, HEAVY | COMPOSING | SLOW_STDLIB),
         (PLAN, HEAVY | {"pynvml", "rich"}),

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.launch.processes import free_port, wait_until
 from tests.readme import REPOSITORY, as_script, blocks, environment, run_block
+from tests.run.launch.processes import free_port, wait_until
 
 READY_WITHIN_S = 90
 STOPPED_WITHIN_S = 30

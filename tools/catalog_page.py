@@ -16,10 +16,10 @@ sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
 from generated import write_or_check  # noqa: E402
 
-from sglang_hydra.audit import Judged, judge_cells, judge_recipes, model_presets  # noqa: E402
-from sglang_hydra.compose import Composer  # noqa: E402
-from sglang_hydra.fitting import gpu_classes  # noqa: E402
-from sglang_hydra.recipes import recipes  # noqa: E402
+from sglang_hydra.compose.composer import Composer  # noqa: E402
+from sglang_hydra.compose.recipes import recipes  # noqa: E402
+from sglang_hydra.planning.audit import Judged, judge_cells, judge_recipes, model_presets  # noqa: E402
+from sglang_hydra.planning.memory import gpu_classes  # noqa: E402
 
 PAGE = ROOT / "docs" / "catalog.md"
 

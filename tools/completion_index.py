@@ -1,4 +1,4 @@
-"""Writes sglang_hydra/completion_index.json: what the shells complete from, so that they need not import anything.
+"""Writes sglang_hydra/cli/completion_index.json: what the shells complete from, so that they need not import anything.
 
     python tools/completion_index.py [--check]
 
@@ -19,18 +19,17 @@ sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
 from generated import write_or_check  # noqa: E402
 
-from sglang_hydra.bench import settings as bench  # noqa: E402
-from sglang_hydra.cli import VERBS  # noqa: E402
-from sglang_hydra.completion import INDEX, SCRIPTS  # noqa: E402
-from sglang_hydra.compose import Composer  # noqa: E402
-from sglang_hydra.config import Root  # noqa: E402
-from sglang_hydra.fields import FIELDS  # noqa: E402
-from sglang_hydra.flags import FLAGS  # noqa: E402
-from sglang_hydra.keys import GROUPS, Key, keys  # noqa: E402
-from sglang_hydra.launch.export.registry import FORMATS  # noqa: E402
-from sglang_hydra.meanings import known_ids  # noqa: E402
-from sglang_hydra.secret import is_secret_name  # noqa: E402
-from sglang_hydra.versions.table import known_versions, release  # noqa: E402
+from sglang_hydra.arguments.fields import FIELDS  # noqa: E402
+from sglang_hydra.arguments.secrets import is_secret_name  # noqa: E402
+from sglang_hydra.cli.completion import INDEX, SCRIPTS  # noqa: E402
+from sglang_hydra.cli.id_pages import known_ids  # noqa: E402
+from sglang_hydra.compose.composer import Composer  # noqa: E402
+from sglang_hydra.compose.schema import Root  # noqa: E402
+from sglang_hydra.compose.settings import bench  # noqa: E402
+from sglang_hydra.convert.export.registry import FORMATS  # noqa: E402
+from sglang_hydra.releases.table import known_versions, release  # noqa: E402
+from sglang_hydra.show.key_help import GROUPS, Key, keys  # noqa: E402
+from sglang_hydra.text.flags import FLAGS, VERBS  # noqa: E402
 
 _BOOLEAN = ["true", "false"]
 OFFERED = {"bench.concurrency": [bench.LADDER], "engine.version": list(known_versions())}
@@ -82,7 +81,7 @@ def _extras() -> Iterator[tuple[str, list[str]]]:
 
 
 def main() -> int:
-    content = json.dumps(index(), indent=None, separators=(",", ":"), sort_keys=True) + "\n"
+    content = json.dumps(index(), indent=0, sort_keys=True) + "\n"  # one entry a line: changes merge
     return write_or_check(INDEX, content, sys.argv[1:])
 
 

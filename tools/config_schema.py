@@ -21,12 +21,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
-from sglang_hydra.compose import Composer  # noqa: E402
-from sglang_hydra.config import NODES, Root  # noqa: E402
-from sglang_hydra.fields import FIELDS, Field  # noqa: E402
-from sglang_hydra.keys import GROUPS, keys  # noqa: E402
-from sglang_hydra.nodes import types_of, without_none  # noqa: E402
-from sglang_hydra.recipes import recipes  # noqa: E402
+from sglang_hydra.arguments.fields import FIELDS, Field  # noqa: E402
+from sglang_hydra.compose.composer import Composer  # noqa: E402
+from sglang_hydra.compose.node_types import types_of, without_none  # noqa: E402
+from sglang_hydra.compose.recipes import recipes  # noqa: E402
+from sglang_hydra.compose.schema import NODES, Root  # noqa: E402
+from sglang_hydra.show.key_help import GROUPS, keys  # noqa: E402
 
 SCHEMA = ROOT / "sglang_hydra" / "schemas" / "config.schema.json"
 _INTERPOLATION = {"$ref": "#/$defs/interpolation"}

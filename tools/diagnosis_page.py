@@ -16,9 +16,9 @@ sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
 from generated import write_or_check  # noqa: E402
 
-from sglang_hydra.diagnose.classes import CLASSES  # noqa: E402
-from sglang_hydra.diagnose.declare import FailureClass  # noqa: E402
-from sglang_hydra.diagnose.pages import advice, telling  # noqa: E402
+from sglang_hydra.run.diagnose.classes import CLASSES  # noqa: E402
+from sglang_hydra.run.diagnose.failure_class import FailureClass  # noqa: E402
+from sglang_hydra.run.diagnose.pages import advice, telling  # noqa: E402
 
 PAGE = ROOT / "docs" / "diagnosis.md"
 _INTRO = """# Diagnosis

@@ -14,11 +14,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
-from sglang_hydra.app import make_plan  # noqa: E402
-from sglang_hydra.compose import Composer  # noqa: E402
-from sglang_hydra.launch.export.job import job_of  # noqa: E402
-from sglang_hydra.launch.export.registry import FORMATS, render  # noqa: E402
-from sglang_hydra.overrides import Request  # noqa: E402
+from sglang_hydra.compose.composer import Composer  # noqa: E402
+from sglang_hydra.compose.overrides import Request  # noqa: E402
+from sglang_hydra.convert.export.job import job_of  # noqa: E402
+from sglang_hydra.convert.export.registry import FORMATS, render  # noqa: E402
+from sglang_hydra.planning.make import make_plan  # noqa: E402
 
 FOLDER = ROOT / "docs" / "exports"
 PLANS = {

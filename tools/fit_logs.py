@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare checkout will do
 
 from sglang_hydra import ConfigError, GpuFacts, ModelFacts, resolve
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.compose.model_presets import ModelPresets
 from sglang_hydra.facts.drafts import known_draft
-from sglang_hydra.facts.presets import ModelPresets
-from sglang_hydra.fields import FIELDS
-from sglang_hydra.fit import Fit, fit, logged_pool
-from sglang_hydra.fit.result import KvCache
+from sglang_hydra.fit.result import Fit, KvCache
+from sglang_hydra.fit.sizing import fit, logged_pool
 
 GIB = 1 << 30
 PRESETS = [str(file) for file in sorted(Path(__file__).resolve().parents[1].glob("conf/model/*.yaml"))]

@@ -27,21 +27,22 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sglang_hydra.app import make_plan
-from sglang_hydra.argv import parse_argv
-from sglang_hydra.cli import VERBS, read_invocation, requests_from_argv
-from sglang_hydra.compose import Composer
-from sglang_hydra.config import NODES, Root
-from sglang_hydra.documents import read_document
-from sglang_hydra.engines import packages
-from sglang_hydra.errors import ConfigError
-from sglang_hydra.explain import finding_lines, plan_screen
-from sglang_hydra.facts import probe
-from sglang_hydra.fields import FIELDS, Field
-from sglang_hydra.flags import BY_NAME, HYDRA_FLAGS
-from sglang_hydra.overrides import Request
-from sglang_hydra.plans import Plan
-from sglang_hydra.screen import write
+from sglang_hydra.arguments.argv import parse_argv
+from sglang_hydra.arguments.fields import FIELDS, Field
+from sglang_hydra.cli.invocation import read_invocation
+from sglang_hydra.cli.main import requests_from_argv
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import NODES, Root
+from sglang_hydra.facts import packages, probe
+from sglang_hydra.planning.input_files import read_document
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.plan import plan_screen
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.flags import BY_NAME, HYDRA_FLAGS, VERBS
+from sglang_hydra.text.screen import write
 
 # What every environment of a fuzzed plan holds: the hub is never asked.
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "HOME": "/nonexistent", "SGLANG_X": "1"}

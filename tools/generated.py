@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,5 +14,5 @@ def write_or_check(file: Path, fresh: str, arguments: Sequence[str]) -> int:
         return 0
     stale = not file.is_file() or file.read_text(encoding="utf-8") != fresh
     if stale:
-        print(f"{file.name} is stale: python tools/{Path(sys.argv[0]).name}")
+        print(f"{file.name} is stale: make generate")
     return int(stale)

@@ -5,7 +5,7 @@
     python tools/read_releases.py --wheels FOLDER      # keeps the wheels there, downloads what is missing
 
 Arguments, flags that are only still accepted, environment variables, the server's pages, commands and requirements
-of each release are read from its sources as syntax (Python's ast) and from its METADATA. `sglang_hydra.versions`
+of each release are read from its sources as syntax (Python's ast) and from its METADATA. `sglang_hydra.releases`
 answers questions from the table.
 
 Exit code: 0 written, 2 a wheel or the registry could not be read; the old table is then left as it is.
@@ -26,7 +26,7 @@ from releases.table import make_table, read_release, written
 from releases.wheel import Wheel, WheelError
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE = ROOT / "sglang_hydra" / "versions" / "table.json"
+TABLE = ROOT / "sglang_hydra" / "releases" / "table.json"
 FIRST = "0.5.2"
 _SECONDS = 600
 
@@ -110,7 +110,7 @@ def _pip(*words: str) -> str:
 
 
 def _key(version: str) -> tuple[tuple[int, ...], int, int]:
-    from sglang_hydra.versions.order import release_key
+    from sglang_hydra.releases.order import release_key
 
     key = release_key(version)
     # What is no version is older than everything.

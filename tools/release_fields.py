@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE = ROOT / "sglang_hydra" / "diagnose" / "releases.json"
+TABLE = ROOT / "sglang_hydra" / "run" / "diagnose" / "releases.json"
 _DECLARES = re.compile(r"srt/(?:server_args|arg_groups/fields/\w+)\.py$")
 _WHEEL = re.compile(r"sglang-(\d+)\.(\d+)\.(\d+)(?:\.post(\d+))?-")
 

@@ -11,11 +11,11 @@ import hydra
 from omegaconf import OmegaConf
 
 import sglang_hydra
-import sglang_hydra.verl
+import sglang_hydra.convert.verl
 
 
 @hydra.main(version_base=None, config_path="conf", config_name="trainer")
-@sglang_hydra.verl.main
+@sglang_hydra.convert.verl.main
 def train(config: Any) -> None:
     """Shows what verl would get. With verl installed this is ``verl.trainer.main_ppo.run_ppo(config)``."""
     kwargs = OmegaConf.to_container(config.actor_rollout_ref.rollout.engine_kwargs.sglang)

@@ -16,13 +16,14 @@ class SglangHydraSearchPath(SearchPathPlugin):
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         if "sglang_hydra" not in sys.modules:
             return
-        from sglang_hydra.config import conf_dir, register
+        from sglang_hydra.compose.schema import register
+        from sglang_hydra.text.locations import conf_dir
 
         register()
         path = f"file://{conf_dir()}"
         if all(element.path not in (path, str(conf_dir())) for element in search_path.get_path()):
             search_path.append("sglang_hydra", path)
-        if "sglang_hydra.hydra_app" in sys.modules:
-            from sglang_hydra.before_hydra import check_app
+        if "sglang_hydra.run.hydra_app" in sys.modules:
+            from sglang_hydra.run.before_hydra import check_app
 
             check_app(search_path)

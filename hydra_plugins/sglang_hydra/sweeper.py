@@ -24,8 +24,8 @@ class SglangSweeper(Sweeper):
         self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
 
     def sweep(self, arguments: list[str]) -> Any:
-        from sglang_hydra.sweep.in_hydra import sweep_app
-        from sglang_hydra.sweep.points import HydraRun
+        from sglang_hydra.measure.sweep.hydra_sweeps import sweep_app
+        from sglang_hydra.measure.sweep.points import HydraRun
 
         running = HydraRun(self.config, self.hydra_context, self.task_function)
         return sweep_app(running, arguments, self.settings)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from sglang_hydra.facts.search import Found, Search, ask_torch, counted, smallest
-from sglang_hydra.facts.visible import Device, Visible, visible_devices
+from sglang_hydra.facts.accelerator_search import Found, Search, ask_torch, counted, smallest
+from sglang_hydra.facts.visible_gpus import Device, Visible, visible_devices
 
 _VENDORS = {"cuda": "nvidia", "xpu": "intel", "npu": "huawei", "hpu": "habana"}
 
 
 def find_amd(search: Search) -> Found | None:
     """The machine's AMD GPUs by rocminfo, which is where SGLang reads their memory; None if there are none."""
-    from sglang_hydra.facts.tools import read_rocminfo
+    from sglang_hydra.facts.vendor_tools import read_rocminfo
 
     text = search.run(["rocminfo"])  # which obeys ROCR_VISIBLE_DEVICES itself
     if text is None:
@@ -26,7 +26,7 @@ def find_amd(search: Search) -> Found | None:
 
 def find_habana(search: Search) -> Found | None:
     """The machine's Gaudi cards by hl-smi, which is where SGLang reads their memory; None if there are none."""
-    from sglang_hydra.facts.tools import read_hl_smi
+    from sglang_hydra.facts.vendor_tools import read_hl_smi
 
     text = search.run(["hl-smi", "--query"])
     if text is None:

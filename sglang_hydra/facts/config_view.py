@@ -54,6 +54,18 @@ MULTIMODAL_ON_REQUEST = (
 )
 
 
+def is_own_text(config: Mapping[str, Any]) -> bool:
+    """Whether a multimodal config is that of its language model too, whatever its parts say: the LLaVA checkpoints that
+    are not transformers' own (hf_transformers_utils.get_hf_text_config)."""
+    names = config.get("architectures")
+    first = str(names[0]) if isinstance(names, list) and names else ""
+    return first.startswith("Llava") and first.endswith("ForCausalLM")
+
+
+TEXT_PARTS = ("text_config", "language_config", "llm_config")
+"""Where a multimodal config nests its language model."""
+
+
 class UnreadableOverrides(ValueError):
     """``json_model_override_args`` cannot be laid over a config; the text says why and where."""
 
@@ -130,3 +142,21 @@ def view_of(model: ModelFacts, override_text: Any) -> ConfigView | None:
         return ConfigView(model.config, read_overrides(override_text))
     except UnreadableOverrides:
         return None
+
+
+def text_config(view: ConfigView) -> Mapping[str, Any]:
+    """The language model's part of a config: nested in multimodal models, else the whole.
+
+    SGLang 0.5.2, hf_transformers_utils.get_hf_text_config; InternVL's nested fields are copied up where missing.
+    """
+    whole = {**view.published, **view.overrides}
+    if is_own_text(whole):
+        return whole
+    for keys in (("text_config",), ("language_config",), ("thinker_config", "text_config"), ("thinker_config",)):
+        nested: Any = whole
+        for key in keys:
+            nested = nested.get(key) if isinstance(nested, Mapping) else None
+        if isinstance(nested, Mapping):
+            return nested
+    inner = whole.get("llm_config")
+    return {**inner, **whole} if isinstance(inner, Mapping) else whole

@@ -7,20 +7,24 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.errors import ConfigError
+from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.machine_cache import once
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.facts.once import once
-from sglang_hydra.findings import Finding
-from sglang_hydra.words import nearest
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import nearest
 
 if TYPE_CHECKING:
-    from sglang_hydra.compose import Composition
-    from sglang_hydra.facts.hardware import Hardware
-    from sglang_hydra.facts.presets import ModelPresets
+    from sglang_hydra.compose.composer import Composition
+    from sglang_hydra.compose.model_presets import ModelPresets
+    from sglang_hydra.planning.gpu_class import Hardware
 
 VENDORS = ("nvidia", "amd", "intel", "habana", "huawei", "none")
 DEVICES = ("cuda", "cpu", "hpu", "npu", "xpu")
+TORCH_CUDA = ("nvidia", "amd")
+"""Vendors whose GPUs are torch.cuda's; torch for any other is built without it."""
+
 _MOST_MIB = 2**30  # a PiB: what is above is a unit mistaken, not a GPU
 _MOST_GPUS = 2**20
 _CAPABILITY = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?")
@@ -45,6 +49,7 @@ def gpu_facts(node: Mapping[str, Any], hardware: Hardware) -> GpuFacts:
         count=facts["count"],
         flashinfer=facts["flashinfer"],
         triton_kernels=facts["triton_kernels"],
+        torch_cuda=facts["vendor"] in TORCH_CUDA,
         extra={
             name: facts[name]
             for name in ("memory_bandwidth_gbps", "dense_tflops", "scale_up_gbps", "unverified", "source")
@@ -67,9 +72,10 @@ def model_facts(
     if path is None:
         return ModelFacts(None, source="no model was named"), []
     if node["config"] is not None and path == node["model_path"] and node["facts_from"] is None:
-        return ModelFacts(node["config"], source=node["source"] or f"preset {node['name']}"), []
+        return as_read(ModelFacts(node["config"], source=node["source"] or f"preset {node['name']}"), str(path)), []
     if node["config"] is not None and node["model_path"] is None and node["facts_from"] is None:
-        return ModelFacts(node["config"], source=node["source"] or "model.config, as it was set"), []
+        given = ModelFacts(node["config"], source=node["source"] or "model.config, as it was set")
+        return as_read(given, str(path)), []
     own = node["config"] is None and "model.config" in composition.settings
     if node["facts_from"] is None and not own and not os.path.exists(str(path)):
         known = presets.facts_of(str(path))
@@ -77,12 +83,16 @@ def model_facts(
             same = node["config"] is None or presets.same_weights(str(path), str(node["model_path"]))
             return known, [] if same else [_another_model(node, path, known)]
     from sglang_hydra.facts.hub import read_model
+    from sglang_hydra.facts.trust import hub_access
 
+    access = hub_access((composition.origins.get("model_path") or (None,))[-1], of_app=composition.of_app)
     revision = composition.intent.get("revision") or node["revision"]
     trusted, given = bool(composition.intent.get("trust_remote_code")), node["facts_from"]
     facts, findings = once(
-        ("model", str(path), revision, trusted, given),
-        lambda: read_model(str(path), revision=revision, trust_remote_code=trusted, facts_from=given, env=env),
+        ("model", str(path), revision, trusted, given, access),
+        lambda: read_model(
+            str(path), revision=revision, trust_remote_code=trusted, facts_from=given, env=env, access=access
+        ),
     )
     wrong = [finding for finding in findings if finding.level == "error" and finding.ours]
     if wrong:

@@ -1,23 +1,90 @@
-"""Where a config.json and what transformers makes of it may differ: fields that the file leaves to class defaults."""
+"""What SGLang 0.5.2 sees of a config.json: its keys, and under them what the config classes make of a missing one.
+
+The table is made by ``tools/record_config_defaults.py`` from the classes themselves, those of the transformers that
+0.5.2 pins and its own. No class is imported here, so a plan is the same with and without transformers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from sglang_hydra.facts.config_view import MULTIMODAL, TEXT_PARTS, is_own_text
 from sglang_hydra.facts.model import ModelFacts
 
+_TABLE = Path(__file__).with_name("config_defaults.json")
 _TEXT_FIELDS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
-_LISTED = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "depth", "num_labels")
-"""Config classes make a list of each: with an absurd number they would go on until the memory is full."""
-_LONGEST_LIST = 100_000
-_REASON_LENGTH = 120  # transformers lists every model type that it knows
+_VISION_FIELDS = ("num_hidden_layers", "hidden_size")
+_COPIED_UP = ("quantization_config", "compression_config", "dual_chunk_attention_config", "num_nextn_predict_layers")
+"""Of the keys that get_config copies out of the language model's part, those that SGLang reads outside of it."""
+
+
+class Completed(NamedTuple):
+    """A config as its class makes it, and how far that is known.
+
+    ``class_name`` is None where no class is known: ``config`` is then what was stated. ``refused`` says why SGLang
+    cannot read it at all. ``assumed`` are the keys that the file leaves out and that the class states, as far as plans
+    read them; ``unknown`` those of which nothing is known.
+    """
+
+    config: Mapping[str, Any]
+    class_name: str | None = None
+    refused: str | None = None
+    assumed: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+class _Unreadable(Exception):
+    """A part of a config is of a kind that its class does not take. The text says which."""
+
+
+def completed(stated: Mapping[str, Any], name: str, *, trust_remote_code: bool = False) -> Completed:
+    """``stated``, the content of a config.json, with what its class adds.
+
+    ``name`` is the model's path: a config without ``model_type`` is read by the type that the path names. With
+    ``trust_remote_code`` SGLang runs the code that a checkpoint brings; what that adds is unknown.
+    """
+    table = _table()
+    kind, own_code = stated.get("model_type"), _brings_code(stated)
+    if own_code and trust_remote_code and kind not in table["sglang_types"]:
+        return Completed(stated, unknown=left_out(stated))
+    known = isinstance(kind, str) and kind in table["types"]
+    if "model_type" not in stated and not own_code:
+        kind = next((each for each in sorted(table["types"], key=len, reverse=True) if each in name), None)
+        known = kind is not None
+    if not known:
+        return Completed(stated, refused=_why_refused(stated, own_code), unknown=left_out(stated))
+    class_name = table["types"][kind]
+    if class_name is None:
+        return Completed(stated, unknown=left_out(stated))
+    try:
+        filled = _with_copied(_filled(class_name, stated), copies=kind not in table["sglang_types"])
+    except _Unreadable as refusal:
+        return Completed(stated, refused=str(refusal), unknown=left_out(stated))
+    still = left_out(filled)
+    return Completed(filled, class_name, assumed=tuple(each for each in left_out(stated) if each not in still))
+
+
+def as_read(facts: ModelFacts, name: str) -> ModelFacts:
+    """``facts`` as SGLang reads them from a file. An excerpt says nothing about what it leaves out and stays; a whole
+    file, one that transformers wrote, names its version."""
+    if facts.config is None or facts.config_class is not None or "transformers_version" not in facts.config:
+        return facts
+    made = completed(facts.config, name)
+    return replace(facts, config=made.config, config_class=made.class_name, refused=made.refused)
+
+
+def made_by(class_name: str) -> str:
+    """``LlavaConfig of transformers 4.56.1``, for a sentence."""
+    return f"{class_name.rstrip('_')} of {_reader()}"
 
 
 def left_out(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The fields that plans read and ``config`` does not state, so that transformers' class defaults hold there."""
-    nested = next((key for key in ("text_config", "language_config", "llm_config") if key in config), None)
+    """The fields that plans read and ``config`` does not state, so that its class's defaults hold there."""
+    nested = next((key for key in TEXT_PARTS if key in config and not is_own_text(config)), None)
     text = config.get(nested) if nested else config
     prefix = f"{nested}." if nested else ""
     missing = [
@@ -25,65 +92,131 @@ def left_out(config: Mapping[str, Any]) -> tuple[str, ...]:
         for name in _TEXT_FIELDS
         if not isinstance(text, Mapping) or (name not in text and name not in config)
     ]
-    architectures = config.get("architectures")
-    vision = config.get("vision_config")
-    if "ForConditionalGeneration" in str(architectures) and vision is None:
+    named, vision = config.get("architectures"), config.get("vision_config")
+    if vision is None and isinstance(named, Sequence) and any(name in named for name in MULTIMODAL):
         missing.append("vision_config")
-    elif isinstance(vision, Mapping) and "depth" not in vision:
-        missing += [f"vision_config.{name}" for name in ("num_hidden_layers", "hidden_size") if name not in vision]
+    elif isinstance(vision, Mapping):
+        missing += [f"vision_config.{name}" for name in _VISION_FIELDS if name not in vision]
     return tuple(missing)
 
 
-def fill_defaults(facts: ModelFacts, folder: str, *, trust_remote_code: bool = False) -> ModelFacts:
-    """``facts`` with what the installed transformers' config class adds to the config.json in ``folder``.
+@lru_cache(maxsize=1)
+def _table() -> Mapping[str, Any]:
+    import json
 
-    Imports transformers (seconds), so nothing calls it for a preset. What the file states stays.
-    Facts come back unchanged, with a note, where transformers is not installed or cannot read the config, or would
-    not come to an end with it.
-    """
-    if facts.config is None:
-        return facts
-    endless = _endless(facts.config)
-    if endless is not None:
-        return _noted(facts, f"{facts.extra.get('note', '')}; transformers was not asked: {endless} is too large")
-    try:
-        import transformers
-
-        full = transformers.AutoConfig.from_pretrained(
-            folder, trust_remote_code=trust_remote_code, local_files_only=True
-        ).to_dict()
-    except Exception as failure:  # noqa: BLE001 - what a config class raises for a bad field is its own affair
-        reason = str(failure).strip().partition("\n")[0][:_REASON_LENGTH]
-        note = f"{facts.extra.get('note', '')}; transformers filled in nothing ({type(failure).__name__}: {reason})"
-        return _noted(facts, note)
-    note = f"fields that the file leaves out are the defaults of transformers {transformers.__version__}"
-    return _noted(facts, note, _filled(facts.config, full))
+    table: dict[str, Any] = json.loads(_TABLE.read_text("utf-8"))
+    return table
 
 
-def _endless(config: Mapping[str, Any], prefix: str = "") -> str | None:
-    """The first field that a config class would count up to for longer than anybody waits."""
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            below = _endless(value, f"{prefix}{name}.")
-            if below is not None:
-                return below
-        elif name in _LISTED and isinstance(value, (int, float)) and value > _LONGEST_LIST:
-            return f"{prefix}{name}"
-    return None
+def _reader() -> str:
+    return f"transformers {_table()['versions']['transformers']}"
 
 
-def _noted(facts: ModelFacts, note: str, config: Mapping[str, Any] | None = None) -> ModelFacts:
-    """``facts`` with another note and, if given, another config."""
-    extra = {**facts.extra, "note": note}
-    if config is None:
-        return replace(facts, extra=extra)
-    return replace(facts, config=config, unknown=left_out(config), extra=extra)
+def _brings_code(stated: Mapping[str, Any]) -> bool:
+    return isinstance(stated.get("auto_map"), Mapping) and "AutoConfig" in stated["auto_map"]
 
 
-def _filled(stated: Mapping[str, Any], full: Mapping[str, Any]) -> dict[str, Any]:
-    """``full`` with everything that ``stated`` says laid over it, nested configs alike."""
-    filled = dict(full)
-    for key, value in stated.items():
-        below = filled.get(key)
-        filled[key] = _filled(value, below) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
-    return filled
+def _why_refused(stated: Mapping[str, Any], own_code: bool) -> str:
+    kind = stated.get("model_type")
+    reader = _reader()
+    if own_code:
+        return f"its model_type {kind!r} is read by the checkpoint's own code alone, without which {reader} refuses it"
+    if "model_type" in stated:
+        return f"{reader} knows no model_type {kind!r}"
+    return f"it states no model_type, and the model's path holds none that {reader} knows"
+
+
+def _filled(class_name: str, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """``stated`` as the class makes it. Raises _Unreadable."""
+    record = _table()["classes"][class_name]
+    other = next((name for name in stated if name not in record.get("strict", stated)), None)
+    if other is not None:
+        raise _Unreadable(f"its {made_by(class_name)} takes no {other}")
+    for name, helpers in record.get("no_null", {}).items():
+        if name in stated and stated[name] is None and all(stated.get(other) is None for other in helpers):
+            raise _Unreadable(f"its {made_by(class_name)} takes no null for {name}")
+    aliases = record.get("aliases", {})
+    config = dict(stated)
+    for name, (other, heard) in aliases.items():
+        if heard and name in stated:
+            config[other] = stated[name]
+    for name, value in record.get("values", {}).items():
+        config.setdefault(name, value)
+    nulls = record.get("null", {})
+    for name, part in record.get("parts", {}).items():
+        outside = {key: value for key, value in stated.items() if key not in record["parts"]}
+        _fill_part(config, name, part, outside if part.get("flat") else {})
+    if "architectures" in record:
+        config["architectures"] = record["architectures"]
+    for name, rule in record.get("derived", {}).items():
+        if name not in config or rule[-1] is False:
+            _follow(config, name, rule)
+    for name, rule in nulls.items():
+        if name in stated and stated[name] is None:
+            _follow(config, name, rule)
+    for name, (other, _) in aliases.items():
+        if other in config:
+            config[name] = config[other]
+    return config
+
+
+def _follow(config: dict[str, Any], name: str, rule: Any) -> None:
+    """Sets ``name`` by its rule, where what it follows is known: {"value": v}, ["copy", other], ["divide", one, other]
+    or ["part", the nested config that has it, whether a value stated beside it holds]."""
+    if isinstance(rule, Mapping):
+        config[name] = rule["value"]
+        return
+    kind, *others = rule
+    if kind == "part":
+        part = config.get(others[0])
+        config[name] = part.get(name) if isinstance(part, Mapping) else None
+        return
+    if kind == "copy":
+        value = config.get(others[0])
+    else:
+        one, other = (config.get(each) for each in others)
+        value = one // other if isinstance(one, int) and isinstance(other, int) and other else None
+    if value is not None:
+        config[name] = value
+
+
+def _fill_part(config: dict[str, Any], name: str, part: Mapping[str, Any], outside: Mapping[str, Any]) -> None:
+    """Makes the nested config ``name`` of its class, be it stated, left out or null. ``outside`` are the fields that
+    the class takes from around it where it is not stated."""
+    value = config.get(name)
+    if isinstance(value, Mapping):
+        class_name = _class_of_part(name, part, value)
+        if class_name not in (None, "dict"):
+            config[name] = _filled(class_name, value)
+        return
+    made = part.get("missing") if name not in config or part.get("null") is True else part.get("null")
+    if value is not None or made is None or made == "dict":
+        return
+    class_name, own = (made, {}) if isinstance(made, str) else made
+    config[name] = _filled(class_name, {**own, **outside})
+
+
+def _class_of_part(name: str, part: Mapping[str, Any], value: Mapping[str, Any]) -> Any:
+    """The class that reads a nested config. Raises _Unreadable where its kind is not known."""
+    chooser = part.get("by")
+    if chooser == "model_type" and "model_type" in value:
+        kind = value["model_type"]
+        if not isinstance(kind, str) or kind not in _table()["types"]:
+            raise _Unreadable(f"{_reader()} knows no {name}.model_type {kind!r}")
+        return _table()["types"][kind]
+    if chooser == "architectures":
+        named = value.get("architectures")
+        first = named[0] if isinstance(named, list) and named else None
+        if first not in part["classes"]:
+            raise _Unreadable(f"SGLang 0.5.2 reads no {name} whose first architecture is {first!r}")
+        return part["classes"][first]
+    return part.get("stated")
+
+
+def _with_copied(config: dict[str, Any], *, copies: bool) -> dict[str, Any]:
+    """``config`` with what SGLang copies out of the language model's part (hf_transformers_utils.get_config)."""
+    parts = (config.get(name) for name in TEXT_PARTS[:2])
+    text = next((part for part in parts if isinstance(part, Mapping)), None)
+    if text is not None and copies:
+        config |= {name: text[name] for name in _COPIED_UP if text.get(name) is not None and name not in config}
+    return config

@@ -9,13 +9,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.config import conf_dir
+from sglang_hydra.facts.hub import OWN, Access, cached_folder, read_model
+from sglang_hydra.facts.machine_cache import once
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.facts.once import once
-from sglang_hydra.findings import Finding
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import conf_dir
 
 if TYPE_CHECKING:
-    from sglang_hydra.facts.presets import ModelPresets
+    from sglang_hydra.compose.model_presets import ModelPresets
 
 _FIELD = "speculative_draft_model_path"
 _HINT = f"{_FIELD}=<a folder with its config.json>; with sglang-hydra[hf] and without HF_HUB_OFFLINE the hub is asked"
@@ -24,18 +25,20 @@ _CACHED = f"{_FIELD}=<a folder with its config.json>; or hf download {{path}} co
 
 
 def with_draft(
-    model: ModelFacts, intent: Mapping[str, Any], presets: ModelPresets, env: Mapping[str, str]
+    model: ModelFacts,
+    intent: Mapping[str, Any],
+    presets: ModelPresets,
+    env: Mapping[str, str],
+    access: Access = OWN,
 ) -> tuple[ModelFacts, list[Finding]]:
     """``model`` with the facts of the draft that ``intent`` names, and what there is to say of it; unchanged where it
-    names none, or the target itself."""
+    names none, or the target itself. ``access`` is how the hub may be asked for it."""
     path = intent.get(_FIELD)
     if not isinstance(path, str) or not intent.get("speculative_algorithm") or path == intent.get("model_path"):
         return model, []
     known = None if os.path.exists(path) else known_draft(path, presets)
     if known is not None:
         return replace(model, draft=known), []
-    from sglang_hydra.facts.hub import cached_folder, read_model
-
     revision = intent.get("speculative_draft_model_revision")
     why = _published().get(path, {}).get("unknown")
     folder = cached_folder(path, revision, env)
@@ -44,7 +47,9 @@ def with_draft(
         # The catalog's recipes are planned without a network.
         message = f"the draft model: nothing is known of {path}'s config.json: {why}, and it is not in the local cache"
         return model, [Finding("warning", "HUB004", message, (_FIELD,), _CACHED.format(path=path))]
-    facts, findings = once(("model", path, revision), lambda: read_model(path, revision=revision, env=env))
+    facts, findings = once(
+        ("model", path, revision, access), lambda: read_model(path, revision=revision, env=env, access=access)
+    )
     said = [_about_draft(finding) for finding in findings if finding.level != "info"]
     return replace(model, draft=facts if facts.known else None), said
 

@@ -10,6 +10,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any, BinaryIO, NamedTuple
 
+from sglang_hydra.text.file_text import open_plain
+
 # What follows a key, by its type: struct letters of the plain ones, then the two that hold others.
 _PLAIN = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _LIST = 8, 9
@@ -108,7 +110,7 @@ class Header(NamedTuple):
 
 def read_header(path: str) -> Header:
     """The header of ``path``; of long lists only their length is kept. Raises UnreadableGguf or OSError."""
-    with open(path, "rb") as file:
+    with open_plain(path) as file:
         try:
             if file.read(4) != b"GGUF":
                 raise UnreadableGguf("it does not begin with GGUF")

@@ -15,7 +15,8 @@ class GpuFacts:
     memory of the smallest GPU in MiB as the vendor's tool reports it, None where SGLang would not know it (CPU,
     Intel XPU). ``compute_capability`` is CUDA's (major, minor), for AMD the gfx number's (9, 4). ``count`` is
     the number of GPUs on this node. ``flashinfer`` and ``triton_kernels`` say whether SGLang would find these
-    packages. ``extra`` holds what the rules do not read (bandwidth in GB/s, dense TFLOPS, sources).
+    packages. ``torch_cuda`` says whether torch.cuda can be asked there for a capability, None where nobody said.
+    ``extra`` holds what the rules do not read (bandwidth in GB/s, dense TFLOPS, sources).
     """
 
     name: str
@@ -26,6 +27,7 @@ class GpuFacts:
     count: int | None = None
     flashinfer: bool = False
     triton_kernels: bool = False
+    torch_cuda: bool | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -6,22 +6,43 @@ offline. What cannot be read is unknown, with a sentence for everything that was
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sglang_hydra.errors import ConfigError
-from sglang_hydra.facts.defaults import left_out
+from sglang_hydra.facts.defaults import completed, left_out, made_by
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.facts.weights import is_gguf_file
-from sglang_hydra.findings import Finding, Stage
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import read_text
+from sglang_hydra.text.findings import Finding, Level, Stage
 
 _HUB_TIMEOUT_S = 5.0
 _REPOSITORY = re.compile(r"(?:[\w.-]+/)?[\w.-]{1,96}")
-_JSON_ONLY = "read as plain JSON: where the file leaves a field out, transformers has a default that is unknown here"
+_OWN_CODE = "no config class is known that reads it, so what holds where the file leaves a field out is unknown"
 _NOTHING = "nothing is known of it"
+_TELLING = (
+    *("architectures", "model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"),
+    *("max_position_embeddings", "torch_dtype", "dtype", "text_config", "vision_config", "quantization_config"),
+)
+"""Every config.json of a model has one of these."""
+
+
+class Access(NamedTuple):
+    """How the hub may be asked for a model: with the user's token, or anonymously; or not at all, and ``why``.
+    ``note`` says what the user's settings decided."""
+
+    token: bool = True
+    fetch: bool = True
+    why: str = ""
+    note: str = ""
+
+
+OWN = Access()
+"""For a model that the user named."""
 
 
 class Reading(NamedTuple):
@@ -38,6 +59,7 @@ def read_model(
     trust_remote_code: bool = False,
     facts_from: str | None = None,
     env: Mapping[str, str] = os.environ,
+    access: Access = OWN,
 ) -> Reading:
     """The facts of ``model_path``: a folder, a GGUF file, a remote URL or a hub id, as SGLang tells them apart.
 
@@ -48,7 +70,7 @@ def read_model(
     ``facts_from`` that is not there), unknown facts a warning (HUB004), fields left out a remark (HUB005).
     """
     try:
-        facts = _find(model_path, revision, trust_remote_code, facts_from, env)
+        facts = _find(model_path, revision, trust_remote_code, facts_from, env, access)
     except ConfigError as refused:
         facts = ModelFacts(config=None, source=_NOTHING, extra={"tried": [str(refused)], "note": _NOTHING})
         return Reading(facts, list(refused.findings))
@@ -56,25 +78,31 @@ def read_model(
 
 
 def _find(
-    model_path: str, revision: str | None, trust_remote_code: bool, facts_from: str | None, env: Mapping[str, str]
+    model_path: str,
+    revision: str | None,
+    trust_remote_code: bool,
+    facts_from: str | None,
+    env: Mapping[str, str],
+    access: Access,
 ) -> ModelFacts:
     if is_remote_url(model_path):
         tried = ["a remote URL is read by SGLang when the server starts"]
-        return _given(facts_from, tried) or _unknown(tried)
+        return _given(model_path, facts_from, tried, trust_remote_code) or _unknown(tried)
     if is_gguf_file(model_path):
         return _gguf(model_path, facts_from)
     if os.path.isdir(model_path):
         path = os.path.join(model_path, "config.json")
         if os.path.isfile(path):
-            return _completed(_facts(read_config(path), path, trust_remote_code=trust_remote_code), path)
-        given = _given(facts_from, [f"{path} is not there"])
+            facts = _facts(read_config(path), path, name=model_path, trust_remote_code=trust_remote_code)
+            return replace(facts, extra={**facts.extra, "folder": model_path})
+        given = _given(model_path, facts_from, [f"{path} is not there"], trust_remote_code)
         if given is None:
             raise _refusal("HUB002", f"{model_path} is a folder without config.json", "model_path")
         return given
     if os.path.exists(model_path):
         message = f"{model_path} is a file, but no GGUF file; SGLang takes a folder or a GGUF file"
         raise _refusal("HUB002", message, "model_path")
-    return _from_hub(model_path, revision, trust_remote_code, facts_from, env)
+    return _from_hub(model_path, revision, trust_remote_code, facts_from, env, access)
 
 
 def is_remote_url(path: str) -> bool:
@@ -87,8 +115,7 @@ def read_config(path: str) -> dict[str, Any]:
     import json
 
     try:
-        with open(path, encoding="utf-8") as file:
-            config = json.load(file)
+        config = json.loads(read_text(path))
     except json.JSONDecodeError as wrong:
         place = f"{path}:{wrong.lineno}:{wrong.colno}"
         raise _refusal("HUB001", f"{place}: this is no JSON: {wrong.msg.removesuffix(' at')}", "model_path") from None
@@ -96,6 +123,9 @@ def read_config(path: str) -> dict[str, Any]:
         raise _refusal("HUB001", f"{path} cannot be read: {wrong}", "model_path") from None
     if not isinstance(config, dict):
         raise _refusal("HUB001", f"{path} holds a JSON {type(config).__name__}, not an object", "model_path")
+    if config and not any(name in config for name in _TELLING):
+        # Any JSON can be named (~/.docker/config.json): what is of no model is not repeated in a plan.
+        raise _refusal("HUB001", f"{path} holds none of the fields that a model's config.json has", "model_path")
     return _with_torch_dtype(config)
 
 
@@ -103,11 +133,8 @@ def cached_folder(model_path: str, revision: str | None = None, env: Mapping[str
     """The snapshot of a hub id in the local Hugging Face cache, None if that revision (default: main) is not there."""
     base = os.path.join(cache_root(env), "models--" + model_path.replace("/", "--"))
     wanted = revision or "main"
-    try:
-        with open(os.path.join(base, "refs", wanted), encoding="utf-8") as file:
-            wanted = file.read().strip()
-    except (OSError, ValueError):
-        pass  # a commit hash has no ref
+    with contextlib.suppress(OSError, ValueError):  # a commit hash has no ref
+        wanted = read_text(os.path.join(base, "refs", wanted)).strip()
     folder = os.path.join(base, "snapshots", wanted)
     return folder if os.path.isdir(folder) else None
 
@@ -127,43 +154,56 @@ def _remarks(facts: ModelFacts, model_path: str) -> list[Finding]:
         message = f"{model_path}: its config.json is unknown, so what depends on it is not planned ({tried})"
         hint = "model.facts_from=<its config.json>; with sglang-hydra[hf] and without HF_HUB_OFFLINE the hub is asked"
         return [Finding("warning", "HUB004", message, ("model_path",), hint)]
+    if facts.unknown and facts.refused is None:
+        message = f"{facts.source} states no {', '.join(facts.unknown)}; {facts.extra['note']}"
+        # Of the text model's sizes the fit says what it lacks; the vision tower's change mem_fraction_static.
+        level: Level = "warning" if any("vision" in name for name in facts.unknown) else "info"
+        return [Finding(level, "HUB005", message, ("model_path",))]
     assumed = facts.extra.get("assumed")
     if assumed:
-        message = f"{facts.source} states no {', '.join(assumed)}: assumed, {facts.extra['note']}"
+        message = f"{facts.source} states no {', '.join(assumed)}: {facts.extra['note']} hold"
         return [Finding("info", "HUB006", message, ("model_path",))]
-    if facts.unknown:
-        message = f"{facts.source} states no {', '.join(facts.unknown)}; {facts.extra['note']}"
-        return [Finding("info", "HUB005", message, ("model_path",))]
     return []
 
 
 def _from_hub(
-    model_path: str, revision: str | None, trust_remote_code: bool, facts_from: str | None, env: Mapping[str, str]
+    model_path: str,
+    revision: str | None,
+    trust_remote_code: bool,
+    facts_from: str | None,
+    env: Mapping[str, str],
+    access: Access,
 ) -> ModelFacts:
     if _looks_local(model_path):
         tried = [f"{model_path} is not on this machine"]
-        return _given(facts_from, tried) or _unknown(tried)
+        return _given(model_path, facts_from, tried, trust_remote_code) or _unknown(tried)
     wanted = f"{model_path}@{revision}" if revision else model_path
     folder = cached_folder(model_path, revision, env)
     path = os.path.join(folder, "config.json") if folder else ""
     where = "in the local cache"
     if not os.path.isfile(path):
         tried = [f"the local cache {cache_root(env)} has no config.json of {wanted}"]
-        given = _given(facts_from, tried)
+        given = _given(model_path, facts_from, tried, trust_remote_code)
         if given is not None:
             return given
-        path, where = _download(model_path, revision, env, tried) or "", "on the hub"
+        path, where = _download(model_path, revision, env, tried, access) or "", f"on the hub{access.note}"
         if not path:
             return _unknown(tried)
     commit = os.path.basename(os.path.dirname(path))
     source = f"{model_path} {where}, revision {commit[:12]}"
-    return _completed(_facts(read_config(path), source, trust_remote_code=trust_remote_code, revision=commit), path)
+    config = read_config(path)
+    return _facts(config, source, name=model_path, trust_remote_code=trust_remote_code, revision=commit)
 
 
-def _download(model_path: str, revision: str | None, env: Mapping[str, str], tried: list[str]) -> str | None:
+def _download(
+    model_path: str, revision: str | None, env: Mapping[str, str], tried: list[str], access: Access
+) -> str | None:
     """The path of the config.json fetched from the hub, or None and a sentence in ``tried``. One brief attempt."""
     if _is_true(env.get("HF_HUB_OFFLINE") or env.get("TRANSFORMERS_OFFLINE")):
         tried.append("the hub was not asked: HF_HUB_OFFLINE is set")
+        return None
+    if not access.fetch:
+        tried.append(f"the hub was not asked: {access.why}")
         return None
     if _is_true(env.get("SGLANG_USE_MODELSCOPE")):
         tried.append("the hub was not asked: SGLANG_USE_MODELSCOPE names another one")
@@ -177,7 +217,13 @@ def _download(model_path: str, revision: str | None, env: Mapping[str, str], tri
         # The download tries again and again when the hub cannot be reached, for half a minute: this does not.
         _reach(huggingface_hub.hf_hub_url(model_path, "config.json", revision=revision))
         return str(
-            huggingface_hub.hf_hub_download(model_path, "config.json", revision=revision, etag_timeout=_HUB_TIMEOUT_S)
+            huggingface_hub.hf_hub_download(
+                model_path,
+                "config.json",
+                revision=revision,
+                etag_timeout=_HUB_TIMEOUT_S,
+                token=None if access.token else False,
+            )
         )
     except Exception as failure:  # noqa: BLE001 - every HTTP library underneath has its own; the user gets the text
         said = (str(failure).strip() or type(failure).__name__).splitlines()[0]
@@ -213,11 +259,11 @@ def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
         return ModelFacts(config, gguf=True, source=source, unknown=left_out(config), extra={"note": source})
     sibling = os.path.join(os.path.dirname(model_path), "config.json")
     if os.path.isfile(sibling):
-        stated: Mapping[str, Any] | None = read_config(sibling)
+        stated: Mapping[str, Any] | None = completed(read_config(sibling), model_path).config
         source = sibling
         note = f"the config.json beside the GGUF file ({broken}); SGLang reads the GGUF header instead"
     else:
-        given = _given(facts_from, [])
+        given = _given(model_path, facts_from, [], trust_remote_code=False)
         stated = given.config if given else None
         source = given.source if given else _NOTHING
         note = f"SGLang reads a GGUF file's header, and here {broken}"
@@ -235,7 +281,7 @@ def _gguf(model_path: str, facts_from: str | None) -> ModelFacts:
     )
 
 
-def _given(facts_from: str | None, tried: list[str]) -> ModelFacts | None:
+def _given(model_path: str, facts_from: str | None, tried: list[str], trust_remote_code: bool) -> ModelFacts | None:
     """The facts in the file that the user named, None if none was named."""
     if facts_from is None:
         return None
@@ -243,32 +289,32 @@ def _given(facts_from: str | None, tried: list[str]) -> ModelFacts | None:
     path = os.path.join(path, "config.json") if os.path.isdir(path) else path
     if not os.path.isfile(path):
         raise _refusal("HUB003", f"model.facts_from={facts_from}: there is no such file", "model.facts_from")
-    facts = _facts(read_config(path), f"model.facts_from={facts_from}", trust_remote_code=False)
-    return replace(facts, extra={"note": "; ".join((*tried, str(facts.extra["note"])))})
+    source = f"model.facts_from={facts_from}"
+    facts = _facts(read_config(path), source, name=model_path, trust_remote_code=trust_remote_code)
+    # The file that the server will read is another one: of it nobody knows whether SGLang 0.5.2 refuses it.
+    return replace(facts, refused=None, extra={**facts.extra, "note": "; ".join((*tried, str(facts.extra["note"])))})
 
 
-def _facts(config: dict[str, Any], source: str, *, trust_remote_code: bool, revision: str | None = None) -> ModelFacts:
-    note = _JSON_ONLY
-    if "auto_map" in config:
-        note += "; it names its own config code, which may change more"
-        note += "" if trust_remote_code else " and runs only with trust_remote_code=true"
-    return ModelFacts(config=config, source=source, revision=revision, unknown=left_out(config), extra={"note": note})
-
-
-def _completed(facts: ModelFacts, path: str) -> ModelFacts:
-    """With transformers installed (the ``hf`` extra), what the file leaves out is taken from its config class.
-
-    That import takes seconds, so it is for such files alone. Code that a checkpoint brings is never run for a plan.
-    """
-    import importlib.util
-
-    if not facts.unknown or importlib.util.find_spec("transformers") is None:
-        return facts
-    from sglang_hydra.facts.defaults import fill_defaults
-
-    filled = fill_defaults(facts, os.path.dirname(path))
-    assumed = [name for name in facts.unknown if name not in filled.unknown]
-    return replace(filled, extra={**filled.extra, "assumed": assumed})
+def _facts(
+    config: dict[str, Any], source: str, *, name: str, trust_remote_code: bool, revision: str | None = None
+) -> ModelFacts:
+    """The facts in the content of a config.json: what it states, and what its class makes of what it leaves out."""
+    made = completed(config, name, trust_remote_code=trust_remote_code)
+    extra: dict[str, Any] = {
+        "stated": config,
+        "note": _OWN_CODE if made.class_name is None else f"the defaults of {made_by(made.class_name)}",
+    }
+    if made.assumed:
+        extra["assumed"] = made.assumed
+    return ModelFacts(
+        made.config,
+        source=source,
+        revision=revision,
+        unknown=made.unknown,
+        extra=extra,
+        config_class=made.class_name,
+        refused=made.refused,
+    )
 
 
 def _unknown(tried: list[str]) -> ModelFacts:

@@ -6,35 +6,28 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+
+from sglang_hydra.facts.environments import MOST_BYTES, find_python, is_read_from_disk, package_folders, paths_on_disk
+from sglang_hydra.facts.trust import may_start
+from sglang_hydra.text.file_text import read_text
 
 _TIMEOUT_S = 20.0
-
-
-def find_python(python: str | None) -> str | None:
-    """The interpreter's absolute path (None asks for ours); None where there is no such program.
-
-    Links are kept: a virtual environment's ``python`` is one, and only its own place says which environment it is.
-    """
-    if not python:
-        return sys.executable
-    python = os.path.expanduser(python)
-    if os.path.dirname(python):
-        return os.path.abspath(python) if os.access(python, os.X_OK) and not os.path.isdir(python) else None
-    return _on_path(python, os.environ.get("PATH"))
 
 
 def interpreter_paths(python: str | None = None) -> tuple[str, ...]:
     """The folders that ``python`` imports from; None is this interpreter.
 
-    A virtual environment is read from its layout, anything else is asked once. Empty when ``python`` cannot be run.
+    A virtual environment is read from its layout, anything else is asked once where it may be started
+    (``sglang_hydra.facts.trust``) and else read from the folders beside it. Empty when nothing can be known.
     """
     found = find_python(python)
     if found is None:
         return ()
     if found == os.path.abspath(sys.executable):
         return tuple(path for path in sys.path if path)
-    return _venv_paths(found) or _asked_paths(found)
+    if is_read_from_disk(found):
+        return package_folders(found, ("site-packages",))
+    return _asked_paths(found) if may_start(found) else paths_on_disk(found)
 
 
 def find_package(name: str, paths: Sequence[str]) -> bool:
@@ -51,9 +44,8 @@ def torch_build(paths: Sequence[str]) -> Mapping[str, str | None] | None:
     """
     for folder in paths:
         try:
-            with open(os.path.join(folder, "torch", "version.py"), encoding="utf-8") as file:
-                text = file.read()
-        except OSError:
+            text = read_text(os.path.join(folder, "torch", "version.py"), MOST_BYTES)
+        except (OSError, ValueError):
             continue
         stated = dict(re.findall(r"^(cuda|hip|xpu)\s*(?::[^=\n]*)?=\s*(\S+)", text, re.MULTILINE))
         return {
@@ -63,54 +55,10 @@ def torch_build(paths: Sequence[str]) -> Mapping[str, str | None] | None:
     return None
 
 
-def _on_path(program: str, path: str | None) -> str | None:
-    found = _looked_up(program, path)
-    return found if found and os.access(found, os.X_OK) else _looked_up.__wrapped__(program, path)
-
-
-@lru_cache(maxsize=16)
-def _looked_up(program: str, path: str | None) -> str | None:
-    import shutil
-
-    return shutil.which(program, path=path)
-
-
-def _venv_paths(python: str) -> tuple[str, ...]:
-    """The folders of a virtual environment; () if this is none, or one that also sees its base's packages."""
-    # The folder is taken as written: resolving a venv's python would lead to the interpreter that it was made from.
-    root = os.path.dirname(os.path.dirname(python))
-    try:
-        with open(os.path.join(root, "pyvenv.cfg"), encoding="utf-8") as file:
-            settings = file.read().lower()
-    except (OSError, UnicodeDecodeError):
-        return ()
-    if re.search(r"^include-system-site-packages\s*=\s*true", settings, re.MULTILINE):
-        return ()
-    import glob
-
-    folders = sorted(glob.glob(os.path.join(glob.escape(root), "lib*", "python3*", "site-packages")))
-    return tuple(path for folder in folders for path in (folder, *_pth_paths(folder)))
-
-
-def _pth_paths(folder: str) -> list[str]:
-    """The folders that .pth files add, as editable installs do. Their import lines are not run."""
-    found = []
-    for name in sorted(os.listdir(folder)):
-        if not name.endswith(".pth"):
-            continue
-        try:
-            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-                lines = [line.strip() for line in file]
-        except OSError:
-            continue
-        paths = [os.path.join(folder, line) for line in lines if line and not line.startswith(("#", "import "))]
-        found += [path for path in paths if os.path.isdir(path)]
-    return found
-
-
 def _asked_paths(python: str) -> tuple[str, ...]:
     import subprocess
 
+    # -c puts the working directory first; sys is built in, so that nothing is imported from there.
     command = [python, "-c", "import sys; print('\\n'.join(path for path in sys.path if path))"]
     try:
         answer = subprocess.run(

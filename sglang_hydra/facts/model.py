@@ -14,7 +14,9 @@ class ModelFacts:
     ``config`` is None where the facts are unknown: then the model's rules are not applied and the plan says so.
     ``gguf`` says that ``model_path`` is a local GGUF file. ``source`` is shown to the user; ``unknown`` lists
     config fields that could not be read. ``revision`` is the hub revision that was read, if known. ``draft`` is what is
-    known of the model that speculative_draft_model_path names, None where nothing is or none is named.
+    known of the model that speculative_draft_model_path names, None where nothing is or none is named. ``config_class``
+    is the class whose defaults ``config`` holds where the file leaves a field out, None for an excerpt; ``refused``
+    says why no class of SGLang 0.5.2 reads the file.
     """
 
     config: Mapping[str, Any] | None
@@ -24,6 +26,8 @@ class ModelFacts:
     unknown: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     draft: ModelFacts | None = None
+    config_class: str | None = None
+    refused: str | None = None
 
     @property
     def known(self) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from sglang_hydra.facts.search import Found, Search, ask_torch, counted, smallest
-from sglang_hydra.facts.visible import Device, Slice, visible_devices
+from sglang_hydra.facts.accelerator_search import Found, Search, ask_torch, counted, smallest
+from sglang_hydra.facts.visible_gpus import Device, Slice, visible_devices
 
 _MIB = 1 << 20
 
@@ -100,7 +100,7 @@ def _nvml_slices(nvml: Any, handle: Any, most: int) -> list[Slice]:
 
 
 def _nvidia_smi(search: Search) -> list[Device] | None:
-    from sglang_hydra.facts.tools import NVIDIA_SMI_QUERIES, read_nvidia_list, read_nvidia_smi
+    from sglang_hydra.facts.vendor_tools import NVIDIA_SMI_QUERIES, read_nvidia_list, read_nvidia_smi
 
     for columns in NVIDIA_SMI_QUERIES:
         text = search.run(["nvidia-smi", f"--query-gpu={','.join(columns)}", "--format=csv,noheader,nounits"])

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.hub import read_model
-from sglang_hydra.facts.resolvers import register_resolvers
 from sglang_hydra.facts.weights import weights_bytes
 
 if TYPE_CHECKING:
-    from sglang_hydra.facts.search import Search
+    from sglang_hydra.facts.accelerator_search import Search
 
-__all__ = ["GpuProbe", "machine", "probe_gpu", "read_model", "register_resolvers", "weights_bytes"]
+__all__ = ["GpuProbe", "machine", "probe_gpu", "read_model", "weights_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +90,9 @@ def probe_gpu(
     whose environment flashinfer and triton_kernels are looked up; ``site_paths`` names its import folders instead.
     Never raises for what is missing or broken on the machine: ``tried`` says it.
     """
+    from sglang_hydra.facts.accelerator_search import Search, smallest
     from sglang_hydra.facts.accelerators import find_amd, find_by_torch, find_habana
     from sglang_hydra.facts.nvidia import find_nvidia
-    from sglang_hydra.facts.search import Search, smallest
 
     search = Search(env, python, site_paths)
     found = find_nvidia(search) or find_amd(search) or find_habana(search) or find_by_torch(search)

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
+
 if TYPE_CHECKING:
     from sglang_hydra.facts.probe import GpuProbe
 
@@ -47,8 +49,7 @@ def candidates(probe: GpuProbe, files: Iterable[str]) -> dict[str, dict[str, Any
     chip = _chip(probe.name or "")
     found: dict[str, dict[str, Any]] = {}
     for path in files:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = read_text(path, CONFIG_BYTES)
         listed = re.search(r"^device_names:((?:.*)(?:\n[ \t]*-.*)*)", text, re.MULTILINE)
         if not chip or listed is None or chip not in _words(listed[1]):
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sglang_hydra.words import nearest
+from sglang_hydra.text.words import nearest
 
 _KEYS = ("memory_mib", "count", "name", "compute_capability", "device", "vendor")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from sglang_hydra.text.file_text import open_plain, read_text
+
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _OF_THE_TRAINER = ("training_args.", "optimizer.", "scheduler.", "rng_state", "scaler.")
 
@@ -40,7 +42,7 @@ def is_gguf_file(path: str) -> bool:
     if os.path.splitext(path)[1] == ".gguf":
         return True
     try:
-        with open(path, "rb") as file:
+        with open_plain(path) as file:
             return file.read(4) == b"GGUF"
     except OSError:
         return False
@@ -57,8 +59,7 @@ def _index_total(path: str) -> int | None:
     import json
 
     try:
-        with open(path, encoding="utf-8") as file:
-            total = json.load(file)["metadata"]["total_size"]
+        total = json.loads(read_text(path))["metadata"]["total_size"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return int(total) if isinstance(total, (int, float)) else None

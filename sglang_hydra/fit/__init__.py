@@ -16,38 +16,3 @@ understanding, weighing, sizing, verdict  all of it together; result: the record
 remedy, published                         what would make it fit; checkpoints of the same weights in other formats
 checkpoint                                sizes from a checkpoint's own files
 """
-
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-_HOMES = {
-    "CheckpointSize": "sglang_hydra.fit.checkpoint",
-    "Fit": "sglang_hydra.fit.result",
-    "Remedy": "sglang_hydra.fit.remedy",
-    "fit": "sglang_hydra.fit.sizing",
-    "logged_pool": "sglang_hydra.fit.sizing",
-    "read_checkpoint": "sglang_hydra.fit.checkpoint",
-    "remedies": "sglang_hydra.fit.remedy",
-}
-
-__all__ = ["CheckpointSize", "Fit", "Remedy", "fit", "logged_pool", "read_checkpoint", "remedies"]
-
-if TYPE_CHECKING:
-    from sglang_hydra.fit.checkpoint import CheckpointSize, read_checkpoint
-    from sglang_hydra.fit.remedy import Remedy, remedies
-    from sglang_hydra.fit.result import Fit
-    from sglang_hydra.fit.sizing import fit, logged_pool
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})

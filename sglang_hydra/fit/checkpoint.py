@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sglang_hydra.errors import ConfigError
-from sglang_hydra.findings import Finding
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import open_plain, read_text
+from sglang_hydra.text.findings import Finding
 
 INDEX = "model.safetensors.index.json"
 _HEADER_LIMIT = 100_000_000  # bytes; safetensors refuses longer headers
@@ -94,7 +95,7 @@ def _header(file: str) -> dict[str, int]:
 
     try:
         size = os.path.getsize(file)
-        with open(file, "rb") as opened:
+        with open_plain(file) as opened:
             length = int.from_bytes(opened.read(8), "little")
             if not 2 <= length <= min(_HEADER_LIMIT, size - 8):
                 raise _broken(file, f"its header length is {length}, the file has {size} bytes")
@@ -134,8 +135,7 @@ def _json_of(path: str) -> Any:
     import json
 
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+        return json.loads(read_text(path))
     except json.JSONDecodeError as wrong:
         place, said = f"{path}:{wrong.lineno}:{wrong.colno}", wrong.msg.removesuffix(" at")
         raise _corrupt(place, f"this is no JSON: {said}") from None

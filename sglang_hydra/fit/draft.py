@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from sglang_hydra.architecture.decoder import FULL, Decoder, Layer
+from sglang_hydra.architecture.known import Fields, Missing
+from sglang_hydra.architecture.quantization import scheme_of
+from sglang_hydra.architecture.ranks import kv_share, padded_vocabulary, ranks_of, share
+from sglang_hydra.architecture.reading import architecture_of, read_decoder
 from sglang_hydra.facts.gpu import GpuFacts
-from sglang_hydra.fit.decoder import FULL, Decoder, Layer
-from sglang_hydra.fit.known import Fields, Missing
-from sglang_hydra.fit.quantization import scheme_of
-from sglang_hydra.fit.ranks import kv_share, padded_vocabulary, ranks_of, share
-from sglang_hydra.fit.reading import architecture_of, read_decoder
 from sglang_hydra.fit.weights import decoder_weights
 
 WITHOUT_MODEL = ("NGRAM", "LOOKAHEAD")

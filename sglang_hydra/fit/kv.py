@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sglang_hydra.fit.decoder import BOTH, FULL, LINEAR, SLIDING, Decoder
-from sglang_hydra.fit.ranks import Ranks, kv_share, stage_layers
+from sglang_hydra.architecture.decoder import BOTH, FULL, LINEAR, SLIDING, Decoder
+from sglang_hydra.architecture.ranks import Ranks, kv_share, stage_layers
 
 DEFAULT_STATES = 512  # requests with linear attention, where neither argument that limits them is set
 _STATES_TO_CACHE = 0.9  # mamba_full_memory_ratio, where a release has it

@@ -11,19 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sglang_hydra.architecture.architectures import FA3_BY_DEFAULT
+from sglang_hydra.architecture.decoder import LINEAR, Decoder
+from sglang_hydra.architecture.ranks import Ranks, kv_share, share
 from sglang_hydra.facts.gpu import GpuFacts
-from sglang_hydra.fit.decoder import LINEAR, Decoder
-from sglang_hydra.fit.ranks import Ranks, kv_share, share
 
 GIB = 1 << 30
 MIB = 1 << 20
 _WIDE_WORKSPACE = ("Qwen2ForCausalLM", "Qwen3ForCausalLM", "MiMoForCausalLM")
-# utils.is_fa3_default_architecture; linear attention brings FlashAttention 3 with it (hybrid_linear_attn).
-_FA3_BY_DEFAULT = (
-    *("Qwen2ForCausalLM", "Llama4ForConditionalGeneration", "LlamaForCausalLM", "Gemma2ForCausalLM"),
-    *("Gemma3ForConditionalGeneration", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Glm4MoeForCausalLM"),
-    *("Glm4vMoeForConditionalGeneration", "Step3VLForConditionalGeneration", "Qwen3NextForCausalLM"),
-)
 _NVSWITCH_MIB = 60 * 1024  # GPUs with more memory come in boards with NVSwitch
 _LONGEST_FOR_AITER = 8192
 _AITER_SHARE = 0.85
@@ -85,7 +80,7 @@ def attention_backend(values: Mapping[str, Any], decoder: Decoder, gpu: GpuFacts
         return "aiter" if aiter else "triton"
     if decoder.latent is not None:
         return "fa3" if gpu.is_sm90 else "flashinfer" if gpu.is_sm100 else "triton"
-    if gpu.is_sm90 and topk_one and decoder.architecture in _FA3_BY_DEFAULT:
+    if gpu.is_sm90 and topk_one and decoder.architecture in FA3_BY_DEFAULT:
         return "fa3"
     return "flashinfer" if gpu.flashinfer else "triton"
 

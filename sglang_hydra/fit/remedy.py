@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sglang_hydra.architecture.published_checkpoints import others
 from sglang_hydra.facts.gpu import GpuFacts
-from sglang_hydra.fit.published import others
 from sglang_hydra.fit.result import Fit, gib
 
 Verify = Callable[[Mapping[str, Any]], "Fit | None"]

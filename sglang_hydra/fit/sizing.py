@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.architecture.decoder import Decoder
+from sglang_hydra.architecture.ranks import Ranks, ranks_of
+from sglang_hydra.architecture.understanding import Understanding, config_fields, understand
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.fit import overheads
-from sglang_hydra.fit.decoder import Decoder
 from sglang_hydra.fit.draft import WITHOUT_MODEL, Draft, draft_of
 from sglang_hydra.fit.kv import Cells, Pool, cache_bytes, cells_of, pool_of, request_slots, state_bytes, state_slots
 from sglang_hydra.fit.overheads import GIB, Range, exactly
-from sglang_hydra.fit.ranks import Ranks, ranks_of
 from sglang_hydra.fit.result import Fit, KvCache
-from sglang_hydra.fit.understanding import Understanding, config_fields, understand
 from sglang_hydra.fit.verdict import Memory, Need, interval_of, judge
 from sglang_hydra.fit.weighing import lora_of, weigh
 

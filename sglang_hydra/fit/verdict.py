@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sglang_hydra.architecture.understanding import Understanding
 from sglang_hydra.fit.kv import Cells
 from sglang_hydra.fit.overheads import GIB, NOTHING, Range, about, exactly
 from sglang_hydra.fit.result import Fit, Interval, KvCache, Weights
 from sglang_hydra.fit.sources import SOURCES
-from sglang_hydra.fit.understanding import Understanding
 
 _HIGHEST = 0.999
 """A fraction is below 1."""

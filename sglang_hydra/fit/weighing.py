@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.fit.decoder import Decoder
-from sglang_hydra.fit.known import text_part
+from sglang_hydra.architecture.decoder import Decoder
+from sglang_hydra.architecture.known import text_part
+from sglang_hydra.architecture.scheme import Scheme
+from sglang_hydra.architecture.tensors import OTHER, PARTS, VISION
+from sglang_hydra.architecture.understanding import Understanding
 from sglang_hydra.fit.result import Weights
-from sglang_hydra.fit.scheme import Scheme
-from sglang_hydra.fit.tensors import OTHER, PARTS, VISION
-from sglang_hydra.fit.understanding import Understanding
 from sglang_hydra.fit.weights import StageWeights, decoder_weights, lora_bytes, stored_weights
 
 if TYPE_CHECKING:

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sglang_hydra.fit.allocator import Allocations
-from sglang_hydra.fit.decoder import LINEAR, NO_MIXER, Decoder
-from sglang_hydra.fit.formats import Stored, plain
-from sglang_hydra.fit.ranks import Ranks, padded_vocabulary, ranks_of, share, stage_layers
-from sglang_hydra.fit.scheme import Group, Scheme
-from sglang_hydra.fit.tensors import (
+from sglang_hydra.architecture.decoder import LINEAR, NO_MIXER, Decoder
+from sglang_hydra.architecture.formats import Stored, plain
+from sglang_hydra.architecture.ranks import Ranks, padded_vocabulary, ranks_of, share, stage_layers
+from sglang_hydra.architecture.scheme import Group, Scheme
+from sglang_hydra.architecture.tensors import (
     ATTENTION,
     EMBEDDING,
     HEAD,
@@ -27,7 +26,8 @@ from sglang_hydra.fit.tensors import (
     latent_copies,
     layer_matrices,
 )
-from sglang_hydra.fit.vision import Tower
+from sglang_hydra.architecture.vision import Tower
+from sglang_hydra.fit.allocator import Allocations
 
 _MERGED = {"q_proj": ("q_proj", "k_proj", "v_proj", "qkv_proj"), "gate_proj": ("gate_proj", "up_proj", "gate_up_proj")}
 _ANGLE_BYTES = 4  # CUDA keeps the table of rotary angles in float32 (layers/rotary_embedding.py)

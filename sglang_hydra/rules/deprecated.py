@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 if TYPE_CHECKING:
-    from sglang_hydra.fields import ServerArgs
+    from sglang_hydra.arguments.fields import ServerArgs
 
 # In the order in which SGLang looks at them: of several, the last one wins.
 RUNNER_FLAGS = (

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 if TYPE_CHECKING:
-    from sglang_hydra.fields import ServerArgs
+    from sglang_hydra.arguments.fields import ServerArgs
 
 
 @rule("DIS003", (818, 819))
 def no_radix_cache_when_decoding(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: disaggregation_mode=decode switches the radix cache off.
-    Why: prefixes are shared on the prefill servers; a decode server gets each request's KV cache whole.
+    Why: SGLang only says that it forces the chunk cache there. Inferred: prefixes are shared on the prefill servers; a
+        decode server gets each request's KV cache whole.
     Upstream: server_args.py 0.5.2 lines 818-819.
     Example: disaggregation_mode=decode -> disable_radix_cache=true
     """
@@ -27,7 +28,7 @@ def no_radix_cache_when_decoding(args: ServerArgs, facts: Facts) -> Outcome:
 def assume_tp_of_decode_servers(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a prefill server takes its own tp_size for disaggregation_decode_tp, if unset.
-    Why: it must know how the receivers split the KV cache.
+    Why: Inferred: it must know how the receivers split the KV cache.
     Upstream: server_args.py 0.5.2 lines 827-829.
     Example: tp_size=4 disaggregation_mode=prefill -> disaggregation_decode_tp=4
     """
@@ -40,7 +41,7 @@ def assume_tp_of_decode_servers(args: ServerArgs, facts: Facts) -> Outcome:
 def assume_dp_of_decode_servers(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a prefill server takes its own dp_size for disaggregation_decode_dp, if unset.
-    Why: it must know how many ranks receive.
+    Why: Inferred: it must know how many ranks receive.
     Upstream: server_args.py 0.5.2 lines 830-831.
     Example: dp_size=2 disaggregation_mode=prefill -> disaggregation_decode_dp=2
     """
@@ -66,7 +67,8 @@ def pipeline_of_prefill_servers(args: ServerArgs, facts: Facts) -> Outcome:
 def no_graphs_when_prefilling(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: disaggregation_mode=prefill switches CUDA graphs off.
-    Why: graphs are captured for decode steps, and such a server makes none.
+    Why: SGLang only says that it is disabled there. Inferred: graphs are captured for decode steps, and such a server
+        makes none.
     Upstream: server_args.py 0.5.2 lines 836-837.
     Example: disaggregation_mode=prefill -> disable_cuda_graph=true
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 if TYPE_CHECKING:
-    from sglang_hydra.fields import ServerArgs
+    from sglang_hydra.arguments.fields import ServerArgs
 
 BUFFER_WITHOUT_REBALANCING = 1000
 
@@ -16,7 +16,7 @@ BUFFER_WITHOUT_REBALANCING = 1000
 def no_shared_fusion_with_trtllm(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: moe_runner_backend=flashinfer_trtllm switches the fusion of shared experts off.
-    Why: its kernels route and run the routed experts in one step, without room for a fused shared one.
+    Why: Inferred: its kernels route and run the routed experts in one step, without room for a fused shared one.
     Upstream: server_args.py 0.5.2 lines 665-668.
     Example: quantization=fp8 moe_runner_backend=flashinfer_trtllm -> disable_shared_experts_fusion=true
     """
@@ -29,7 +29,8 @@ def no_shared_fusion_with_trtllm(args: ServerArgs, facts: Facts) -> Outcome:
 def no_graphs_with_normal_deepep(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: DeepEP with deepep_mode=normal switches CUDA graphs off.
-    Why: normal mode learns the number of tokens per expert on the CPU at every step, which cannot be captured.
+    Why: Inferred: normal mode learns the number of tokens per expert on the CPU at every step
+        (num_recv_tokens_per_expert in layers/moe/token_dispatcher/deepep.py), which cannot be captured.
     Upstream: server_args.py 0.5.2 lines 671-674.
     Example: moe_a2a_backend=deepep deepep_mode=normal -> disable_cuda_graph=true
     """
@@ -42,7 +43,8 @@ def no_graphs_with_normal_deepep(args: ServerArgs, facts: Facts) -> Outcome:
 def spread_experts_with_deepep(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: DeepEP sets ep_size to tp_size, whatever ep_size was.
-    Why: its all-to-all runs over the whole tensor parallel group. MOE002 has compared ep_size by then, EPL003 has not.
+    Why: Inferred: its all-to-all runs over the whole tensor parallel group. MOE002 has compared ep_size by then, EPL003
+        has not.
     Upstream: server_args.py 0.5.2 lines 675-678.
     Example: tp_size=8 moe_a2a_backend=deepep -> ep_size=8
     """
@@ -68,7 +70,7 @@ def record_experts_for_eplb(args: ServerArgs, facts: Facts) -> Outcome:
 def choose_ep_dispatch(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: ep_dispatch_algorithm, if unset, is static with EPLB or any init_expert_location (trivial by default).
-    Why: copies of an expert need a rule for which one a token goes to.
+    Why: Inferred: copies of an expert need a rule for which one a token goes to.
     Upstream: server_args.py 0.5.2 lines 686-689.
     Example: gpu=h100 -> ep_dispatch_algorithm=static
     """
@@ -99,7 +101,8 @@ def size_expert_record(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: expert_distribution_recorder_buffer_size in forward passes, if unset, is eplb_rebalance_num_iterations, or
         1000 if that is null and a recorder mode is set.
-    Why: a rebalancing looks at all passes since the last one.
+    Why: Inferred: a rebalancing looks at all passes since the last one; eplb_manager.py asserts that the record is not
+        longer.
     Upstream: server_args.py 0.5.2 lines 699-703.
     Example: eplb_rebalance_num_iterations=500 -> expert_distribution_recorder_buffer_size=500
     """

@@ -8,7 +8,7 @@ from sglang_hydra.rules.memory_classes import class_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 if TYPE_CHECKING:
-    from sglang_hydra.fields import ServerArgs
+    from sglang_hydra.arguments.fields import ServerArgs
 
 
 @rule("GRA001", (520, 527))
@@ -37,7 +37,8 @@ def limit_graphs_on_small_gpus(args: ServerArgs, facts: Facts) -> Outcome:
 def no_graphs_with_torch_native(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: attention_backend=torch_native switches CUDA graphs off.
-    Why: this backend runs plain PyTorch operations that cannot be captured.
+    Why: SGLang says that this backend is the reason. Inferred: it runs plain PyTorch operations that cannot be
+        captured.
     Upstream: server_args.py 0.5.2 lines 548-552.
     Example: attention_backend=torch_native -> disable_cuda_graph=true
     """

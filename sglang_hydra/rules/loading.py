@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 if TYPE_CHECKING:
-    from sglang_hydra.fields import ServerArgs
+    from sglang_hydra.arguments.fields import ServerArgs
 
 _REMOTE = re.compile(r".+://")
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.memory_classes import class_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
-from sglang_hydra.words import number
+from sglang_hydra.text.words import number
 
 if TYPE_CHECKING:
-    from sglang_hydra.fields import ServerArgs
+    from sglang_hydra.arguments.fields import ServerArgs
 
 # The tower of ViT-L/14, against which others are measured, and what a tower counts as that does not say its size.
 BASE_LAYERS, BASE_HIDDEN_SIZE = 24, 1024
@@ -106,7 +106,8 @@ def make_room_for_vision(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a mem_fraction_static that was not given is multiplied by 0.95 for a multimodal model with a vision tower,
         and by 0.8 to 1.05 for the tower's size: layers x hidden size squared, against 24 x 1024 squared.
-    Why: the image processor and the tower need memory outside the pool. The product is not rounded or checked.
+    Why: Inferred: the image processor and the tower need memory outside the pool; SGLang only says that it reduces the
+        fraction by the tower's size. The product is not rounded or checked.
     Upstream: server_args.py 0.5.2 lines 2513-2549.
     Example: gpu=h100 model=qwen2_5_vl_7b -> mem_fraction_static=0.7835956249999999
     """
@@ -192,7 +193,7 @@ def page_size_of_trtllm_mha(args: ServerArgs, facts: Facts) -> Outcome:
 def page_size_of_one(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: page_size is 1 token, if neither the user nor a backend chose one.
-    Why: pages of one token share the longest prefixes in the radix cache.
+    Why: Inferred: pages of one token share the longest prefixes in the radix cache.
     Upstream: server_args.py 0.5.2 lines 622-624.
     Example: gpu=h100 -> page_size=1
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 if TYPE_CHECKING:
-    from sglang_hydra.fields import ServerArgs
+    from sglang_hydra.arguments.fields import ServerArgs
 
 CONSERVATIVENESS_FACTOR = 0.3
 
@@ -29,7 +29,7 @@ def no_dp_attention_with_one_rank(args: ServerArgs, facts: Facts) -> Outcome:
 def schedule_boldly_with_dp_attention(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: enable_dp_attention multiplies schedule_conservativeness by 0.3.
-    Why: each rank schedules for itself and sees a part of the requests only.
+    Why: Inferred: each rank schedules for itself and sees a part of the requests only.
     Upstream: server_args.py 0.5.2 lines 637-639.
     Example: tp_size=8 dp_size=8 enable_dp_attention=true -> schedule_conservativeness=0.3
     """
@@ -45,7 +45,8 @@ def schedule_boldly_with_dp_attention(args: ServerArgs, facts: Facts) -> Outcome
 def share_chunks_among_dp_ranks(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: enable_dp_attention divides chunked_prefill_size by dp_size, rounding down; -1 (off) stays -1.
-    Why: the ranks' chunks meet in one MoE layer, whose kernels take a limited number of tokens.
+    Why: SGLang's warning says that this avoids MoE kernel issues. Inferred: the ranks' chunks meet in one MoE layer,
+        whose kernels take a limited number of tokens.
     Upstream: server_args.py 0.5.2 lines 641-644.
     Example: gpu=h200 tp_size=8 dp_size=8 enable_dp_attention=true -> chunked_prefill_size=1024
     """

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.text.findings import Offer, offers_of
 
 if TYPE_CHECKING:
-    from sglang_hydra.fields import ServerArgs
+    from sglang_hydra.arguments.fields import ServerArgs
 
 RuleStage = Literal["post_init", "check", "plan"]
 
@@ -56,15 +57,19 @@ class Restated(Change):
 class Refusal:
     """SGLang (or, in the ``plan`` stage, we) would not start with these values.
 
-    ``message`` names the values got and the ones allowed; ``hint`` is what to type.
+    ``message`` names the values got and the ones allowed. ``offers`` are overrides that may help, the best first,
+    each as it is typed; a plan tries them. ``hint`` is what else is to be said, and names no overrides.
     """
 
-    __slots__ = ("fields", "hint", "message")
+    __slots__ = ("fields", "hint", "message", "offers")
 
-    def __init__(self, message: str, *fields: str, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *fields: str, hint: str | None = None, offers: Sequence[str | Offer] | str = ()
+    ) -> None:
         self.message = message
         self.fields = fields
         self.hint = hint
+        self.offers = offers_of(offers)
 
 
 class Notice(Refusal):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 if TYPE_CHECKING:
-    from sglang_hydra.fields import ServerArgs
+    from sglang_hydra.arguments.fields import ServerArgs
 
 
 @rule("DEV001", (444, 445))
@@ -31,7 +31,7 @@ def find_device(args: ServerArgs, facts: Facts) -> Outcome:
 def draw_random_seed(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: random_seed, if unset, is drawn from 0 to 2**30; the plan keeps it and the launch passes it.
-    Why: all ranks must sample alike, and a run can be repeated only if its seed is known.
+    Why: Inferred: all ranks must sample alike, and a run can be repeated only if its seed is known.
     Upstream: server_args.py 0.5.2 lines 446-447.
     Example: gpu=h100 -> random_seed=<drawn>
     """

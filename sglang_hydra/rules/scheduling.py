@@ -8,7 +8,7 @@ from sglang_hydra.rules.memory_classes import class_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 if TYPE_CHECKING:
-    from sglang_hydra.fields import ServerArgs
+    from sglang_hydra.arguments.fields import ServerArgs
 
 CHUNK_WITHOUT_MEMORY = 4096
 
@@ -17,7 +17,8 @@ CHUNK_WITHOUT_MEMORY = 4096
 def choose_chunked_prefill_size(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: chunked_prefill_size in tokens, if unset, is 2048, 8192 or 16384 by memory class; 4096 if not known.
-    Why: a longer chunk fills a larger GPU better and needs more memory for activations.
+    Why: SGLang's comment on memory says that larger GPUs get larger chunks. Inferred: a longer chunk fills a larger GPU
+        better; it needs more memory for activations.
     Upstream: server_args.py 0.5.2 lines 508-518.
     Example: gpu=h100 -> chunked_prefill_size=8192
     """

@@ -8,7 +8,7 @@ from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, Restated, rule
 
 if TYPE_CHECKING:
-    from sglang_hydra.fields import ServerArgs
+    from sglang_hydra.arguments.fields import ServerArgs
 
 DRAFTING = ("EAGLE", "EAGLE3", "STANDALONE")
 WITH_OWN_DRAFT = ("DeepseekV3ForCausalLM", "Glm4MoeForCausalLM")
@@ -54,7 +54,7 @@ def nextn_is_eagle(args: ServerArgs, facts: Facts) -> Outcome:
 def limit_requests_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: with a draft model max_running_requests, if unset, is 48.
-    Why: drafting pays off while the GPU has compute to spare, which is at small batches.
+    Why: Inferred: drafting pays off while the GPU has compute to spare, which is at small batches.
     Upstream: server_args.py 0.5.2 lines 729-730.
     Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE3 -> max_running_requests=48
     """
@@ -67,7 +67,7 @@ def limit_requests_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
 def no_overlap_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a draft model switches the overlap scheduler off.
-    Why: the next batch depends on how many draft tokens were accepted in this one.
+    Why: Inferred: the next batch depends on how many draft tokens were accepted in this one.
     Upstream: server_args.py 0.5.2 lines 731-735.
     Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE -> disable_overlap_schedule=true
     """
@@ -80,7 +80,7 @@ def no_overlap_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
 def no_mixed_chunks_when_drafting(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a draft model switches enable_mixed_chunk off.
-    Why: prefill chunks and verified drafts cannot share a batch.
+    Why: Inferred: prefill chunks and verified drafts cannot share a batch.
     Upstream: server_args.py 0.5.2 lines 736-741.
     Example: gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE enable_mixed_chunk=true -> enable_mixed_chunk=false
     """
@@ -110,7 +110,7 @@ def choose_draft_shape(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: without speculative_num_steps, steps, top-k and draft tokens are 3, 1, 4 for STANDALONE, DeepSeek V2 and V3
         and gpt-oss, and 5, 4, 8 for other models.
-    Why: a chain suits drafts that are often right; a tree of four branches hedges.
+    Why: Inferred: a chain suits drafts that are often right; a tree of four branches hedges.
     Upstream: server_args.py 0.5.2 lines 754-763.
     Example: gpu=h200 model=deepseek_v3 speculative_algorithm=EAGLE -> speculative_num_steps=3 speculative_eagle_topk=1
     """

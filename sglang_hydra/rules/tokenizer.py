@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 if TYPE_CHECKING:
-    from sglang_hydra.fields import ServerArgs
+    from sglang_hydra.arguments.fields import ServerArgs
 
 
 @rule("DEF001", (440, 441))
 def take_tokenizer_from_model(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: tokenizer_path, if unset, is model_path.
-    Why: a checkpoint nearly always carries its tokenizer.
+    Why: Inferred: a checkpoint nearly always carries its tokenizer.
     Upstream: server_args.py 0.5.2 lines 440-441.
     Example: model_path=org/name -> tokenizer_path=org/name
     """

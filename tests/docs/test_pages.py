@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sglang_hydra.cli import VERBS, read_invocation
-from sglang_hydra.fields import FIELDS
-from sglang_hydra.meanings import known_ids
-from tests.launch.processes import free_port
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.cli.id_pages import known_ids
+from sglang_hydra.cli.invocation import read_invocation
+from sglang_hydra.text.flags import VERBS
+from tests.measure.sweep.place import make_fake_python, place_in
 from tests.readme import REPOSITORY, Block, blocks, environment, run_block
-from tests.sweep.place import make_fake_python, place_in
+from tests.run.launch.processes import free_port
 from tools import reference_pages
 
 DOCS = REPOSITORY / "docs"
@@ -103,7 +104,7 @@ def test_every_page_is_in_the_navigation() -> None:
 
 @pytest.mark.parametrize("name", EXECUTED)
 def test_every_block_says_how_it_is_tested(name: str) -> None:
-    known = re.compile(r"run(: (package|serving))?|file: .+|screen: .+")
+    known = re.compile(r"run(: (package|serving))?|file: .+|screen: .+|tools/house\.py")
     assert [block for block in blocks(page=f"docs/{name}.md") if not known.fullmatch(block.kind)] == []
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from sglang_hydra.review.markdown import MARK
-from tests.launch.export.exports import shellcheck
+from sglang_hydra.convert.review.markdown import MARK
+from tests.convert.export.exports import shellcheck
 from tests.readme import REPOSITORY, environment
 from tools import release_check
 

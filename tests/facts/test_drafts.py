@@ -9,15 +9,15 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sglang_hydra.app import make_plan
-from sglang_hydra.config import conf_dir
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.recipes import recipes
 from sglang_hydra.facts import hub
 from sglang_hydra.facts.drafts import known_draft
-from sglang_hydra.overrides import Request
-from sglang_hydra.plans import Plan
-from sglang_hydra.recipes import recipes
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.schemas import schema_of
-from tests.planning import composer
+from sglang_hydra.text.locations import conf_dir
+from tests.plans import composer
 
 DRAFTS: dict[str, dict[str, Any]] = json.loads((conf_dir() / "drafts.json").read_text("utf-8"))["drafts"]
 EAGLE = ("speculative_algorithm=EAGLE", "speculative_num_steps=3", "speculative_eagle_topk=1")

@@ -9,7 +9,8 @@ import pytest
 from sglang_hydra import GpuFacts, ModelFacts
 from sglang_hydra.facts.gguf import BITS_BY_NAME, UnreadableGguf, bits_by_name, config_of, read_header
 from sglang_hydra.facts.hub import read_model
-from sglang_hydra.fit import fit, read_checkpoint
+from sglang_hydra.fit.checkpoint import read_checkpoint
+from sglang_hydra.fit.sizing import fit
 from tests.facts.gguf_files import F16, Q4_0, Q4_K, Q6_K, Q8_0, gguf, llama
 
 GIB = 1 << 30

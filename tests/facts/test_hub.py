@@ -26,6 +26,8 @@ LLAMA: dict[str, Any] = {
     "max_position_embeddings": 131072,
     "torch_dtype": "bfloat16",
 }
+READ = {**LLAMA, "intermediate_size": 11008, "num_key_value_heads": 32, "head_dim": 128, "tie_word_embeddings": False}
+CODE = {"AutoConfig": "configuration.Config"}
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -57,10 +59,10 @@ def cached(env: Mapping[str, str], name: str, ref: str | None = "main") -> Path:
 def test_a_folder_is_read_from_its_config(tmp_path: Path, env: dict[str, str]) -> None:
     folder = written(tmp_path / "model")
     facts, findings = read_model(str(folder), env=env)
-    assert facts.config == LLAMA
+    assert facts.config == READ
     assert facts.source == str(folder / "config.json")
     assert (facts.gguf, facts.revision, facts.unknown, findings) == (False, None, (), [])
-    assert "plain JSON" in facts.extra["note"]
+    assert facts.extra["note"] == "the defaults of LlamaConfig of transformers 4.56.1"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_a_gguf_file_is_recognised_by_ending_or_header(
 def test_a_config_beside_a_gguf_file_is_used_and_told(tmp_path: Path, env: dict[str, str]) -> None:
     (written(tmp_path) / "m.gguf").write_bytes(b"GGUF")
     facts, findings = read_model(str(tmp_path / "m.gguf"), env=env)
-    assert (facts.gguf, facts.config) == (True, LLAMA)
+    assert (facts.gguf, facts.config) == (True, READ)
     assert "SGLang reads the GGUF header instead" in facts.extra["note"]
     assert findings == []
 
@@ -137,20 +139,20 @@ def test_a_named_config_serves_a_gguf_file(tmp_path: Path, env: dict[str, str]) 
     (tmp_path / "m.gguf").write_bytes(b"GGUF")
     named = written(tmp_path / "other")
     facts, _ = read_model(str(tmp_path / "m.gguf"), facts_from=str(named), env=env)
-    assert (facts.gguf, facts.config) == (True, LLAMA)
+    assert (facts.gguf, facts.config) == (True, READ)
 
 
 def test_a_hub_id_is_read_from_the_local_cache(env: dict[str, str]) -> None:
     cached(env, "org/name")
     facts, findings = read_model("org/name", env=env)
-    assert (facts.config, facts.revision, findings) == (LLAMA, COMMIT, [])
+    assert (facts.config, facts.revision, findings) == (READ, COMMIT, [])
     assert facts.source == f"org/name in the local cache, revision {COMMIT[:12]}"
 
 
 @pytest.mark.parametrize(("ref", "asked"), [("v1.0", "v1.0"), ("refs/pr/3", "refs/pr/3"), (None, COMMIT)])
 def test_a_revision_is_a_ref_or_a_commit(env: dict[str, str], ref: str | None, asked: str) -> None:
     cached(env, "org/name", ref)
-    assert read_model("org/name", revision=asked, env=env).facts.config == LLAMA
+    assert read_model("org/name", revision=asked, env=env).facts.config == READ
 
 
 def test_another_revision_than_the_cached_one_is_unknown(env: dict[str, str]) -> None:
@@ -217,7 +219,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         def log_message(self, format: str, *arguments: Any) -> None:
             pass
 
-    def download(repo_id: str, filename: str, revision: str | None, etag_timeout: float) -> str:
+    def download(repo_id: str, filename: str, revision: str | None, **options: Any) -> str:
         module.requests.append(("download", repo_id, filename, revision))
         if module.file is None:
             raise RuntimeError(f"{repo_id} is gated\nand a long story")
@@ -254,7 +256,7 @@ def test_a_model_that_is_not_cached_is_fetched_where_the_hub_may_be_asked(
     answers[0] = status
     hub().file = written(tmp_path / "snapshots" / COMMIT) / "config.json"
     facts, findings = read_model("org/name", revision="v2", env=online)
-    assert (facts.config, facts.revision, findings) == (LLAMA, COMMIT, [])
+    assert (facts.config, facts.revision, findings) == (READ, COMMIT, [])
     assert facts.source == f"org/name on the hub, revision {COMMIT[:12]}"
     assert hub().requests == [
         ("HEAD", "/org/name/resolve/v2/config.json"),
@@ -300,7 +302,7 @@ def test_a_hub_that_answers_with_a_broken_config_is_an_error(
 def test_a_named_config_comes_before_the_hub(tmp_path: Path, online: dict[str, str], answers: list[int]) -> None:
     named = written(tmp_path / "named") / "config.json"
     facts, findings = read_model("org/name", facts_from=str(named), env=online)
-    assert (facts.config, hub().requests, findings) == (LLAMA, [], [])
+    assert (facts.config, hub().requests, findings) == (READ, [], [])
     assert facts.source == f"model.facts_from={named}"
 
 
@@ -313,7 +315,7 @@ def test_the_models_own_config_comes_before_the_named_one(tmp_path: Path, env: d
 def test_a_named_config_serves_a_folder_that_has_none(tmp_path: Path, env: dict[str, str]) -> None:
     (tmp_path / "own").mkdir()
     facts, findings = read_model(str(tmp_path / "own"), facts_from=str(written(tmp_path / "named")), env=env)
-    assert (facts.config, findings) == (LLAMA, [])
+    assert (facts.config, findings) == (READ, [])
     assert "config.json is not there" in facts.extra["note"]
 
 
@@ -348,13 +350,20 @@ def test_a_newer_dtype_is_known_under_the_name_that_sglang_reads(tmp_path: Path,
 
 def test_a_config_with_its_own_code_is_remarked(tmp_path: Path, env: dict[str, str]) -> None:
     folder = str(written(tmp_path, {**LLAMA, "auto_map": {"AutoConfig": "configuration.Config"}}))
-    assert "only with trust_remote_code=true" in read_model(folder, env=env).facts.extra["note"]
-    assert "only with" not in read_model(folder, trust_remote_code=True, env=env).facts.extra["note"]
+    assert read_model(folder, env=env).facts.config_class == "LlamaConfig"
+    trusted = read_model(folder, trust_remote_code=True, env=env).facts
+    assert (trusted.config_class, trusted.config) == (
+        None,
+        {**LLAMA, "auto_map": {"AutoConfig": "configuration.Config"}},
+    )
+    assert "no config class is known" in trusted.extra["note"]
 
 
 def test_fields_that_a_config_leaves_out_are_remarked(tmp_path: Path, env: dict[str, str]) -> None:
     config = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": {"hidden_size": 5376}}
+    config |= {"model_type": "gemma3"}
     facts, findings = read_model(str(written(tmp_path, config)), env=env)
-    assert facts.unknown[-1] == "vision_config"
-    assert [(finding.level, finding.id) for finding in findings] == [("info", "HUB005")]
+    assert facts.unknown == ()
+    assert [(finding.level, finding.id) for finding in findings] == [("info", "HUB006")]
     assert "states no text_config.num_hidden_layers" in findings[0].message
+    assert "vision_config: the defaults of Gemma3Config of transformers 4.56.1 hold" in findings[0].message

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sglang_hydra.facts.installed import find_package, interpreter_paths, torch_build
+from sglang_hydra.facts.trust import grant
 from tests.facts.facts_fakes import site, tool
 
 
@@ -40,23 +41,27 @@ def test_an_editable_install_is_found_through_its_pth_file(tmp_path: Path) -> No
 
 def test_any_other_interpreter_is_asked(tmp_path: Path) -> None:
     tool(tmp_path, "python", prints="/a\n/b\n")
+    grant(str(tmp_path / "python"))
     assert interpreter_paths(str(tmp_path / "python")) == ("/a", "/b")
 
 
 def test_a_real_interpreter_tells_the_path_it_imports_from(tmp_path: Path) -> None:
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
+    grant(str(link))
     assert find_package("json", interpreter_paths(str(link)))
 
 
 def test_an_environment_that_shows_its_base_is_asked(tmp_path: Path) -> None:
     venv(tmp_path, "include-system-site-packages = true\n")
     tool(tmp_path / "bin", "python", prints="/base\n")
+    grant(str(tmp_path / "bin" / "python"))
     assert interpreter_paths(str(tmp_path / "bin" / "python")) == ("/base",)
 
 
 def test_an_interpreter_that_fails_has_no_paths(tmp_path: Path) -> None:
     tool(tmp_path, "python", fails="cannot start")
+    grant(str(tmp_path / "python"))
     assert interpreter_paths(str(tmp_path / "python")) == ()
 
 

@@ -149,7 +149,7 @@ def test_gpt_oss_composes_to_the_120b() -> None:
 
 
 def test_tiny_describes_the_checkpoint_that_is_made_here() -> None:
-    from sglang_hydra.tiny import TINY_CONFIG
+    from sglang_hydra.facts.tiny import TINY_CONFIG
 
     config = load("tiny")["config"]
     assert config == {key: TINY_CONFIG[key] for key in config}

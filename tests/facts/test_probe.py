@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.facts import search
+from sglang_hydra.facts import accelerator_search as search
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.probe import GpuProbe, probe_gpu
+from sglang_hydra.facts.trust import grant
 from tests.facts.facts_fakes import fake_pynvml, gpu, recorded, site, tool
 
 Probe = Callable[..., GpuProbe]
@@ -42,6 +43,7 @@ def probe(tmp_path: Path, bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Pro
         monkeypatch.setitem(sys.modules, "pynvml", module)
         where = {"PATH": str(bin_dir), "ROCM_PATH": str(tmp_path / "rocm"), **(env or {})}
         paths = site_paths if site_paths is not None else site(tmp_path / "site")
+        grant(python)  # as if it had been typed
         return probe_gpu(where, python=python, site_paths=paths)
 
     return run

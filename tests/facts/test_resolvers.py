@@ -9,7 +9,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from sglang_hydra.facts import probe
-from sglang_hydra.facts.probe import GpuProbe, register_resolvers
+from sglang_hydra.facts.probe import GpuProbe
+from sglang_hydra.facts.resolvers import register_resolvers
 
 H200 = GpuProbe("nvidia", "cuda", ("NVIDIA H200",) * 2, 143771.0, 143771.0, (9, 0), count=2, total=2)
 

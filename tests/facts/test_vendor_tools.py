@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.facts.tools import (
+from sglang_hydra.facts.vendor_tools import (
     read_capability,
     read_gfx,
     read_hl_smi,
@@ -13,7 +13,7 @@ from sglang_hydra.facts.tools import (
     read_rocminfo,
     read_torch_answer,
 )
-from sglang_hydra.facts.visible import Device, Slice
+from sglang_hydra.facts.visible_gpus import Device, Slice
 from tests.facts.facts_fakes import recorded
 
 

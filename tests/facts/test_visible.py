@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.facts.visible import Device, Slice, visible_devices
+from sglang_hydra.facts.visible_gpus import Device, Slice, visible_devices
 
 A = Device("A", "GPU-aaaa-1111", 100.0)
 B = Device("B", "GPU-aabb-2222", 200.0)

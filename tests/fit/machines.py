@@ -11,8 +11,9 @@ from typing import Any
 import yaml
 
 from sglang_hydra import GpuFacts, ModelFacts, resolve
-from sglang_hydra.fit import Fit, fit
-from sglang_hydra.fit.published import facts_as, find_published, originals
+from sglang_hydra.architecture.published_checkpoints import facts_as, find_published, originals
+from sglang_hydra.fit.result import Fit
+from sglang_hydra.fit.sizing import fit
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DATA = REPOSITORY / "tests" / "data"

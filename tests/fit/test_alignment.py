@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sglang_hydra import ModelFacts, resolve
-from sglang_hydra.fit.alignment import misaligned
-from sglang_hydra.fit.understanding import understand
+from sglang_hydra.architecture.alignment import misaligned
+from sglang_hydra.architecture.understanding import understand
 from tests.fit.machines import dense, gpu, model
 
 BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128]}

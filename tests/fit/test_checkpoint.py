@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from sglang_hydra import ConfigError, ModelFacts
-from sglang_hydra.fit import CheckpointSize, read_checkpoint
-from sglang_hydra.fit.checkpoint import INDEX
+from sglang_hydra.fit.checkpoint import INDEX, CheckpointSize, read_checkpoint
 from tests.fit.machines import GIB, dense, model, sized
 
 # The small Llama as it is stored: embedding, lm_head, 4 layers, norms.

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sglang_hydra import ConfigError, ModelFacts
-from sglang_hydra.fit import fit
-from sglang_hydra.fit.decoder import FULL, LINEAR
-from sglang_hydra.fit.known import Fields, Missing, text_part, whole_config
-from sglang_hydra.fit.reading import _mixers
+from sglang_hydra.architecture.decoder import FULL, LINEAR
+from sglang_hydra.architecture.known import Fields, Missing, text_part
+from sglang_hydra.architecture.reading import _mixers
+from sglang_hydra.fit.sizing import fit
 from tests.fit.machines import REPOSITORY, dense, gpu, sized
 
 
@@ -95,7 +95,7 @@ def test_a_size_of_zero_is_refused_and_a_count_of_zero_is_not() -> None:
 
 
 def test_a_nested_field_is_named_with_its_path() -> None:
-    text = text_part(whole_config({"text_config": {"hidden_size": 64}}, "x"))
+    text = text_part(Fields({"text_config": {"hidden_size": 64}}, "x"))
     assert text.size("hidden_size") == 64
     with pytest.raises(Missing) as caught:
         text.size("num_hidden_layers", "n_layer")
@@ -105,7 +105,7 @@ def test_a_nested_field_is_named_with_its_path() -> None:
 @pytest.mark.parametrize("value", [[1], "text", 3])
 def test_a_part_that_is_no_object_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match="text_config is "):
-        text_part(whole_config({"text_config": value}, "x"))
+        text_part(Fields({"text_config": value}, "x"))
 
 
 def test_lists_are_read_as_what_they_are() -> None:
@@ -126,6 +126,7 @@ def test_a_complete_file_leaves_fields_to_its_class_and_an_excerpt_does_not() ->
     vision = {"model_type": "siglip_vision_model", "hidden_size": 1152, "num_hidden_layers": 27}
     vision |= {"intermediate_size": 4304, "image_size": 896, "patch_size": 14}
     config = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": text, "vision_config": vision}
+    config["model_type"] = "gemma3"
     complete = sized("h100", ModelFacts({**config, "transformers_version": "4.50.0"}))
     assert complete.unknown == ()
     assert complete.weights.total == pytest.approx(4.3e9 * 2, rel=0.02)  # Gemma 3 4B
@@ -174,7 +175,8 @@ def test_overrides_of_the_config_count() -> None:
 
 def test_sizing_imports_no_engine_no_table_library_and_no_hydra() -> None:
     code = (
-        "import sys; from sglang_hydra.fit import fit, remedies, read_checkpoint; "
+        "import sys; from sglang_hydra.fit.sizing import fit; from sglang_hydra.fit.remedy import remedies; "
+        "from sglang_hydra.fit.checkpoint import read_checkpoint; "
         "print([name for name in ('torch', 'transformers', 'pandas', 'numpy', 'hydra', 'omegaconf', 'yaml', 'rich') "
         "if name in sys.modules])"
     )

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sglang_hydra import ModelFacts
-from sglang_hydra.fit import Fit, fit, logged_pool
-from sglang_hydra.fit.result import KvCache
+from sglang_hydra.fit.result import Fit, KvCache
+from sglang_hydra.fit.sizing import fit, logged_pool
 from tests.fit.machines import GIB, dense, gpu, model, sized
 
 V3 = "deepseek-ai/DeepSeek-V3"

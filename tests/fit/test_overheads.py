@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from sglang_hydra import GpuFacts, ModelFacts, resolve
-from sglang_hydra.fit import Fit, fit
+from sglang_hydra.architecture.ranks import ranks_of
 from sglang_hydra.fit.overheads import captured_sizes
-from sglang_hydra.fit.ranks import ranks_of
+from sglang_hydra.fit.result import Fit
+from sglang_hydra.fit.sizing import fit
 from tests.fit.machines import DATA, GIB, dense, gpu, sized
 
 LOGS = [json.loads(line) for line in (DATA / "memory" / "public.jsonl").read_text("utf-8").splitlines()]

@@ -13,10 +13,10 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from sglang_hydra import ModelFacts
-from sglang_hydra.fit import Fit, fit
-from sglang_hydra.fit.published import CHECKPOINTS
-from sglang_hydra.fit.result import Weights
-from sglang_hydra.fit.tensors import OTHER
+from sglang_hydra.architecture.published_checkpoints import CHECKPOINTS
+from sglang_hydra.architecture.tensors import OTHER
+from sglang_hydra.fit.result import Fit, Weights
+from sglang_hydra.fit.sizing import fit
 from tests.fit.machines import DATA, catalog, gpu, model
 
 SOME = settings(max_examples=40, deadline=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sglang_hydra.fit import Fit
+from sglang_hydra.fit.result import Fit
 from tests.fit.machines import catalog, sized
 
 # 0.5.2's own default fraction is too small for 21.3 GiB of weights on an L40S: it keeps 25.5 GiB free for 32 GPUs.

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from sglang_hydra import resolve
-from sglang_hydra.fit import Fit, Remedy, fit, remedies
+from sglang_hydra.fit.remedy import Remedy, remedies
+from sglang_hydra.fit.result import Fit
+from sglang_hydra.fit.sizing import fit
 from tests.fit.machines import gpu, model, sized
 
 CLASSES = ("a100_80gb", "b200", "h100", "h200", "l4", "mi300x")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from sglang_hydra import ModelFacts
-from sglang_hydra.fit import Fit
-from sglang_hydra.memory_screen import memory_lines, verdict
+from sglang_hydra.fit.result import Fit
+from sglang_hydra.show.memory import memory_lines, verdict
 from tests.fit.machines import GIB, dense, sized
-from tests.planning import planned
+from tests.plans import planned
 
 ROW = re.compile(r"^  (\S.*?) +(-?[\d.]+|\?)(?: +(.*))?$")
 EAGLE = {"speculative_algorithm": "EAGLE", "speculative_num_steps": 3, "speculative_eagle_topk": 1}

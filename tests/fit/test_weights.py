@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from sglang_hydra import GpuFacts, ModelFacts
-from sglang_hydra.fit.quantization import scheme_of
-from sglang_hydra.fit.reading import architecture_of, read_decoder
-from sglang_hydra.fit.tensors import ATTENTION, DENSE, EMBEDDING, HEAD, PARTS, ROTARY, ROUTED, SHARED, VISION
-from sglang_hydra.fit.understanding import config_fields
-from sglang_hydra.fit.vision import has_tower, read_tower
+from sglang_hydra.architecture.quantization import scheme_of
+from sglang_hydra.architecture.reading import architecture_of, read_decoder
+from sglang_hydra.architecture.tensors import ATTENTION, DENSE, EMBEDDING, HEAD, PARTS, ROTARY, ROUTED, SHARED, VISION
+from sglang_hydra.architecture.understanding import config_fields
+from sglang_hydra.architecture.vision import has_tower, read_tower
 from sglang_hydra.fit.weights import stored_weights
 from tests.fit.machines import DATA, GIB, dense, gpu, model, sized
 
@@ -269,7 +269,7 @@ def test_a_class_that_this_version_lacks_is_read_by_its_fields() -> None:
 
 def test_a_gpu_without_memory_of_its_own_leaves_the_verdict_open() -> None:
     values = {"mem_fraction_static": 0.88}
-    from sglang_hydra.fit import fit
+    from sglang_hydra.fit.sizing import fit
 
     fitted = fit(values, GpuFacts("cpu", "none", "cpu"), dense())
     assert fitted.fits is None

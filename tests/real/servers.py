@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from tests.launch.processes import free_port
+from tests.run.launch.processes import free_port
 
 ROOT = Path(__file__).parents[2]
 READY_S = 180.0

@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 
-from sglang_hydra.fields import FIELDS
+from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.schemas import schema_of
 from tests.real.servers import SGLANG_ON_CPU, Served, served
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import jsonschema
 
-from sglang_hydra.app import plan
-from sglang_hydra.authority.ask import ask, find_authority
-from sglang_hydra.authority.verdict import verdicts_on
+from sglang_hydra.planning.make import plan
+from sglang_hydra.planning.upstream.ask import ask, find_authority
+from sglang_hydra.planning.upstream.verdict import verdicts_on
 from sglang_hydra.schemas import schema_of
 from tools import conformance
 

@@ -15,11 +15,11 @@ from typing import Any
 import psutil
 import pytest
 
-from sglang_hydra.bench.bench_serving import BenchServing
-from sglang_hydra.bench.point import Builtin, Client, run_point
-from sglang_hydra.bench.server import Server
-from sglang_hydra.tiny import ensure_tiny, tiny_path
-from tests.bench.conftest import FAKE, load
+from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
+from sglang_hydra.measure.bench.bench_serving import BenchServing
+from sglang_hydra.measure.bench.point import Builtin, Client, run_point
+from sglang_hydra.measure.bench.server import Server
+from tests.measure.bench.conftest import FAKE, load
 from tests.real.servers import ROOT, SGLANG_ON_CPU
 
 pytestmark = pytest.mark.timeout(1200)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from sglang_hydra.bench.bench_serving import BenchServing
-from sglang_hydra.bench.point import run_point
-from sglang_hydra.bench.server import Server
-from sglang_hydra.errors import MachineError
-from sglang_hydra.tiny import ensure_tiny, tiny_path
-from tests.bench.conftest import Start, load, start
+from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
+from sglang_hydra.measure.bench.bench_serving import BenchServing
+from sglang_hydra.measure.bench.point import run_point
+from sglang_hydra.measure.bench.server import Server
+from sglang_hydra.text.errors import MachineError
+from tests.measure.bench.conftest import Start, load, start
 
 __all__ = ["start"]
 KEY = "a-key-that-nobody-may-see"

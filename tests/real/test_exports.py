@@ -17,12 +17,12 @@ from typing import Any
 import psutil
 import pytest
 
-from sglang_hydra.errors import ConfigError
-from sglang_hydra.launch.export.job import job_of
-from sglang_hydra.launch.export.registry import render
-from sglang_hydra.plans import Plan
-from sglang_hydra.tiny import ensure_tiny
-from tests.launch.export.exports import HOSTILE, plan_of, with_intent
+from sglang_hydra.convert.export.job import job_of
+from sglang_hydra.convert.export.registry import render
+from sglang_hydra.facts.tiny import ensure_tiny
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.text.errors import ConfigError
+from tests.convert.export.exports import HOSTILE, plan_of, with_intent
 from tests.real.servers import READY_S, SGLANG_ON_CPU, STOP_S
 
 ENVIRONMENT = {"SGLANG_USE_CPU_ENGINE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sglang_hydra.app import make_plan
-from sglang_hydra.argv import render_argv
-from sglang_hydra.overrides import Request
-from sglang_hydra.recipes import recipes
-from tests.importing.importing import composer, imported, the_one
-from tests.importing.published import PUBLISHED
-from tests.importing.test_import_flags import OFFLINE, line_of, recorded_argv
+from sglang_hydra.arguments.argv import render_argv
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.recipes import recipes
+from sglang_hydra.planning.make import make_plan
+from tests.convert.importing.importing import composer, imported, the_one
+from tests.convert.importing.published import PUBLISHED
+from tests.convert.importing.test_import_flags import OFFLINE, line_of, recorded_argv
 
 
 def read_by(python: str, lines: Sequence[Sequence[str]]) -> list[dict[str, Any]]:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.argv import render_argv
+from sglang_hydra.arguments.argv import render_argv
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.resolution import Resolution, resolve
-from sglang_hydra.tiny import TINY_CONFIG, ensure_tiny
+from sglang_hydra.facts.tiny import TINY_CONFIG, ensure_tiny
+from sglang_hydra.rules.resolution import Resolution, resolve
 
 ENVIRONMENT = {"SGLANG_USE_CPU_ENGINE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 CPU = GpuFacts(name="cpu", vendor="none", device="cpu")

@@ -14,9 +14,9 @@ from typing import Any
 
 import psutil
 
-from sglang_hydra.fields import fresh_defaults
-from tests.launch.processes import wait_until
+from sglang_hydra.arguments.fields import fresh_defaults
 from tests.real.servers import GONE_S, READY_S, ROOT, SGLANG_ON_CPU, Served, all_gone, interrupt, served
+from tests.run.launch.processes import wait_until
 
 KEY = "sk-not'for\\anyone-4711"
 OURS = [sys.executable, "serve.py"]

@@ -6,8 +6,8 @@ import json
 import os
 from pathlib import Path
 
-from tests.launch.processes import wait_until
 from tests.real.servers import GONE_S, SGLANG_ON_CPU, Served, all_gone, interrupt, served
+from tests.run.launch.processes import wait_until
 
 PROMPTS = 8
 NOTICED_S = 60.0

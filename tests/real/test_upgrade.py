@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 
-from sglang_hydra.compose import Composer
-from sglang_hydra.overrides import Request
-from sglang_hydra.recipes import recipes
-from sglang_hydra.upgrade.moving import upgraded
-from sglang_hydra.upgrade.subjects import subjects_of
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.recipes import recipes
+from sglang_hydra.convert.upgrade.inputs import subjects_of
+from sglang_hydra.convert.upgrade.upgraded import upgraded
 
 READ = """
 import argparse, json, sys

@@ -6,11 +6,11 @@ The arguments handed to a rule are sealed, so every row also proves that the rul
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sglang_hydra import GpuFacts, ModelFacts
-from sglang_hydra.fields import fresh_defaults, sealed
+from sglang_hydra.arguments.fields import fresh_defaults, sealed
 from sglang_hydra.rules.rule import Change, Facts, Notice, Outcome, Refusal, Rule
 
 SEED = 42
@@ -36,7 +36,8 @@ GPUS: Mapping[str, GpuFacts] = {
     "gaudi3": GpuFacts("gaudi3", "habana", "hpu", 131072, count=8),
     "ascend_910b": GpuFacts("ascend_910b", "huawei", "npu", 65536, count=8),
     "xpu": GpuFacts("xpu", "intel", "xpu"),
-    "cpu": GpuFacts("cpu", "none", "cpu"),
+    "cpu": GpuFacts("cpu", "none", "cpu", torch_cuda=False),
+    "cpu_of_an_excerpt": GpuFacts("cpu", "none", "cpu"),
     "none": GpuFacts("none", "none", None),
 }
 
@@ -63,6 +64,21 @@ MODELS: Mapping[str, Mapping[str, Any] | None] = {
         "vision_config": {"num_hidden_layers": 45, "hidden_size": 3200},
     },
 }
+
+SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 96}
+LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+DEEPSEEK = {"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "qk_nope_head_dim": 64}
+
+AS_READ: Mapping[str, ModelFacts] = {
+    "unheard_of": ModelFacts(LLAMA, refused="transformers knows no model_type 'x'"),
+    "sized": ModelFacts({**LLAMA, **SIZES}, config_class="LlamaConfig"),
+    "sizeless": ModelFacts(LLAMA, config_class="LlamaConfig"),
+    "headless": ModelFacts({**LLAMA, **SIZES, "num_attention_heads": 0}, config_class="LlamaConfig"),
+    "typeless": ModelFacts({**LLAMA, **SIZES, "model_type": None}, config_class="LlamaConfig"),
+    "ropeless": ModelFacts({**DEEPSEEK, **SIZES, "qk_rope_head_dim": None}, config_class="DeepseekV3Config"),
+    "nested": ModelFacts({**LLAMA, "text_config": SIZES}, config_class="LlavaConfig"),
+}
+"""Models whose config.json was read as SGLang reads it."""
 
 
 @dataclass(frozen=True)
@@ -102,14 +118,15 @@ class Row:
             assert type(outcome) is self.answer
             assert isinstance(outcome, Refusal)
             assert outcome.fields
-            assert outcome.hint
+            assert outcome.hint or outcome.offers
             for part in self.says:
                 assert part in outcome.message
 
 
 def model_facts(name: str, model_path: Any) -> ModelFacts:
     """The facts of a model of the table; a path that ends in .gguf is a GGUF file here."""
-    return ModelFacts(MODELS[name], gguf=str(model_path).endswith(".gguf"))
+    known = AS_READ[name] if name in AS_READ else ModelFacts(MODELS[name])
+    return replace(known, gguf=str(model_path).endswith(".gguf"))
 
 
 def unchanged(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra import LoRARef
-from sglang_hydra.fields.choices import LORA_TARGET_MODULES
+from sglang_hydra.arguments.fields.choices import LORA_TARGET_MODULES
 from sglang_hydra.rules import lora
 from tests.rules.cases import Row, changed, unchanged
 

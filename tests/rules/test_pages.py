@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from sglang_hydra import LoRARef, Resolution, resolve
-from sglang_hydra.rules import ORDER
+from sglang_hydra.planning.finding_meanings import MEANINGS, RETIRED, plan_ids
+from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
+from sglang_hydra.rules.order import ORDER
 from sglang_hydra.rules.rule import Change, Rule
 from tests.rules.cases import GPUS, MODEL_PATH, MODELS, SEED, Row, model_facts
 
@@ -57,10 +59,10 @@ def test_ids_and_names_are_unique() -> None:
     assert len({rule.name for rule in ORDER}) == len(ORDER)
 
 
-def test_ids_of_an_area_leave_no_gaps() -> None:
-    for area in AREAS.split("|"):
-        numbers = sorted(int(rule.id[3:]) for rule in ORDER if rule.id.startswith(area))
-        assert numbers == list(range(1, len(numbers) + 1)), area
+def test_a_retired_id_is_used_by_no_rule_and_still_known() -> None:
+    used = {rule.id for rule in (*ORDER, *PLAN_CHECKS)} | set(MEANINGS)
+    assert used.isdisjoint(RETIRED)
+    assert set(RETIRED) <= plan_ids()
 
 
 def test_post_init_comes_before_check() -> None:
@@ -71,8 +73,8 @@ def test_post_init_comes_before_check() -> None:
 def test_order_holds_every_rule_of_both_packages() -> None:
     defined = {
         value.id
-        for package in ("rules", "checks")
-        for path in Path(inspect.getfile(Rule)).parents[1].joinpath(package).glob("*.py")
+        for package in ("rules", "rules.checks")
+        for path in Path(inspect.getfile(Rule)).parents[1].joinpath(package.replace(".", "/")).glob("*.py")
         for value in vars(importlib.import_module(f"sglang_hydra.{package}.{path.stem}")).values()
         if isinstance(value, Rule) and value.stage != "plan"
     }
@@ -84,7 +86,7 @@ def test_only_rules_write_and_only_checks_refuse() -> None:
         room = inspect.getmodule(row.rule.apply)
         assert room is not None
         if row.answer is not None:
-            assert (row.answer is Change) == room.__name__.startswith("sglang_hydra.rules."), row
+            assert (row.answer is Change) != room.__name__.startswith("sglang_hydra.rules.checks."), row
 
 
 @each_rule
@@ -111,9 +113,9 @@ def test_example_of_the_page_comes_true(rule: Rule) -> None:
 
 def _all_rows() -> list[Row]:
     rows: list[Row] = []
-    for folder in ("rules", "checks"):
-        for path in sorted(Path(__file__).parents[1].joinpath(folder).glob("test_*.py")):
-            module = importlib.import_module(f"tests.{folder}.{path.stem}")
+    for package in ("tests.rules", "tests.rules.checks"):
+        for path in sorted(Path(__file__).parents[2].joinpath(*package.split(".")).glob("test_*.py")):
+            module = importlib.import_module(f"{package}.{path.stem}")
             rows += [row for row in getattr(module, "ROWS", ()) if isinstance(row, Row)]
     return rows
 
@@ -159,3 +161,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, LoRARef):
         return {"lora_name": value.lora_name, "lora_path": value.lora_path, "pinned": value.pinned}
     return value
+
+
+@pytest.mark.parametrize("rule", [*ORDER, *PLAN_CHECKS], ids=lambda rule: rule.id)
+def test_why_names_its_source_or_says_that_it_is_inferred(rule: Rule) -> None:
+    parts = parts_of(rule)
+    why, inferred, _ = parts["Why"].partition("Inferred: ")
+    sourced = rule.lines is not None or re.search(r"\.py|[a-z]_[a-z]", f"{parts['Upstream']} {why}")
+    assert inferred or sourced
+    # No line of code says what is fast or how a kernel was built.
+    assert not re.search(r"\b(fast(er|est)?|slow(er)?|pays off|compiled for|tensor cores)\b", why)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TABLE = ROOT / "sglang_hydra" / "topology" / "router_releases.json"
+TABLE = ROOT / "sglang_hydra" / "planning" / "topology" / "router_releases.json"
 
 
 @pytest.fixture(scope="module")

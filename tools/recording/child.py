@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sglang_hydra" / "authority"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sglang_hydra" / "planning" / "upstream"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from inside import outcome

@@ -1,0 +1,149 @@
+"""Reading sizes from a model's config: what is there, what is missing, what cannot be a size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sglang_hydra.facts.config_view import TEXT_PARTS, is_own_text
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import short
+
+_LARGEST = 1 << 40  # no size of a model comes near
+
+
+class Missing(Exception):
+    """A formula needs fields that nobody states. ``names`` are their paths in the config, the usual spelling."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(", ".join(names))
+        self.names = names
+
+
+class Fields:
+    """The fields of a config, or of a part of one, read as sizes.
+
+    Every reader takes the spellings that a field goes by in different families; the first is the one that is
+    reported when none is there. null counts as not there, as for SGLang's ``getattr(config, name, default)`` users.
+    """
+
+    __slots__ = ("prefix", "source", "values")
+
+    def __init__(self, values: Mapping[str, Any], source: str, prefix: str = "") -> None:
+        self.values = values
+        self.source = source
+        self.prefix = prefix
+
+    def __contains__(self, name: str) -> bool:
+        return self.values.get(name) is not None
+
+    def get(self, name: str) -> Any:
+        return self.values.get(name)
+
+    def size(self, *names: str, default: int | None = None, most: int = _LARGEST) -> int:
+        """A whole number above 0. Raises Missing, or ConfigError (FIT010) for what is no such number."""
+        number = self._whole(names, default)
+        if number == 0:
+            raise self.wrong(names[0], 0, "a whole number above 0")
+        if number > most:
+            raise self.wrong(names[0], number, f"a whole number up to {most}")
+        return number
+
+    def count(self, *names: str, default: int | None = None) -> int:
+        """A whole number, 0 included (no shared expert, no dense layer)."""
+        return self._whole(names, default)
+
+    def flag(self, *names: str, default: bool = False) -> bool:
+        for name in names:
+            value = self.values.get(name)
+            if value is None:
+                continue
+            if value not in (0, 1) or not isinstance(value, (bool, int)):
+                raise self.wrong(name, value, "true or false")
+            return bool(value)
+        return default
+
+    def number(self, *names: str, default: float | None = None) -> float:
+        """A finite number above 0, whole or not: a factor or a share. Raises as ``size`` does."""
+        for name in names:
+            value = self.values.get(name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LARGEST:
+                raise self.wrong(name, value, "a finite number above 0")
+            return float(value)
+        if default is None:
+            raise Missing(f"{self.prefix}{names[0]}")
+        return default
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """A list of whole numbers, 0 included; () where there is none."""
+        value = self.values.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, (list, tuple)) or not all(_is_whole(item) for item in value):
+            raise self.wrong(name, value, "a list of whole numbers")
+        return tuple(value)
+
+    def block(self, name: str) -> tuple[int, int] | None:
+        """Rows and columns of a block; None where there is none."""
+        sizes = self.numbers(name)
+        if name not in self:
+            return None
+        if len(sizes) != 2 or 0 in sizes:
+            raise self.wrong(name, self.values[name], "a list of two whole numbers above 0")
+        return sizes[0], sizes[1]
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """A list of strings; () where there is none."""
+        value = self.values.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+            raise self.wrong(name, value, "a list of names")
+        return tuple(value)
+
+    def part(self, *names: str) -> Fields | None:
+        """A nested object; None where there is none."""
+        for name in names:
+            value = self.values.get(name)
+            if value is None:
+                continue
+            if not isinstance(value, Mapping):
+                raise self.wrong(name, value, "an object")
+            return Fields(value, self.source, f"{self.prefix}{name}.")
+        return None
+
+    def wrong(self, name: str, value: Any, wanted: str) -> ConfigError:
+        """The refusal of a value that cannot be meant: it names the file and the field."""
+        message = f"{self.source}: {self.prefix}{name} is {short(repr(value))}, {wanted} is needed"
+        return ConfigError(Finding("error", "FIT010", message, ("model_path",)))
+
+    def _whole(self, names: tuple[str, ...], default: int | None) -> int:
+        for name in names:
+            value = self.values.get(name)
+            if value is None:
+                continue
+            if _is_whole(value) or (isinstance(value, float) and value.is_integer() and 0 <= value <= _LARGEST):
+                return int(value)
+            raise self.wrong(name, value, "a whole number")
+        if default is None:
+            raise Missing(f"{self.prefix}{names[0]}")
+        return default
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST
+
+
+def text_part(config: Fields) -> Fields:
+    """The language model's fields: nested in a multimodal model's config, else the whole. What the part does not
+    state is looked up outside, where some publish the dtype and the vocabulary."""
+    if is_own_text(config.values):
+        return config
+    for name in TEXT_PARTS:
+        part = config.part(name)
+        if part is not None:
+            return Fields({**config.values, **part.values}, config.source, part.prefix)
+    return config

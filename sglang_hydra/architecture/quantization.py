@@ -1,0 +1,288 @@
+"""Which storage format each kind of matrix gets: the checkpoint's own, or the one that is made while loading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from sglang_hydra.architecture.formats import (
+    FP8_TENSOR,
+    NF4,
+    NVFP4_EXPERTS,
+    NVFP4_LINEAR,
+    WHOLE_ROW,
+    Stored,
+    blocks,
+    channels,
+    grouped,
+    mxfp4,
+    plain,
+)
+from sglang_hydra.architecture.known import Fields, Missing, text_part
+from sglang_hydra.architecture.scheme import UNPACKED, Group, Scheme
+from sglang_hydra.architecture.skips import read_skips
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.text.words import is_digits
+
+_SKIP_LISTS = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "exclude")
+_NONE = read_skips(())
+
+
+def element_bytes(values: Mapping[str, Any], gpu: GpuFacts) -> int:
+    """Bytes of an unquantized weight: 4 only where float32 was asked for (configs/model_config.py: checkpoints in
+    float32 are loaded in 16 bits; GPUs below sm80 always use float16)."""
+    asked = str(values.get("dtype") or "auto").lower()
+    old = gpu.is_cuda and gpu.compute_capability is not None and gpu.compute_capability[0] < 8
+    return 4 if asked in ("float", "float32") and not old else 2
+
+
+def scheme_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts) -> Scheme:
+    """The scheme under ``values``. Raises Missing for a format whose parameters the config does not state."""
+    element = element_bytes(values, gpu)
+    full = plain(element)
+    stored = stored_quantization(config)
+    asked = str(values["quantization"]).lower() if values.get("quantization") else None
+    method = _method(stored, asked) if stored is not None else ""
+    if stored is None and asked is None:
+        return _with_torchao(Scheme("none", element, full, full, full, full, False, _NONE), values)
+    if stored is None:
+        assert asked is not None
+        return _quantized_while_loading(asked, element, full)
+    if method == "gguf":
+        return _gguf(stored, element, full)
+    reader = _READERS.get(method)
+    if reader is None:
+        raise Missing(f"{stored.prefix}quant_method ({method or 'none'}: its format is not modelled)")
+    skips = read_skips(stored.words(name) for name in _SKIP_LISTS)
+    groups = _compressed_groups(stored, full) if method == "compressed-tensors" else ()
+    linear, experts = reader(stored, _Context(full, values, gpu, asked)) if not groups else groups[-1][1:]
+    head = linear if stored.flag("lm_head") and not skips.names("lm_head") else full
+    return Scheme(method, element, linear, experts, head, full, False, skips, groups[:-1])
+
+
+def stored_quantization(config: Fields) -> Fields | None:
+    """The checkpoint's quantization_config, in a multimodal model also the language model's own."""
+    return config.part("quantization_config", "compression_config") or text_part(config).part("quantization_config")
+
+
+def _method(stored: Fields, asked: str | None) -> str:
+    named = stored.get("quant_method") or ("modelopt" if "quant_algo" in stored else asked)
+    return str(named or "").lower().replace("_", "-")
+
+
+class _Context(NamedTuple):
+    full: Stored
+    values: Mapping[str, Any]
+    gpu: GpuFacts
+    asked: str | None
+
+
+Pair = tuple[Stored, Stored]
+
+
+def _fp8(stored: Fields, about: _Context) -> Pair:
+    block = stored.block("weight_block_size")
+    return _twice(blocks("fp8 blocks", *block) if block else FP8_TENSOR)
+
+
+def _int8_blocks(stored: Fields, about: _Context) -> Pair:
+    block = stored.block("weight_block_size")
+    return _twice(blocks("int8 blocks", *block) if block else channels("int8"))
+
+
+def _awq(stored: Fields, about: _Context) -> Pair:
+    bits = stored.size("bits", "w_bit")
+    zero = bits if stored.flag("zero_point", default=True) else 0
+    return _twice(grouped(f"awq int{bits}", bits, _group(stored, "group_size", "q_group_size"), zero))
+
+
+def _gptq(stored: Fields, about: _Context) -> Pair:
+    """gptq.py: the Marlin kernels drop the zero points of linear layers; the plain kernel and the experts keep them."""
+    bits, group = stored.size("bits"), _group(stored, "group_size")
+    marlin = about.gpu.is_cuda and about.asked != "gptq" and stored.flag("sym", default=True)
+    name = f"gptq int{bits}"
+    return grouped(name, bits, group, 0 if marlin else bits), grouped(name, bits, group, bits)
+
+
+def _mxfp4(stored: Fields, about: _Context) -> Pair:
+    """Only the experts are MXFP4. Without a kernel for it they are unpacked to 16 bits (mxfp4.py)."""
+    runner = about.values.get("moe_runner_backend")
+    if about.gpu.is_sm100 and runner == "flashinfer_mxfp4":
+        return about.full, mxfp4(pad=(256, 256))
+    pad = (64, 1) if about.gpu.is_sm100 else (32, 1) if about.gpu.triton_kernels else (1, 1)
+    if about.gpu.is_cuda and runner not in ("triton_kernel", "flashinfer_mxfp4"):
+        return about.full, about.full._replace(name=UNPACKED, pad=pad)
+    return about.full, mxfp4(pad if about.gpu.is_sm100 else (32, 1))
+
+
+def _modelopt(stored: Fields, about: _Context) -> Pair:
+    nested = stored.part("quantization") or stored
+    algorithm = str(nested.get("quant_algo") or "").upper()
+    if "FP4" in algorithm or (not algorithm and about.asked in ("modelopt_fp4", "petit_nvfp4")):
+        return NVFP4_LINEAR, NVFP4_EXPERTS
+    if "FP8" in algorithm or (not algorithm and about.asked in (None, "modelopt")):
+        return _twice(FP8_TENSOR)
+    raise Missing(f"{nested.prefix}quant_algo")
+
+
+def _compressed(stored: Fields, about: _Context) -> Pair:
+    """compressed-tensors without groups: only its sparsity is stated, and nothing is quantized; else it is unknown."""
+    if stored.part("sparsity_config") is not None:
+        return _twice(about.full)
+    raise Missing(f"{stored.prefix}config_groups")
+
+
+def _compressed_groups(stored: Fields, full: Stored) -> tuple[Group, ...]:
+    """The groups of compressed-tensors: named modules first, then the one for every linear layer, or for none
+    (quantization/compressed_tensors/utils.find_matched_target: a name goes before a class)."""
+    part = stored.part("config_groups")
+    named, rest = [], None
+    for name in part.values if part else ():
+        group = part.part(name) if part else None
+        weights = group.part("weights") if group is not None else None
+        if group is None:
+            continue
+        linear, experts = _compressed_group(weights) if weights is not None else _twice(full)
+        targets = group.words("targets") or ("Linear",)
+        if "Linear" in targets:
+            rest = rest or Group(read_skips(()), linear, experts)
+        named.append(Group(read_skips([[target for target in targets if target != "Linear"]]), linear, experts))
+    if not named:
+        return ()
+    return (*named, rest or Group(read_skips(()), full, full))
+
+
+def _compressed_group(weights: Fields) -> Pair:
+    bits = weights.size("num_bits")
+    if str(weights.get("type")) == "float" and bits == 4:
+        return NVFP4_LINEAR, NVFP4_EXPERTS
+    if bits == 8 and str(weights.get("strategy")) == "block":
+        return _twice(blocks("fp8 blocks", *(weights.block("block_structure") or (128, 128))))
+    if bits == 8 and str(weights.get("strategy")) != "group":
+        kind = "fp8" if str(weights.get("type")) == "float" else "int8"
+        return _twice(FP8_TENSOR if str(weights.get("strategy")) == "tensor" else channels(f"{kind} channels"))
+    zero = 0 if weights.flag("symmetric", default=True) else bits
+    return _twice(grouped(f"int{bits}", bits, _group(weights, "group_size"), zero))
+
+
+def _gguf(stored: Fields, element: int, full: Stored) -> Scheme:
+    """A GGUF file keeps each tensor as it is stored (vLLM's GGUFConfig, which SGLang 0.5.2 takes): by the formats in
+    its header, or by the one that its name says of all (facts/gguf.py reads both)."""
+    bits = stored.part("bits")
+    if bits is None:
+        raise Missing(f"{stored.prefix}bits (the formats of the GGUF file's tensors)")
+    if "all" in bits:
+        every = Stored("gguf", bits.number("all"))
+        return Scheme("gguf", element, every, every, every, full, False, _NONE, (), every)
+    modules = bits.part("modules")
+    groups = [group for name in modules.values for group in _gguf_module(modules, name)] if modules else []
+    embedding = Stored("gguf", bits.number("embedding", default=full.bits))
+    head = Stored("gguf", bits.number("lm_head", default=embedding.bits))
+    return Scheme("gguf", element, full, full, head, full, False, _NONE, tuple(groups), embedding)
+
+
+def _gguf_module(modules: Fields, name: str) -> list[Group]:
+    """The formats of one module: the layers that share one together."""
+    listed = modules.get(name)
+    layers: dict[float, list[str]] = {}
+    for number, bits in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
+        if bits is not None:
+            exact = Fields({name: bits}, modules.source, modules.prefix).number(name)
+            layers.setdefault(exact, []).append(f"layers.{number}.{name}")
+    return [Group(read_skips([paths]), Stored("gguf", exact), Stored("gguf", exact)) for exact, paths in layers.items()]
+
+
+def _w4afp8(stored: Fields, about: _Context) -> Pair:
+    return blocks("fp8 blocks", 128, 128), grouped("int4", 4, 128)
+
+
+def _bitsandbytes(stored: Fields, about: _Context) -> Pair:
+    return _twice(channels("int8") if stored.flag("load_in_8bit", "_load_in_8bit") else NF4)
+
+
+def _fp8_channels(stored: Fields, about: _Context) -> Pair:
+    return _twice(channels("fp8 channels"))
+
+
+def _int8_channels(stored: Fields, about: _Context) -> Pair:
+    return _twice(channels("int8 channels"))
+
+
+def _qoq(stored: Fields, about: _Context) -> Pair:
+    return _twice(grouped("qoq int4", 4, _group(stored, "group_size") if "group_size" in stored else 128, 4))
+
+
+def _quark(stored: Fields, about: _Context) -> Pair:
+    shared = stored.part("global_quant_config")
+    weight = shared.part("weight") if shared else None
+    kind = str(weight.get("dtype")) if weight else ""
+    if kind == "fp4":
+        return _twice(mxfp4())
+    if kind.startswith("fp8"):
+        return _twice(FP8_TENSOR if weight and weight.get("qscheme") == "per_tensor" else channels("fp8 channels"))
+    raise Missing(f"{stored.prefix}global_quant_config.weight.dtype")
+
+
+_READERS: Mapping[str, Callable[[Fields, _Context], Pair]] = {
+    "fp8": _fp8,
+    "blockwise-int8": _int8_blocks,
+    "awq": _awq,
+    "awq-marlin": _awq,
+    "gptq": _gptq,
+    "gptq-marlin": _gptq,
+    "auto-round": _gptq,
+    "mxfp4": _mxfp4,
+    "modelopt": _modelopt,
+    "modelopt-fp4": _modelopt,
+    "petit-nvfp4": _modelopt,
+    "compressed-tensors": _compressed,
+    "w4afp8": _w4afp8,
+    "bitsandbytes": _bitsandbytes,
+    "fbgemm-fp8": _fp8_channels,
+    "w8a8-fp8": _fp8_channels,
+    "w8a8-int8": _int8_channels,
+    "qoq": _qoq,
+    "quark": _quark,
+}
+
+
+def _quantized_while_loading(asked: str, element: int, full: Stored) -> Scheme:
+    """What ``quantization`` does to a checkpoint that states no format of its own."""
+    if asked == "fp8":
+        fp8 = channels("fp8 channels")
+        return Scheme("fp8, quantized while loading", element, fp8, FP8_TENSOR, full, fp8, True, _NONE)
+    if asked == "w8a8_fp8":
+        fp8 = channels("fp8 channels")
+        return Scheme("fp8, quantized while loading", element, fp8, fp8, full, fp8, True, _NONE)
+    if asked == "bitsandbytes":
+        return Scheme("nf4, quantized while loading", element, NF4, full, full, full, False, _NONE)
+    if asked == "w8a8_int8":
+        int8 = channels("int8 channels")
+        return Scheme("int8", element, int8, int8, full, full, False, _NONE)
+    if asked == "mxfp4":
+        return Scheme("mxfp4, quantized while loading", element, full, mxfp4(), full, full, True, _NONE)
+    raise Missing(f"quantization_config (quantization={asked} needs its parameters)")
+
+
+def _with_torchao(scheme: Scheme, values: Mapping[str, Any]) -> Scheme:
+    """torchao_config quantizes linear layers after loading (layers/torchao_utils.py)."""
+    asked = str(values.get("torchao_config") or "")
+    if asked.startswith("int4wo"):
+        group = asked.partition("-")[2]
+        linear = grouped(asked, 4, int(group) if is_digits(group) else 128, 16)
+    elif asked.startswith(("int8", "fp8")):
+        linear = channels(asked)
+    else:
+        return scheme
+    return scheme._replace(name=asked, linear=linear, online=True)
+
+
+def _twice(stored: Stored) -> Pair:
+    return stored, stored
+
+
+def _group(stored: Fields, *names: str) -> int:
+    for name in names:
+        if stored.get(name) == WHOLE_ROW:
+            return WHOLE_ROW
+    return stored.size(*names)

@@ -1,0 +1,56 @@
+"""Defaults that a later release changed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from sglang_hydra.releases.table import Argument, nearest_known, release, rows
+from sglang_hydra.text.json_types import plain
+
+
+class ChangedDefault(NamedTuple):
+    """``before`` is the default of the older of two releases, ``after`` of the newer, since the release ``since``."""
+
+    name: str
+    before: Any
+    after: Any
+    since: str
+
+
+def changed_defaults(old: str, new: str) -> dict[str, ChangedDefault]:
+    """Every argument that both releases have, with another default in ``new``. Raises KeyError for unknown ones."""
+    before, after = release(old).arguments, release(new).arguments
+    found = {}
+    for name, argument in after.items():
+        was = before.get(name)
+        if was is not None and not argument.required and _default(was) != _default(argument):
+            found[name] = ChangedDefault(name, _default(was), _default(argument), _since(name, new))
+    return found
+
+
+def changed_default(name: str, version: str, actual: Any) -> str | None:
+    """A clause on a default of 0.5.2 that ``version`` changed to ``actual``; None where that is not what happened."""
+    from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+    from sglang_hydra.text.screen import shown
+
+    known = nearest_known(version)
+    changed = changed_defaults(SPECIFIED_VERSION, known).get(name) if known else None
+    if changed is None or changed.after != actual:
+        return None
+    return f"its default is {shown(changed.after)} since {changed.since}; it was {shown(changed.before)}"
+
+
+def _default(argument: Argument) -> Any:
+    return {"computed": argument.computed} if argument.computed else plain(argument.default)
+
+
+def _since(name: str, version: str) -> str:
+    """The release that gave the argument the default that it has in ``version``, for good."""
+    since = version
+    for row in rows():
+        changes = row.get("arguments", {})
+        if "default" in changes.get("changed", {}).get(name, {}) or name in changes.get("added", {}):
+            since = row["version"]
+        if row["version"] == version:
+            break
+    return since

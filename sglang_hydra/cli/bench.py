@@ -1,0 +1,155 @@
+"""``bench``: a sweep planned, shown and run."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.compose.settings.sweep import TPE
+from sglang_hydra.facts.trust import begin_to_start
+from sglang_hydra.measure.sweep.grid import Grid, read_grid
+from sglang_hydra.measure.sweep.planning import Outcome, plan_sweep, sweep_of, verdict_on
+from sglang_hydra.measure.sweep.points import Source, Sweep
+from sglang_hydra.measure.sweep.recorded_overrides import as_words
+from sglang_hydra.measure.sweep.setters import saying_who
+from sglang_hydra.measure.sweep.settings_checks import check_settings
+from sglang_hydra.measure.sweep.table import outcome_lines, outcome_record
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.screen import print_json, text, write
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+    from sglang_hydra.compose.composer import Composer
+
+_SILENT_S, _EVERY_S = 1.0, 0.2
+
+
+def run(invocation: Invocation) -> int:
+    """Plans a sweep, shows it, and runs what can be launched; with ``sweep.dry_run=true`` it is only shown.
+
+    2 where no point can be launched, or where it would cost more than it may.
+    """
+    composer = composer_of(invocation)
+    requests = as_words(composer, invocation.requests)
+    if not invocation.multirun:
+        composer.check(requests)  # says of a list of values that -m was forgotten
+    grid = read_grid(composer, requests)
+    write(finding_lines(grid.remarks), sys.stderr)
+    seed = random.randint(0, 1 << 30)
+    searched = grid.settings["search"] == TPE
+    outcome, sweep = _planned(composer, grid, invocation, seed)
+    refusal = verdict_on(outcome)
+    if not refusal and not grid.settings["dry_run"] and _names_programs(sweep):
+        outcome, sweep = _planned(composer, grid, invocation, seed)
+        refusal = verdict_on(outcome)
+    if invocation.json and (refusal or grid.settings["dry_run"]):
+        print_json(outcome_record(outcome, [refusal] if refusal else []))
+    else:
+        write(outcome_lines(outcome, done=_taken_before(sweep)), sys.stderr if invocation.json else None)
+        write(finding_lines([refusal]) if refusal else [], sys.stderr)
+    if refusal:
+        return 2
+    if grid.settings["dry_run"]:
+        return 0
+    from sglang_hydra.measure.sweep.required_packages import check_packages
+
+    check_packages("bench", "httpx")
+    if sweep.hydra_words:
+        from sglang_hydra.measure.sweep.hydra_sweeps import with_launcher
+
+        sweep = with_launcher(sweep, composer)
+    with saying_who(grid.set_by):
+        code = _searched(composer, grid, sweep, seed) if searched else _taken(sweep)
+    from sglang_hydra.measure.sweep.status import status
+
+    status(str(sweep.folder), as_json=invocation.json)
+    return code
+
+
+def _planned(composer: Composer, grid: Grid, invocation: Invocation, seed: int) -> tuple[Outcome, Sweep]:
+    """Plans every point, or the first proposals of a search."""
+    with saying_who(grid.set_by):
+        if grid.settings["search"] == TPE:
+            from sglang_hydra.measure.sweep.tuning_plan import plan_search
+
+            outcome = plan_search(composer, grid, seed)
+        else:
+            with _progress() as told:
+                outcome = plan_sweep(composer, grid, seed, told=told)
+        source = Source((), tuple(invocation.config_dirs), invocation.config_name or PRIMARY_NAME, seed=seed)
+        sweep = sweep_of(outcome, source)
+        check_settings(sweep)
+    return outcome, sweep
+
+
+def _names_programs(sweep: Sweep) -> bool:
+    """Whether files name programs that planning did not ask. They are named to the user, and may then be started."""
+    lines: dict[str, None] = {}
+    composed: set[tuple[Request, ...]] = set()
+    for group in sweep.groups:
+        own = tuple(item for item in group.requests if item.text.partition("=")[0].startswith(("engine", "topology")))
+        if own not in composed:
+            composed.add(own)
+            lines |= dict.fromkeys(begin_to_start(sweep.plan(group).programs))
+    write([[text(line, "yellow")] for line in lines], sys.stderr)
+    return bool(lines)
+
+
+def _taken_before(sweep: Sweep) -> int:
+    """How many points of a sweep that goes on have their result, or failed for good, and are not taken again; 0 where
+    that cannot be read, which the run then says."""
+    from sglang_hydra.measure.sweep.store import DONE, OPEN, Store
+
+    store = Store(sweep.folder)
+    try:
+        states = [store.standing(point.point_id) for point in sweep.points()]
+    except ConfigError:
+        return 0
+    stand = [found.record["state"] if found.state == DONE and found.record else found.state for found in states]
+    return sum(state != OPEN and state not in sweep.settings["rerun"] for state in stand)
+
+
+def _taken(sweep: Sweep) -> int:
+    from sglang_hydra.measure.sweep.runner import run
+
+    return run(sweep)
+
+
+def _searched(composer: Composer, grid: Grid, sweep: Sweep, seed: int) -> int:
+    from sglang_hydra.measure.sweep.store import Store
+    from sglang_hydra.measure.sweep.tuning import Tuning
+    from sglang_hydra.measure.sweep.tuning_run import run_search
+
+    store = Store(sweep.folder)
+    return run_search(sweep, Tuning(composer, grid, seed, store), store)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[Outcome], None]]:
+    """On a terminal, how many points are planned so far, in a line that goes away."""
+    stream = sys.stderr
+    if not stream.isatty():
+        yield lambda outcome: None
+        return
+    due = time.monotonic() + _SILENT_S
+
+    def told(outcome: Outcome) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + _EVERY_S
+            stream.write(f"\r{outcome.total:,} points planned, {outcome.kept:,} to run")
+            stream.flush()
+
+    try:
+        yield told
+    finally:
+        stream.write("\r\x1b[K")
+        stream.flush()

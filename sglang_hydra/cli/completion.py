@@ -1,0 +1,164 @@
+"""Completion for bash and zsh: verbs, flags, groups with their options, arguments and nodes with their values.
+
+Answers from an index that is part of the package and from the names of YAML files on the search path. It runs at every
+press of the tab key, so it imports the standard library alone, and of that little.
+
+    eval "$(sglang-hydra completion bash)"        # in ~/.bashrc; zsh in ~/.zshrc
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+TYPE_CHECKING = False
+"""As in ``typing``, which is not imported for it: the shells run this file for each tab."""
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+
+HERE = Path(__file__).parent
+INDEX = HERE / "completion_index.json"
+_TAKE_FILES = ("serve", "plan", "check", "explain", "diff", "upgrade", "fit", "export", "import", "bench", "doctor")
+
+_BASH = """\
+_sglang_hydra() {
+    local line="${COMP_LINE:0:COMP_POINT}" current IFS=$'\\n'
+    current="${line##* }"
+    COMPREPLY=($("@PYTHON@" -I -S "@FILE@" bash "$line" 2>/dev/null))
+    # bash counts what follows = and : as a word of its own.
+    local before="${current%"${current##*[=:]}"}"
+    COMPREPLY=("${COMPREPLY[@]#"$before"}")
+    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace
+    [[ ${COMPREPLY[*]} == *= || ${COMPREPLY[*]} == *. ]] && compopt -o nospace
+}
+complete -o default -F _sglang_hydra sglang-hydra
+"""
+
+_ZSH = """\
+_sglang_hydra() {
+    local -a found
+    found=("${(@f)$("@PYTHON@" -I -S "@FILE@" zsh "${BUFFER[1,CURSOR]}" 2>/dev/null)}")
+    [[ -n "$found" ]] || { _files; return }
+    local -a open closed
+    open=(${(M)found:#*[=.]}); closed=(${found:#*[=.]})
+    (( $#open )) && compadd -Q -S '' -- $open
+    (( $#closed )) && compadd -Q -- $closed
+}
+compdef _sglang_hydra sglang-hydra
+"""
+SCRIPTS = {"bash": _BASH, "zsh": _ZSH}
+
+
+def script(shell: str) -> str:
+    """What a shell is to read. Raises KeyError for a shell that is not known."""
+    return SCRIPTS[shell].replace("@PYTHON@", sys.executable).replace("@FILE@", str(Path(__file__).resolve()))
+
+
+def candidates(line: str) -> list[str]:
+    """What the last word of a command line could become, whole words, sorted."""
+    words = line.split(" ")
+    current, before = words[-1], [word for word in words[1:-1] if word]
+    index = json.loads(INDEX.read_text(encoding="utf-8"))
+    if before and before[0].endswith("serve.py"):
+        before = before[1:]
+    return sorted({word for word in _possible(current, before, index) if word.startswith(current) and word != current})
+
+
+def _possible(current: str, before: Sequence[str], index: dict[str, dict[str, list[str]]]) -> Iterator[str]:
+    key, has_value, value = current.partition("=")
+    if has_value:
+        # Of a list for a sweep, the last one is being typed.
+        listed, comma, _ = value.rpartition(",")
+        for option in _values(key.lstrip("+"), before, index):
+            yield f"{key}={listed}{comma}{option}"
+        return
+    if current.startswith("-"):
+        yield from index["flags"]
+        return
+    verb = next((word for word in before if "=" not in word and not word.startswith("-")), None)
+    if verb is None:
+        yield from index["verbs"]
+    yield from index["words"].get(verb or "", ())
+    if verb is None or verb in _TAKE_FILES:
+        yield from _yaml_files(current)
+    if verb in ("report", "resume", "status"):
+        yield from _folders("multirun")
+    plus = "+" if current.startswith("+") else ""
+    for group in _groups(before, index):
+        yield f"{plus}{group}="
+    deep = current.lstrip("+")
+    for name in index["keys"]:
+        if "." not in name or deep.startswith(name.partition(".")[0] + "."):
+            yield f"{plus}{name}="
+    for node in index["nodes"]:
+        yield f"{plus}{node}."
+
+
+def _values(key: str, before: Sequence[str], index: dict[str, dict[str, list[str]]]) -> Iterator[str]:
+    yield from index["keys"].get(key, ())
+    if key in _groups(before, index):
+        yield from index["options"].get(key, ())
+        for folder in _search_path(before):
+            yield from (file.stem for file in (folder / key).glob("*.yaml"))
+
+
+def _groups(before: Sequence[str], index: dict[str, dict[str, list[str]]]) -> Iterator[str]:
+    yield from index["options"]
+    for folder in _search_path(before):
+        if folder.is_dir():
+            yield from (child.name for child in folder.iterdir() if child.is_dir() and not child.name.startswith("."))
+
+
+def _search_path(before: Sequence[str]) -> Iterator[Path]:
+    """The folders of presets: those that the command line names, then ours."""
+    for position, word in enumerate(before):
+        flag, has_value, value = word.partition("=")
+        if flag in ("--config-dir", "-cd"):
+            yield Path(value if has_value else next(iter(before[position + 1 :]), "")).expanduser()
+    packaged = HERE.parent / "conf"
+    yield packaged if packaged.is_dir() else HERE.parents[1] / "conf"
+
+
+def _yaml_files(current: str) -> Iterator[str]:
+    """Those in the folder that is being typed, or here."""
+    folder = os.path.dirname(current)
+    if os.path.isdir(folder or "."):
+        for name in os.listdir(folder or "."):
+            if name.endswith((".yaml", ".yml")) and not name.startswith("."):
+                yield os.path.join(folder, name)
+
+
+def _folders(parent: str) -> Iterator[str]:
+    if os.path.isdir(parent):
+        for entry in os.scandir(parent):
+            if entry.is_dir():
+                yield f"{parent}/{entry.name}"
+
+
+def main() -> None:
+    """``python completion.py SHELL LINE``: a candidate a line."""
+    for word in candidates(sys.argv[2]):
+        print(word)
+
+
+def run(invocation: Invocation) -> int:
+    """The completion script for a shell."""
+    from sglang_hydra.text.errors import ConfigError
+    from sglang_hydra.text.findings import Finding
+    from sglang_hydra.text.words import program
+
+    shells = [request.text for request in invocation.requests]
+    if len(shells) != 1 or shells[0] not in SCRIPTS:
+        known = ", ".join(SCRIPTS)
+        hint = f'eval "$({program()} completion bash)" in ~/.bashrc'
+        raise ConfigError(Finding("error", "CLI025", f"completion takes a shell: {known}", hint=hint))
+    print(script(shells[0]), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""The verb ``diagnose FILE|- [overrides]``: reads logs, says why each server failed and what to change."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from sglang_hydra.cli.shared import typed_words
+from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
+from sglang_hydra.run.diagnose.lines import read_lines
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import open_typed
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import program, short
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+    from sglang_hydra.compose.overrides import Request
+
+UNCLASSIFIED = 5
+"""The exit code where a log is of no known class."""
+
+_STDIN = "-"
+_EXIT_CODE = "exit_code"
+
+
+def run(invocation: Invocation) -> int:
+    """Diagnoses each log that was named. 0 where every one has a class or no failure, 5 where one is unknown."""
+    from sglang_hydra.cli.shared import composer_of
+    from sglang_hydra.run.diagnose.remedy import with_remedies
+    from sglang_hydra.run.diagnose.report import record, screen
+    from sglang_hydra.text.screen import print_json, write
+
+    typed_words(invocation)
+    files, exit_code, overrides = _sorted(invocation.requests)
+    composer = composer_of(invocation)
+    results: list[tuple[str, Diagnosis]] = []
+    for name in files:
+        with opened(name) as file:
+            found = diagnose(read_lines(file), exit_code)
+        results.append(("stdin" if name == _STDIN else name, with_remedies(found, composer, overrides)))
+    if invocation.json:
+        print_json(record(results))
+    else:
+        write(screen(results))
+    return 0 if all(found.known or found.healthy for _, found in results) else UNCLASSIFIED
+
+
+def _sorted(requests: Sequence[Request]) -> tuple[list[str], int | None, list[Request]]:
+    """The logs, the exit code and the overrides among the words. Raises ConfigError where there is no log."""
+    files: list[str] = []
+    overrides: list[Request] = []
+    exit_code = None
+    for request in requests:
+        key, equals, value = request.text.partition("=")
+        if request.key is None and (not equals or os.path.exists(request.text)):
+            files.append(request.text)
+        elif key == _EXIT_CODE:
+            exit_code = _code(value)
+        else:
+            overrides.append(request)
+    if not files:
+        hint = f"{program()} diagnose server.log; or kubectl logs --previous POD | {program()} diagnose -"
+        raise ConfigError(Finding("error", "DIA901", "diagnose which log? A file, or - for standard input", hint=hint))
+    return list(dict.fromkeys(files)), exit_code, overrides
+
+
+def _code(value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        message = f"exit_code={short(value)} is no exit code"
+        raise ConfigError(Finding("error", "DIA901", message, hint="exit_code=137, or exit_code=-9")) from None
+
+
+class _OneAfterAnother:
+    """The files of a log as one. Reads as a BinaryIO does."""
+
+    def __init__(self, files: Sequence[BinaryIO]) -> None:
+        self._files = list(files)
+
+    def read(self, size: int = -1) -> bytes:
+        while self._files:
+            content = self._files[0].read(size)
+            if content:
+                return content
+            self._files.pop(0)
+        return b""
+
+
+@contextmanager
+def opened(name: str) -> Iterator[BinaryIO]:
+    """A log to read: a file, gzipped or not, the whole server.log of a run folder, or standard input.
+
+    Raises ConfigError, naming the file, where it cannot be read.
+    """
+    if name == _STDIN:
+        yield sys.stdin.buffer
+        return
+    path = os.path.join(name, "server.log") if os.path.isdir(name) else name
+    try:
+        if os.path.isdir(name):
+            from sglang_hydra.run.launch.log_reading import opened_log
+
+            with opened_log(Path(path)) as files:
+                if files:
+                    yield _OneAfterAnother(files)  # type: ignore[misc]
+                    return
+        if path.endswith(".gz"):
+            with open_typed(path) as packed, gzip.open(packed, "rb") as unpacked:
+                yield unpacked  # type: ignore[misc]  # reads as a BinaryIO does
+        else:
+            with open_typed(path) as file:
+                yield file
+    except (OSError, EOFError, zlib.error, ValueError) as failure:
+        reason: Any = getattr(failure, "strerror", None) or failure
+        raise ConfigError(Finding("error", "DIA902", f"{short(path, 300)} cannot be read: {reason}")) from failure

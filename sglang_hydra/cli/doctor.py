@@ -1,0 +1,42 @@
+"""``doctor``: what this machine has, what it lacks for a plan, and how to mend it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.text.screen import print_json, write
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+
+
+def run(invocation: Invocation) -> int:
+    """What this machine has and lacks for the plan that was named, if any. 3 where something stands in the way."""
+    from sglang_hydra.facts.trust import hub_access
+    from sglang_hydra.run.doctor import doctor_record, doctor_screen, examine
+
+    named = any(request.text.startswith(("model", "recipe")) for request in invocation.requests)
+    plan = make_plan(composer_of(invocation), invocation.requests)
+    values = plan.values
+    wants = not plan.probed and plan.gpu.device is not None
+    found = examine(
+        os.environ,
+        python=plan.engine.python,
+        model_path=str(values["model_path"]) if named and values["model_path"] else None,
+        host=str(values["host"]),
+        port=int(values["port"]),
+        download_dir=values["download_dir"],
+        device=plan.gpu.device if wants else None,
+        gpu=plan.gpu.name if wants else None,
+        access=hub_access((plan.origins.get("model_path") or (None,))[-1]),
+    )
+    record = doctor_record(found)
+    if invocation.json:
+        print_json(record)
+    else:
+        write(doctor_screen(found))
+    return 0 if record["ok"] else 3

@@ -1,0 +1,108 @@
+"""The verb explain: an argument under any of its names, a key or a group of ours, or the id of a finding or a rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.cli.id_pages import id_record, id_screen
+from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.override_errors import OTHER_NAMES, flagged
+from sglang_hydra.compose.settings.topology import DECODE, PREFILL, REPLICA, has_several_servers
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.show.key_help import GROUPS, key_of, keys
+from sglang_hydra.show.plan import field_record, field_screen
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import print_json, text, write
+from sglang_hydra.text.words import nearest, program, short
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.compose.overrides import Request
+
+
+def run(invocation: Invocation) -> int:
+    """``explain FIELD|KEY|GROUP [overrides]`` or ``explain ID``. 2 for a plan that SGLang would refuse."""
+    if not invocation.requests:
+        raise ConfigError(
+            Finding("error", "CLI015", "explain what?", hint="explain mem_fraction_static gpu=h100, or explain MEM001")
+        )
+    subject, *rest = invocation.requests
+    page = id_screen(subject.text.upper())
+    if page is not None:
+        if invocation.json:
+            print_json(id_record(subject.text.upper()) or {})
+        else:
+            write(page)
+        return 0
+    name, given, value = subject.text.partition("=")
+    composer = composer_of(invocation)
+    if name in FIELDS:
+        return _argument(composer, invocation, name, [subject, *rest] if given else rest)
+    if name in GROUPS or key_of(name) is not None:
+        return _own(composer, invocation, name, [subject, *rest] if given else rest)
+    from sglang_hydra.cli import topology as topologies
+
+    if topologies.is_addressed(name):
+        return topologies.explain(composer, invocation, name, rest)
+    meant = _argument_meant(name)
+    if meant is None:
+        raise ConfigError(_nothing(name, composer))
+    if not invocation.json:
+        flag = f"--{name.lstrip('-').replace('_', '-')}"
+        write([[text(f"{flag} on SGLang's command line is the argument {meant}", "dim")]])
+    typed = [replace(subject, text=f"{meant}={value}"), *rest] if given else rest
+    return _argument(composer, invocation, meant, typed)
+
+
+def _argument(composer: Composer, invocation: Invocation, name: str, overrides: list[Request]) -> int:
+    made = make_plan(composer, overrides) if overrides else None
+    if made is not None and has_several_servers(made.nodes):
+        from sglang_hydra.cli import topology as topologies
+
+        return topologies.explain(composer, invocation, name, overrides, made)
+    if invocation.json:
+        print_json(field_record(name, made))
+    else:
+        write(field_screen(name, made))
+    return 0 if made is None or made.ok else 2
+
+
+def _own(composer: Composer, invocation: Invocation, name: str, overrides: list[Request]) -> int:
+    from sglang_hydra.show import keys as key_screens
+
+    made = make_plan(composer, overrides) if overrides else None
+    if invocation.json:
+        print_json(key_screens.record(name, composer, made))
+    else:
+        write(key_screens.screen(name, composer, made))
+    return 0 if made is None or made.ok else 2
+
+
+def _argument_meant(word: str) -> str | None:
+    """The argument that a word is on SGLang's command line: an alias, or the beginning of one flag alone."""
+    field = flagged(word if word.startswith("--") else f"--{word}")
+    return field.name if field else None
+
+
+def _nothing(name: str, composer: Composer) -> Finding:
+    """What is said of a word that nothing here is called."""
+    from sglang_hydra.arguments.extra import first_with
+
+    plain = name.lstrip("-").replace("-", "_")
+    if since := first_with(plain):
+        message = f"{short(name)!r} is an argument of SGLang {since}, and 0.5.2 does not have it"
+        return Finding("error", "CLI015", message, hint=f"engine.version={since} extra.{plain}=...; explain extra")
+    message = f"{short(name)!r} is neither an argument, a key of ours nor the id of a finding"
+    if name in composer.groups():
+        return Finding("error", "CLI015", message, hint=f"{program()} --help {name} shows its options")
+    near = OTHER_NAMES.get(plain) or nearest(name, [*FIELDS, *keys(), *GROUPS])
+    server, _, argument = name.rpartition(".")
+    if server.partition(".")[0] in (REPLICA, PREFILL, DECODE):
+        meant = nearest(argument, FIELDS)
+        near = f"{server}.{meant}" if meant else None
+    hint = f"explain {near}" if near else f"{program()} --help WORD finds arguments"
+    return Finding("error", "CLI015", message, hint=hint)

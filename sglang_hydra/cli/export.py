@@ -1,0 +1,161 @@
+"""The verb ``export``: plans, refuses what cannot be launched, writes the artifact."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.convert.export.job import Artifact, Job, job_of
+from sglang_hydra.convert.export.registry import check_format, render
+from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.plan import summary
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import Line, text, write
+from sglang_hydra.text.whole_file import write_whole
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.compose.overrides import Request
+    from sglang_hydra.planning.plan import Plan
+
+
+def run(invocation: Invocation) -> int:
+    """``export FORMAT OVERRIDES [-o FILE] [--json]``. 2 for a plan that cannot be launched; nothing is written then."""
+    composer = composer_of(invocation)
+    words = [request.text for request in invocation.requests]
+    format = check_format(words[0] if words and "=" not in words[0] else None)
+    plan = _plan_for_sglang(composer, invocation.requests[1:])
+    remade = _remade_from(invocation, plan)
+    if has_several_servers(plan.nodes):
+        return _export_topology(composer, invocation, format, plan, remade)
+    refused = _refusals(plan.errors, plan)
+    if refused:
+        return _refuse(invocation, [*finding_lines(refused, plan), [], summary(plan)], refused)
+    job = job_of(plan, remade)
+    artifact = render(format, job)
+    _make_tiny(plan)
+    _write(invocation, artifact, record(format, plan.server_id, [job], artifact))
+    _say(invocation, plan.findings, artifact, plan)
+    return 0
+
+
+def _export_topology(
+    composer: Composer, invocation: Invocation, format: str, common: Plan, remade: Sequence[str]
+) -> int:
+    """The same for several servers behind a router."""
+    from sglang_hydra.convert.export.several import export_topology, members_of
+    from sglang_hydra.planning.topology.plan import plan_topology
+    from sglang_hydra.show.topology import summary as summary_of_all
+
+    requests = invocation.requests[1:]
+    chosen = requests if common.nodes["engine"]["name"] == "auto" else _with_sglang(composer, requests)
+    topology = plan_topology(composer, chosen, common=common, seed=int(common.values["random_seed"]))
+    refused = _refusals([finding for finding in topology.findings if finding.level == "error"], common)
+    if refused:
+        return _refuse(invocation, [*finding_lines(refused, common), [], summary_of_all(topology)], refused)
+    artifact = export_topology(format, topology, remade)
+    _make_tiny(common)
+    jobs = [member.job for member in members_of(topology)]
+    _write(invocation, artifact, record(format, topology.topology_id, jobs, artifact))
+    _say(invocation, topology.findings, artifact, common)
+    return 0
+
+
+def _refuse(invocation: Invocation, screen: Sequence[Line], refused: Sequence[Finding]) -> int:
+    if invocation.json:
+        raise ConfigError(*refused)
+    write(screen, sys.stderr)
+    return 2
+
+
+def _say(invocation: Invocation, findings: Sequence[Finding], artifact: Artifact, plan: Plan) -> None:
+    """Warnings of the plan and everything about the artifact, beside it."""
+    if not invocation.json:
+        warned = [finding for finding in findings if finding.level == "warning"]
+        write(finding_lines([*warned, *artifact.findings], plan), sys.stderr)
+
+
+def _make_tiny(plan: Plan) -> None:
+    """Who runs the artifact has no package that would make the tiny model."""
+    if plan.values["model_path"] == str(tiny_path()):
+        ensure_tiny()
+
+
+def _plan_for_sglang(composer: Composer, requests: Sequence[Request]) -> Plan:
+    """The plan, for SGLang also where ``engine=auto`` finds only the embedded engine here."""
+    plan = make_plan(composer, requests)
+    if plan.engine.name == "sglang":
+        return plan
+    if plan.nodes["engine"]["name"] != "auto":
+        message = f"engine={plan.engine.name}: exports start SGLang"
+        raise ConfigError(Finding("error", "EXP018", message, ("engine",), "engine=sglang"))
+    return make_plan(composer, _with_sglang(composer, requests), seed=int(plan.values["random_seed"]))
+
+
+def _with_sglang(composer: Composer, requests: Sequence[Request]) -> list[Request]:
+    return composer.with_choice(requests, "engine", "sglang", "exports start SGLang")
+
+
+def _refusals(errors: Sequence[Finding], plan: Plan) -> list[Finding]:
+    """The errors for which nothing is written. ``launch.force=true`` leaves those that SGLang itself has."""
+    forced = bool(plan.nodes["launch"]["force"])
+    return [finding for finding in errors if not (forced and finding.ours)]
+
+
+def _remade_from(invocation: Invocation, plan: Plan) -> list[str]:
+    """The words that make the same artifact: the seed is part of it, and a file stands for what was read from it."""
+    words = [invocation.file] if invocation.file is not None else []
+    words += [request.text for request in invocation.requests[1:] if request.layer == "cli"]
+    flags = [word for folder in invocation.config_dirs for word in ("--config-dir", folder)]
+    if invocation.config_name not in (None, PRIMARY_NAME):
+        flags += ["--config-name", str(invocation.config_name)]
+    seed = [f"random_seed={plan.values['random_seed']}"] if plan.seed_drawn else []
+    return [*words, *seed, *flags]
+
+
+def record(format: str, id: str, jobs: Sequence[Job], artifact: Artifact) -> str:
+    """The record of ``--json``: the artifact, and what each node or each server of it is told."""
+    from sglang_hydra.planning.passed import flags_of_nodes, keyword_arguments
+    from sglang_hydra.text.json_types import plain
+
+    first = jobs[0]
+    said = {
+        "schema": "sglang_hydra.export/1",
+        "format": format,
+        "server_id": id,
+        "image": first.image.image if first.image else None,
+        "argv": [words for job in jobs for words in flags_of_nodes(job.plan)],
+        "engine_kwargs": [plain(each) for job in jobs for each in keyword_arguments(job.plan)],
+        "environment": first.environment(),
+        "secrets": list(first.secret_names),
+        "text": artifact.text,
+        "findings": [finding.to_json() for finding in artifact.findings],
+    }
+    return json.dumps(said, indent=2) + "\n"
+
+
+def _write(invocation: Invocation, artifact: Artifact, record: str) -> None:
+    content = record if invocation.json else artifact.text
+    if invocation.output is None:
+        sys.stdout.buffer.write(content.encode("utf-8")) if hasattr(sys.stdout, "buffer") else sys.stdout.write(content)
+        sys.stdout.flush()
+        return
+    path = Path(invocation.output)
+    try:
+        # A link is followed to the file that it names.
+        write_whole(path.resolve(), content, mode=0o777 if artifact.executable and not invocation.json else 0o666)
+    except (OSError, ValueError) as failure:
+        why = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
+        hint = "-o FILE in a folder that is there"
+        raise ConfigError(Finding("error", "EXP017", f"{path} cannot be written: {why}", hint=hint)) from failure
+    write([[text(f"Written to {path}")]])

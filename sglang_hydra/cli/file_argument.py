@@ -1,0 +1,175 @@
+"""An experiment's YAML among the words that were typed: a layer of its own, below every override beside it.
+
+``plan mine.yaml tp_size=4`` plans what ``check mine.yaml tp_size=4`` judges. Nothing is read where no file was typed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import nearest, program, short
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+    from sglang_hydra.compose.overrides import Request
+    from sglang_hydra.planning.input_files import Document
+
+SUFFIXES = (".yaml", ".yml", ".json")
+_TAKE = frozenset(("serve", "plan", "fit", "explain", "export", "bench", "doctor"))
+_TAKE_BY_ITSELF = frozenset(("check", "diff", "upgrade"))
+"""These read files on their own, several of them and saved plans too."""
+_NAME_FIRST = frozenset(("explain", "export"))
+"""The first word of these names an argument or a format, also where a folder is called so."""
+_EXPERIMENT = "experiment"
+
+
+def take_in(invocation: Invocation) -> None:
+    """Puts what a typed file asks for below all overrides, and the folder of presets beside an experiment into the
+    search path unless one is named.
+
+    Raises ConfigError for what is no experiment: a folder, a saved plan, what others start servers with, a second file.
+    """
+    alone = invocation.verb in _TAKE_BY_ITSELF and not (invocation.verb == "check" and invocation.multirun)
+    if not alone and invocation.verb not in (*_TAKE, "check"):
+        return
+    files = [request for request in _files(invocation) if "\0" not in request.text]
+    if not files:
+        return
+    if not invocation.config_dirs:
+        invocation.config_dirs += _beside(files)
+    if alone:
+        return
+    if len(files) > 1:
+        raise _several(invocation.verb, files)
+    (file,) = files
+    typed = [request for request in invocation.requests if request is not file]
+    if invocation.verb == "explain" and not typed:
+        message, hint = f"explain what of {short(file.text)}?", f"explain mem_fraction_static {short(file.text)}"
+        raise ConfigError(Finding("error", "CLI015", message, hint=hint))
+    invocation.file = file.text
+    said = _read(file.text, invocation.verb).requests
+    head: list[Request] = []
+    if invocation.verb in _NAME_FIRST and typed and "=" not in typed[0].text:
+        head = [typed.pop(0)]
+    elif invocation.verb == "explain":
+        head = [replace(typed[0], text=typed[0].text.partition("=")[0])]
+    invocation.requests = [*head, *said, *typed]
+
+
+def no_such_file(word: str) -> Finding:
+    """What is said of a file's name where there is no file: what it may have been meant for."""
+    message = f"{short(word)!r} is no key=value, and there is no such file"
+    if word.endswith(".json"):
+        return Finding("error", "CLI004", message, hint=f"lock={short(word)} plans a saved plan again")
+    near = nearest(os.path.basename(word), list(_names_in(os.path.dirname(word))))
+    meant = f"did you mean {short(os.path.join(os.path.dirname(word), near))}?; or " if near else ""
+    hint = f"{meant}{program()} import serve.sh -o {short(word)} writes one; or gpu=... model=... without a file"
+    return Finding("error", "CLI004", message, hint=hint)
+
+
+def _files(invocation: Invocation) -> Iterator[Request]:
+    """The words that name a file or a folder. What follows a flag of SGLang's is its value."""
+    named = invocation.verb not in _NAME_FIRST
+    before = ""
+    for request in invocation.requests:
+        word, flag = request.text, before.startswith("--") and "=" not in before
+        before = word
+        if not word or "=" in word or word.startswith("-") or flag or request.key is not None:
+            continue
+        if word.endswith(SUFFIXES):
+            yield request
+        elif not named:
+            named = True
+        elif os.path.isdir(word):
+            yield request
+
+
+def _beside(files: Sequence[Request]) -> list[str]:
+    """The folder of presets that experiments lie in: DIR of DIR/experiment/mine.yaml, of DIR/experiment and of DIR
+    itself. None where they lie in several, as nobody could tell whose preset is meant."""
+    found: dict[str, str] = {}
+    for request in files:
+        path = Path(request.text)
+        folder = path if path.is_dir() else path.parent
+        if folder.absolute().name == _EXPERIMENT:
+            home = folder.parent if folder.name == _EXPERIMENT else folder.absolute().parent
+        elif path.is_dir() and (path / _EXPERIMENT).is_dir():
+            home = path
+        else:
+            continue
+        if home.is_dir():
+            found.setdefault(os.path.realpath(home), str(home))
+    return list(found.values()) if len(found) == 1 else []
+
+
+def _read(word: str, verb: str) -> Document:
+    """The experiment in a file. Raises ConfigError where there is none, saying what to type instead."""
+    from sglang_hydra.planning.input_files import read_document
+
+    path = Path(word)
+    if path.is_dir():
+        raise ConfigError(_folder(path, word, verb))
+    if not os.path.lexists(path):
+        raise ConfigError(no_such_file(word))
+    if word.endswith(".json"):
+        raise ConfigError(_json(path, word, verb))
+    document = read_document(path)
+    names = {request.text.partition("=")[0].lstrip("+") for request in document.requests}
+    if odd := _of_others(names):
+        message = f"{short(word)} is no experiment: its key {short(odd)} is none of ours"
+        hint = f"{program()} import {short(word)} -o mine.yaml makes one of what it starts, then {verb} mine.yaml"
+        raise ConfigError(Finding("error", "CLI017", message, hint=hint))
+    return document
+
+
+def _of_others(names: set[str]) -> str | None:
+    """A key by which a manifest, a Compose file or a file for SGLang's --config is known."""
+    if {"apiVersion", "kind"} <= names:
+        return "apiVersion"
+    if "services" in names:
+        return "services"
+    return min((name for name in names if "-" in name), default=None)
+
+
+def _folder(path: Path, word: str, verb: str) -> Finding:
+    first = next(iter(sorted(_names_in(word))), None)
+    hint = f"{program()} check {short(word)} judges every file in it"
+    if first is not None:
+        hint = f"{program()} {verb} ... {short(os.path.join(word, first))}; or {hint}"
+    return Finding("error", "CLI004", f"{short(word)!r} is a folder, and {verb} takes one file", hint=hint)
+
+
+def _json(path: Path, word: str, verb: str) -> Finding:
+    from sglang_hydra.planning.input_files import read_document
+
+    try:
+        read_document(path)
+    except ConfigError as failure:
+        hint = f"{program()} import {short(word)} -o mine.yaml, where it holds arguments of SGLang"
+        return replace(failure.findings[0], hint=hint)
+    message = f"{short(word)!r} is a saved plan, and {verb} takes an experiment in YAML"
+    hint = f"lock={short(word)} plans it again; or {program()} check {short(word)} judges it"
+    return Finding("error", "CLI004", message, hint=hint)
+
+
+def _several(verb: str, files: Sequence[Request]) -> ConfigError:
+    names = " ".join(short(request.text) for request in files)
+    message = f"{verb} takes one file, and {len(files)} were given: {names}"
+    hint = f"{program()} check {names} judges each of them"
+    if len(files) == 2:
+        hint += f"; or {program()} diff {names} compares them"
+    return ConfigError(Finding("error", "CLI004", message, hint=hint))
+
+
+def _names_in(folder: str) -> Iterator[str]:
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return
+    yield from (name for name in names if name.endswith(SUFFIXES[:2]))

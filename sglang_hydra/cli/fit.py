@@ -1,0 +1,121 @@
+"""``fit``: where the memory of a GPU goes, and what would make the model fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.memory import memory_lines, table_head, table_row, verdict
+from sglang_hydra.text.screen import Line, columns, print_json, text, write
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.planning.plan import Plan
+
+
+def run(invocation: Invocation) -> int:
+    """The memory of a plan, or with ``-m`` of several side by side. 2 if SGLang would refuse one of them."""
+    composer = composer_of(invocation)
+    points = _points(composer, invocation.requests) if invocation.multirun else [("the plan", invocation.requests)]
+    plans = [named for name, point in points for named in _plans_of(composer, point, name)]
+    if invocation.json:
+        records = [_fit_record(name, plan) for name, plan in plans]
+        whole = [record["fits"] for record in records]
+        fits = False if False in whole else None if None in whole else True
+        print_json({"schema": "sglang_hydra.fit/1", "fits": fits, "results": records})
+    elif len(plans) == 1:
+        write(_fit_lines(plans[0][1]))
+    else:
+        write(_fit_table(plans))
+    return 0 if all(plan.ok for _, plan in plans) else 2
+
+
+def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Iterator[tuple[str, Plan]]:
+    """The plan of one point by its name; of several servers that of the first of each role."""
+    plan = make_plan(composer, requests)
+    if not has_several_servers(plan.nodes):
+        yield name, plan
+        return
+    from sglang_hydra.planning.topology.plan import plan_topology
+
+    for server in plan_topology(composer, requests, common=plan).servers:
+        if server.index == 0:
+            yield f"{name}, {server.role}", server.plan
+
+
+def _points(composer: Composer, requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
+    """Every combination of the values that were typed, by what tells it from its neighbours."""
+    from sglang_hydra.measure.sweep.axes import combinations
+    from sglang_hydra.measure.sweep.grid import read_grid
+
+    grid = read_grid(composer, requests, measured=False)
+    for own in combinations(grid.axes):
+        yield " ".join(request.text for request in own) or "the plan", [*grid.common, *own]
+
+
+def _fit_record(name: str, plan: Plan) -> dict[str, Any]:
+    context = _context(plan)
+    return {
+        "name": name,
+        "ok": plan.ok,
+        "fits": plan.fit.fits if plan.fit else None,
+        "context": context,
+        "requests": plan.fit.concurrent_requests(context) if plan.fit and context else None,
+        "server_id": plan.server_id,
+        "fit": plan.fit.to_json() if plan.fit else None,
+        "findings": [finding.to_json() for finding in plan.findings],
+    }
+
+
+def _fit_lines(plan: Plan) -> list[Line]:
+    said = [finding for finding in plan.findings if finding.level != "info"]
+    if plan.fit is None:
+        nothing = "There is nothing to compute a fit from: " + _lacking(plan)
+        return [[text(nothing)], [], *finding_lines(said, plan)]
+    context = plan.nodes["fit"]["context"]
+    lines = memory_lines(plan.fit, plan.gpu.name)
+    if context:
+        requests = plan.fit.concurrent_requests(context)
+        lines.append(
+            [text(f"  {'?' if requests is None else f'{requests:,}'} requests of {context:,} tokens at a time")]
+        )
+    interval = plan.fit.interval
+    if interval is not None:
+        lines.append([text(f"  mem_fraction_static {interval.low_reason}", "dim")])
+        lines.append([text(f"  mem_fraction_static {interval.high_reason}", "dim")])
+    lines += [[], *finding_lines(said, plan), [text(f"{plan.gpu.name}: {verdict(plan.fit)}", "bold")]]
+    return lines
+
+
+def _lacking(plan: Plan) -> str:
+    if not plan.model.known:
+        return f"the model is not known ({plan.model.source})"
+    if plan.gpu.memory_mib is None or plan.gpu.device in (None, "cpu"):
+        return f"gpu={plan.gpu.name} has no memory of its own that is known"
+    if not plan.ok:
+        return "SGLang refuses these arguments"
+    return f"engine={plan.engine.name} divides memory in its own way"
+
+
+def _fit_table(plans: Sequence[tuple[str, Plan]]) -> list[Line]:
+    rows = [table_head()]
+    for name, plan in plans:
+        if plan.fit is None:
+            why = ", ".join(dict.fromkeys(finding.id for finding in plan.errors))
+            rows.append([text(name), text("unknown" if plan.ok else f"refused: {why}", "yellow")])
+            continue
+        rows.append(table_row(name, plan.fit, _context(plan)))
+    return columns(rows)
+
+
+def _context(plan: Plan) -> int | None:
+    """The tokens of a request that requests are counted in: ``fit.context``, else the longest that the server takes."""
+    asked: int | None = plan.nodes["fit"]["context"]
+    return asked or (plan.fit.kv.context if plan.fit and plan.fit.kv else None)

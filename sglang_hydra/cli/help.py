@@ -1,0 +1,174 @@
+"""The help screens: one short overview, and a search over the groups and the arguments."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from sglang_hydra.arguments.fields import FIELDS, Field
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.flags import FLAGS, VERBS
+from sglang_hydra.text.screen import Line, columns, room, shown, text, write
+from sglang_hydra.text.words import nearest, program
+
+_MOST_OPTIONS = 100
+
+_ARGV = ("-- FLAGS", "SGLang's own flags: plan -- --model-path org/name --tp 8")
+"""What a bare ``--`` begins, beside the flags of ours."""
+
+_EVERYWHERE = {"strict": ("check",), "version": ()}
+"""Flags that every verb takes and that mean something to these alone."""
+
+_NODES_OF = {"serve": ("launch",), "bench": ("bench", "sweep"), "resume": ("sweep",), "fit": ("fit",)}
+"""The nodes that are about one verb."""
+
+
+def flags() -> list[tuple[str, str]]:
+    """The lines of the help on flags."""
+    return [*((flag.shown, flag.about) for flag in FLAGS if flag.about), _ARGV]
+
+
+def overview(composer: Composer) -> list[Line]:
+    """Verbs, groups with their options, flags, and how to find an argument."""
+    called = program()
+    examples = (
+        ("plan gpu=h200 model=gpt_oss", "what would be started, and why"),
+        ("explain page_size gpu=h200 model=gpt_oss", "why this value"),
+        ("model=tiny", "a server on any machine"),
+    )
+    lines: list[Line] = [
+        [text(f"{called} [VERB] [FILE.yaml] [key=value ...]", "bold")],
+        [text("Name the GPU and the model; get a configuration that is exact, explained and checked, then serve it.")],
+        [],
+        *columns([[text(f"{called} {typed}"), text(said, "dim")] for typed, said in examples]),
+        [],
+        [text("Verbs", "bold")],
+        *columns([[text(verb, "cyan"), text(said)] for verb, said in VERBS.items()]),
+        [],
+        [text("Groups", "bold")],
+    ]
+    for group in composer.groups():
+        options = composer.options(group)
+        if len(options) > _MOST_OPTIONS:
+            options = [f"{len(options)} published configurations; the verb recipes lists them"]
+        lines += _group_lines(group, options) if options else []
+    return [
+        *lines,
+        [text("  any other model: model=org/name, model=./folder; what a group declares: gpu.count=4", "dim")],
+        [],
+        [text("Flags", "bold")],
+        *columns([[text(flag, "cyan"), text(said)] for flag, said in flags()]),
+        [],
+        [text(f"The {len(FIELDS)} arguments of SGLang 0.5.2 are keys under their own names (tp_size=8).")],
+    ]
+
+
+def of_verb(verb: str) -> list[Line]:
+    """What one verb does, the flags that go with it, and the keys of ours that are about it."""
+    called = program()
+    lines: list[Line] = [[text(f"{called} {verb}", "bold")], [text(f"  {VERBS[verb]}")], *_formats(verb), []]
+    going = [flag for flag in FLAGS if flag.about and verb in (flag.verbs or _EVERYWHERE.get(flag.sets, (verb,)))]
+    lines += [[text("Flags", "bold")], *columns([[text(each.shown, "cyan"), text(each.about)] for each in going]), []]
+    for group in _NODES_OF.get(verb, ()):
+        lines += _node_lines(group)
+        lines += [[text(f"  {called} explain {group}: what each of them is", "dim")], []]
+    return [*lines, [text(f"{called} --help shows every verb and group, --help WORD finds arguments by a word", "dim")]]
+
+
+def _formats(verb: str) -> list[Line]:
+    if verb != "export":
+        return []
+    from sglang_hydra.convert.export.registry import FORMATS
+
+    return columns([[text(f"    {name}", "cyan"), text(each.about)] for name, each in FORMATS.items()])
+
+
+def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
+    """The verb, group or key of ours of that name, and the arguments that match every word, those with it in their
+    name first; what is no name of ours finds our keys by their words, too.
+
+    Raises ConfigError, with the nearest name, when there is none.
+    """
+    lines: list[Line] = [[text(f"  {word:10}", "cyan"), text(VERBS[word])] for word in words if word in VERBS]
+    if "export" in words:
+        lines += _formats("export")
+    lines += _own(words, composer)
+    found = sorted(
+        (field for field in FIELDS.values() if all(word.lower() in _searched(field) for word in words)),
+        key=lambda field: (field.name not in words, not any(word.lower() in field.name for word in words)),
+    )
+    if not found and not lines:
+        from sglang_hydra.show.key_help import keys
+
+        near = nearest("_".join(words), [*FIELDS, *keys()])
+        hint = f"{program()} --help {near}" if near else f"{program()} --help shows the groups"
+        raise ConfigError(Finding("error", "CLI016", f"no argument matches {' '.join(words)!r}", hint=hint))
+    lines += [[]] if lines and found else []
+    for field in found:
+        lines += _field_lines(field)
+    where = f"Where a value comes from: {program()} explain NAME gpu=... model=..."
+    return [*lines, [], [text(where, "dim")]]
+
+
+def _own(words: Sequence[str], composer: Composer) -> Iterator[Line]:
+    """The group or the key of that name, else every key of ours that matches all words."""
+    from sglang_hydra.show.key_help import GROUPS, key_of, keys
+    from sglang_hydra.show.keys import key_rows, rows_of, screen
+
+    name = words[0] if len(words) == 1 else ""
+    if name in composer.groups():
+        yield from _group_lines(name, composer.options(name))
+    if name in GROUPS:
+        yield from key_rows(name)
+    elif key_of(name) is not None:
+        yield from screen(name, composer)
+    elif name not in FIELDS and name not in composer.groups():
+        wanted = [word.lower() for word in words]
+        texts = {name: f"{name} {key.said.about}".lower() for name, key in keys().items()}
+        yield from rows_of([keys()[name] for name in texts if all(word in texts[name] for word in wanted)])
+
+
+def _searched(field: Field) -> str:
+    return f"{field.name} {' '.join(field.flags)} {field.arg.help}".lower()
+
+
+def _group_lines(group: str, options: Sequence[str]) -> Iterator[Line]:
+    for row, part in enumerate(textwrap.wrap(", ".join(options), room() - 12) or [""]):
+        yield [text(f"  {group if not row else '':10}", "cyan"), text(part)]
+
+
+def _node_lines(group: str) -> Iterator[Line]:
+    """The names of the keys that a node declares."""
+    from sglang_hydra.show.key_help import below
+
+    keys = [key.name for key in below(group) if key.name not in (f"{group}.name", f"{group}.args")]
+    for row, part in enumerate(textwrap.wrap(", ".join(keys), room() - 12)):
+        yield [text(f"  {'keys' if not row else '':10}", "dim"), text(part)]
+
+
+def _field_lines(field: Field) -> Iterator[Line]:
+    kind = field.type if not field.arg.choices else "|".join(map(str, field.arg.choices))
+    unit = f", {field.arg.unit}" if field.arg.unit else ""
+    default = "" if field.required else f" = {shown(field.default)}"
+    yield [text(field.name, "bold cyan"), text(default), text(f"  ({kind}{unit})", "dim")]
+    said = field.arg.help + (f" null: {field.arg.none}." if field.arg.none else "")
+    for part in textwrap.wrap(said, room() - 4):
+        yield [text(f"    {part}")]
+
+
+def show_help(invocation: Invocation) -> int:
+    """The one screen, that of the verb that was typed, or with a word every argument that has it in its name or its
+    help."""
+    from sglang_hydra.cli.help import found_by, of_verb, overview
+
+    words = [request.text for request in invocation.requests]
+    composer = composer_of(invocation)
+    if invocation.named and all("=" in word for word in words):
+        write(of_verb(invocation.verb))
+    else:
+        write(found_by(words, composer) if words else overview(composer))
+    return 0

@@ -1,0 +1,13 @@
+"""``logs``: what a detached server wrote."""
+
+from __future__ import annotations
+
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.shared import typed_words
+
+
+def run(invocation: Invocation) -> int:
+    """What a detached server wrote."""
+    from sglang_hydra.run.launch import control
+
+    return control.logs(typed_words(invocation), follow=invocation.follow)

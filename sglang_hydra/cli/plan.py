@@ -1,0 +1,33 @@
+"""``plan``: shows what would be started, and why."""
+
+from __future__ import annotations
+
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.show.plan import plan_screen
+from sglang_hydra.text.screen import print_json, write
+
+
+def run(invocation: Invocation) -> int:
+    """Shows the plan, or with ``-m`` the verdict on each. 2 when SGLang would refuse one."""
+    if invocation.multirun:
+        from sglang_hydra.cli import points
+
+        return points.run(invocation)
+    if invocation.against is not None:
+        from sglang_hydra.cli import against as action
+
+        return action.plan(invocation)
+    composer = composer_of(invocation)
+    made = make_plan(composer, invocation.requests)
+    if has_several_servers(made.nodes):
+        from sglang_hydra.cli import topology as topologies
+
+        return topologies.show(composer, invocation, made)
+    if invocation.json:
+        print_json(made.to_json())
+    else:
+        write(plan_screen(made))
+    return 0 if made.ok else 2

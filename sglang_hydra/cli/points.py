@@ -1,0 +1,88 @@
+"""``plan -m`` and ``check -m``: the verdict on every combination of values, and nothing started."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.measure.sweep.grid import read_grid
+from sglang_hydra.measure.sweep.judging import Judged
+from sglang_hydra.measure.sweep.planning import judge_of, judged_points
+from sglang_hydra.text.screen import Line, Span, columns, print_json, text, write
+from sglang_hydra.text.words import plural, short
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+
+
+_SHOWN_NAME = 60
+
+
+def run(invocation: Invocation) -> int:
+    """The verdict on each point, and nothing merged or started. 2 if SGLang would refuse one; with ``--strict`` also
+    for what only we know will fail."""
+    composer = composer_of(invocation)
+    grid = read_grid(composer, invocation.requests, measured=False)
+    judge = judge_of(composer, grid, random.randint(0, 1 << 30))
+    points = [(_name_of(own), judged) for own, judged in judged_points(grid, judge)]
+    good = all(_is_good(judged, invocation.strict) for _, judged in points)
+    if invocation.json:
+        results = [_record(name, judged) for name, judged in points]
+        print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
+    else:
+        write(_lines(points))
+    return 0 if good else 2
+
+
+def _is_good(judged: Judged, strict: bool) -> bool:
+    if judged.server is None:
+        return False
+    return not judged.refused if strict else judged.server.plan.ok
+
+
+def _name_of(own: Sequence[Request]) -> str:
+    return " ".join(request.text for request in own) or "the plan"
+
+
+def _record(name: str, judged: Judged) -> dict[str, Any]:
+    """One result of the schema that ``check`` has."""
+    plan = judged.server.plan if judged.server else None
+    said = dict.fromkeys((*judged.refused, *(plan.findings if plan else ())))
+    return {
+        "name": name,
+        "ok": plan is not None and plan.ok,
+        "launchable": not judged.refused,
+        "server_id": judged.server.server_id if judged.server else None,
+        "findings": [finding.to_json() for finding in said],
+    }
+
+
+def _lines(points: Sequence[tuple[str, Judged]]) -> list[Line]:
+    rows: list[list[Span]] = [[text(title, "bold") for title in ("point", "verdict", "server", "why")]]
+    rows += [_row(name, judged) for name, judged in points]
+    kept = sum(not judged.refused for _, judged in points)
+    servers = len({judged.server.server_id for _, judged in points if judged.server and not judged.refused})
+    said = f"{kept} of {plural(len(points), 'point')} can be launched, on {plural(servers, 'server start')}"
+    return [*columns(rows), [], [text(said)]]
+
+
+def _row(name: str, judged: Judged) -> list[Span]:
+    if judged.server is None:
+        verdict = text("cannot be composed", "bold red")
+    elif not judged.server.plan.ok:
+        verdict = text("SGLang refuses it", "bold red")
+    elif judged.refused:
+        verdict = text("would fail", "red")
+    else:
+        verdict = text("can be launched", "green")
+    why = judged.refused[0] if judged.refused else None
+    return [
+        text(short(name, _SHOWN_NAME)),
+        verdict,
+        text(judged.server.server_id if judged.server and not judged.refused else ""),
+        text(f"{why.id}: {short(why.message)}" if why else "", "dim"),
+    ]

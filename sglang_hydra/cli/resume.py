@@ -1,0 +1,91 @@
+"""``resume``: the points of a sweep that have no result yet."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, API_KEY_VARIABLE
+from sglang_hydra.compose.overrides import KEPT, Request
+from sglang_hydra.measure.sweep.store import Store
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import program, short
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+
+_KEY_REFERENCE = re.compile(r"(?P<key>\+{0,2}(?:[\w.@/-]+\.)?api_key)=['\"]?\$\{oc\.env:(?P<variable>\w+)\}['\"]?")
+_FOR_ONCE = frozenset(("sweep.rerun", "sweep.dry_run", "sweep.folder"))
+"""What was asked of one run and not of the sweep, and where its folder then was."""
+
+
+def run(invocation: Invocation) -> int:
+    """Runs what a sweep's folder says is open: the command that made it, with further words on top.
+
+    Raises ConfigError for a folder that holds no sweep.
+    """
+    from sglang_hydra.cli import bench
+
+    if not invocation.requests:
+        message = "resume takes the folder of a sweep"
+        raise ConfigError(Finding("error", "STO005", message, hint="resume multirun/SWEEP sweep.rerun=[failed]"))
+    folder, *more = invocation.requests
+    _refuse_files(more)
+    record = Store(Path(folder.text).expanduser()).read_sweep()
+    typed = {_key(request.text) for request in more}
+    place = f"{folder.text}/sweep.json"
+    words = [word for word in record["words"] if _key(word) not in typed | _FOR_ONCE]
+    requests = [Request(_with_known_key(word), place, KEPT) for word in words]
+    requests.append(Request.typed("sweep.folder", folder.text, folder.place))
+    again = dataclasses.replace(
+        invocation,
+        verb="bench",
+        multirun=True,
+        requests=[*requests, *more],
+        config_dirs=invocation.config_dirs or _folders(place, record.get("config_dirs", ())),
+        config_name=invocation.config_name or record.get("config_name"),
+    )
+    return bench.run(again)
+
+
+def _folders(place: str, recorded: Sequence[str]) -> list[str]:
+    """The folders of configs that a sweep was begun with. Raises ConfigError for a package, which would be imported."""
+    named = next((short(str(folder)) for folder in recorded if "://" in str(folder)), None)
+    if named is not None:
+        message = f"{place}: {named} is no folder, and a record names no package to import"
+        raise ConfigError(Finding("error", "SEC002", message, hint=f"{program()} resume ... --config-dir DIR"))
+    return list(recorded)
+
+
+def _with_known_key(word: str) -> str:
+    """An API key is in no file: its word refers to SGLANG_HYDRA_API_KEY, or to the variable that was typed, in whose
+    place that one may be set. Raises ConfigError where neither is."""
+    found = _KEY_REFERENCE.fullmatch(word)
+    if found is None or (API_KEY_VARIABLE not in os.environ and found["variable"] in os.environ):
+        return word
+    if API_KEY_VARIABLE in os.environ:
+        return f"{found['key']}={API_KEY_REFERENCE}"
+    message = f"the sweep was begun with a key, which is in none of its files: {API_KEY_VARIABLE} has to be set"
+    hint = f"export {API_KEY_VARIABLE}=..."
+    if found["variable"] != API_KEY_VARIABLE:
+        hint += f"; or export {found['variable']}=... and --allow-env {found['variable']}"
+    raise ConfigError(Finding("error", "STO007", message, ("api_key",), hint))
+
+
+def _refuse_files(more: Sequence[Request]) -> None:
+    from sglang_hydra.planning.input_files import is_document
+
+    file = next((short(request.text) for request in more if is_document(request.text)), None)
+    if file is not None:
+        message = f"{file}: resume goes on with what the sweep was begun with, and takes no file on top"
+        hint = f"{program()} bench -m {file} ... begins a sweep from it"
+        raise ConfigError(Finding("error", "SWP010", message, hint=hint))
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].lstrip("+~")

@@ -1,0 +1,92 @@
+"""``serve``: plans, shows the plan, and starts a server unless something is wrong."""
+
+from __future__ import annotations
+
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.facts.trust import SEC001, begin_to_start
+from sglang_hydra.planning.engines.choose import choose
+from sglang_hydra.planning.engines.machine import read_machine
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.run.launch.display import say
+from sglang_hydra.run.launch.hydra_run import ask_hydra
+from sglang_hydra.run.launch.serve import free_port, may_start, serve_here
+from sglang_hydra.show.plan import plan_screen
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import Line, text, write
+from sglang_hydra.text.words import program
+
+_LONGEST_S = 7 * 24 * 3600
+
+
+def run(invocation: Invocation) -> int:
+    """Plans, shows, checks the machine, and runs the server until it ends. Returns the exit code."""
+    composer = composer_of(invocation)
+    if invocation.hydra:
+        return ask_hydra(composer, invocation)
+    _settle_typed_port(invocation)
+    plan = make_plan(composer, invocation.requests)
+    _check_settings(plan)
+    if may_start(plan) or has_several_servers(plan.nodes):
+        plan = _with_named_programs(composer, invocation, plan)
+    if has_several_servers(plan.nodes):
+        # Several servers: each has a plan of its own, so this one is not judged here.
+        from sglang_hydra.run.topology.serve import serve_topology
+
+        return int(serve_topology(composer, invocation, plan))
+    if not may_start(plan):
+        write([*plan_screen(plan), *_first_words(invocation)])
+        if _only_lacks_accelerator(plan):
+            # Refused for want of a GPU where none was asked for: what is missing is an engine that needs none.
+            choose(plan.nodes["engine"]["name"], plan.engine.python, read_machine(), None)
+        return 2
+    if plan.nodes["launch"]["name"] == "slurm":
+        # Other machines: this one is not looked at.
+        from sglang_hydra.run.launch.slurm import serve_slurm
+
+        return int(serve_slurm(composer, invocation, plan))
+    return serve_here(composer, invocation, plan)
+
+
+def _with_named_programs(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
+    """Names the programs that files name and that are to be started now. The plan is made once more where it lacked
+    what one of them has."""
+    lines = begin_to_start(plan.programs)
+    say([[text(line, "yellow")] for line in lines])
+    lacked = any(finding.id == SEC001 for finding in plan.findings)
+    return make_plan(composer, invocation.requests) if lines and lacked else plan
+
+
+def _first_words(invocation: Invocation) -> list[Line]:
+    """Where to begin, for who typed nothing."""
+    if invocation.requests:
+        return []
+    return [[text(f"{program()} --help shows what there is, --help WORD finds it", "dim")]]
+
+
+def _check_settings(plan: Plan) -> None:
+    """Raises ConfigError for times that cannot be waited."""
+    for key in ("ready_timeout", "stop_timeout"):
+        seconds = plan.nodes["launch"][key]
+        if not 0 < seconds < _LONGEST_S:
+            message = f"launch.{key}={seconds} is no time in seconds to wait"
+            raise ConfigError(Finding("error", "CLI024", message, (f"launch.{key}",), f"launch.{key}=600"))
+
+
+def _only_lacks_accelerator(plan: Plan) -> bool:
+    return plan.gpu.device is None and [finding.fields for finding in plan.errors] == [("device",)]
+
+
+def _settle_typed_port(invocation: Invocation) -> None:
+    """For ``port=0`` on the command line: a port that is free now in its place, so that everybody knows it."""
+    if any(request.text.startswith("launch=") and request.text != "launch=local" for request in invocation.requests):
+        return  # free here may say nothing of where it will be: a job of Slurm's takes one there
+    typed = [place for place, request in enumerate(invocation.requests) if request.text.partition("=")[0] == "port"]
+    if typed and invocation.requests[typed[-1]].text == "port=0":
+        place = f"{invocation.requests[typed[-1]].place}: port=0 takes one that was free"
+        invocation.requests[typed[-1]] = Request.typed("port", free_port(), place)

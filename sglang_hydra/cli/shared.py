@@ -1,0 +1,40 @@
+"""What several verbs share: the composer of a command line, and words that are names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import nearest, program, short
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+
+_OPTIONS = {
+    "status": ("--json",),
+    "stop": ("--json",),
+    "logs": ("-f", "--follow"),
+    "diagnose": ("--json", "--config-dir", "--config-name"),
+}
+"""What the verbs know that take names or files."""
+
+
+def composer_of(invocation: Invocation) -> Composer:
+    """The composer over the folders that the command line names."""
+    return Composer(invocation.config_dirs, invocation.config_name or PRIMARY_NAME)
+
+
+def typed_words(invocation: Invocation) -> list[str]:
+    """The names that were typed. Raises ConfigError for an option that the verb does not have."""
+    verb, options = invocation.verb, _OPTIONS[invocation.verb]
+    words = [request.text for request in invocation.requests]
+    for word in words:
+        if word.startswith("-") and word != "-":
+            near = nearest(word.partition("=")[0], options)
+            hint = f"{program()} {verb} {near}" if near else f"{program()} {verb} --help"
+            message = f"{verb} has no option {short(word)}; it has {', '.join(options)}"
+            raise ConfigError(Finding("error", "CLI026", message, hint=hint))
+    return words

@@ -1,0 +1,20 @@
+"""``status``: the detached servers, or a sweep."""
+
+from __future__ import annotations
+
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.shared import typed_words
+
+
+def run(invocation: Invocation) -> int:
+    """The detached servers, or a sweep."""
+    import os
+
+    words = typed_words(invocation)
+    if len(words) == 1 and (os.path.isdir(words[0]) or os.sep in words[0]):
+        from sglang_hydra.measure.sweep import status as sweep_status
+
+        return sweep_status.status(words[0], as_json=invocation.json)
+    from sglang_hydra.run.launch import control
+
+    return control.status(words, as_json=invocation.json)

@@ -1,0 +1,79 @@
+"""What the verbs do where ``topology=`` asks for several servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.compose.settings.topology import DECODE, PREFILL, REPLICA
+from sglang_hydra.planning.topology.plan import Server, Topology, plan_topology
+from sglang_hydra.show.plan import field_record, field_screen
+from sglang_hydra.show.topology import topology_screen
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import text, write
+from sglang_hydra.text.words import program
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.compose.overrides import Request
+    from sglang_hydra.planning.plan import Plan
+
+
+def show(composer: Composer, invocation: Invocation, common: Plan) -> int:
+    """``plan``: every server and the router. 2 when SGLang would refuse one of them."""
+    from sglang_hydra.text.screen import print_json
+
+    topology = plan_topology(composer, invocation.requests, common=common)
+    if invocation.json:
+        print_json(topology.to_json())
+    else:
+        write(topology_screen(topology))
+    return 0 if topology.ok else 2
+
+
+def is_addressed(word: str) -> bool:
+    """Whether ``explain`` was asked about one server's argument: ``decode.tp_size``, ``replica.1.port``."""
+    role, _, rest = word.partition(".")
+    return role in (REPLICA, PREFILL, DECODE) and rest.rpartition(".")[2] in FIELDS
+
+
+def explain(
+    composer: Composer, invocation: Invocation, word: str, requests: Sequence[Request], common: Plan | None = None
+) -> int:
+    """``explain FIELD`` for a topology: of the server that ``word`` names, else of the first one of each role."""
+    from sglang_hydra.text.screen import print_json
+
+    topology = plan_topology(composer, requests, common=common)
+    servers, name = _addressed(topology, word)
+    if invocation.json:
+        if len(servers) > 1:
+            hint = " or ".join(f"explain {server.role}.{name}" for server in servers)
+            raise ConfigError(Finding("error", "TOP020", f"{name} of which server?", (name,), hint))
+        print_json({**field_record(name, servers[0].plan), "server": servers[0].name})
+    else:
+        for server in servers:
+            write([[text(server.name, "bold")], *field_screen(name, server.plan), []])
+    return 0 if topology.ok else 2
+
+
+def _addressed(topology: Topology, word: str) -> tuple[list[Server], str]:
+    """The servers that a word speaks of, and the argument. Raises ConfigError where there is no such server."""
+    address, _, name = word.rpartition(".")
+    role, _, number = address.partition(".")
+    firsts = {server.role: server for server in reversed(topology.servers)}
+    if not role:
+        return list(reversed(firsts.values())), name
+    wanted = int(number) if number.isascii() and number.isdigit() and len(number) < 6 else 0 if not number else -1
+    found = [server for server in topology.servers if (server.role, server.index) == (role, wanted)]
+    if not found:
+        there = ", ".join(server.name for server in topology.servers)
+        hint = f"{program()} explain {topology.servers[-1].role}.{topology.servers[-1].index}.{name} ..."
+        message = f"there is no server {address.replace('.', ' ')}; there are {there}"
+        raise ConfigError(Finding("error", "TOP020", message, (name,), hint))
+    return found, name
+
+
+__all__ = ["explain", "is_addressed", "show"]

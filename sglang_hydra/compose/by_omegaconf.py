@@ -1,0 +1,332 @@
+"""From a choice of group options to one merged config, and the record of what each file in it said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sglang_hydra.arguments.fields import FIELDS, MISSING, ServerArgs
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.compose.hydra_internals import Repository, file_of, told_by_hydra
+from sglang_hydra.compose.node_types import problems_at
+from sglang_hydra.compose.override_errors import not_deletable, unknown_key
+from sglang_hydra.compose.overrides import Wanted, value_problem
+from sglang_hydra.compose.provenance import Layers
+from sglang_hydra.compose.schema import NODES, SCHEMA_NAME
+from sglang_hydra.compose.variables import Secrets, is_reference, set_places, trusts_files
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import shown_path
+from sglang_hydra.text.origins import Origin
+
+if TYPE_CHECKING:
+    from hydra.core.default_element import ResultDefault
+    from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
+
+
+GROUPS = ("gpu", "model", "engine", "launch", "topology")
+"""Keys of ours whose value is an option of the group of that name."""
+
+
+class Base(NamedTuple):
+    """Everything but the overrides of values. ``mount`` is the node that our tree stands under, empty for the root."""
+
+    config: DictConfig
+    layers: Layers
+    choices: dict[str, str | None]
+    mount: tuple[str, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """The boundary: our tree as plain containers, every interpolation in it resolved and judged."""
+        from omegaconf import OmegaConf
+
+        with told_by_hydra(self.layers.place_of):
+            tree = OmegaConf.select(self.config, ".".join(self.mount)) if self.mount else self.config
+            secrets = _sealed(tree)
+            set_places(self._origin)
+            try:
+                root = _plain(tree)
+            finally:
+                set_places(None)
+        self._check_copies(root, secrets)
+        self._restore(root, secrets)
+        self.layers.check_nodes(root)
+        return root
+
+    def _origin(self, key: str) -> tuple[str, bool]:
+        """Where a key of ours was set, and whether that was typed; no place for what nobody named."""
+        origin = self.layers.origin_at(key.removeprefix("".join(f"{name}." for name in self.mount)))
+        return (origin.place, origin.file is None and origin.layer == "cli") if origin else ("", True)
+
+    def _check_copies(self, root: Mapping[str, Any], secrets: Mapping[tuple[str, ...], str]) -> None:
+        """Raises ConfigError for a value that is taken from a secret one: it would be shown."""
+        keys = [".".join(path) for path in _paths_with(root, _SEAL) if path not in secrets]
+        _refuse_copies(keys, [self.layers.place_of(key) or "" for key in keys])
+
+    def _restore(self, root: dict[str, Any], secrets: Mapping[tuple[str, ...], str]) -> None:
+        """Puts the texts of secret fields back; a variable that a server is handed by its name is read now."""
+        for path, text in secrets.items():
+            node = root
+            for name in path[:-1]:
+                node = node[name]
+            if path[:2] == _ENVIRONMENT and is_reference(text):
+                place, typed = self._origin(".".join(path))
+                text = Secrets({path[-1]: text}, {} if typed or trusts_files() else {path[-1]: place})[path[-1]]
+            node[path[-1]] = text
+
+
+_ENVIRONMENT = ("engine", "env")
+_SEAL = "\ue000a secret\ue000"
+"""Stands for a secret while all that may refer to it is resolved."""
+
+
+def _sealed(tree: DictConfig) -> dict[tuple[str, ...], str]:
+    """Takes the secret fields out of ``tree``; their texts, those that only resolving can tell left where they are."""
+    from omegaconf import OmegaConf
+
+    raw = _raw(tree)
+    found: dict[tuple[str, ...], str] = {}
+    for path in ((), ("gpu", "args"), ("model", "args"), _ENVIRONMENT):
+        node: Any = raw
+        for name in path:
+            node = node.get(name) if isinstance(node, dict) else None
+        for name, text in node.items() if isinstance(node, dict) else ():
+            secret = is_secret_name(name) if path == _ENVIRONMENT else name in SECRET_FIELDS
+            if secret and isinstance(text, str) and (is_reference(text) or "${" not in text) and text != MISSING:
+                at = (*path, name)
+                found[at] = text
+                OmegaConf.update(tree, ".".join(at), _SEAL)
+    return found
+
+
+def _refuse_copies(keys: Sequence[str], places: Sequence[str]) -> None:
+    """Raises ConfigError for values that are taken from a secret one: they would be shown."""
+    hint = "a value of its own, or ${oc.env:NAME}"
+    findings = []
+    for key, place in zip(keys, places, strict=True):
+        message = f"{place + ': ' if place else ''}{key} is taken from a secret, and would be shown"
+        findings.append(Finding("error", "VAR002", message, (key,), hint))
+    if findings:
+        raise ConfigError(*findings)
+
+
+def _paths_with(node: Any, text: str, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(node, (dict, list)):
+        for name, item in node.items() if isinstance(node, dict) else enumerate(node):
+            yield from _paths_with(item, text, (*path, str(name)))
+    elif isinstance(node, str) and text in node:
+        yield path
+
+
+def make_base(repository: Repository, chosen: Sequence[Override]) -> Base:
+    """Raises ConfigError with every mistake that is in the files themselves."""
+    layers = Layers()
+    with told_by_hydra():
+        listed = repository.defaults(chosen)
+        mount = _mount_of(repository, listed.defaults)
+        _record_files(repository, listed.defaults, mount, layers)
+        if layers.findings:
+            raise ConfigError(*layers.findings)
+        config = repository.merged(listed.defaults)
+    return Base(config, layers, dict(listed.overrides.known_choices), mount)
+
+
+def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
+    """Applies the overrides that set values, one by one, so that a failure names the one that was typed."""
+    findings: list[Finding] = []
+    for item in wanted:
+        keys = tuple(item.override.key_or_group.split("."))
+        ours = keys[len(base.mount) :] if keys[: len(base.mount)] == base.mount else ()
+        value = item.override.value()
+        said = {ours: value} if ours else _below(keys, value, base.mount)
+        found = [problem for path, part in said.items() if (problem := _problem(path, part, item.override))]
+        if not found:
+            try:
+                _apply(base.config, item, is_argument=len(ours) == 1 and ours[0] in FIELDS)
+            except ConfigError as failure:
+                hint = f"did you mean {'.'.join((*base.mount, *keys))}?" if _is_ours(keys, base.mount) else None
+                found = [Finding("error", "CLI002", failure.findings[0].message, (".".join(keys),), hint)]
+        elif len(ours) == 1 and ours[0] in GROUPS and isinstance(value, str):
+            where = ".".join(keys)
+            found = [replace(found[0], hint=f"{ours[0]}@{where}={value}" if base.mount else f"{ours[0]}={value}")]
+        findings += [replace(problem, message=f"{item.request.place}: {problem.message}") for problem in found]
+        for path, part in said.items():
+            base.layers.typed(".".join(path), part, item.request)
+    if findings:
+        raise ConfigError(*findings)
+
+
+def _below(keys: tuple[str, ...], value: Any, mount: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
+    """What a mapping for our node, or for one above it (``serving={sglang: {tp_size: 2}}``), says of our keys."""
+    if mount[: len(keys)] != keys:
+        return {}
+    for name in mount[len(keys) :]:
+        value = value.get(name) if isinstance(value, dict) else None
+    return {(str(name),): part for name, part in value.items()} if isinstance(value, dict) else {}
+
+
+def _is_ours(keys: tuple[str, ...], mount: tuple[str, ...]) -> bool:
+    """Whether a word that says nothing to an app would say something below the node that our tree stands under."""
+    return bool(mount) and (keys[0] in FIELDS or keys[0] in NODES)
+
+
+def _problem(path: tuple[str, ...], value: Any, override: Override) -> Finding | None:
+    """What is wrong with a word on one of our keys. Hydra's own answer has no suggestion, and with a + it adds what
+    nobody reads."""
+    name = path[0]
+    if name in FIELDS and override.is_delete():
+        return not_deletable(name).finding
+    if name in FIELDS:
+        problem = value_problem(name, value) if len(path) == 1 else None
+        return problem.finding(name) if problem else None
+    if name in NODES:
+        if override.is_delete():
+            return None
+        odd = next(problems_at(path, value), None)
+        return Finding("error", "CLI002", odd.message, (odd.key,), odd.hint) if odd else None
+    return unknown_key("", ".".join(path)).finding
+
+
+def pair_of(repository: Repository, base: Base, gpu: str, model: str) -> tuple[dict[str, Any], str]:
+    """What ``gpu_model/<gpu>-<model>.yaml`` says, interpolations resolved in the whole, and the file."""
+    from omegaconf import OmegaConf
+
+    name = f"gpu_model/{gpu}-{model}"
+    if not re.fullmatch(r"[\w./-]+", name) or ".." in name:
+        return {}, ""
+    with told_by_hydra():
+        loaded = repository.load_config(name) if repository.config_exists(name) else None
+        if loaded is None:
+            return {}, ""
+        own = OmegaConf.create(OmegaConf.to_container(loaded.config))
+        own._set_parent(base.config)
+        file = file_of(loaded, name)
+        set_places(lambda key: (shown_path(file) if key in own else base._origin(key)[0] or name, False))
+        try:
+            plain = _plain(own)
+        finally:
+            set_places(None)
+        copies = [".".join(path) for path in _paths_with(plain, _SEAL)]
+        _refuse_copies(copies, [file] * len(copies))
+        return plain, file
+
+
+def words_below(
+    repository: Repository, chosen: Sequence[Override], leaves: Sequence[Wanted], mount: tuple[str, ...]
+) -> dict[str, Origin]:
+    """The last word on each key right below the node ``mount`` of an app: a file's or an override's."""
+    found: dict[str, Origin] = {}
+    with told_by_hydra():
+        for default, loaded in _loaded(repository, repository.defaults(chosen).defaults):
+            package, content = package_of(default), _raw(loaded.config)
+            file = file_of(loaded, str(default.config_path))
+            below = mount[len(package) :]
+            if package[: len(mount)] == mount and len(package) > len(mount):
+                found[package[len(mount)]] = Origin(_layer_of(default), None, file=file or None)
+            elif package == mount[: len(package)] and not is_schema(loaded.config):
+                for name in below:
+                    inner = content.get(name)
+                    content = inner if isinstance(inner, dict) else {}
+                for name, value in content.items():
+                    found[name] = Origin(_layer_of(default), value, file=file or None, keys=(*below, name))
+    for item in leaves:
+        keys, value = tuple(item.override.key_or_group.split(".")), item.override.value()
+        if keys[: len(mount)] == mount:
+            inside = keys[len(mount) :][:1] or tuple(value if isinstance(value, dict) else ())
+            for name in inside:
+                found[name] = Origin(item.request.layer, value, where=item.request.place)
+    return found
+
+
+def _apply(config: DictConfig, item: Wanted, *, is_argument: bool = False) -> None:
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from omegaconf import OmegaConf
+
+    with told_by_hydra():
+        key, value = item.override.key_or_group, item.override.value()
+        parent = key.rpartition(".")[0]
+        # model.config.x=3 and model.config={x: 3} where no config is declared
+        for container in (parent, key if isinstance(value, dict) and parent and not is_argument else ""):
+            if container and not item.override.is_delete() and OmegaConf.select(config, container) is None:
+                OmegaConf.update(config, container, {}, merge=False, force_add=True)
+        ConfigLoaderImpl._apply_overrides_to_config([item.override], config)
+
+
+def _record_files(
+    repository: Repository, defaults: Sequence[ResultDefault], mount: tuple[str, ...], layers: Layers
+) -> None:
+    """Tells ``layers`` what every file says of our tree, in the order in which they are merged."""
+    for default, loaded in _loaded(repository, defaults):
+        if not is_schema(loaded.config):
+            record(layers, default, _raw(loaded.config), file_of(loaded, str(default.config_path)), mount)
+
+
+def record(
+    layers: Layers, default: ResultDefault, content: Mapping[str, Any], file: str, mount: tuple[str, ...] = ()
+) -> None:
+    """Tells ``layers`` what one file says of our tree, which stands under ``mount``."""
+    package = package_of(default)
+    if package[:-1] == mount and package[-1:] in (("gpu",), ("model",)):
+        layers.add_preset(package[-1], content, file)
+    elif package == mount[: len(package)]:
+        below = mount[len(package) :]
+        for name in below:
+            inner = content.get(name)
+            content = inner if isinstance(inner, dict) else {}
+        layers.add_file(_layer_of(default), content, file, below, str(default.config_path))
+    elif package[: len(mount)] == mount:
+        layers.add_option(package[len(mount) :], content, file, str(default.config_path))
+
+
+def package_of(default: ResultDefault) -> tuple[str, ...]:
+    """The keys that lead to the node that a config is merged into; empty for the root."""
+    return tuple(filter(None, str(default.package or "").split(".")))
+
+
+def _mount_of(repository: Repository, defaults: Sequence[ResultDefault]) -> tuple[str, ...]:
+    """Where our schema, or an app's own extension of it, stands. Raises ConfigError if it stands nowhere."""
+    for default, loaded in _loaded(repository, defaults):
+        if is_schema(loaded.config):
+            return package_of(default)
+    message = "the primary config does not hold SGLang's arguments"
+    hint = f"put {SCHEMA_NAME} first in its defaults list, or sglang_hydra@NODE to have everything under a node"
+    raise ConfigError(Finding("error", "CLI018", message, (), hint))
+
+
+def _loaded(repository: Repository, defaults: Sequence[ResultDefault]) -> Iterator[tuple[ResultDefault, Any]]:
+    for default in defaults:
+        loaded = repository.load_config(default.config_path) if default.config_path is not None else None
+        if loaded is not None:
+            yield default, loaded
+
+
+def is_schema(config: Any) -> bool:
+    """Whether a config declares SGLang's arguments: our schema, or an app's extension of it."""
+    from omegaconf import OmegaConf
+
+    kind = OmegaConf.get_type(config)
+    return isinstance(kind, type) and issubclass(kind, ServerArgs)
+
+
+def _layer_of(default: ResultDefault) -> str:
+    if default.primary:
+        return "primary"
+    return str(default.config_path).split("/")[0]
+
+
+def _raw(config: Any) -> Mapping[str, Any]:
+    from omegaconf import OmegaConf
+
+    content = OmegaConf.to_container(config, resolve=False)
+    return {str(key): value for key, value in content.items()} if isinstance(content, dict) else {}
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+
+    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}

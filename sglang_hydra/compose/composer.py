@@ -1,0 +1,363 @@
+"""Composing: Hydra's defaults list and merging, without an app, a run folder or logging.
+
+The same steps as Hydra's own loader, less its ``hydra`` node (which costs as much as all the rest and which only
+``@hydra.main`` needs), and with a record of the layer and place of everything that was set. Where no value depends on
+another one, they are taken on plain values (``plain_bases``), which costs a hundredth; else by OmegaConf (``bases``).
+Tests hold both equal to Hydra's compose API.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, HIDDEN, SECRET_FIELDS, secret_keys
+from sglang_hydra.compose.model_presets import ModelPresets
+from sglang_hydra.compose.overrides import Request, Wanted, parse_requests, read_requests
+from sglang_hydra.compose.provenance import Named
+from sglang_hydra.compose.schema import PRIMARY_NAME, register
+from sglang_hydra.compose.variables import Secrets, reading
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.origins import Origin
+
+_MOST_WORDS = 1024
+_MOST_BASES = 64
+
+PairOf = Callable[[str, str], tuple[Mapping[str, Any], str]]
+"""What the pair file of a GPU and a model says, and the file."""
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.by_omegaconf import Base
+    from sglang_hydra.compose.by_plain_values import PlainBase, PlainBases
+    from sglang_hydra.compose.hydra_internals import Repository
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What was composed. ``intent`` holds the arguments that some layer named, and nothing else.
+
+    ``origins`` has for each of them every layer that named it, weakest first; the last one won. ``nodes`` are the
+    root keys that are not arguments, as plain values; ``choices`` the option taken of each group; ``named`` every
+    key that was set, also inside the nodes (``gpu.count``). ``secrets`` are the real values of what stands as a
+    reference in ``intent``, in memory only; ``secret_keys`` all keys with a secret. ``shadowed`` names presets that
+    hide one of ours. ``settings`` are the keys inside the nodes that were set beside a preset's own file, with who
+    set them. ``programs`` are the interpreters that are named, with who named them; ``of_app``: it is an app of the
+    user's own, whose files are trusted as Hydra trusts them.
+    """
+
+    intent: Mapping[str, Any]
+    origins: Mapping[str, tuple[Origin, ...]]
+    nodes: Mapping[str, Any] = field(repr=False)
+    choices: Mapping[str, str | None]
+    secrets: Secrets = field(default_factory=Secrets, repr=False)
+    secret_keys: tuple[str, ...] = ()
+    named: frozenset[str] = frozenset()
+    shadowed: tuple[str, ...] = ()
+    settings: Mapping[str, Origin] = field(default_factory=dict)
+    programs: Mapping[str, Named] = field(default_factory=dict)
+    of_app: bool = False
+    findings: tuple[Finding, ...] = ()
+
+
+class Composer:
+    """Hydra's config sources for one application: the folders that are searched, in order.
+
+    ``config_dirs`` (folders, or Hydra's ``scheme://`` paths) are searched before ours, so that a preset of the same
+    name there hides ours. ``config_name`` names the primary config. With ``hydra_syntax`` the requests are overrides
+    that Hydra has already accepted (``gpu@server.gpu=h100``): they are taken as they are. With ``trusts_files`` (an app
+    of the user's own, as every one with ``hydra_syntax``) files may name programs and packages. A composer may be used
+    many times; it need not see what changes in the files meanwhile.
+    """
+
+    def __init__(
+        self,
+        config_dirs: Sequence[str | Path] = (),
+        config_name: str = PRIMARY_NAME,
+        *,
+        hydra_syntax: bool = False,
+        trusts_files: bool = False,
+    ) -> None:
+        from sglang_hydra.compose.hydra_internals import loader_of
+
+        register()
+        register_resolvers()
+        self.config_name = config_name
+        self.hydra_syntax = hydra_syntax
+        self.trusts_files = trusts_files or hydra_syntax
+        self._loader = loader_of(config_dirs)
+        self._repositories: dict[str, Repository] = {}
+        self._bases: dict[tuple[str, ...], Base | None] = {}
+        self._plain: dict[int, PlainBases] = {}
+        self._words: dict[tuple[str, str, str], Wanted] = {}
+        self._lock = threading.RLock()  # what is kept is shared by all who compose with this
+        self._group_keys: dict[str, str] = {}
+
+    def options(self, group: str) -> list[str]:
+        """The options of a config group, sorted; empty for what is no group."""
+        return self._repository().options(group)
+
+    def groups(self) -> list[str]:
+        """The names of the top-level config groups, without Hydra's own."""
+        return [name for name in self._repository().groups() if name not in ("hydra", "gpu_model")]
+
+    def preset_files(self, group: str) -> list[str]:
+        """The YAML files of a group's options; where two sources have the same name, the one that counts."""
+        return self._repository().files(group)
+
+    @cached_property
+    def model_presets(self) -> ModelPresets:
+        """What the presets of the ``model`` group know of checkpoints."""
+        return ModelPresets(self.preset_files("model"))
+
+    def canonical(self, requests: Sequence[Request]) -> list[str]:
+        """The overrides as Hydra itself would take them, a secret as its reference; for Hydra's own record of a run.
+
+        Raises ConfigError as ``compose`` does.
+        """
+        overrides = [item.override for item in self._read(requests, self._repository())]
+        words = [str(override.input_line) for override in overrides if not override.is_hydra_override()]
+        # What a file holds would be recorded too: the last word on every secret is what stands for it.
+        for key in self.compose(requests).secret_keys:
+            name = key.rpartition(".")[2]
+            words.append(f"++{key}={API_KEY_REFERENCE if name in SECRET_FIELDS else HIDDEN!r}")
+        return words
+
+    def with_choice(self, requests: Sequence[Request], group: str, choice: str, why: str) -> list[Request]:
+        """``requests`` with another option of ``group``, which was chosen here and not by the user: ``why``.
+
+        For an app that has our tree under a node, ``compose`` must have been called once.
+        """
+        key = self._group_keys.get(group, group)
+        kept = [request for request in requests if request.text.lstrip("+").partition("=")[0] not in (group, key)]
+        return [*kept, Request(f"{key}={choice}", why, group)]
+
+    def spelled(self, request: Request) -> Request | None:
+        """An override of ours as this app spells it: below the node that our tree stands under, in Hydra's own syntax.
+        None for the choice of a group that the app has not. ``compose`` must have been called once."""
+        if not self.hydra_syntax:
+            return request
+        if request.key is None:
+            group, _, option = request.text.partition("=")
+            known = self._group_keys.get(group)
+            return replace(request, text=f"{known}={option}") if known else None
+        # Below a node of a node the keys are free (engine.env.X), so they may be new ones.
+        prefix = "++" if request.key.count(".") > 1 else ""
+        mount = self._group_keys.get("gpu", "gpu").partition("@")[2].removesuffix("gpu")
+        return replace(request, text=f"{prefix}{mount}{request.text}")
+
+    def check(self, requests: Sequence[Request]) -> None:
+        """Raises ConfigError for what is wrong with a word by itself: an unknown key or option, a value of the wrong
+        type."""
+        with self._lock, self._reading(requests):
+            self._read(requests, self._repository(requests))
+
+    def said_below(self, mount: tuple[str, ...], requests: Sequence[Request]) -> dict[str, Origin]:
+        """Who had the last word on each key right below a node of an app, which need not hold SGLang's arguments."""
+        from sglang_hydra.compose.by_omegaconf import words_below
+
+        with self._lock, self._reading(requests):
+            repository = self._repository(requests)
+            own = [item for item in self._read(requests, repository) if not item.override.is_hydra_override()]
+            chosen = [item.override for item in own if repository.chooses(item.override)]
+            leaves = [item for item in own if not repository.chooses(item.override)]
+            return words_below(repository, chosen, leaves, mount)
+
+    def compose(self, requests: Sequence[Request]) -> Composition:
+        """Composes the primary config with ``requests`` on top.
+
+        Raises ConfigError with every finding at once: unknown keys and options, wrong types, broken YAML.
+        """
+        with self._lock, self._reading(requests):
+            return self._compose(requests)
+
+    def _reading(self, requests: Sequence[Request]) -> AbstractContextManager[Any]:
+        """What ``requests`` have typed may read any variable; so may all files of a Hydra app of the user's own."""
+        typed = [item.text for item in requests if item.layer == "cli"]
+        return reading(typed, trusts_files=self.trusts_files)
+
+    def _compose(self, requests: Sequence[Request]) -> Composition:
+        from sglang_hydra.compose.plain_merge import NotPlain
+
+        repository = self._repository(requests)
+        wanted = self._read(requests, repository)
+        own = [item for item in wanted if not item.override.is_hydra_override()]
+        chosen = [item for item in own if repository.chooses(item.override)]
+        leaves = [item for item in own if not repository.chooses(item.override)]
+        try:
+            return self._merged_plainly(repository, chosen, leaves)
+        except NotPlain:
+            return self._merged_by_omegaconf(repository, chosen, leaves)
+
+    def _merged_plainly(
+        self, repository: Repository, chosen: Sequence[Wanted], leaves: Sequence[Wanted]
+    ) -> Composition:
+        """Raises NotPlain where only OmegaConf can tell the outcome, and for every mistake."""
+        from sglang_hydra.compose.by_plain_values import PlainBases
+
+        key = id(repository)
+        if key not in self._plain:
+            self._plain[key] = PlainBases(repository)
+        plain = self._plain[key]
+        base = plain.base([item.override for item in chosen]).overridden(leaves)
+        return self._finalized(base, plain.pair, leaves)
+
+    def _merged_by_omegaconf(
+        self, repository: Repository, chosen: Sequence[Wanted], leaves: Sequence[Wanted]
+    ) -> Composition:
+        from sglang_hydra.compose.by_omegaconf import apply_overrides, pair_of
+
+        base = self._base(repository, chosen)
+        apply_overrides(base, leaves)
+        return self._finalized(base, lambda gpu, model: pair_of(repository, base, gpu, model), leaves)
+
+    def _finalized(self, base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]) -> Composition:
+        self._group_keys = {key.partition("@")[0]: key for key in base.choices}
+        made = _finalized(base, pair_of, leaves, trusted=self.trusts_files)
+        if self.trusts_files:
+            own = {key: named._replace(is_of_app=True) for key, named in made.programs.items()}
+            made = replace(made, programs=own, of_app=True)
+        if made.programs:
+            from sglang_hydra.facts.trust import grant_typed
+
+            grant_typed(made.programs.values())
+        return made
+
+    def _read(self, requests: Sequence[Request], repository: Repository) -> list[Wanted]:
+        known = [
+            self._words.get((item.text, item.place, item.layer)) if item.key is None else None for item in requests
+        ]
+        if None not in known:
+            return [item for item in known if item]
+        if self.hydra_syntax:
+            wanted, findings = parse_requests(requests)
+        else:
+            wanted, findings = read_requests(requests, group_options=repository.options, is_own_key=self._is_own_key)
+        if findings:
+            raise ConfigError(*findings)
+        self._keep_words(requests, wanted)
+        return wanted
+
+    def _keep_words(self, requests: Sequence[Request], wanted: Sequence[Wanted]) -> None:
+        """A word means the same next time. One that stands for several, or for none, is read again."""
+        if len(self._words) > _MOST_WORDS:
+            self._words.clear()
+        for request, item in zip(requests, wanted, strict=True) if len(requests) == len(wanted) else ():
+            if item.request is request and request.key is None:
+                self._words[request.text, request.place, request.layer] = item
+
+    def _is_own_key(self, key: str) -> bool:
+        """Whether the app's config has this key beside our tree; possible only where ours stands under a node."""
+        if self.config_name == PRIMARY_NAME:
+            return False
+        base = self._base(self._repository(), [])
+        return bool(base.mount) and key in base.config
+
+    def _repository(self, requests: Sequence[Request] = ()) -> Repository:
+        """What can be composed, with the folders that a typed ``hydra.searchpath=...`` adds."""
+        from sglang_hydra.compose.hydra_internals import Repository, told_by_hydra
+        from sglang_hydra.compose.override_errors import Refused
+        from sglang_hydra.compose.overrides import parsed
+
+        words = [request.text.lstrip("+") for request in requests if request.layer == "cli" and request.key is None]
+        added = [word for word in words if word.startswith("hydra.searchpath=")][-1:]
+        key = "".join(added)
+        if key not in self._repositories:
+            try:
+                overrides = [parsed(word, "hydra.searchpath") for word in added]
+            except Refused as refused:
+                raise ConfigError(refused.finding) from None
+            with told_by_hydra():
+                self._repositories[key] = Repository(
+                    self._loader, self.config_name, overrides, trusts_files=self.trusts_files
+                )
+        return self._repositories[key]
+
+    def _base(self, repository: Repository, chosen: Sequence[Wanted]) -> Base:
+        """The base for these choices, the caller's own. What is asked for twice is kept: a copy costs a seventh."""
+        from sglang_hydra.compose.by_omegaconf import make_base
+
+        key = (str(id(repository)), *(str(item.override.input_line) for item in chosen))
+        kept = self._bases.get(key)
+        if len(self._bases) > _MOST_BASES:
+            self._bases.clear()
+        if kept is None:
+            made = make_base(repository, [item.override for item in chosen])
+            if key not in self._bases:
+                self._bases[key] = None
+                return made
+            kept = self._bases[key] = made
+        return kept._replace(config=copy.deepcopy(kept.config), layers=kept.layers.copy())
+
+
+def register_resolvers() -> None:
+    """The OmegaConf resolvers that our YAML uses: ``${tiny_path:}`` and ``${probe:memory_mib}``."""
+    from omegaconf import OmegaConf
+
+    if not OmegaConf.has_resolver("tiny_path"):
+        from sglang_hydra.facts.resolvers import register_resolvers as register_probes
+        from sglang_hydra.facts.tiny import tiny_path
+
+        OmegaConf.register_new_resolver("tiny_path", lambda: str(tiny_path()))
+        register_probes()
+
+
+def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted], *, trusted: bool) -> Composition:
+    """Lifts what presets and the pair file say about arguments, each below every layer of the root."""
+    root, layers = base.plain(), base.layers
+    gpu, model = root["gpu"], root["model"]
+    if model["model_path"] is not None:
+        layers.lift("model", "model_path", model["model_path"], ("model", "model_path"))
+    for node, preset in (("gpu", gpu), ("model", model)):
+        for name, value in preset["args"].items():
+            layers.lift(node, name, value, (node, "args", name))
+    pair, file = pair_of(gpu["name"], model["name"])
+    layers.add_file("gpu_model", pair, file, ())
+    intent = layers.winners(root)
+    if layers.findings:
+        raise ConfigError(*layers.findings)
+    taken_out = [item for item in leaves if item.secret and item.override.value() == HIDDEN]
+    texts = {item.override.key_or_group.rpartition(".")[2]: str(item.secret) for item in taken_out}
+    places = {}
+    for name in SECRET_FIELDS:
+        if intent.get(name) is not None:
+            if texts.setdefault(name, str(intent[name])) == intent[name] and not (layers.was_typed(name) or trusted):
+                places[name] = layers.place_of(name) or name
+            intent[name] = API_KEY_REFERENCE
+    secrets = Secrets(texts, places)
+    for node, preset in (("gpu", gpu), ("model", model)):
+        args = {name: value for name, value in preset["args"].items() if name not in SECRET_FIELDS}
+        root[node] = {**preset, "args": args}
+    return Composition(
+        intent=intent,
+        origins=layers.chains(),
+        nodes={name: root[name] for name in root if name not in FIELDS},
+        choices={key.partition("@")[0]: option for key, option in base.choices.items()},
+        secrets=secrets,
+        secret_keys=tuple(sorted(secret_keys(root))),
+        named=layers.named(),
+        shadowed=tuple(layers.shadowed),
+        settings=layers.settings(),
+        programs=layers.programs(root),
+        findings=(*_typed_secrets(leaves), *secrets.withheld()),
+    )
+
+
+def _typed_secrets(wanted: Sequence[Wanted]) -> Iterator[Finding]:
+    for item in wanted:
+        if item.secret and item.request.layer == "cli":
+            key = item.override.key_or_group
+            yield Finding(
+                "warning",
+                "CLI010",
+                f"{key} was typed on the command line, where the shell's history and other users can see it",
+                (key,),
+                f"export MY_KEY=... and type '{key}=${{oc.env:MY_KEY}}'",
+            )

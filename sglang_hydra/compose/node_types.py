@@ -1,0 +1,147 @@
+"""Does a value fit its place in one of our nodes (``gpu.count``, ``launch.force``)? For values that come in as text.
+
+The dataclasses of ``config`` say what a node holds; OmegaConf would refuse the same values, in its own words.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from sglang_hydra.arguments.fields.check import is_number
+from sglang_hydra.compose.schema import Root
+from sglang_hydra.text.words import nearest
+
+_NAMES = {int: "an int", float: "a number", str: "text", bool: "true or false"}
+_EXAMPLES = {"gpu.compute_capability": "MAJOR.MINOR, such as gpu.compute_capability=9.0"}
+"""What to type where the type alone does not say it."""
+
+
+class Problem(NamedTuple):
+    """What is wrong at ``key``, and what to type instead."""
+
+    key: str
+    message: str
+    hint: str | None = None
+
+
+def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> Iterator[Problem]:
+    """Everything that is wrong with ``value`` at the place that ``keys`` lead to, from the root on.
+
+    Below a mapping (``model.config``, ``engine.env``) every key is free. An interpolation fits everywhere until it is
+    ``resolved``.
+    """
+    schema: Any = Root
+    for depth, name in enumerate(keys):
+        if is_dataclass(schema):
+            known = types_of(schema)
+            if name not in known:
+                yield _unknown(".".join(keys[:depth]), name, known)
+                return
+            schema = known[name]
+            continue
+        kind = without_none(schema)
+        if kind is Any:
+            return
+        if typing.get_origin(kind) is not dict:
+            where = ".".join(keys[:depth])
+            message = f"{where} is {_said(kind)} and has no key {name!r}"
+            yield Problem(".".join(keys), message, f"{where}=...")
+            return
+        schema = typing.get_args(kind)[1]
+    yield from _misfits(".".join(keys), schema, value, resolved)
+
+
+def is_text(keys: Sequence[str]) -> bool:
+    """Whether the place that ``keys`` lead to holds text and nothing else."""
+    return not any(problems_at(keys, "")) and any(problems_at(keys, True))
+
+
+def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Problem]:
+    if isinstance(value, str) and "${" in value and not resolved:
+        return
+    if is_dataclass(schema):
+        if isinstance(value, Mapping):
+            for name, item in value.items():
+                yield from problems_at((*key.split("."), str(name)), item, resolved=resolved)
+        else:
+            message = f"{key}={value!r} is not a mapping of its keys"
+            yield Problem(key, message, f"{key}.{fields(schema)[0].name}=...")
+        return
+    kind = without_none(schema)
+    container = typing.get_origin(kind)
+    if value is None:
+        if not _optional(schema):
+            yield Problem(key, f"{key}=null: it must be {_said(schema)}")
+    elif container is None:
+        if not _fits(kind, value):
+            yield Problem(key, f"{key}={value!r} is not {_said(kind)}", _EXAMPLES.get(key))
+    elif not (isinstance(value, Mapping) if container is dict else isinstance(value, (list, tuple))):
+        example = f"{key}=[A,B]" if container is list else f"{key}.NAME=VALUE"
+        yield Problem(key, f"{key}={value!r} is not {_said(kind)}", example)
+    else:
+        inner = typing.get_args(kind)[-1]
+        for name in value:
+            if container is dict:
+                yield from _misfits(f"{key}.{name}", inner, value[name], resolved)
+            else:
+                yield from _misfits(key, inner, name, resolved)
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    if kind is Any:
+        return True
+    if kind is bool:
+        return isinstance(value, bool)
+    if isinstance(value, bool):
+        return False
+    if kind is float:
+        return is_number(value)
+    # A number is text where text is wanted (compute_capability: 9.0), as for OmegaConf.
+    accepted: Any = {str: (str, int, float), int: int}[kind]
+    return isinstance(value, accepted) and not (isinstance(value, str) and "\0" in value)
+
+
+def types_of(schema: Any) -> Mapping[str, Any]:
+    """The type of every key of a node."""
+    return _types_of(schema)
+
+
+@lru_cache(maxsize=64)
+def _types_of(schema: Any) -> Mapping[str, Any]:
+    return MappingProxyType({item.name: item.type for item in fields(schema)})
+
+
+def without_none(schema: Any) -> Any:
+    """``schema`` without None."""
+    if _optional(schema) and schema is not Any:
+        return next(part for part in typing.get_args(schema) if part is not types.NoneType)
+    return schema
+
+
+def _optional(schema: Any) -> bool:
+    return schema is Any or types.NoneType in typing.get_args(schema)
+
+
+def _said(schema: Any) -> str:
+    kind = without_none(schema)
+    if typing.get_origin(kind) is list:
+        return "a list"
+    if typing.get_origin(kind) is dict:
+        return "a mapping"
+    return _NAMES.get(kind, "a mapping")
+
+
+def _unknown(where: str, name: str, known: Mapping[str, Any]) -> Problem:
+    near = nearest(name, known)
+    path = f"{where}." if where else ""
+    return Problem(
+        f"{path}{name}",
+        f"{where or 'the configuration'} has no key {name!r}; it has {', '.join(known)}",
+        f"did you mean {path}{near}?" if near else None,
+    )

@@ -1,0 +1,375 @@
+"""Reads what was typed: catches what Hydra's grammar would refuse with a riddle, and says what to type instead.
+
+Every token is judged on its own, so that all mistakes of a command line are reported at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS, Field
+from sglang_hydra.arguments.fields.check import typed_problem
+from sglang_hydra.arguments.secrets import masked
+from sglang_hydra.compose.grammar import as_override, has_interpolation, literal, typed_word, unquoted, written
+from sglang_hydra.compose.node_types import is_text, problems_at
+from sglang_hydra.compose.override_errors import (
+    ADDED_GROUPS,
+    Known,
+    Refused,
+    WrongValue,
+    no_override,
+    not_deletable,
+    several_values,
+    unknown_key,
+    unknown_option,
+    unreadable,
+    wrong_value,
+)
+from sglang_hydra.compose.schema import NODES
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import program
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import Override
+
+# What stands for no choice at all, so that gpu=null is no riddle.
+NO_CHOICE = {"gpu": "none", "model": "unset", "engine": "auto", "launch": "local", "topology": "single"}
+_PATH_FIELDS = (
+    *("model_path", "tokenizer_path", "download_dir", "chat_template", "speculative_draft_model_path"),
+    *("speculative_token_map", "completion_template", "quantization_param_path", "init_expert_location"),
+    *("file_storage_path", "crash_dump_folder", "debug_tensor_dump_output_folder", "ssl_keyfile", "ssl_certfile"),
+)
+_KEY = re.compile(r"^(?P<prefix>\+{0,2}|~)(?P<key>[A-Za-z_][\w./-]*(?:@[\w.:-]*)?)(?:=(?P<value>.*))?$", re.DOTALL)
+_HYDRA = re.compile(r"^(\+{0,2}|~)hydra([./=@]|$)")
+_SIMPLE = re.compile(
+    r"(?P<prefix>\+{0,2})(?P<key>[A-Za-z_]\w*(?:(?:\.[A-Za-z_]\w*)+|(?:/[A-Za-z_]\w*)+)?)="
+    r"(?P<value>(?P<name>[A-Za-z_][\w-]*)|(?:0|-?[1-9][0-9]{0,15})(?P<point>\.[0-9]{1,15})?)",
+    re.ASCII,
+)
+_SPECIAL_WORDS = ("null", "true", "false", "nan", "inf")
+_INTERPOLATION = re.compile(r"\$\{.*\}", re.DOTALL)
+
+
+KEPT = "sweep"
+"""The layer of a word that the record of a sweep holds. It is read like a typed one, and nobody typed it now."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One override as it was given: its text, where it stood, and the layer that it belongs to.
+
+    Where the value came typed (from SGLang's flags, from a file), ``key`` and ``value`` hold it and ``text`` only
+    shows it; a ``${`` in it is then an interpolation only if ``interpolate``.
+    """
+
+    text: str
+    place: str
+    layer: str = "cli"
+    key: str | None = None
+    value: Any = None
+    interpolate: bool = False
+
+    @classmethod
+    def typed(cls, key: str, value: Any, place: str, layer: str = "cli", *, interpolate: bool = False) -> Request:
+        """The request that sets ``key`` to ``value``, whatever is in it."""
+        try:
+            text = typed_word(key, value) if interpolate else as_override(key, value)
+        except ValueError:
+            text = f"{key}={value}"
+        return cls(text, place, layer, key, value, interpolate)
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it is read as somebody typed it."""
+        return self.layer in ("cli", KEPT)
+
+    @property
+    def is_flag(self) -> bool:
+        return self.key is None and self.text.startswith("--") and "=" not in self.text
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A request that Hydra will understand. ``secret`` is the API key that the text stood for, kept in memory."""
+
+    override: Override
+    request: Request
+    secret: str | None = None
+
+
+def read_requests(
+    requests: Iterable[Request],
+    *,
+    group_options: Callable[[str], Sequence[str]],
+    is_own_key: Callable[[str], bool] = lambda key: False,
+) -> tuple[list[Wanted], list[Finding]]:
+    """Turns what was typed into overrides that Hydra accepts, or into findings.
+
+    ``group_options`` gives the options of a config group, an empty sequence for what is no group; ``is_own_key``
+    says whether the app has a root key of that name beside ours. Several values for one key are reported: a sweep
+    (``-m``) is taken apart before (``sweep.axes``).
+    """
+    known = Known(group_options, is_own_key)
+    wanted: list[Wanted] = []
+    findings: list[Finding] = []
+    for request in _with_values_of_flags(requests):
+        try:
+            wanted.extend(_read(request, known) if request.key is None else _read_typed(request, request.key, known))
+        except Refused as refused:
+            findings.append(_placed(refused.finding, request))
+    return wanted, findings
+
+
+def parse_requests(requests: Iterable[Request]) -> tuple[list[Wanted], list[Finding]]:
+    """The same for overrides that Hydra has already accepted, in its own syntax; only a secret is taken out."""
+    wanted: list[Wanted] = []
+    findings: list[Finding] = []
+    for request in requests:
+        try:
+            override = parsed(request.text, request.text.partition("=")[0])
+        except Refused as refused:
+            findings.append(refused.finding)
+            continue
+        field, value = FIELDS.get(override.key_or_group.rpartition(".")[2]), override.value()
+        if field is not None and field.arg.secret and value is not None and not has_interpolation(value):
+            hidden = _change(override.key_or_group, "***", f"{override.key_or_group}='***'")
+            wanted.append(Wanted(hidden, request, secret=str(value)))
+        elif not _HYDRA.match(request.text) or "hydra.searchpath=" in request.text:
+            wanted.append(Wanted(override, request))
+    return wanted, findings
+
+
+def value_problem(name: str, value: Any) -> WrongValue | None:
+    """What is wrong with ``value`` for the argument ``name``, and what to type; None if it fits or is not known yet."""
+    if has_interpolation(value):
+        return None
+    problem = typed_problem(name, value)
+    return wrong_value(FIELDS[name], value, problem) if problem else None
+
+
+def parsed(text: str, key: str) -> Override:
+    """``text`` read by Hydra's own grammar. Raises Refused, naming ``key``, for what it cannot read."""
+    simple = _simple(text)
+    if simple is not None:
+        return simple
+    from hydra.errors import HydraException
+
+    try:
+        return _parser().parse_override(text)
+    except (HydraException, ValueError, RecursionError) as failure:
+        raise unreadable(text, key, failure) from None
+
+
+def _simple(text: str) -> Override | None:
+    """A key with a number or a name, which most overrides are; Hydra's grammar reads the same, in thirty times the
+    time. None for anything else."""
+    match = _SIMPLE.fullmatch(text)
+    if match is None or match["value"].lower() in _SPECIAL_WORDS:
+        return None
+    from hydra.core.override_parser.types import Override, OverrideType, ValueType
+
+    kind = {"": OverrideType.CHANGE, "+": OverrideType.ADD, "++": OverrideType.FORCE_ADD}[match["prefix"]]
+    value = match["value"] if match["name"] else float(match["value"]) if match["point"] else int(match["value"])
+    return Override(kind, match["key"], ValueType.ELEMENT, value, input_line=text)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> OverridesParser:
+    """Hydra's parser. It keeps nothing between two texts, and making it costs more than using it."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return OverridesParser.create()
+
+
+def _placed(finding: Finding, request: Request) -> Finding:
+    """A mistake in a file is reported with its line; what was just typed needs none."""
+    if request.layer == "cli":
+        return finding
+    return replace(finding, message=f"{request.place}: {finding.message}")
+
+
+def _with_values_of_flags(requests: Iterable[Request]) -> Iterator[Request]:
+    """Puts ``--tp-size`` and the bare ``8`` after it together: it is one mistake."""
+    flag: Request | None = None
+    for request in requests:
+        if flag is not None and "=" not in request.text and not request.text.startswith("-"):
+            yield replace(flag, text=f"{flag.text}={request.text}")
+            flag = None
+            continue
+        if flag is not None:
+            yield flag
+        flag = request if request.is_flag else None
+        if flag is None:
+            yield request
+    if flag is not None:
+        yield flag
+
+
+def _read(request: Request, known: Known) -> list[Wanted]:
+    text = request.text
+    if _HYDRA.match(text):
+        # Where configs are searched concerns every verb; the rest of the node is for @hydra.main.
+        return [Wanted(parsed(text, "hydra"), request)] if "hydra.searchpath=" in text else []
+    match = _KEY.match(text)
+    if match is None or (match["value"] is None and match["prefix"] != "~"):
+        raise no_override(text, known)
+    prefix, key, value = match["prefix"], match["key"], match["value"]
+    group, _, package = key.partition("@")
+    name, _, rest = key.partition(".")
+    options = known.options(group) if "." not in group else ()
+    if options and not (value or "").startswith("{"):
+        inner, slash, option = unquoted(value or "").rpartition("/")
+        if slash and option in known.options(f"{group}/{inner}"):
+            options = [*options, f"{inner}/{option}"]
+        return _read_group(request, prefix, key, value, options)
+    if package:
+        raise Refused("CLI006", f"{group!r} is not a config group", group, hint=f"{program()} --help lists them")
+    if value is None or prefix == "~":
+        raise not_deletable(key) if name in FIELDS or name in NODES or known.is_own_key(name) else unknown_key("", key)
+    if name in FIELDS and not rest:
+        return [_read_field(request, name, value)]
+    if name in NODES:
+        return _read_node(request, key, value)
+    if known.is_own_key(name):
+        return [Wanted(parsed(text, key), request)]
+    raise unknown_key(prefix, key)
+
+
+def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
+    """A value that came typed; only the choice of a group is read like a typed word."""
+    name, _, rest = key.partition(".")
+    value = request.value if request.interpolate else literal(request.value)
+    if request.interpolate and key in _PATH_FIELDS and isinstance(value, str):
+        value = _expanded(value)
+    if name in FIELDS and not rest:
+        value = "null" if value is None and _has_word_null(FIELDS[name]) else value
+        problem = value_problem(name, value)
+        if problem:
+            raise Refused("CLI002", problem.message, name, hint=problem.hint, offers=problem.offers)
+        if FIELDS[name].arg.secret and value is not None and not has_interpolation(value):
+            return [Wanted(_change(name, "***", f"{name}='***'"), request, secret=str(request.value))]
+        return [Wanted(_change(name, value, request.text), request)]
+    if known.options(key) and not isinstance(value, dict):
+        return _read(replace(request, text=f"{key}={'null' if value is None else value}", key=None), known)
+    if name in NODES:
+        return [_node_change(request, key, value)]
+    raise unknown_key("", key)
+
+
+def _read_group(request: Request, prefix: str, key: str, value: str | None, options: Sequence[str]) -> list[Wanted]:
+    group = key.partition("@")[0]
+    if prefix == "~":
+        return [Wanted(parsed(request.text, group), request)]
+    choice = unquoted(value or "")
+    path = _expanded(choice)
+    if group == "model" and choice not in options and "${" not in choice and ("/" in choice or os.path.exists(path)):
+        model_path = _change("model_path", literal(path), as_override("model_path", path))
+        return [Wanted(parsed("model=unset", group), request), Wanted(model_path, request)]
+    if choice in ("null", "None", "none", "") and choice not in options:
+        choice = NO_CHOICE.get(group, "null")
+    if choice not in options and choice != "null" and "${" not in choice:
+        raise unknown_option(group, choice, options)
+    if group in ADDED_GROUPS and not prefix:
+        if choice == "null":
+            return []  # nothing is added
+        prefix = "+"
+    return [Wanted(parsed(f"{prefix}{key}={choice}", group), request)]
+
+
+def _read_field(request: Request, name: str, value: str) -> Wanted:
+    field = FIELDS[name]
+    if field.arg.secret and value not in ("", "null") and not _INTERPOLATION.fullmatch(value):
+        return Wanted(_change(name, "***", f"{name}='***'"), request, secret=unquoted(value))
+    if "," in value and _looks_like_a_sweep(field, value):
+        raise several_values(field, request.text, value)
+    if _is_text(field) and (not _is_grammar(value) or (value == "null" and _has_word_null(field))):
+        path = _expanded(value) if name in _PATH_FIELDS else value
+        override = _change(name, path, as_override(name, path))
+    else:
+        override = parsed(f"{name}={value}", name)
+    if override.is_sweep_override():
+        raise several_values(field, request.text, value)
+    problem = value_problem(name, override.value())
+    if problem:
+        raise Refused("CLI002", problem.message, name, hint=problem.hint, offers=problem.offers)
+    return Wanted(override, request)
+
+
+def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
+    if key == "ignore" and value[:1] not in ("[", "$"):
+        value = f"[{value}]"
+    if key == "sweep.where" and value != "null" and "${" not in value:
+        return [_node_change(request, key, _unwrapped(value))]
+    if is_text(key.split(".")) and not _is_grammar(value):
+        return [_node_change(request, key, value)]
+    override = parsed(f"{key}={value}", key)
+    if override.is_sweep_override():
+        raise several_values(None, request.text, value)
+    return [_node_change(request, key, override.value())]
+
+
+def _node_change(request: Request, key: str, value: Any) -> Wanted:
+    problem = next(problems_at(key.split("."), value), None)
+    if problem:
+        id = "CLI001" if "has no key" in problem.message else "CLI002"
+        raise Refused(id, problem.message, key, hint=problem.hint)
+    shown = masked(key.rpartition(".")[2], value)
+    try:
+        text = written(key, shown)
+    except ValueError:
+        text = request.text  # a mapping with keys that only a file can spell
+    return Wanted(_change(key, value, text), request, secret=str(value) if shown != value else None)
+
+
+def _change(key: str, value: Any, text: str) -> Override:
+    """An override made without the grammar. ``text`` is how Hydra's own record of a run spells it."""
+    from hydra.core.override_parser.types import Override, OverrideType, ValueType
+
+    # Below a node the keys are free (model.config.x, extra.x), so they may be new ones.
+    new = key.count(".") > 1 or key.startswith("extra.") or (isinstance(value, dict) and "." in key)
+    kind = OverrideType.FORCE_ADD if new else OverrideType.CHANGE
+    text = f"++{text.lstrip('+')}" if new else text
+    return Override(type=kind, key_or_group=key, value_type=ValueType.ELEMENT, _value=value, input_line=text)
+
+
+def _expanded(path: str) -> str:
+    """``path`` with a leading ~ replaced, where it can be one at all."""
+    try:
+        return os.path.expanduser(path)
+    except ValueError:  # a zero byte, half a character
+        return path
+
+
+def _is_text(field: Field) -> bool:
+    return field.kind == "str" and not field.is_list
+
+
+def _has_word_null(field: Field) -> bool:
+    """disaggregation_mode is the word null where it is off."""
+    return not field.optional and "null" in (field.arg.choices or ())
+
+
+def _is_grammar(value: str) -> bool:
+    """True for a value that means more than its own letters: quoted, an interpolation, null."""
+    return value == "null" or "${" in value or unquoted(value) != value
+
+
+def _unwrapped(text: str) -> str:
+    """A constraint without quotes around the whole of it; it may as well begin and end with quoted words."""
+    inner = unquoted(text)
+    return text if text[:1] in inner else inner
+
+
+def _looks_like_a_sweep(field: Field, value: str) -> bool:
+    if value[0] in "[{'\"" or "${" in value:
+        return False
+    if not _is_text(field):
+        return True
+    choices = field.arg.choices
+    return choices is not None and all(part.strip() in choices for part in value.split(","))

@@ -1,0 +1,96 @@
+"""What one config file says, as plain values, read without OmegaConf where nothing in the file needs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sglang_hydra.compose import recipes
+from sglang_hydra.compose.hydra_internals import Repository
+from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
+from sglang_hydra.text.locations import conf_dir
+
+
+class Content(NamedTuple):
+    """One config. ``tree`` is what stands in it, unresolved and without its defaults list, which is ``defaults``
+    (None where it names no other config); ``package`` its header's; ``file`` is empty for what lies in no file."""
+
+    tree: Mapping[str, Any]
+    file: str
+    package: str | None = None
+    defaults: Any = None
+
+
+def content_of(repository: Repository, config_path: str) -> Content | None:
+    """The content of a config by its name (``gpu/h100``); None for what only Hydra itself can read."""
+    for source in repository.get_sources():
+        if source.scheme() not in ("file", "structured"):
+            return None
+        if source.scheme() == "structured":
+            return _of_recipe(repository, config_path)
+        if source.is_config(config_path):
+            return None if repository.is_registered(config_path) else _of_file(str(source.path), config_path)
+    return None
+
+
+def _of_recipe(repository: Repository, config_path: str) -> Content | None:
+    id = recipes.id_of(config_path)
+    if id is None or not repository.is_ours(config_path):
+        return None
+    # Its defaults list holds nothing but the choice of its GPU and model: ``recipes.choices``.
+    node = {name: value for name, value in recipes.recipes()[id].node.items() if name != "defaults"}
+    return Content(node, "", "_global_")
+
+
+def _of_file(folder: str, config_path: str) -> Content | None:
+    file = os.path.join(folder.removeprefix("file://"), f"{config_path.removesuffix('.yaml')}.yaml")
+    try:
+        text = read_text(os.path.realpath(file), CONFIG_BYTES)
+        tree = _parsed(text, ours=file.startswith(f"{conf_dir()}{os.sep}"))
+        package = _package(text)
+    except (OSError, ValueError, RecursionError):
+        return None
+    if tree is None:
+        return None
+    return Content(
+        {name: value for name, value in tree.items() if name != "defaults"}, file, package, tree.get("defaults")
+    )
+
+
+def _package(text: str) -> str | None:
+    """What the header says (``# @package bench``). Raises ValueError for an odd one."""
+    from hydra.plugins.config_source import ConfigSource
+
+    return ConfigSource._get_header_dict(text[:512])["package"]
+
+
+def _parsed(text: str, *, ours: bool) -> dict[str, Any] | None:
+    """The mapping in a YAML text; None if it is none, or none that can be read."""
+    import yaml
+
+    try:
+        # The parser in C is ten times faster. That it reads what is ours as the other one does is tested.
+        tree = yaml.load(text, Loader=_fast_loader() if ours else _loader())
+    except yaml.YAMLError:
+        return None
+    tree = {} if tree is None else tree
+    return tree if isinstance(tree, dict) and all(isinstance(name, str) for name in tree) else None
+
+
+@lru_cache(maxsize=1)
+def _loader() -> Any:
+    from omegaconf._utils import get_yaml_loader
+
+    return get_yaml_loader()
+
+
+@lru_cache(maxsize=1)
+def _fast_loader() -> Any:
+    """OmegaConf's way of reading scalars (``1e5`` is a number, a date is text) over the parser in C."""
+    import yaml
+
+    if not hasattr(yaml, "CSafeLoader"):
+        return _loader()
+    return type("FastLoader", (yaml.CSafeLoader,), {"yaml_implicit_resolvers": _loader().yaml_implicit_resolvers})

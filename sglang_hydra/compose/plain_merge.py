@@ -1,0 +1,122 @@
+"""What OmegaConf makes of values at a place of a known type, on plain containers: merging and conversion.
+
+Only what has been checked comes here (``nodes.problems_at``, ``overrides.value_problem``), so a value fits its place.
+What depends on anything but the value and its place is not merged: ``NotPlain`` is raised, and OmegaConf does it.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import Any
+
+from sglang_hydra.arguments.fields import FIELDS, MISSING
+from sglang_hydra.compose.node_types import types_of, without_none
+from sglang_hydra.compose.schema import Root
+
+CALLS = ("${tiny_path:}",)
+"""Interpolations that depend on no other key: they stay as they are until the whole is wanted."""
+
+
+class NotPlain(Exception):
+    """Only OmegaConf can tell what these values mean together."""
+
+
+def merged_root(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole tree over another one; of the arguments each holds those that somebody named."""
+    result = dict(below)
+    types = types_of(Root)
+    for name, value in above.items():
+        if name in FIELDS:
+            result[name] = argument(name, result.get(name), value)
+        elif name in types:
+            result[name] = merged(types[name], result[name], value)
+        else:
+            raise NotPlain(name)
+    return result
+
+
+def argument(name: str, below: Any, value: Any) -> Any:
+    """The value of an argument of SGLang, as its type holds it."""
+    if isinstance(below, dict) or isinstance(value, dict):
+        raise NotPlain(name)
+    field = FIELDS[name]
+    if field.kind == "float":
+        return [_float(item) for item in value] if field.is_list and value is not None else _float(value)
+    return literal(value)
+
+
+def merged(schema: Any, below: Any, above: Any) -> Any:
+    """``above`` merged over ``below`` at a place of type ``schema``. Neither is changed."""
+    if isinstance(above, str):
+        return _text(schema, above)
+    kind = without_none(schema)
+    if is_dataclass(kind):
+        if not isinstance(above, Mapping) or not isinstance(below, Mapping):
+            raise NotPlain(kind)
+        types = types_of(kind)
+        return {**below, **{name: merged(types[name], below[name], item) for name, item in above.items()}}
+    if above is None:
+        return None
+    if kind is Any:
+        return _merged_freely(below, above)
+    container = typing.get_origin(kind)
+    if container is dict:
+        known = below if isinstance(below, dict) else {}
+        inner = typing.get_args(kind)[1]
+        if not all(isinstance(name, str) for name in above):
+            raise NotPlain(kind)
+        return {**known, **{name: merged(inner, known.get(name), item) for name, item in above.items()}}
+    if container is list:
+        return [merged(typing.get_args(kind)[0], None, item) for item in literal(above)]
+    return str(above) if kind is str else _float(above) if kind is float else above
+
+
+def with_value(schema: Any, node: Any, keys: Sequence[str], value: Any, *, may_add: bool = False) -> Any:
+    """``node`` with ``value`` merged in below it, where ``keys`` lead. Raises NotPlain or LookupError where no such
+    place is, or only OmegaConf may make it; ``may_add`` a key of a free mapping."""
+    if not keys:
+        return merged(schema, node, value)
+    kind, (name, *rest) = without_none(schema), keys
+    if not isinstance(node, Mapping) or (name not in node and (rest or not may_add or is_dataclass(kind))):
+        raise NotPlain(name)
+    inner = types_of(kind)[name] if is_dataclass(kind) else Any if kind is Any else typing.get_args(kind)[1]
+    return {**node, name: with_value(inner, node.get(name), rest, value, may_add=may_add)}
+
+
+def literal(value: Any) -> Any:
+    """A value that means nothing but itself, as containers that OmegaConf would give back. Raises NotPlain."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, str):
+        if "${" in value or value == MISSING:
+            raise NotPlain(value)
+        return value
+    if isinstance(value, (list, tuple)):
+        return [literal(item) for item in value]
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {name: literal(item) for name, item in value.items()}
+    raise NotPlain(type(value))
+
+
+def _text(schema: Any, above: str) -> str:
+    """Text fits where text or anything may stand; an interpolation could stand anywhere."""
+    if above in CALLS and without_none(schema) is str:
+        return above
+    return str(literal(above))
+
+
+def _merged_freely(below: Any, above: Any) -> Any:
+    if isinstance(below, dict) and isinstance(above, dict):
+        if not all(isinstance(name, str) for name in above):
+            raise NotPlain(above)
+        return {**below, **{name: _merged_freely(below.get(name), item) for name, item in above.items()}}
+    if isinstance(below, (dict, list)) and isinstance(above, (dict, list)) and type(below) is not type(above):
+        raise NotPlain(type(above))
+    return literal(above)
+
+
+def _float(value: Any) -> Any:
+    value = literal(value)
+    return float(value) if isinstance(value, int) else value

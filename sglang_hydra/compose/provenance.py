@@ -1,0 +1,256 @@
+"""Who named what: for each argument every layer that set it, weakest first, with its place.
+
+The arguments that presets bring (``args`` of the ``gpu`` and ``model`` nodes, the pair file) are weaker than every
+layer that writes to the root; among those Hydra's own order of merging decides.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, masked
+from sglang_hydra.compose.grammar import has_interpolation, unescaped
+from sglang_hydra.compose.node_types import problems_at
+from sglang_hydra.compose.override_errors import WrongValue
+from sglang_hydra.compose.overrides import Request, value_problem
+from sglang_hydra.compose.schema import NODES
+from sglang_hydra.compose.variables import has_read
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import conf_dir, shown_path
+from sglang_hydra.text.origins import Origin
+from sglang_hydra.text.words import nearest, program
+
+HIDES = " hides "
+"""Stands between a preset and the one of ours that has its name, in what is said of it."""
+_PRESETS = ("gpu", "model", "gpu_model")
+PROGRAMS = (("engine", "python"), ("topology", "router", "python"))
+"""The keys whose values are programs that planning may have to ask."""
+
+
+_NOBODY = Origin("", None, where="a file")
+
+
+class Named(NamedTuple):
+    """A program that a configuration names, and who named it. ``is_of_app``: a Hydra app of the user's own did."""
+
+    program: str
+    origin: Origin
+    is_of_app: bool = False
+
+
+class Layers:
+    """Collects while composing. ``findings`` are the mistakes in files, ``shadowed`` the presets that hide ours."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.shadowed: list[str] = []
+        self._origins: dict[str, list[Origin]] = {}
+        self._inside: dict[tuple[str, ...], Origin] = {}
+        self._programs: dict[tuple[str, ...], Origin] = {}
+
+    def copy(self) -> Layers:
+        twin = copy.copy(self)
+        twin.findings, twin.shadowed = list(self.findings), list(self.shadowed)
+        twin._origins = {name: list(chain) for name, chain in self._origins.items()}
+        twin._inside = dict(self._inside)
+        twin._programs = dict(self._programs)
+        return twin
+
+    def absorb(self, above: Layers) -> None:
+        """Adds what ``above`` holds as if it had been said here, after everything else."""
+        self.findings += above.findings
+        self.shadowed += above.shadowed
+        for name, chain in above._origins.items():
+            self._origins.setdefault(name, []).extend(chain)
+        self._inside.update(above._inside)
+        self._programs.update(above._programs)
+
+    def add_file(
+        self, layer: str, content: Mapping[str, Any], file: str, at: tuple[str, ...], config: str = ""
+    ) -> None:
+        """What one file says below our root. ``at`` leads to that root inside the file; ``config`` is the name of what
+        is no file (``recipe/deepseek_v3-h200-8``)."""
+        for name, value in content.items():
+            origin = Origin(layer, value, file=file or None, keys=(*at, name), where="" if file else config or layer)
+            if name in FIELDS:
+                self._named(name, origin)
+            elif name in NODES:
+                self._add_node((name,), value, layer, file, at)
+            else:
+                self._unknown(name, origin)
+
+    def add_preset(self, group: str, content: Mapping[str, Any], file: str) -> None:
+        """The file of a ``gpu`` or ``model`` option, whose content is that node."""
+        self._add_node((group,), content, group, file, (), inside=True)
+        ours = conf_dir() / group / f"{file.rpartition('/')[2]}"
+        if file and ours.exists() and str(ours) != file:
+            self.shadowed.append(f"{shown_path(file)}{HIDES}{shown_path(str(ours))} of sglang_hydra")
+
+    def add_option(self, package: tuple[str, ...], content: Mapping[str, Any], file: str, config: str) -> None:
+        """The file of an option of another group (``engine/mine.yaml``): it may name a program."""
+        for path in _leaves(package, content):
+            if path in PROGRAMS:
+                keys = path[len(package) :]
+                value = functools.reduce(lambda node, name: node[name], keys, content)
+                self._programs[path] = Origin(package[0], value, file=file or None, keys=keys, where=config)
+
+    def typed(self, key: str, value: Any, request: Request) -> None:
+        """What an override set. Its value has been checked where it was read."""
+        origin = Origin(request.layer, unescaped(value), where=request.place)
+        if key in FIELDS:
+            self._origins.setdefault(key, []).append(origin)
+            return
+        for path in _leaves(tuple(key.split(".")), value):
+            self._inside[path] = replace(origin, value=masked(path[-1], origin.value))
+            if path in PROGRAMS:
+                self._programs[path] = origin
+
+    def lift(self, layer: str, name: str, value: Any, path: tuple[str, ...]) -> None:
+        """An argument that a preset brings, or an override below it (``model.args.tp_size=8``)."""
+        inside = self._inside.get(path)
+        self._named(
+            name,
+            Origin(
+                layer,
+                value,
+                file=inside.file if inside else None,
+                keys=inside.keys if inside else (),
+                where=(inside.where if inside else "") or layer,
+            ),
+        )
+
+    def _named(self, name: str, origin: Origin) -> None:
+        if name not in FIELDS:
+            self._unknown(name, origin)
+            return
+        problem = value_problem(name, origin.value)
+        if problem:
+            if isinstance(origin.value, bool):
+                hint = f'quote it if a word was meant: {name}: "{"on" if origin.value else "off"}"'
+                problem = problem._replace(hint=hint, offers=())
+            self.findings.append(problem.finding(name, origin.place))
+        self._origins.setdefault(name, []).append(origin)
+
+    def _add_node(
+        self,
+        keys: tuple[str, ...],
+        value: Any,
+        layer: str,
+        file: str,
+        at: tuple[str, ...],
+        inside: bool = False,
+    ) -> None:
+        for problem in problems_at(keys, value):
+            path = tuple(problem.key.split("."))[1 if inside else 0 :]
+            place = Origin(layer, value, file=file or None, keys=(*at, *path), where=layer).place
+            self.findings.append(
+                Finding("error", "CLI002", f"{place}: {problem.message}", (problem.key,), problem.hint)
+            )
+        for path in _leaves(keys, value):
+            origin = Origin(layer, None, file=file or None, keys=(*at, *(path[1:] if inside else path)), where=layer)
+            self._inside[path] = origin
+            if path in PROGRAMS:
+                self._programs[path] = origin
+
+    def _unknown(self, name: str, origin: Origin) -> None:
+        near = nearest(name, [*FIELDS, *NODES])
+        message = f"{origin.place}: {name!r} is neither an argument of SGLang 0.5.2 nor a key of ours"
+        hint = f"did you mean {near}?" if near else f"{program()} --help WORD finds arguments"
+        self.findings.append(Finding("error", "CLI001", message, (name,), hint))
+
+    def check_nodes(self, root: Mapping[str, Any]) -> None:
+        """Looks at the nodes once more, now that interpolations are resolved. Raises ConfigError if one is odd."""
+        findings = []
+        for problem in (problem for node in NODES for problem in problems_at((node,), root[node], resolved=True)):
+            place = self.place_of(problem.key) or problem.key
+            findings.append(Finding("error", "CLI002", f"{place}: {problem.message}", (problem.key,), problem.hint))
+        if findings:
+            raise ConfigError(*findings)
+
+    def winners(self, root: Mapping[str, Any]) -> dict[str, Any]:
+        """The value of every named argument: the root's where a root layer named it, else the strongest preset's."""
+        intent: dict[str, Any] = {}
+        for name, chain in self._origins.items():
+            chain.sort(key=lambda origin: _PRESETS.index(origin.layer) if origin.layer in _PRESETS else len(_PRESETS))
+            last = chain[-1]
+            intent[name] = last.value if last.layer in _PRESETS else root[name]
+            if has_interpolation(last.value) and (problem := value_problem(name, intent[name])):
+                if has_read(intent[name]):  # cut short, it could not be recognised any more
+                    kind = type(intent[name]).__name__
+                    problem = WrongValue(f"a {kind} that {name} cannot be, which is {FIELDS[name].type}")
+                self.findings.append(problem.finding(name, f"{last.place}: {name}={last.value}"))
+        return {name: intent[name] for name in FIELDS if name in intent}
+
+    def place_of(self, key: str) -> str | None:
+        """Where the last word on an argument or a key of a node was said; None if nobody named it."""
+        chain = self._origins.get(key)
+        origin = chain[-1] if chain else self._inside.get(tuple(key.split(".")))
+        return origin.place if origin else None
+
+    def origin_at(self, key: str) -> Origin | None:
+        """Who had the last word on an argument, on a key of a node or on what that lies in; None if nobody named it."""
+        path = tuple(re.sub(r"\[(\w+)\]", r".\1", key).split("."))
+        for depth in range(len(path), 0, -1):
+            chain = self._origins.get(path[0]) if depth == 1 else None
+            origin = chain[-1] if chain else self._inside.get(path[:depth])
+            if origin is not None:
+                return origin
+        return None
+
+    def was_typed(self, key: str) -> bool:
+        """Whether the last word on an argument was typed, and stands in no file."""
+        chain = self._origins.get(key)
+        origin = chain[-1] if chain else None
+        if origin is not None and origin.layer in _PRESETS:  # lifted from the preset's node
+            origin = self._inside.get((origin.layer, "args", key))
+        return origin is not None and origin.layer == "cli"
+
+    def named(self) -> frozenset[str]:
+        """Every argument and every key of a node that some file or override names, as ``gpu.count``."""
+        return frozenset((*self._origins, *(".".join(path) for path in self._inside)))
+
+    def programs(self, root: Mapping[str, Any]) -> dict[str, Named]:
+        """The programs that the configuration names, by their keys, with who named each."""
+        found = {}
+        for path in PROGRAMS:
+            value: Any = functools.reduce(lambda node, name: node[name], path, root)
+            if value is not None:
+                found[".".join(path)] = Named(str(value), self._programs.get(path, _NOBODY))
+        return found
+
+    def settings(self) -> dict[str, Origin]:
+        """Every key inside a node that somebody set beside the preset's own file, as ``gpu.count``, with who did."""
+        return {
+            ".".join(path): origin
+            for path, origin in self._inside.items()
+            # A preset that only names another one holds nothing of its own.
+            if not (origin.layer in _PRESETS and (origin.keys or len(path) == 1)) and path[1:2] != ("args",)
+        }
+
+    def chains(self) -> dict[str, tuple[Origin, ...]]:
+        """The origins, a secret as the reference that stands for it."""
+        return {
+            name: tuple(_hidden(origin) if name in SECRET_FIELDS else origin for origin in chain)
+            for name, chain in self._origins.items()
+        }
+
+
+def _hidden(origin: Origin) -> Origin:
+    value = None if origin.value is None else API_KEY_REFERENCE
+    return Origin(origin.layer, value, origin.where, origin.file, origin.keys)
+
+
+def _leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, ...]]:
+    """Every path below ``path`` where a value stands, down to the arguments of a preset and no deeper."""
+    if isinstance(value, Mapping) and len(path) < 3 and value:
+        for name, item in value.items():
+            yield from _leaves((*path, str(name)), item)
+    else:
+        yield path

@@ -1,0 +1,133 @@
+"""Published launch configurations, ready to plan: ``recipe=ID`` with anything on top.
+
+They lie in one data file, conf/recipes.json, and become options of the config group ``recipe`` when they are asked
+for; a folder conf/recipe/ of one's own adds YAML options beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import conf_dir
+from sglang_hydra.text.words import program, typed
+
+if TYPE_CHECKING:
+    from hydra.core.config_store import ConfigStore
+
+GROUP = "recipe"
+PROVIDER = "sglang_hydra"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One published configuration. ``gpus`` counts the GPUs of all ``nodes`` together; ``version`` is the SGLang that
+    its source writes it for; ``checkpoint`` what the source calls the weights (bf16, fp8, fp4), where it says so."""
+
+    id: str
+    model: str
+    gpu: str
+    gpus: int
+    nodes: int
+    args: Mapping[str, Any]
+    version: str
+    source: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    scenario: str | None = None
+    checkpoint: str | None = None
+    note: str | None = None
+
+    @property
+    def unknown_args(self) -> tuple[str, ...]:
+        """Arguments of a later SGLang that 0.5.2 does not have."""
+        return tuple(name for name in self.args if name not in FIELDS)
+
+    @property
+    def left_open(self) -> tuple[str, ...]:
+        """Arguments whose value the source takes from a variable of its own script."""
+        return tuple(name for name, value in self.args.items() if str(value).startswith("$"))
+
+    @property
+    def node(self) -> dict[str, Any]:
+        """The recipe as a config: its hardware and model as choices, its arguments at the root."""
+        model: dict[str, Any] = {}
+        if self.checkpoint == "bf16" and "model_path" not in self.args:
+            model["config"] = {"quantization_config": None}  # the source converts the checkpoint first
+        known = (name for name in self.args if name in FIELDS and name not in self.left_open)
+        args = {name: self.args[name] for name in known}
+        if self.nodes > 1:
+            args.setdefault("nnodes", self.nodes)
+        return {
+            "defaults": [{f"override /{group}": option} for group, option in choices(self.id).items()],
+            **args,
+            **({"model": model} if model else {}),
+            **({"engine": {"env": dict(self.env)}} if self.env else {}),
+        }
+
+
+@lru_cache(maxsize=1)
+def recipes() -> Mapping[str, Recipe]:
+    """Every published configuration by its id. Raises OSError or ValueError for a broken installation."""
+    content = json.loads((conf_dir() / "recipes.json").read_text(encoding="utf-8"))
+    return {id: Recipe(id=id, **record) for id, record in content.items()}
+
+
+def id_of(config_path: str) -> str | None:
+    """The published configuration that a config's name stands for (``recipe/deepseek_v3-h200-8``), if any."""
+    group, _, id = config_path.lstrip("/").partition("/")
+    return id if group == GROUP and id in recipes() else None
+
+
+def choices(id: str) -> dict[str, str]:
+    """The options that a recipe takes of other groups, where nobody typed another one."""
+    recipe = recipes()[id]
+    return {"gpu": recipe.gpu, "model": recipe.model}
+
+
+def register(id: str, store: ConfigStore) -> None:
+    """Makes one recipe an option that Hydra finds in ``store``; for an unknown id nothing happens."""
+    recipe = recipes().get(id)
+    if recipe is not None and f"{id}.yaml" not in store.repo.get(GROUP, {}):
+        store.store(group=GROUP, name=id, node=recipe.node, package="_global_", provider=PROVIDER)
+
+
+def recipe_findings(id: str | None, extra: Collection[str] = ()) -> list[Finding]:
+    """What there is to say of a chosen recipe: arguments that this SGLang does not have, unless they are ``extra``
+    ones of the planned release, and its own note."""
+    recipe = recipes().get(id) if id is not None else None
+    if recipe is None:
+        return []
+    findings = [
+        Finding(
+            "error",
+            "RCP001",
+            f"recipe={recipe.id} was written for SGLang {recipe.version} and uses {name}={typed(recipe.args[name])}, "
+            "which 0.5.2 does not have",
+            (GROUP,),
+            f"another recipe: {program()} recipes",
+        )
+        for name in recipe.unknown_args
+        if not _is_told(name, extra)
+    ]
+    findings += [
+        Finding("info", "RCP003", f"recipe={recipe.id} leaves {name} to its script: {recipe.args[name]}", (name,))
+        for name in recipe.left_open
+    ]
+    if recipe.note:
+        findings.append(Finding("info", "RCP002", f"recipe={recipe.id}: {recipe.note}", (GROUP,)))
+    return findings
+
+
+def _is_told(name: str, extra: Collection[str]) -> bool:
+    """Whether ``extra`` has the argument, by the recipe's name for it or by the one that its release has."""
+    if not extra or name in extra:
+        return name in extra
+    from sglang_hydra.arguments.extra import argument_named, first_with
+    from sglang_hydra.releases.table import release
+
+    return any(since and argument_named(name, release(since)) == told for told in extra for since in [first_with(told)])

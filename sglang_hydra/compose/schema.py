@@ -1,0 +1,136 @@
+"""The shape of a composed configuration: the flat arguments and, beside them, the nodes that are not SGLang's.
+
+This is the OmegaConf boundary. ``register`` puts the schema into Hydra's ConfigStore; what is composed against it
+leaves ``compose`` as plain values. What each key means is said in ``keys``.
+"""
+
+# OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglang_hydra.arguments.fields import ServerArgs
+from sglang_hydra.compose.settings.bench import BenchNode
+from sglang_hydra.compose.settings.k8s import K8sNode
+from sglang_hydra.compose.settings.slurm import SlurmNode
+from sglang_hydra.compose.settings.sweep import SweepNode
+from sglang_hydra.compose.settings.topology import TopologyNode
+
+SCHEMA_NAME = "sglang_hydra_schema"
+PRIMARY_NAME = "sglang_hydra"
+SPARSE_NAME = "sglang_hydra_sparse"
+
+
+@dataclass
+class GpuNode:
+    """``gpu``: the facts of one GPU class, as conf/gpu/*.yaml declares them."""
+
+    name: str = "none"
+    vendor: str = "none"
+    device: str | None = None
+    device_names: list[str] = field(default_factory=list)
+    memory_mib: float | None = None
+    compute_capability: str | None = None
+    count: int | None = None
+    flashinfer: bool = False
+    triton_kernels: bool = False
+    memory_bandwidth_gbps: float | None = None
+    dense_tflops: dict[str, float | None] = field(default_factory=dict)
+    scale_up_gbps: float | None = None
+    unverified: list[str] = field(default_factory=list)
+    source: str | None = None
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class ModelNode:
+    """``model``: which checkpoint, and the fields of its config.json, as conf/model/*.yaml declares them."""
+
+    name: str | None = None
+    model_path: str | None = None
+    config: dict[str, Any] | None = None
+    source: str | None = None
+    facts_from: str | None = None
+    revision: str | None = None
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class EngineNode:
+    """``engine``: which server runs the plan, and the interpreter that has it."""
+
+    name: str = "auto"
+    python: str | None = None
+    version: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class LaunchNode:
+    """``launch``: where the server runs. Times in seconds."""
+
+    name: str = "local"
+    ready_timeout: float = 1800.0
+    stop_timeout: float = 12.0
+    detach: bool = False
+    wait: bool = True
+    force: bool = False
+    image: str | None = None
+    slurm: SlurmNode = field(default_factory=SlurmNode)
+    k8s: K8sNode = field(default_factory=K8sNode)
+
+
+@dataclass
+class FitNode:
+    """``fit``: what the memory fit has to leave alone, and what it counts. ``context`` is in tokens."""
+
+    reserved_gib: float = 0.0
+    context: int | None = None
+
+
+@dataclass
+class Root(ServerArgs):
+    """The whole: SGLang's arguments under their own names, and the nodes."""
+
+    gpu: GpuNode = field(default_factory=GpuNode)
+    model: ModelNode = field(default_factory=ModelNode)
+    engine: EngineNode = field(default_factory=EngineNode)
+    launch: LaunchNode = field(default_factory=LaunchNode)
+    fit: FitNode = field(default_factory=FitNode)
+    bench: BenchNode = field(default_factory=BenchNode)
+    sweep: SweepNode = field(default_factory=SweepNode)
+    topology: TopologyNode = field(default_factory=TopologyNode)
+    replicas: int | None = None
+    fabric: str | None = None
+    lock: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    ignore: list[str] = field(default_factory=list)
+
+
+NODES = (
+    "gpu",
+    "model",
+    "engine",
+    "launch",
+    "fit",
+    "bench",
+    "sweep",
+    "topology",
+    "replicas",
+    "fabric",
+    "lock",
+    "extra",
+    "ignore",
+)
+"""The root keys that are ours. None is an argument of SGLang 0.5.2 or 0.5.23."""
+
+
+def register() -> None:
+    """Makes the schema and the sparse node known to Hydra. Calling it again changes nothing."""
+    from hydra.core.config_store import ConfigStore
+    from omegaconf import OmegaConf
+
+    store = ConfigStore.instance()
+    if f"{SCHEMA_NAME}.yaml" not in store.repo:
+        store.store(name=SCHEMA_NAME, node=Root, provider="sglang_hydra")
+        # Holds no key and takes every one: what a mount of it holds is what was set there (verl's node).
+        store.store(name=SPARSE_NAME, node=OmegaConf.create({}, flags={"struct": False}), provider="sglang_hydra")

@@ -1,0 +1,1 @@
+"""The settings of our own configuration nodes, one typed node a file."""

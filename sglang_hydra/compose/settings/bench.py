@@ -1,0 +1,46 @@
+"""``bench``: the load that is put on a server, as one typed node."""
+
+# OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+from dataclasses import dataclass, field
+from typing import Any
+
+DATASETS = ("random", "file", "shared_prefix")
+CLIENTS = ("auto", "builtin", "bench_serving")
+CACHES = ("cold", "warm")
+LADDER = "ladder"
+
+
+@dataclass
+class SloNode:
+    """What a request must meet to count for goodput; null asks for nothing. Milliseconds."""
+
+    ttft_ms: float | None = None
+    itl_ms: float | None = None
+    e2e_ms: float | None = None
+    share: float = 0.99
+
+
+@dataclass
+class BenchNode:
+    """The load of one client point; ``show.key_help`` explains each key. Lengths in tokens, times in seconds."""
+
+    dataset: str = "random"
+    path: str | None = None
+    input_len: int = 1024
+    output_len: int = 128
+    range_ratio: float = 1.0
+    prefix_len: int = 0
+    prefix_groups: int = 8
+    concurrency: Any = None
+    request_rate: float | None = None
+    num_prompts: int | None = None
+    min_duration: float = 10.0
+    warmup: int = 1
+    seed: int = 1
+    repeats: int = 1
+    stream: bool = True
+    cache: str = "cold"
+    client: str = "auto"
+    quality: Any = False
+    timeout: float = 600.0
+    slo: SloNode = field(default_factory=SloNode)

@@ -1,0 +1,13 @@
+"""``launch.k8s``: what a Kubernetes manifest needs to know of the cluster."""
+
+# OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+from dataclasses import dataclass
+
+
+@dataclass
+class K8sNode:
+    """The keys, which ``sglang_hydra.show.key_help`` explains. ``cache_gib`` is in GiB."""
+
+    rdma_resource: str = "rdma/rdma_shared_device_a"
+    cache_gib: int | None = None
+    storage_class: str | None = None

@@ -1,0 +1,26 @@
+"""``launch.slurm``: what a job asks Slurm for, as one typed node. ``options`` checks it and makes flags of it."""
+
+# OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class SlurmNode:
+    """The keys, which ``sglang_hydra.show.key_help`` explains. Null leaves a setting to the cluster."""
+
+    account: str | None = None
+    partition: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    walltime: str | None = None
+    gpus: str = "gpus_per_node"
+    gpu_type: str | None = None
+    cpus: int | None = None
+    mem: str | None = None
+    exclusive: bool = False
+    container: str = "none"
+    mounts: list[str] = field(default_factory=list)
+    setup: list[str] = field(default_factory=list)
+    sbatch: dict[str, Any] = field(default_factory=dict)
+    srun: list[str] = field(default_factory=list)

@@ -1,0 +1,39 @@
+"""``sweep``: which points a multirun has, and what it may cost."""
+
+# OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+from dataclasses import dataclass, field
+from typing import Any
+
+BISECT = "bisect"
+"""The value of ``search`` for a bisection at each point."""
+TPE = "tpe"
+"""The value of ``search`` for Optuna's tree-structured Parzen estimator."""
+SEARCHES = (BISECT, TPE)
+
+
+@dataclass
+class SweepNode:
+    """The grid beside what is typed, and how it is run; ``show.key_help`` explains each key. Times in seconds."""
+
+    name: str | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    zip: list[Any] = field(default_factory=list)
+    where: str | None = None
+    dry_run: bool = False
+    budget_gpu_hours: float | None = None
+    start_seconds: float = 120.0
+    point_seconds: float = 60.0
+    folder: str | None = None
+    retries: int = 1
+    fail_fast: bool = False
+    rerun: list[str] = field(default_factory=list)
+    max_jobs: int | None = None
+    search_space: str | None = None
+    search: str | None = None
+    search_key: str = "bench.concurrency"
+    search_min: float | None = None
+    search_max: float | None = None
+    search_steps: int = 16
+    trials: int = 32
+    seed: int = 1
+    ladder_gain: float = 0.05

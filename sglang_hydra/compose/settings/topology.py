@@ -1,0 +1,67 @@
+"""``topology``: how many servers, what they are for, and the router in front of them, as one typed node."""
+
+# OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglang_hydra.text.findings import Finding, Offer
+
+SINGLE, REPLICAS, PD = "single", "replicas", "pd"
+REPLICA, PREFILL, DECODE = "replica", "prefill", "decode"
+ON_WORKER_EXIT = ("continue", "stop")
+
+
+@dataclass
+class RoleNode:
+    """The servers of one role: how many, and the arguments that differ from the common ones."""
+
+    replicas: int = 1
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class RouterNode:
+    """The router, in its own names; null leaves a setting at the router's default. Times in seconds."""
+
+    python: str | None = None
+    host: str | None = None
+    port: int | None = None
+    policy: str | None = None
+    prefill_policy: str | None = None
+    decode_policy: str | None = None
+    worker_startup_timeout_secs: int | None = None
+    worker_startup_check_interval: int | None = None
+    request_timeout_secs: int | None = None
+    max_concurrent_requests: int | None = None
+    prometheus_host: str = "127.0.0.1"
+    prometheus_port: int | None = None
+    log_level: str | None = None
+    ready_timeout: float = 120.0
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class TopologyNode:
+    """The servers of each role and the router; ``sglang_hydra.show.key_help`` explains each key."""
+
+    name: str = SINGLE
+    prefill: RoleNode = field(default_factory=RoleNode)
+    decode: RoleNode = field(default_factory=RoleNode)
+    worker_host: str = "127.0.0.1"
+    on_worker_exit: str = "continue"
+    router: RouterNode = field(default_factory=RouterNode)
+
+
+def has_several_servers(nodes: Mapping[str, Any]) -> bool:
+    """Whether these nodes ask for several servers behind a router."""
+    return bool(nodes["topology"]["name"] != SINGLE)
+
+
+def unused_replicas(nodes: Mapping[str, Any]) -> list[Finding]:
+    """What is wrong with ``replicas`` where one server is planned: nothing would read it."""
+    count = nodes["replicas"]
+    if count is None or has_several_servers(nodes):
+        return []
+    message = f"replicas={count} is for several servers behind a router, and this is one server"
+    return [Finding("error", "TOP001", message, ("replicas",), offers=(Offer(f"topology=replicas replicas={count}"),))]

@@ -1,0 +1,222 @@
+"""Which environment variables a configuration may read: the user's own words any, files those that are no secrets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sglang_hydra.arguments.secrets import API_KEY_VARIABLE, is_secret_name
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.user_settings import settings
+
+_PREFIXES = (
+    *("SGLANG_", "SGL_", "CUDA_", "NCCL_", "NVSHMEM_", "GLOO_", "OMP_", "HIP_", "ROCR_", "ASCEND_", "HCCL_"),
+    *("SLURM_", "OMPI_COMM_", "PMI_", "POD_"),
+)
+_NAMES = frozenset(
+    (
+        *("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+        *("MASTER_ADDR", "MASTER_PORT", "HOSTNAME", "NODE_NAME", "NODE_IP", "HOST_IP", "JOB_COMPLETION_INDEX"),
+        *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "HF_DATASETS_CACHE"),
+        *("TRANSFORMERS_CACHE", "TRANSFORMERS_OFFLINE", "HOME", "USER"),
+    )
+)
+_REFERENCE = re.compile(r"\$\{oc\.env:([A-Za-z_]\w*)(?:,([^${}'\"\\]*))?\}")
+_SHORTEST = 4
+"""A value of fewer letters is replaced in a message only where it stands alone."""
+
+PlaceOf = Callable[[str], tuple[str, bool]]
+"""Where a key was set, and whether that was typed."""
+
+
+def may_read(name: str) -> bool:
+    """Whether a file may read this variable. A secret one only if the user named it exactly."""
+    allowed = settings().allowed_env
+    if is_secret_name(name.upper()):
+        return any(item.value == name for item in allowed)
+    return name in _NAMES or name.startswith(_PREFIXES) or settings().allows_variable(name) is not None
+
+
+def allowing(name: str) -> str:
+    """What to type so that files may read a variable."""
+    return f"--allow-env {name}, or allowed_env: [{name}] in the settings (docs/security.md)"
+
+
+@dataclass
+class Reader:
+    """Who reads variables while one configuration is composed. ``typed`` are the words of the command line with an
+    interpolation; ``trusts_files`` is for a Hydra app of the user's own."""
+
+    typed: Sequence[str] = ()
+    trusts_files: bool = False
+    place_of: PlaceOf | None = None
+    read: dict[str, str] = field(default_factory=dict)
+    refused: list[Finding] = field(default_factory=list)
+
+    def value(self, name: str, default: Sequence[Any], node: Any) -> Any:
+        """The value of a variable for the text in ``node``. Where it may not be read, a finding is kept."""
+        from omegaconf.resolvers.oc import env
+
+        key = str(node._get_full_key(None)) if node is not None else ""
+        text = str(node._value()) if node is not None else ""
+        place, was_typed = self.place_of(key) if self.place_of else ("", True)
+        typed = self.trusts_files or (was_typed and any(text in word for word in self.typed))
+        if not (typed or may_read(name)):
+            what = key if place else f"a defaults list or a search path ({text})"
+            message = f"{place + ': ' if place else ''}{what} reads the variable {name}, which files may not read"
+            found = Finding("error", "VAR001", message, (key,) if place else (), allowing(name))
+            if found not in self.refused:
+                self.refused.append(found)
+            if not place:
+                raise KeyError(message)  # what is composed with it would be kept
+            return ""
+        found_value = env(name, *default)
+        if name in os.environ and (not typed or is_secret_name(name.upper())):
+            self.read[name] = os.environ[name]
+        return found_value
+
+    def without_values(self, text: str) -> str:
+        """``text`` with each value that came from a variable replaced by its reference."""
+        for name, value in self.read.items():
+            for spelled in {value, repr(value)[1:-1]} - {""}:
+                pattern = re.escape(spelled)
+                pattern = pattern if len(spelled) >= _SHORTEST else rf"(?<!\w){pattern}(?!\w)"
+                text = re.sub(pattern, lambda _, name=name: f"${{oc.env:{name}}}", text)  # type: ignore[misc]
+        return text
+
+
+_READER: ContextVar[Reader | None] = ContextVar("reader", default=None)
+
+
+@contextlib.contextmanager
+def reading(typed: Sequence[str], *, trusts_files: bool) -> Iterator[None]:
+    """While it lasts, ``oc.env`` obeys. ``typed`` are the words of the command line.
+
+    Raises ConfigError for what may not be read; no value of a file's variable, and of no secret one, is in any error.
+    """
+    from omegaconf import OmegaConf
+
+    OmegaConf.register_new_resolver("oc.env", _env, replace=True)
+    reader = Reader([word for word in typed if "${" in word], trusts_files)
+    token = _READER.set(reader)
+    try:
+        yield
+    except ConfigError as failure:
+        if reader.refused:
+            raise ConfigError(*reader.refused) from None
+        if not reader.read:
+            raise
+        findings = [
+            replace(
+                found,
+                message=reader.without_values(found.message),
+                hint=reader.without_values(found.hint) if found.hint else found.hint,
+            )
+            for found in failure.findings
+        ]
+        raise ConfigError(*findings) from None
+    finally:
+        _READER.reset(token)
+    if reader.refused:
+        raise ConfigError(*reader.refused)
+
+
+def without_values(text: str) -> str:
+    """``text`` as an error may show it, while a configuration is composed."""
+    reader = _READER.get()
+    return reader.without_values(text) if reader else text
+
+
+def trusts_files() -> bool:
+    """Whether a Hydra app of the user's own is composed."""
+    reader = _READER.get()
+    return reader is not None and reader.trusts_files
+
+
+def has_read(value: Any) -> bool:
+    """Whether ``value`` holds what was read from a variable whose value no error may show."""
+    reader = _READER.get()
+    text = str(value)
+    return reader is not None and any(found in text for found in reader.read.values() if found)
+
+
+def set_places(place_of: PlaceOf | None) -> None:
+    """Tells who set which key, for what is resolved from now on."""
+    reader = _READER.get()
+    if reader is not None:
+        reader.place_of = place_of
+
+
+def is_reference(text: Any) -> bool:
+    """Whether a text is made of variables alone that are named in it, and can be read when it is needed."""
+    return isinstance(text, str) and "${" in text and "${" not in _REFERENCE.sub("", text)
+
+
+class Secrets(Mapping[str, str]):
+    """The values of secret fields, read from their variables when somebody takes one, which starting a server does.
+
+    Taking one raises ConfigError (VAR003) where its variable is not set, or only a file named it and may not read it.
+    """
+
+    def __init__(self, texts: Mapping[str, str] | None = None, places: Mapping[str, str] | None = None) -> None:
+        self._texts = dict(texts or {})
+        self._places = dict(places or {})  # of those that a file names
+
+    def __getitem__(self, name: str) -> str:
+        text = self._texts[name]
+        if not is_reference(text):
+            return text
+        return _REFERENCE.sub(lambda found: self._value(name, found[1], found[2]), text)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def literals(self) -> list[str]:
+        """Those that were typed or written out, and are in no variable."""
+        return [text for text in self._texts.values() if not is_reference(text)]
+
+    def __repr__(self) -> str:
+        return f"Secrets({sorted(self._texts)})"
+
+    def withheld(self) -> Iterator[Finding]:
+        """A warning for each variable that will not be read although a file names it."""
+        for name, place in self._places.items():
+            for found in _REFERENCE.finditer(self._texts[name]):
+                if not _may_hand_over(name, found[1]):
+                    yield replace(_withheld(name, found[1], place), level="warning")
+
+    def _value(self, name: str, variable: str, default: str | None) -> str:
+        place = self._places.get(name)
+        if place is not None and not _may_hand_over(name, variable):
+            raise ConfigError(_withheld(name, variable, place))
+        value = os.environ.get(variable, default)
+        if value is None:
+            message = f"{name} is read from the variable {variable}, which is not set"
+            raise ConfigError(Finding("error", "VAR003", message, (name,), f"export {variable}=..."))
+        return value
+
+
+def _may_hand_over(name: str, variable: str) -> bool:
+    """Whether a server gets a variable that a file names: its key, what it would inherit anyway, what is allowed."""
+    return variable in (API_KEY_VARIABLE, name) or may_read(variable)
+
+
+def _withheld(name: str, variable: str, place: str) -> Finding:
+    message = f"{place}: {name} is the value of {variable}; a server gets it only where the user allows it"
+    return Finding("error", "VAR003", message, (name,), allowing(variable))
+
+
+def _env(key: str, *default: Any, _node_: Any = None) -> Any:
+    from omegaconf.resolvers.oc import env
+
+    reader = _READER.get()
+    return env(key, *default) if reader is None else reader.value(str(key), default, _node_)

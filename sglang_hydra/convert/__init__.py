@@ -1,0 +1,1 @@
+"""Plans to and from other forms: exports, imports, upgrades, reviews of changes, verl."""

@@ -1,0 +1,41 @@
+"""``export argv``: SGLang's own flags as a JSON list, for programs that start it themselves.
+
+JSON, because every other way to separate arguments is an argument's own content somewhere: spaces, and also line ends
+can be in a name. Each argument still has a line of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sglang_hydra.convert.export.job import Artifact, Job
+from sglang_hydra.planning.nodes import UNKNOWN_HEAD
+from sglang_hydra.planning.passed import flags_of_nodes
+from sglang_hydra.text.findings import Finding
+
+
+def export(job: Job) -> Artifact:
+    lists = flags_of_nodes(job.plan)
+    return Artifact(
+        as_json(lists[0] if job.nodes == 1 else lists), (*unknown_head(job), *job.path_findings(), *_without_key(job))
+    )
+
+
+def unknown_head(job: Job) -> list[Finding]:
+    """What is said of data that needs the address of node 0: it cannot ask for it when it is used."""
+    if not job.needs_head:
+        return []
+    message = f"{UNKNOWN_HEAD} stands for the address of node 0, which the plan does not name"
+    return [Finding("warning", "EXP005", message, ("dist_init_addr",), "dist_init_addr=10.0.0.1:20000")]
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _without_key(job: Job) -> list[Finding]:
+    if not job.has_key:
+        return []
+    message = "the API key is not written down: whoever starts SGLang adds --api-key to these flags"
+    return [Finding("info", "EXP007", message, ("api_key",))]

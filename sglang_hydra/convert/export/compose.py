@@ -1,0 +1,153 @@
+"""``export compose``: a Compose file for one host; of several nodes the same file runs on each."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sglang_hydra.convert.export.containers import driver_lines, listening_lines, require_container_vendor
+from sglang_hydra.convert.export.docker import needs_host_network, published_port
+from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
+from sglang_hydra.convert.export.job import HEAD, RANK, SHM_GIB, Artifact, Job, Mount
+from sglang_hydra.convert.export.quoting import Variable, Word, commented, compose
+from sglang_hydra.convert.export.variables import KEY_PROGRAM, KEY_WHY
+from sglang_hydra.planning import fabric
+from sglang_hydra.planning.passed import IMAGE_VARIABLE, KEY_VARIABLE
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.yaml_text import Block, yaml_text
+
+_HEALTH_S, _EACH_S = 30, 30
+"""How long /health may take (it generates a token, and waits in line for it), and how long until it is asked again."""
+
+
+def export(job: Job) -> Artifact:
+    require_container_vendor(job)
+    more = ["", *listening_lines(job, published_port(job)), *driver_lines(job), *_each_node(job)]
+    more += KEY_WHY if job.has_key else ()
+    document = {"name": job.name, "services": {"sglang": service(job)}}
+    text = commented(job.header("compose", *more)) + yaml_text([document])
+    return Artifact(text, (*job.container_findings(), *_one_host(job)))
+
+
+def service(job: Job, gpu_ids: Sequence[int] | None = None, *, published: bool = True) -> dict[str, Any]:
+    """One server, or this host's rank of it. ``gpu_ids`` are its own GPUs where others run beside it; not
+    ``published``, other services alone reach it."""
+    settings = job.plan.nodes["launch"]
+    seconds = math.ceil(settings["ready_timeout"])
+    return {
+        "image": _image(job),
+        "command": [_in_command(job, word) for word in _words(job)],
+        "init": True,
+        "ipc": "host",
+        "shm_size": f"{SHM_GIB}g",
+        "ulimits": {"memlock": -1, "stack": 67108864},
+        **_network(job, published),
+        "volumes": [_cache(job), *map(_volume, job.mounts)],
+        "environment": environment(job),
+        **_devices(job, gpu_ids),
+        "restart": "unless-stopped",
+        "stop_grace_period": f"{math.ceil(settings['stop_timeout'])}s",
+        "healthcheck": {
+            "test": ["CMD", "python3", "-c", _ask_health(job.port)],
+            "interval": f"{_EACH_S}s",
+            "timeout": f"{_HEALTH_S + 5}s",
+            "retries": 3,
+            "start_period": f"{seconds}s",
+        },
+    }
+
+
+def _words(job: Job) -> list[Word]:
+    entry = job.image.entry if job.image else LAUNCH_SERVER
+    return [*job.start(["python3"], entry), *job.flags(contained=True)]
+
+
+def _in_command(job: Job, word: Word) -> str:
+    if isinstance(word, Variable):
+        return _asked(job, word) + compose(word.after)
+    return Block(compose(word)) if word == KEY_PROGRAM else compose(word)
+
+
+def _asked(job: Job, variable: Variable) -> str:
+    """A variable of whoever starts the file, who is told about it where it is not set."""
+    own = job.plan.intent.get("node_rank")
+    if variable == RANK and own is not None:
+        return f"${{{variable.name}:-{own}}}"
+    why = {RANK.name: f"the number of this node, from 0 to {job.nodes - 1}", HEAD.name: "the address of node 0"}
+    return f"${{{variable.name}:?{why[variable.name]}}}"
+
+
+def _image(job: Job) -> str:
+    if job.image is not None:
+        return compose(job.image.image)
+    # Compose reads the message too: no braces and no dollars in it.
+    said = re.sub(r"[^\w .,:()=/-]", "", missing_image(job.plan).message)
+    return f"${{{IMAGE_VARIABLE}:?{said}}}"
+
+
+def _network(job: Job, published: bool) -> dict[str, Any]:
+    if needs_host_network(job):
+        return {"network_mode": "host"}
+    return {"ports": [published_port(job)]} if published else {}
+
+
+def _cache(job: Job) -> dict[str, Any]:
+    source = "${HF_HOME:-${HOME}/.cache/huggingface}"
+    return {"type": "bind", "source": source, "target": compose(job.cache), "bind": {"create_host_path": True}}
+
+
+def _volume(mount: Mount) -> dict[str, Any]:
+    path = compose(mount.path)
+    both = {"type": "bind", "source": path, "target": path}
+    return {**both, "bind": {"create_host_path": True}} if mount.writable else {**both, "read_only": True}
+
+
+def environment(job: Job) -> dict[str, str | None]:
+    """Values as they are; of secrets the name, which Compose takes from its own environment."""
+    found: dict[str, str | None] = {name: compose(value) for name, value in job.contained_environment().items()}
+    for name in job.secret_names:
+        needed = name == KEY_VARIABLE or name in job.plan.environment
+        found[name] = f"${{{name}:?a secret, which is not written down here}}" if needed else None
+    return found
+
+
+def _devices(job: Job, gpu_ids: Sequence[int] | None) -> Mapping[str, Any]:
+    more: dict[str, Any] = {}
+    devices = ["/dev/infiniband"] if fabric.is_rdma(job.fabric) else []
+    capabilities = ["IPC_LOCK"] if fabric.is_rdma(job.fabric) else []
+    if job.gpus and job.plan.gpu.vendor == "amd":
+        devices += ["/dev/kfd", "/dev/dri"]
+        capabilities.append("SYS_PTRACE")
+        more = {"group_add": ["video"], "security_opt": ["seccomp=unconfined"]}
+    elif job.gpus:
+        count = "all" if job.gpus == job.plan.gpu.count else job.gpus
+        which = {"count": count} if gpu_ids is None else {"device_ids": [str(number) for number in gpu_ids]}
+        wanted = {"driver": "nvidia", **which, "capabilities": ["gpu"]}
+        more = {"deploy": {"resources": {"reservations": {"devices": [wanted]}}}}
+    if devices:
+        more = {"devices": devices, **more}
+    if capabilities:
+        more = {"cap_add": capabilities, **more}
+    return more
+
+
+def _ask_health(port: int) -> str:
+    return f"import urllib.request as ask; ask.urlopen('http://127.0.0.1:{port}/health', timeout={_HEALTH_S})"
+
+
+def _each_node(job: Job) -> list[str]:
+    if job.nodes == 1:
+        return ["Start it with: docker compose -f THIS_FILE up"]
+    given = " HEAD_ADDRESS=ADDRESS" if job.needs_head else ""
+    rows = [f"  on node {rank}: NODE_RANK={rank}{given} docker compose -f THIS_FILE up" for rank in range(job.nodes)]
+    return ["Compose knows one host. Start it on each node; the server answers on node 0.", *rows]
+
+
+def _one_host(job: Job) -> list[Finding]:
+    if job.nodes == 1:
+        return []
+    message = f"compose knows one host: start this file on each of the {job.nodes} nodes, with its NODE_RANK"
+    hint = "export k8s or slurm start all of them"
+    return [Finding("warning", "EXP011", message, ("nnodes",), hint)]

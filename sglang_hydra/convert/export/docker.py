@@ -1,0 +1,105 @@
+"""``export docker``: a bash script that runs the server in a container, or one rank of it on each of several hosts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from sglang_hydra.convert.export.containers import driver_lines, listening_lines, require_container_vendor
+from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
+from sglang_hydra.convert.export.job import SHM_GIB, Artifact, Job, Mount
+from sglang_hydra.convert.export.quoting import Variable, bash, bash_lines, commented
+from sglang_hydra.convert.export.shell import asked_nodes, each_node, key_program, required_secrets
+from sglang_hydra.planning import fabric
+from sglang_hydra.planning.passed import IMAGE_VARIABLE
+
+
+def export(job: Job) -> Artifact:
+    require_container_vendor(job)
+    more = ["", *listening_lines(job, published_port(job)), *driver_lines(job), *each_node(job)]
+    options = "".join(f"  {option} \\\n" for option in _options(job))
+    start = job.start(["python3"], job.image.entry if job.image else LAUNCH_SERVER)
+    # The program is long and stands above, as a variable.
+    shown = [Variable("program") if word == start[-1] and job.has_key else word for word in start]
+    parts = [
+        "#!/usr/bin/env bash\n",
+        commented(job.header("docker", *more)),
+        "set -euo pipefail\n",
+        asked_nodes(job),
+        "\n",
+        required_secrets(job),
+        _image(job),
+        "cache=${HF_HOME:-$HOME/.cache/huggingface}\n",
+        "mkdir -p " + " ".join(['"$cache"', *_folders(job)]) + "\n",
+        key_program(job),
+        "\nexec docker run \\\n",
+        options,
+        f'  "$image" \\\n  {" ".join(map(bash, shown))} \\\n',
+        bash_lines(job.flags(contained=True), "    ") + "\n",
+    ]
+    return Artifact("".join(parts), tuple(job.container_findings()), executable=True)
+
+
+def _options(job: Job) -> Iterator[str]:
+    settings = job.plan.nodes["launch"]
+    yield f"--rm --init --name {job.name}"
+    yield f"--stop-timeout {math.ceil(settings['stop_timeout'])}"
+    yield from _devices(job)
+    yield f"--ipc=host --shm-size={SHM_GIB}g --ulimit memlock=-1 --ulimit stack=67108864"
+    if needs_host_network(job):
+        yield "--network=host"
+    else:
+        yield f"--publish {published_port(job)}"
+    if fabric.is_rdma(job.fabric):
+        yield "--device=/dev/infiniband --cap-add=IPC_LOCK"
+    yield f'--volume "$cache":{bash(job.cache)}'
+    for mount in job.mounts:
+        yield f"--mount {bash(mount_option(mount))}"
+    for name in job.secret_names:
+        yield f"--env {name}"
+    for name, value in job.contained_environment().items():
+        yield f"--env {bash(f'{name}={value}')}"
+
+
+def _devices(job: Job) -> Iterator[str]:
+    if not job.gpus:
+        return
+    if job.plan.gpu.vendor == "amd":
+        yield "--device=/dev/kfd --device=/dev/dri --group-add=video"
+        yield "--cap-add=SYS_PTRACE --security-opt seccomp=unconfined"
+    else:
+        yield f"--gpus {'all' if job.gpus == job.plan.gpu.count else job.gpus}"
+
+
+def needs_host_network(job: Job) -> bool:
+    """Ranks on several hosts meet on ports that are drawn when they start; RDMA needs the host's own devices."""
+    return job.nodes > 1 or fabric.is_rdma(job.fabric)
+
+
+def mount_option(mount: Mount) -> str:
+    """The value of --mount, which docker reads as a line of CSV."""
+    fields = ["type=bind", f"source={mount.path}", f"target={mount.path}", *["readonly"] * (not mount.writable)]
+    return ",".join(_csv(field) for field in fields)
+
+
+def _csv(field: str) -> str:
+    if not set(field) & set('",\r\n'):
+        return field
+    return '"' + field.replace('"', '""') + '"'
+
+
+def published_port(job: Job) -> str:
+    """Where the port is reached on the host: where the plan's server would listen."""
+    return f"{job.port}:{job.port}" if job.is_public else f"127.0.0.1:{job.port}:{job.port}"
+
+
+def _image(job: Job) -> str:
+    if job.image is not None:
+        return f"image={bash(job.image.image)}\n"
+    said = bash(f"{missing_image(job.plan).message}; {IMAGE_VARIABLE} must name one")
+    return f'image=${{{IMAGE_VARIABLE}:-}}\nif [ -z "$image" ]; then\n  echo {said} >&2\n  exit 2\nfi\n'
+
+
+def _folders(job: Job) -> list[str]:
+    """The folders that the server writes to: docker mounts only what is there."""
+    return [bash(mount.path) for mount in job.mounts if mount.writable]

@@ -1,0 +1,38 @@
+"""``export engine-kwargs``: the arguments of ``sglang.Engine`` as a JSON object, for programs that embed SGLang.
+
+    engine = sglang.Engine(**json.load(open("kwargs.json")))
+
+The engine takes what the server takes. It has no HTTP server: ``host`` and the API key mean nothing to it, and ``port``
+only decides where its processes meet. It logs errors only unless ``log_level`` is set, and is to be made under
+``if __name__ == "__main__":`` because its processes import the program again (SGLang 0.5.2: entrypoints/engine.py).
+"""
+
+from __future__ import annotations
+
+from sglang_hydra.convert.export.argv import as_json, unknown_head
+from sglang_hydra.convert.export.job import Artifact, Job
+from sglang_hydra.planning.passed import keyword_arguments
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import plain
+
+
+def export(job: Job) -> Artifact:
+    keywords = [plain(each) for each in keyword_arguments(job.plan)]
+    return Artifact(
+        as_json(keywords[0] if job.nodes == 1 else keywords),
+        (*unknown_head(job), *job.path_findings(), *_differences(job)),
+    )
+
+
+def _differences(job: Job) -> list[Finding]:
+    said = []
+    if job.intent.get("log_level") is None:
+        message = "sglang.Engine logs errors only, where a server logs at info"
+        said.append(Finding("info", "EXP008", message, ("log_level",), "log_level=info"))
+    if job.environment():
+        names = ", ".join(job.environment())
+        message = f"the plan also sets {names}, which must be set before sglang is imported"
+        said.append(Finding("info", "EXP009", message, ("engine.env",), "export shell has the values"))
+    if job.has_key:
+        said.append(Finding("info", "EXP007", "sglang.Engine serves no HTTP and takes no API key", ("api_key",)))
+    return said

@@ -1,0 +1,127 @@
+"""Which container image holds a release of SGLang for a kind of hardware: a table with sources, never a formula."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.planning.passed import IMAGE_VARIABLE
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import conf_dir
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.plan import Plan
+
+LAUNCH_SERVER = ("python3", "-m", "sglang.launch_server")
+"""What starts the server in every release from 0.4 to 0.5.23."""
+
+# The grammar of distribution/reference: [registry[:port]/]path[:tag][@digest].
+_REFERENCE = re.compile(
+    r"(?:[a-zA-Z0-9.-]+(?::\d+)?/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
+    r"(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
+# Grace hosts: conf/gpu/gb200.yaml and gb300.yaml say so.
+_ARM_BOARDS = ("GB200", "GB300")
+
+
+@dataclass(frozen=True)
+class Image:
+    """One row of the table, or the image that ``launch.image`` names (then without a source).
+
+    ``toolkit`` is CUDA's or ROCm's version, ``driver`` the oldest driver on the host with all of its features, None
+    where none is needed or known. ``entry`` starts the server inside.
+    """
+
+    version: str
+    vendor: str
+    toolkit: str | None
+    capabilities: tuple[str, ...] | None
+    arch: tuple[str, ...]
+    image: str
+    entry: tuple[str, ...]
+    driver: str | None
+    source: str
+
+
+@cache
+def images() -> tuple[Image, ...]:
+    """The table, conf/images.json: of several rows for the same hardware the first counts."""
+    content = json.loads((conf_dir() / "images.json").read_text(encoding="utf-8"))
+    return tuple(_row(row) for row in content["images"])
+
+
+def image_of(plan: Plan) -> Image | None:
+    """The image for a plan's release and hardware: ``launch.image`` if set, else the table's; None where it has none.
+
+    Raises ConfigError (EXP003) for a ``launch.image`` that is no image reference.
+    """
+    wanted = plan.nodes["launch"]["image"]
+    known = _in_table(plan.engine.version, plan.gpu.vendor, _capability(plan), _arch(plan))
+    if wanted is None:
+        return known
+    if not _REFERENCE.fullmatch(wanted):
+        message = f"launch.image={wanted!r} is no image reference"
+        hint = "launch.image=lmsysorg/sglang:v0.5.2-cu126, or with @sha256:... for one build of it"
+        raise ConfigError(Finding("error", "EXP003", message, ("launch.image",), hint))
+    # An image of the user's own: what starts the server is what that release has everywhere.
+    entry = known.entry if known is not None and wanted.partition("@")[0] == known.image else LAUNCH_SERVER
+    return Image(plan.engine.version, plan.gpu.vendor, None, None, (), wanted, entry, None, "launch.image")
+
+
+def missing_image(plan: Plan) -> Finding:
+    """What is said where the table has no row for the plan."""
+    versions = {row.version for row in images() if row.vendor == plan.gpu.vendor}
+    others = f"the table has SGLang {', '.join(sorted(versions, key=_by_number))} for it" if versions else None
+    message = f"no published image of SGLang {plan.engine.version} is known for {hardware(plan)}"
+    hint = f"launch.image=REPOSITORY:TAG, or {IMAGE_VARIABLE}=REPOSITORY:TAG where a script or Compose file is used"
+    return Finding("warning", "EXP002", f"{message}{f' ({others})' if others else ''}", ("launch.image",), hint)
+
+
+def hardware(plan: Plan) -> str:
+    """The hardware that an image is looked for, in words."""
+    if plan.gpu.vendor == "none":
+        return "the CPU engine"
+    capability, arch = _capability(plan), _arch(plan)
+    kind = "gfx" if plan.gpu.vendor == "amd" else "compute capability "
+    shown = {"9.4": "942", "9.5": "950"}.get(capability or "", capability) if kind == "gfx" else capability
+    return f"{plan.gpu.name} ({plan.gpu.vendor}, {kind}{shown or 'unknown'}, {arch} host)"
+
+
+def _in_table(version: str, vendor: str, capability: str | None, arch: str) -> Image | None:
+    for row in images():
+        fits = row.capabilities is None or capability in row.capabilities
+        if row.version == version and row.vendor == vendor and fits and arch in row.arch:
+            return row
+    return None
+
+
+def _row(row: Mapping[str, Any]) -> Image:
+    capabilities = row["capabilities"]
+    return Image(
+        **{
+            **row,
+            "capabilities": tuple(capabilities) if capabilities else None,
+            "arch": tuple(row["arch"]),
+            "entry": tuple(row["entry"]),
+        }
+    )
+
+
+def _capability(plan: Plan) -> str | None:
+    return ".".join(map(str, plan.gpu.compute_capability)) if plan.gpu.compute_capability else None
+
+
+def _arch(plan: Plan) -> str:
+    """The processor of the plan's hosts. It is that of x86 servers but for the boards that carry an Arm one."""
+    named = " ".join([plan.gpu.name, *plan.nodes["gpu"]["device_names"]]).upper()
+    return "arm64" if any(board in named for board in _ARM_BOARDS) else "amd64"
+
+
+def _by_number(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]

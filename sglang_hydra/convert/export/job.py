@@ -1,0 +1,299 @@
+"""What every artifact needs to know of a plan: its words, variables, GPUs and paths, without any format's language."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from sglang_hydra.convert.export import variables
+from sglang_hydra.convert.export.images import Image, image_of, missing_image
+from sglang_hydra.convert.export.quoting import Variable, Word, typed
+from sglang_hydra.planning.passed import KEY_VARIABLE, environment_of, flags_of, intent_of
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+
+RANK, HEAD = Variable("NODE_RANK"), Variable("HEAD_ADDRESS")
+HEAD_PORT = 20000
+"""Where the nodes meet if ``dist_init_addr`` does not say: below the ports of outgoing connections and SGLang's."""
+
+CACHE = "/cache/huggingface"
+"""Where a container keeps what is downloaded, and HF_HOME in it: no user's home, so that any user may run it."""
+CACHE_VARIABLE = "HF_HOME"
+SHM_GIB = 32
+"""Shared memory for NCCL and the processes of the server; SGLang's documentation gives a container 32 GiB."""
+
+_ANYWHERE = {4: "0.0.0.0", 6: "::"}
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+# Arguments that name files to read (a hub id, a built-in template and "trivial" name none), and folders to write to.
+_READ = (
+    "model_path",
+    "tokenizer_path",
+    "speculative_draft_model_path",
+    "speculative_token_map",
+    "lora_paths",
+    "chat_template",
+    "completion_template",
+    "quantization_param_path",
+    "init_expert_location",
+)
+_WRITTEN = ("download_dir", "file_storage_path", "crash_dump_folder", "debug_tensor_dump_output_folder")
+_LONGEST_NAME = 40
+
+
+class Artifact(NamedTuple):
+    """What an export writes: its text, what is to be said beside it, and whether it is a program."""
+
+    text: str
+    findings: tuple[Finding, ...] = ()
+    executable: bool = False
+
+
+class Mount(NamedTuple):
+    """A path of the host that a container sees under the same name."""
+
+    path: str
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """A plan to be run elsewhere. ``overrides`` are the words that it was made from, without variables."""
+
+    plan: Plan
+    overrides: Sequence[str]
+
+    @cached_property
+    def name(self) -> str:
+        """A name of small letters, digits and dashes, after the model."""
+        served = str(self.plan.values["served_model_name"] or self.plan.values["model_path"])
+        plain = re.sub(r"[^a-z0-9]+", "-", served.rstrip("/").rpartition("/")[2].lower()).strip("-")
+        return f"sglang-{plain[:_LONGEST_NAME].strip('-')}".strip("-")
+
+    @property
+    def nodes(self) -> int:
+        return int(self.plan.values["nnodes"])
+
+    @property
+    def port(self) -> int:
+        return int(self.plan.values["port"])
+
+    @property
+    def fabric(self) -> str | None:
+        chosen: str | None = self.plan.nodes["fabric"]
+        return chosen
+
+    @cached_property
+    def gpus(self) -> int:
+        """How many GPUs each node must have, 0 for the CPU engine."""
+        from sglang_hydra.planning.slurm_options import gpus_per_node
+
+        return gpus_per_node(self.plan)
+
+    @property
+    def has_key(self) -> bool:
+        return variables.has_key(self.plan)
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the plan's server listens on more than the loopback address."""
+        return is_public(self.plan.values["host"])
+
+    @cached_property
+    def image(self) -> Image | None:
+        return image_of(self.plan)
+
+    def header(self, format: str, *more: str) -> list[str]:
+        """The first lines of an artifact: what it runs, what it was made from, how to make it again."""
+        from sglang_hydra.text.version import VERSION
+
+        plan = self.plan
+        hardware = plan.gpu.name if not self.gpus else f"{self.gpus} x {plan.gpu.name}"
+        each = f"{self.nodes} nodes, each with {hardware}" if self.nodes > 1 else hardware
+        remade = " ".join(map(typed, ["sglang-hydra", "export", format, *self.overrides]))
+        warned = [
+            f"{finding.level} {finding.id}: {finding.message}" for finding in plan.findings if finding.level != "info"
+        ]
+        return [
+            f"SGLang {plan.engine.version} serving {plan.values['model_path']} on {each}: plan {plan.server_id}",
+            f"Written by sglang-hydra {VERSION}; once more: {remade}",
+            *warned,
+            *more,
+        ]
+
+    def environment(self, *, interface: str | None = None) -> dict[str, str]:
+        """The variables to set, by value. What the plan says of the fabric's variables beats ``fabric``."""
+        return environment_of(self.plan, interface=interface)
+
+    @property
+    def cache(self) -> str:
+        """Where a container keeps what is downloaded: where the plan's own HF_HOME says, else ``CACHE``."""
+        own = self.plan.environment.get(CACHE_VARIABLE, "")
+        return own if own.startswith("/") and ":" not in own else CACHE
+
+    def contained_environment(self, *, interface: str | None = None) -> dict[str, str]:
+        """The same for a container, with what is downloaded where its volume is."""
+        return {**self.environment(interface=interface), CACHE_VARIABLE: self.cache}
+
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """The variables to hand over by name, the API key's first."""
+        own = variables.secret_variables(self.plan)
+        key = [KEY_VARIABLE] * self.has_key
+        token = [variables.HUB_TOKEN] * (variables.HUB_TOKEN not in own)
+        return (*key, *token, *own)
+
+    def start(self, python: Sequence[Word], entry: Sequence[str]) -> list[Word]:
+        """What starts the server, before its flags: ``entry``, or the program that adds the key under ``python``."""
+        return [*python, "-c", variables.KEY_PROGRAM] if self.has_key else list(entry)
+
+    def flags(self, *, contained: bool, meeting: Word | None = None, rank: Word | None = RANK) -> list[Word]:
+        """SGLang's flags. ``contained``: for a container, where the server listens on every address and paths are
+        absolute. Of several nodes, ``rank`` is this one's number (None: said elsewhere) and ``meeting`` the address and
+        port of node 0; without it the plan's, or HEAD where the plan has none."""
+        intent = dict(self.intent)
+        if contained:
+            intent |= self._contained(intent)
+        if self.nodes == 1:
+            return list(flags_of(self.plan, intent))
+        address = intent.pop("dist_init_addr", None)
+        intent.pop("node_rank", None)
+        if meeting is None:
+            meeting = str(address) if address is not None else Variable(HEAD.name, f":{HEAD_PORT}")
+        own: list[Word] = [] if rank is None else ["--node-rank", rank]
+        return [*flags_of(self.plan, intent), "--dist-init-addr", meeting, *own]
+
+    @property
+    def head_port(self) -> str | None:
+        """The port of ``dist_init_addr``, None where the plan has none."""
+        address = self.intent.get("dist_init_addr")
+        return str(address).rpartition(":")[2] if address is not None else None
+
+    @property
+    def needs_head(self) -> bool:
+        """Whether the address of the first node must be given where the artifact runs."""
+        return self.nodes > 1 and self.intent.get("dist_init_addr") is None
+
+    @cached_property
+    def intent(self) -> Mapping[str, Any]:
+        """What SGLang is told, without the key: the plan's intent and the seed, drawn or not."""
+        return intent_of(self.plan)
+
+    @cached_property
+    def mounts(self) -> tuple[Mount, ...]:
+        """The host's paths that a container needs, each once; what holds another comes first."""
+        found: dict[str, bool] = {}
+        for name, path in _paths(self.intent):
+            found[path] = found.get(path, False) or name in _WRITTEN
+        return tuple(Mount(path, writable) for path, writable in sorted(found.items()))
+
+    @property
+    def is_local_model(self) -> bool:
+        return _local(self.intent["model_path"]) is not None
+
+    def _contained(self, intent: Mapping[str, Any]) -> dict[str, Any]:
+        changed: dict[str, Any] = {"host": _ANYWHERE[6 if ":" in str(self.plan.values["host"]) else 4]}
+        for name in (*_READ, *_WRITTEN):
+            if isinstance(intent.get(name), str):
+                changed[name] = _local(intent[name]) or intent[name]
+        if changed["model_path"] != intent["model_path"] and intent.get("served_model_name") is None:
+            changed["served_model_name"] = self.plan.values["served_model_name"]
+        adapters = intent.get("lora_paths")
+        if isinstance(adapters, Mapping):
+            changed["lora_paths"] = {name: _local(str(path)) or path for name, path in adapters.items()}
+        elif isinstance(adapters, (list, tuple)):
+            changed["lora_paths"] = [_absolute_adapter(item) for item in adapters]
+        return changed
+
+    def path_findings(self) -> list[Finding]:
+        """What is to be said outside of a container: a relative path means something in one folder only."""
+        relative = [name for name in (*_READ, *_WRITTEN) if _is_relative(self.intent.get(name), name in _WRITTEN)]
+        if not relative:
+            return []
+        message = f"{relative[0]}={self.intent[relative[0]]} is relative: it is found from {os.getcwd()} only"
+        hint = f"{relative[0]}={os.path.abspath(str(self.intent[relative[0]]))}"
+        return [Finding("warning", "EXP019", message, tuple(relative), hint)]
+
+    def container_findings(self) -> list[Finding]:
+        """What is to be said of any container: where it listens, an image that is not known."""
+        said = []
+        if not self.is_public and self.intent.get("host") is not None:
+            message = f"host={self.intent['host']}: in a container the server listens on every address of it"
+            said.append(Finding("info", "EXP006", message, ("host",)))
+        if self.image is None:
+            said.append(missing_image(self.plan))
+        return said
+
+
+def is_public(host: Any) -> bool:
+    """Whether a server that listens on ``host`` is reached from other machines."""
+    return host not in _LOOPBACK
+
+
+def job_of(plan: Plan, overrides: Sequence[str]) -> Job:
+    """The job of a plan. Raises ConfigError (EXP004) for text that no UTF-8 file can hold."""
+    job = Job(plan, variables.without_secrets(overrides, plan))
+    texts = {
+        **{name: str(value) for name, value in job.intent.items()},
+        **{f"engine.env.{name}": value for name, value in plan.environment.items()},
+    }
+    for name, text in texts.items():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            message = f"{name} holds bytes that are no UTF-8 text, which no script or manifest can hold"
+            raise ConfigError(Finding("error", "EXP004", message, (name,), "rename the file")) from None
+    return job
+
+
+def _paths(intent: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The arguments that name a path on this machine, each with it made absolute."""
+    found = []
+    for name in (*_READ, *_WRITTEN):
+        value = intent.get(name)
+        for item in _adapters(value) if name == "lora_paths" else [value]:
+            path = _local(item, certain=name in _WRITTEN) if isinstance(item, str) else None
+            if path is not None:
+                found.append((name, path))
+    return found
+
+
+def _local(text: str, *, certain: bool = False) -> str | None:
+    """The absolute path that ``text`` names on this machine; None for a hub id, a URL, a name of something else."""
+    if "://" in text or not text:
+        return None
+    if certain or text.startswith(("/", "./", "../", "~")) or text in (".", "..") or os.path.exists(text):
+        return os.path.abspath(os.path.expanduser(text))
+    return None
+
+
+def _is_relative(value: Any, certain: bool) -> bool:
+    return isinstance(value, str) and not os.path.isabs(value) and _local(value, certain=certain) is not None
+
+
+def _adapters(value: Any) -> list[str]:
+    """The paths of ``lora_paths``, in each of the shapes that it may have."""
+    if isinstance(value, Mapping):
+        return [str(path) for path in value.values()]
+    return [_adapter_path(item) for item in value] if isinstance(value, (list, tuple)) else []
+
+
+def _adapter_path(item: Any) -> str:
+    if isinstance(item, Mapping):
+        return str(item.get("lora_path", ""))
+    return str(item).partition("=")[2] or str(item)
+
+
+def _absolute_adapter(item: Any) -> Any:
+    path = _adapter_path(item)
+    local = _local(path)
+    if local is None:
+        return item
+    if isinstance(item, Mapping):
+        return {**item, "lora_path": local}
+    name, equals, _ = str(item).partition("=")
+    return f"{name}={local}" if equals else local

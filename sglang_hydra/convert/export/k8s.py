@@ -1,0 +1,307 @@
+"""``export k8s``: a Deployment for one node, a LeaderWorkerSet for several, with a Service and a volume for weights."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sglang_hydra.compose.settings.k8s import K8sNode
+from sglang_hydra.convert.export.containers import driver_lines, require_container_vendor
+from sglang_hydra.convert.export.images import LAUNCH_SERVER
+from sglang_hydra.convert.export.job import HEAD_PORT, SHM_GIB, Artifact, Job, Mount
+from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes
+from sglang_hydra.convert.export.variables import HUB_TOKEN, KEY_PROGRAM, KEY_WHY
+from sglang_hydra.planning import fabric
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.yaml_text import Block, yaml_text
+
+GROUP = "leaderworkerset.x-k8s.io/v1"
+LEADER_ADDRESS, WORKER_INDEX = "LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX"
+"""Set by LeaderWorkerSet in every container of a group, the second from its release 0.6 on."""
+
+_STARTUP_EACH_S, _LIVE_EACH_S, _HEALTH_S = 10, 60, 30
+"""How often /health is asked while it starts and later, and how long it may take: it generates a token, which takes a
+second on an idle server and waits in line on a busy one (SGLang itself gives up after 20 s)."""
+
+_GRACE_S = 30
+# Names as Kubernetes has them: RFC 1123, and DOMAIN/NAME for what a device plugin offers.
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_ROOM, _UNKNOWN_GIB, _STEP_GIB = 1.25, 500, 10
+_POD_INTERFACE = "eth0"
+
+
+def export(job: Job) -> Artifact:
+    require_container_vendor(job)
+    check_settings(job)
+    pod = pod_of(job)
+    several = job.nodes > 1
+    workload = _leader_worker_set(job, pod) if several else _deployment(job, pod)
+    documents = [*claim(job, shared=several), workload, service(job)]
+    text = commented(job.header("k8s", *_more(job))) + yaml_text(documents)
+    return Artifact(text, tuple(findings(job)))
+
+
+def _deployment(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(job),
+        "spec": {
+            "replicas": 1,
+            # A second server would wait for the GPUs that the first one holds.
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": labels(job)},
+            "template": {"metadata": {"labels": labels(job)}, "spec": serving(job, pod)},
+        },
+    }
+
+
+def _leader_worker_set(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
+    leader = {"metadata": {"labels": {**labels(job), "role": "leader"}}, "spec": serving(job, pod)}
+    worker = {"metadata": {"labels": {**labels(job), "role": "worker"}}, "spec": pod}
+    return {
+        "apiVersion": GROUP,
+        "kind": "LeaderWorkerSet",
+        "metadata": metadata(job),
+        "spec": {
+            "replicas": 1,
+            "startupPolicy": "LeaderCreated",
+            "leaderWorkerTemplate": {
+                "size": job.nodes,
+                # One rank that ends takes all others with it.
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                "leaderTemplate": leader,
+                "workerTemplate": worker,
+            },
+        },
+    }
+
+
+def service(job: Job) -> dict[str, Any]:
+    """Where clients find the server."""
+    role = {"role": "leader"} if job.nodes > 1 else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": job.name, "labels": labels(job)},
+        "spec": {
+            "selector": {**labels(job), **role},
+            "ports": [{"name": "http", "port": job.port, "targetPort": job.port}],
+        },
+    }
+
+
+def claim(job: Job, *, shared: bool) -> list[dict[str, Any]]:
+    """The volume for downloaded weights, of one pod or shared by several; none where they are not downloaded."""
+    if job.is_local_model:
+        return []
+    settings = job.plan.nodes["launch"]["k8s"]
+    named = {"storageClassName": settings["storage_class"]} if settings["storage_class"] else {}
+    size: int = settings["cache_gib"] or _weights_gib(job)
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": _cache_name(job), "labels": labels(job)},
+            "spec": {
+                "accessModes": ["ReadWriteMany" if shared else "ReadWriteOnce"],
+                **named,
+                "resources": {"requests": {"storage": f"{size}Gi"}},
+            },
+        }
+    ]
+
+
+def pod_of(job: Job) -> dict[str, Any]:
+    own_network = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if _is_rdma(job) else {}
+    cache = {"name": "cache", "persistentVolumeClaim": {"claimName": _cache_name(job)}}
+    mounts = [(f"files-{number}", mount) for number, mount in enumerate(job.mounts)]
+    volumes = [
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{SHM_GIB}Gi"}},
+        *([] if job.is_local_model else [cache]),
+        *({"name": name, "hostPath": _host_path(mount)} for name, mount in mounts),
+    ]
+    seen = [
+        {"name": "shm", "mountPath": "/dev/shm"},
+        *([] if job.is_local_model else [{"name": "cache", "mountPath": job.cache}]),
+        *({"name": name, "mountPath": mount.path, "readOnly": not mount.writable} for name, mount in mounts),
+    ]
+    grace = max(math.ceil(job.plan.nodes["launch"]["stop_timeout"]), _GRACE_S)
+    container = {
+        "name": "sglang",
+        "image": _image(job),
+        **_command(job),
+        "env": [*_literal_env(job), *secret_env(job)],
+        "ports": [{"name": "http", "containerPort": job.port}],
+        "resources": _resources(job),
+        **_security(job),
+        "volumeMounts": seen,
+    }
+    # Otherwise Kubernetes sets SGLANG_..._PORT and its like for the Service: variables of SGLang begin so too.
+    base = {"enableServiceLinks": False, "terminationGracePeriodSeconds": grace, **own_network}
+    return {**base, "containers": [container], "volumes": volumes}
+
+
+def serving(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod whose server answers requests, with its probes."""
+    health = {"path": "/health", "port": job.port}
+    budget = math.ceil(job.plan.nodes["launch"]["ready_timeout"] / _STARTUP_EACH_S)
+    later = {"httpGet": health, "timeoutSeconds": _HEALTH_S, "periodSeconds": _LIVE_EACH_S, "failureThreshold": 3}
+    probes = {
+        "startupProbe": {
+            "httpGet": health,
+            "timeoutSeconds": _HEALTH_S,
+            "periodSeconds": _STARTUP_EACH_S,
+            "failureThreshold": max(budget, 1),
+        },
+        "readinessProbe": {**later, "periodSeconds": _LIVE_EACH_S // 2},
+        "livenessProbe": later,
+    }
+    [container] = pod["containers"]
+    return {**pod, "containers": [{**container, **probes}]}
+
+
+def _command(job: Job) -> dict[str, list[str]]:
+    entry = job.image.entry if job.image else LAUNCH_SERVER
+    meeting = Variable(LEADER_ADDRESS, f":{job.head_port or HEAD_PORT}")
+    flags = job.flags(contained=True, meeting=meeting, rank=Variable(WORKER_INDEX))
+    return {
+        "command": [kubernetes_text(word) for word in job.start(["python3"], entry)],
+        "args": [kubernetes_text(word) for word in flags],
+    }
+
+
+def kubernetes_text(word: Word) -> str:
+    return Block(kubernetes(word)) if word == KEY_PROGRAM else kubernetes(word)
+
+
+def _literal_env(job: Job) -> list[dict[str, str]]:
+    several = job.nodes > 1
+    interface = None if _is_rdma(job) or not several else _POD_INTERFACE
+    # Nothing is downloaded where the model is the node's own: no volume is there for it.
+    wanted = job.environment if job.is_local_model else job.contained_environment
+    found = wanted(interface=interface)
+    return [{"name": name, "value": kubernetes(value)} for name, value in found.items()]
+
+
+def secret_env(job: Job) -> list[dict[str, Any]]:
+    """Each secret from the one Secret of this server; only the hub's token may be missing there."""
+    return [{"name": name, "valueFrom": {"secretKeyRef": _secret_key(job, name)}} for name in job.secret_names]
+
+
+def _secret_key(job: Job, name: str) -> dict[str, Any]:
+    optional = {"optional": True} if name == HUB_TOKEN and name not in job.plan.environment else {}
+    return {"name": job.name, "key": name, **optional}
+
+
+def _resources(job: Job) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    if job.gpus:
+        limits["amd.com/gpu" if job.plan.gpu.vendor == "amd" else "nvidia.com/gpu"] = job.gpus
+    if _is_rdma(job):
+        limits[job.plan.nodes["launch"]["k8s"]["rdma_resource"]] = 1
+    return {"limits": limits} if limits else {}
+
+
+def _security(job: Job) -> dict[str, Any]:
+    added = ["IPC_LOCK"] if _is_rdma(job) else []
+    amd = bool(job.gpus) and job.plan.gpu.vendor == "amd"
+    if amd:
+        added.append("SYS_PTRACE")
+    context: dict[str, Any] = {"capabilities": {"add": added}} if added else {}
+    if amd:
+        context["seccompProfile"] = {"type": "Unconfined"}
+    return {"securityContext": context} if context else {}
+
+
+def _host_path(mount: Mount) -> Mapping[str, str]:
+    return {"path": mount.path, **({"type": "DirectoryOrCreate"} if mount.writable else {})}
+
+
+def _image(job: Job) -> str:
+    # No image has capital letters in its name: the kubelet refuses this one, and says so with the name.
+    return job.image.image if job.image else f"NO-IMAGE-IS-KNOWN-FOR-SGLANG-{job.plan.engine.version}"
+
+
+def metadata(job: Job) -> dict[str, Any]:
+    return {
+        "name": job.name,
+        "labels": labels(job),
+        "annotations": {"sglang-hydra/plan": job.plan.server_id, "sglang-hydra/version": job.plan.engine.version},
+    }
+
+
+def labels(job: Job) -> dict[str, str]:
+    return {"app.kubernetes.io/name": "sglang", "app.kubernetes.io/instance": job.name}
+
+
+def _cache_name(job: Job) -> str:
+    return f"{job.name}-cache"
+
+
+def _weights_gib(job: Job) -> int:
+    """The whole checkpoint, with room for its files while they are fetched."""
+    plan = job.plan
+    stages = plan.fit.weights.stages if plan.fit is not None else ()
+    if not stages:
+        return _UNKNOWN_GIB
+    whole = sum(stages) * int(plan.values["tp_size"]) / 2**30
+    return max(math.ceil(whole * _ROOM / _STEP_GIB), 1) * _STEP_GIB
+
+
+def _is_rdma(job: Job) -> bool:
+    return fabric.is_rdma(job.fabric)
+
+
+def secret_line(job: Job) -> str:
+    """How the Secret is made that the pods take theirs from."""
+    keys = [name for name in job.secret_names if "optional" not in _secret_key(job, name)]
+    named = (*keys, *[HUB_TOKEN] * (HUB_TOKEN not in keys))
+    literal = " ".join(f"--from-literal={name}=..." for name in named)
+    return f"{'Needs' if keys else 'Gated models need'} a Secret: kubectl create secret generic {job.name} {literal}"
+
+
+def _more(job: Job) -> list[str]:
+    lines = ["", "In its pod the server listens on every address (0.0.0.0); the Service of the same name leads to it."]
+    lines += [*driver_lines(job), secret_line(job)]
+    if job.nodes > 1:
+        shared = "" if job.is_local_model else ", and a storage class that several nodes can write to"
+        lines.append(f"Needs LeaderWorkerSet 0.6 or newer in the cluster{shared}.")
+    return [*lines, *(KEY_WHY if job.has_key else ())]
+
+
+def findings(job: Job) -> list[Finding]:
+    said = job.container_findings()
+    if job.mounts:
+        paths = ", ".join(mount.path for mount in job.mounts)
+        message = f"{paths}: taken from the node itself (hostPath), so it must be there on every node"
+        said.append(Finding("warning", "EXP014", message, ("model_path",), "model_path=org/name is fetched instead"))
+    return said
+
+
+def check_settings(job: Job) -> None:
+    """Raises ConfigError for settings (EXP015) and paths (EXP023) that Kubernetes would refuse."""
+    settings = job.plan.nodes["launch"]["k8s"]
+    said = []
+    if settings["cache_gib"] is not None and settings["cache_gib"] < 1:
+        said.append(_wrong("cache_gib", settings["cache_gib"], "is no size in GiB", "800"))
+    if settings["storage_class"] is not None and not _NAME.fullmatch(settings["storage_class"]):
+        said.append(_wrong("storage_class", settings["storage_class"], "is no name of a storage class", "null"))
+    if not _RESOURCE.fullmatch(settings["rdma_resource"]):
+        default = K8sNode().rdma_resource
+        said.append(_wrong("rdma_resource", settings["rdma_resource"], "is no name of a resource", default))
+    for mount in job.mounts:
+        if ":" in mount.path:
+            message = f"{mount.path}: Kubernetes mounts no path with a colon in it"
+            said.append(Finding("error", "EXP023", message, ("model_path",), "give the folder another name"))
+    if said:
+        raise ConfigError(*said)
+
+
+def _wrong(name: str, value: object, why: str, instead: str) -> Finding:
+    key = f"launch.k8s.{name}"
+    return Finding("error", "EXP015", f"{key}={value} {why}", (key,), f"{key}={instead}")

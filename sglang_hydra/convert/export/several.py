@@ -1,0 +1,269 @@
+"""A topology as a Compose file or as Kubernetes manifests: a container for each server, and the router before them.
+
+Each server is alone in its container: it counts the GPUs that it is given from 0 and has the network to itself, so the
+GPU numbers and the NCCL port that keep servers apart on one machine are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
+from sglang_hydra.convert.export import compose, k8s
+from sglang_hydra.convert.export.containers import driver_lines, require_container_vendor
+from sglang_hydra.convert.export.job import Artifact, Job, is_public, job_of
+from sglang_hydra.convert.export.quoting import commented, kubernetes, typed
+from sglang_hydra.convert.export.quoting import compose as compose_word
+from sglang_hydra.convert.export.variables import KEY_WHY, key_program, without_secrets
+from sglang_hydra.planning import fabric
+from sglang_hydra.planning.passed import KEY_VARIABLE
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.topology.router import FIRST_WITH_KEY, MODULE, PACKAGE, flags
+from sglang_hydra.releases.order import at_least
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.yaml_text import Block, yaml_text
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.topology.plan import Topology
+
+ROUTER_IMAGE = "python:3.12-slim"
+"""Every release of the router has a wheel for Python 3.12 on x86-64 Linux (PyPI)."""
+
+_PLACING = ("base_gpu_id", "nccl_port", "gpu_id_step")
+_INSTALL = 'pip install --quiet --root-user-action=ignore {package}=={release} && exec "$@"'
+_STARTUP = "worker_startup_timeout_secs"
+_ROUTER_EACH_S = 10
+
+
+@dataclass(frozen=True)
+class Member:
+    """One server of a topology in a container of its own."""
+
+    role: str
+    index: int
+    job: Job
+    gpus: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}-{self.index}"
+
+    @property
+    def bootstrap_port(self) -> int:
+        return int(self.job.plan.values["disaggregation_bootstrap_port"])
+
+
+def export_topology(format: str, topology: Topology, overrides: Sequence[str]) -> Artifact:
+    """Raises ConfigError (EXP021) for the formats that know one server."""
+    writers: Mapping[str, Callable[[Topology, Sequence[Member], Sequence[str]], Artifact]] = {
+        "compose": _compose,
+        "k8s": _kubernetes,
+    }
+    if format not in writers:
+        message = f"export {format} knows one server, and topology={topology.name} has {len(topology.servers)}"
+        hint = "export compose or k8s; or one server at a time with topology=single and its own arguments"
+        raise ConfigError(Finding("error", "EXP021", message, ("topology",), hint))
+    members = members_of(topology)
+    require_container_vendor(members[0].job)
+    return writers[format](topology, members, without_secrets(overrides, topology.common))
+
+
+def members_of(topology: Topology) -> list[Member]:
+    return [
+        Member(server.role, server.index, job_of(_alone(server.plan), ()), server.gpus) for server in topology.servers
+    ]
+
+
+def _alone(plan: Plan) -> Plan:
+    """The plan of a server that shares nothing with others."""
+    intent = {name: value for name, value in plan.intent.items() if name not in _PLACING}
+    values = {**plan.values, "base_gpu_id": 0, "gpu_id_step": 1, "nccl_port": None}
+    return replace(plan, resolution=replace(plan.resolution, intent=intent, values=values))
+
+
+def _compose(topology: Topology, members: Sequence[Member], overrides: Sequence[str]) -> Artifact:
+    own_network = not fabric.is_rdma(members[0].job.fabric)
+    host = (lambda member: member.name) if own_network else (lambda member: "127.0.0.1")
+    services = {member.name: _service(member) for member in members}
+    services["router"] = _router_service(topology, _router_words(topology, members, host), own_network)
+    document = {"name": members[0].job.name, "services": services}
+    reach = "The servers are reached by the router only." if own_network else "All share the host's network."
+    job = members[0].job
+    lines = _header("compose", topology, job, overrides, reach, "Start it with: docker compose -f THIS_FILE up")
+    said = [finding for finding in job.container_findings() if finding.id != "EXP006"]
+    return Artifact(commented(lines) + yaml_text([document]), tuple(said))
+
+
+def _service(member: Member) -> dict[str, Any]:
+    service = compose.service(member.job, member.gpus, published=False)
+    if member.gpus and member.job.plan.gpu.vendor == "amd":
+        # The devices are there for all; the runtime shows a server its own.
+        service["environment"]["HIP_VISIBLE_DEVICES"] = ",".join(map(str, member.gpus))
+    return service
+
+
+def _router_service(topology: Topology, words: Sequence[str], own_network: bool) -> dict[str, Any]:
+    router = topology.router
+    published = f"{router.port}:{router.port}"
+    network = {"ports": [published if is_public(router.host) else f"127.0.0.1:{published}"]}
+    names = [f"{server.role}-{server.index}" for server in topology.servers]
+    key = {KEY_VARIABLE: f"${{{KEY_VARIABLE}:?a secret, which is not written down here}}"}
+    return {
+        "image": ROUTER_IMAGE,
+        "command": [Block(compose_word(word)) if "\n" in word else compose_word(word) for word in words],
+        "init": True,
+        **(network if own_network else {"network_mode": "host"}),
+        **({"environment": key} if _keyed(topology) else {}),
+        "depends_on": {name: {"condition": "service_healthy"} for name in names},
+        "restart": "unless-stopped",
+    }
+
+
+def _kubernetes(topology: Topology, members: Sequence[Member], overrides: Sequence[str]) -> Artifact:
+    first = members[0].job
+    k8s.check_settings(first)
+    roles = {member.role: [other for other in members if other.role == member.role] for member in members}
+    documents = k8s.claim(first, shared=len(members) > 1)
+    for role, servers in roles.items():
+        documents += _stateful_set(role, servers)
+    # Every pod of a StatefulSet is told the same: the first server of a role speaks for all.
+    alike = [replace(member, job=roles[member.role][0].job) for member in members]
+    documents += _router_deployment(topology, first, _router_words(topology, alike, _pod_host))
+    reach = "The router is reached through the Service of the same name, its servers by the router."
+    needs = [] if first.is_local_model else ["Needs a storage class that several nodes can write to."]
+    lines = _header("k8s", topology, first, overrides, reach, k8s.secret_line(first), *needs)
+    said = [finding for finding in k8s.findings(first) if finding.id != "EXP006"]
+    return Artifact(commented(lines) + yaml_text(documents), tuple(said))
+
+
+def _pod_host(member: Member) -> str:
+    """The name by which a pod of a StatefulSet is found: its own, then its Service's."""
+    name = _set_name(member.job, member.role)
+    return f"{name}-{member.index}.{name}"
+
+
+def _set_name(job: Job, role: str) -> str:
+    return f"{job.name}-{role}"
+
+
+def _stateful_set(role: str, servers: Sequence[Member]) -> list[dict[str, Any]]:
+    """The servers of one role: all alike, each with a name that stays its own."""
+    job = servers[0].job
+    name, labels = _set_name(job, role), {**k8s.labels(job), "role": role}
+    ports = [{"name": "http", "port": job.port}]
+    if role == PREFILL:
+        ports.append({"name": "bootstrap", "port": servers[0].bootstrap_port})
+    metadata = {**k8s.metadata(job), "name": name, "labels": labels}
+    spec = {
+        "serviceName": name,
+        "replicas": len(servers),
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": k8s.serving(job, k8s.pod_of(job))},
+    }
+    # The router asks for them before they are ready.
+    found = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": labels, "ports": ports}
+    return [
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec},
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": labels}, "spec": found},
+    ]
+
+
+def _router_deployment(topology: Topology, job: Job, words: Sequence[str]) -> list[dict[str, Any]]:
+    labels = {**k8s.labels(job), "role": "router"}
+    port = topology.router.port
+    secret = [entry for entry in k8s.secret_env(job) if entry["name"] == KEY_VARIABLE]
+    health: dict[str, Any] = {"httpGet": {"path": "/health", "port": port}, "periodSeconds": _ROUTER_EACH_S}
+    budget = math.ceil(_startup_s(topology) / _ROUTER_EACH_S)
+    container: dict[str, Any] = {
+        "name": "router",
+        "image": ROUTER_IMAGE,
+        "command": [Block(kubernetes(word)) if "\n" in word else kubernetes(word) for word in words],
+        **({"env": secret} if _keyed(topology) else {}),
+        "ports": [{"name": "http", "containerPort": port}],
+        "startupProbe": {**health, "failureThreshold": max(budget, 1)},
+        "readinessProbe": health,
+    }
+    spec = {
+        "replicas": 1,
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"enableServiceLinks": False, "containers": [container]},
+        },
+    }
+    ports = [{"name": "http", "port": port, "targetPort": port}]
+    return [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": f"{job.name}-router", "labels": labels},
+            "spec": spec,
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": job.name, "labels": labels},
+            "spec": {"selector": labels, "ports": ports},
+        },
+    ]
+
+
+def _router_words(topology: Topology, members: Sequence[Member], host: Callable[[Member], str]) -> list[str]:
+    """Installs the router's release and runs it with the addresses of the servers."""
+    release = release_of(topology)
+    install = _INSTALL.format(package=PACKAGE, release=release)
+    start = ["-c", key_program(MODULE)] if _keyed(topology) else ["-m", MODULE]
+    return ["sh", "-c", install, "router", "python3", *start, *router_flags(topology, members, host)]
+
+
+def router_flags(topology: Topology, members: Sequence[Member], host: Callable[[Member], str]) -> list[str]:
+    own = list(topology.router.flags)
+    own[own.index("--host") + 1] = "0.0.0.0"
+    if _STARTUP not in topology.router.settings and flags()[_STARTUP].is_in(release_of(topology)):
+        own += [f"--{_STARTUP.replace('_', '-')}", str(math.ceil(_startup_s(topology)))]
+    router = replace(topology.router, flags=tuple(own))
+    urls = [(member, f"http://{host(member)}:{member.job.port}") for member in members]
+    if topology.name != PD:
+        return router.argv([url for _, url in urls])
+    prefill = [(url, member.bootstrap_port) for member, url in urls if member.role == PREFILL]
+    return router.argv([url for member, url in urls if member.role == DECODE], prefill)
+
+
+def release_of(topology: Topology) -> str:
+    """The release that belongs to this SGLang, unless a setting is of the one that is installed here."""
+    belongs = topology.router.belongs
+    if belongs is not None and all(flags()[name].is_in(belongs) for name in topology.router.settings):
+        return belongs
+    return topology.router.release
+
+
+def _startup_s(topology: Topology) -> float:
+    return float(topology.common.nodes["launch"]["ready_timeout"])
+
+
+def _keyed(topology: Topology) -> bool:
+    return bool(topology.common.secrets) and at_least(release_of(topology), FIRST_WITH_KEY)
+
+
+def _header(format: str, topology: Topology, job: Job, overrides: Sequence[str], *more: str) -> list[str]:
+    from sglang_hydra.text.version import VERSION
+
+    roles = [server.role for server in topology.servers]
+    counted = " and ".join(f"{roles.count(role)} x {role}" for role in dict.fromkeys(roles))
+    remade = " ".join(map(typed, ["sglang-hydra", "export", format, *overrides]))
+    return [
+        f"SGLang {job.plan.engine.version} serving {job.plan.values['model_path']}: {counted} behind {PACKAGE} "
+        f"{release_of(topology)}, topology {topology.topology_id}",
+        f"Written by sglang-hydra {VERSION}; once more: {remade}",
+        "",
+        "In their containers the servers and the router listen on every address (0.0.0.0).",
+        f"The router is installed from the package index when its container ({ROUTER_IMAGE}) starts.",
+        *more,
+        *driver_lines(job),
+        *(KEY_WHY if _keyed(topology) else ()),
+    ]

@@ -1,0 +1,93 @@
+"""``export slurm``: a script for sbatch that finds the head's address itself and starts one rank on each node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sglang_hydra.convert.export.images import LAUNCH_SERVER
+from sglang_hydra.convert.export.job import HEAD_PORT, Artifact, Job
+from sglang_hydra.convert.export.quoting import Variable, Word, bash, bash_lines, commented
+from sglang_hydra.convert.export.shell import PYTHON, environment, interpreter, key_program, server_words
+from sglang_hydra.planning.slurm_options import container_command, sbatch_settings, slurm_findings, srun_settings
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+
+# Two jobs on one node must not meet: their ports differ by their numbers.
+_PORTS = 9000
+_HEAD = """
+# Node 0 is the first node of the job; its address is the one by which Slurm reaches it.
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
+address=$(scontrol --oneliner show node "$first" | sed -n 's/.* NodeAddr=\\([^ ]*\\) .*/\\1/p' || true)
+head=${{address:-$first}}:{port}
+echo "node 0 is $first; the nodes meet at $head, the server answers on port {http}"
+"""
+_RANK = """'exec "$@" --node-rank "$SLURM_PROCID"' rank"""
+
+
+def export(job: Job) -> Artifact:
+    errors = list(slurm_findings(job.plan.nodes["launch"], str(job.plan.values["model_path"])))
+    if errors:
+        raise ConfigError(*errors)
+    settings = job.plan.nodes["launch"]["slurm"]
+    several = job.nodes > 1
+    port = job.head_port or f"$(({HEAD_PORT} + SLURM_JOB_ID % {_PORTS}))"
+    # Which variables each rank expands is for each rank to know, and not for this script.
+    quoted = "# shellcheck disable=SC2016\n" if several else ""
+    parts = [
+        "#!/usr/bin/env bash\n",
+        "".join(f"#SBATCH {_directive(name, value)}\n" for name, value in sbatch_settings(job.plan).items()),
+        commented(job.header("slurm", "", "Submit it with: sbatch THIS_FILE", *_handed_over(job))),
+        "set -euo pipefail\n",
+        "".join(f"{line}\n" for line in settings["setup"]),
+        "\n",
+        environment(job),
+        "" if settings["container"] != "none" else interpreter(job),
+        key_program(job),
+        _HEAD.format(port=port, http=job.port) if several else "",
+        f"\n{quoted}srun {' '.join(_srun(job))} \\\n",
+        f"  {' '.join(map(bash, _start(job)))} \\\n",
+        bash_lines(job.flags(contained=False, meeting=Variable("head"), rank=None), "    "),
+        "\n",
+    ]
+    return Artifact("".join(parts), (*job.path_findings(), *_reachable(job)), executable=True)
+
+
+def _srun(job: Job) -> list[str]:
+    """srun's own words; of several nodes, also the shell that knows its rank."""
+    mounts = [mount.path for mount in job.mounts]
+    words = ["--ntasks-per-node=1", "--kill-on-bad-exit=1", *map(bash, srun_settings(job.plan, mounts))]
+    return [*words, "bash -c", _RANK] if job.nodes > 1 else words
+
+
+def _start(job: Job) -> Sequence[Word]:
+    if job.plan.nodes["launch"]["slurm"]["container"] == "none":
+        return server_words(job, PYTHON)
+    outside = container_command(job.plan, [mount.path for mount in job.mounts])
+    if job.has_key:
+        return [*outside, "python3", "-c", Variable("program")]
+    return [*outside, *(job.image.entry if job.image else LAUNCH_SERVER)]
+
+
+def _directive(name: str, value: str | bool) -> str:
+    """A line for sbatch, which reads double quotes and backslashes in it."""
+    if value is True:
+        return f"--{name}"
+    text = str(value)
+    if bash(text) == text:
+        return f"--{name}={text}"
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'--{name}="{escaped}"'
+
+
+def _handed_over(job: Job) -> list[str]:
+    if not job.has_key and not job.plan.environment:
+        return []
+    names = ", ".join(name for name in job.secret_names)
+    return [f"sbatch hands its environment over ({names}), and Slurm keeps it until the job is over."]
+
+
+def _reachable(job: Job) -> list[Finding]:
+    if job.is_public:
+        return []
+    message = f"host={job.plan.values['host']} is reached from node 0 of the job only"
+    return [Finding("info", "EXP013", message, ("host",), "host=0.0.0.0 is reached from everywhere")]

@@ -1,0 +1,74 @@
+"""The variables of an artifact, and how secrets reach its server: by the name of a variable, never by value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.planning.passed import KEY_VARIABLE
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.plan import Plan
+
+HUB_TOKEN = "HF_TOKEN"
+
+_WITH_KEY = """\
+import logging, os, runpy, sys
+key = os.environ.pop("VARIABLE")
+make = logging.getLogRecordFactory()
+def record(*about, **more):
+    made = make(*about, **more)
+    made.msg = str(made.msg).replace(key, "***").replace(repr(key)[1:-1], "***")
+    return made
+logging.setLogRecordFactory(record)
+sys.argv += ["--api-key=" + key]
+runpy.run_module("MODULE", run_name="__main__", alter_sys=True)
+"""
+
+
+def key_program(module: str) -> str:
+    """The program that runs ``module`` with an API key from the variable: ``python3 -c PROGRAM [its flags]``."""
+    return _WITH_KEY.replace("VARIABLE", KEY_VARIABLE).replace("MODULE", module)
+
+
+KEY_PROGRAM = key_program("sglang.launch_server")
+"""Starts SGLang with its API key.
+
+SGLang 0.5.2 to 0.5.23 take the key from ``--api-key`` only. On the command line of a process everyone on the machine
+reads it; added to ``sys.argv`` inside the process it stays there. SGLang logs all of its arguments when it starts: the
+key is taken out of what is logged. The rest is what ``python3 -m sglang.launch_server`` does.
+"""
+
+KEY_WHY = (
+    f"SGLang takes its API key from the command line only. The program below adds it from {KEY_VARIABLE} inside the",
+    "process: it is in no process list and not in the log. It is in the environment that the process was given.",
+)
+
+_REFERENCE = re.compile(r"\$\{")
+
+
+def has_key(plan: Plan) -> bool:
+    return any(plan.intent.get(name) is not None for name in SECRET_FIELDS)
+
+
+def secret_variables(plan: Plan) -> tuple[str, ...]:
+    """The names of the plan's own variables that hold secrets, without the API key's."""
+    return tuple(sorted(name for name in plan.environment if is_secret_name(name)))
+
+
+def without_secrets(words: Sequence[str], plan: Plan) -> list[str]:
+    """Overrides as they may be written down: where a secret was typed stands a variable to take it from."""
+    known = [*plan.secrets.literals(), *(value for name, value in plan.environment.items() if is_secret_name(name))]
+    return [_without_secret(word, [value for value in known if value]) for word in words]
+
+
+def _without_secret(word: str, values: Sequence[str]) -> str:
+    key, equals, value = word.partition("=")
+    name = key.rpartition(".")[2].lstrip("+~")
+    if equals and is_secret_name(name) and value != "null" and not _REFERENCE.search(value):
+        return f"{key}=${{oc.env:{KEY_VARIABLE if name in SECRET_FIELDS else name}}}"
+    for secret in values:
+        word = word.replace(secret, "***")
+    return word

@@ -1,0 +1,20 @@
+"""Reading launch commands that others wrote, and writing them as an experiment of this package.
+
+What goes here: finding the servers that a text starts (a command, a script, a manifest, a recipe, a log), the nearest
+preset, the fewest overrides. What does not: SGLang's own flags (``arguments.argv``), what the releases have
+(``releases``), what anything resolves to (``rules.resolution``).
+
+sources                  what kind of text it is, and the servers in it
+syntax, expansion        a shell script: its words, and what each comes to
+shell, script            what it has set, and what its commands start
+embedded_commands             Markdown, Dockerfiles, systemd units, lists of words in a program
+manifests, mappings      Kubernetes and Compose; srtctl recipes and SGLang's own --config
+logs                     the arguments that a server's log writes down
+hardware                 which GPU is spoken of
+flags, release           words to arguments, also those of later releases; which release that is
+routed                   a router that starts its own servers
+reduction                the nearest preset and the fewest overrides, each verified by planning
+experiment               the YAML and the command
+importer                 all of it, for one source
+report, action           the screen, the record, the verb
+"""

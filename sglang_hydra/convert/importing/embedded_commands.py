@@ -1,0 +1,92 @@
+"""Commands that stand in something else: Markdown, a Dockerfile, a systemd unit, a list of words in a program."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sglang_hydra.convert.importing.launches import Launch, speaks_of_launch
+
+_FENCED = re.compile(r"^[ \t>]*(```+|~~~+)[^\n`]*\n(.*?)^[ \t>]*\1[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+_FROM = re.compile(r"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)?(\S+)", re.IGNORECASE | re.MULTILINE)
+_STARTS = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]", re.IGNORECASE | re.MULTILINE)
+_INSTRUCTION = re.compile(r"^[ \t]*(FROM|ENV|CMD|ENTRYPOINT)[ \t]+(.*)$", re.IGNORECASE)
+_UNIT = re.compile(r"^ExecStart=[-@:+!|]*", re.MULTILINE)
+_UNIT_VARIABLES = re.compile(r"^Environment=(.*)$", re.MULTILINE)
+_LIST = re.compile(r"\[[^\[\]]*\]")
+
+
+def fenced(text: str) -> Iterator[str]:
+    """The code blocks of Markdown, each at the line where it stands."""
+    for found in _FENCED.finditer(text):
+        yield "\n" * text.count("\n", 0, found.start(2)) + found[2]
+
+
+def unwrapped(text: str) -> str:
+    """The shell's form of a systemd unit, and of flags with one on each line; any other text as it is."""
+    if _UNIT.search(text):
+        return _UNIT_VARIABLES.sub(lambda found: f"export {found[1].replace(chr(34), '')}", _UNIT.sub("", text))
+    lines = [line.strip() for line in text.splitlines()]
+    said = [line for line in lines if line and not line.startswith("#")]
+    if len(said) > 1 and all(line.startswith("--") for line in said) and not speaks_of_launch(text):
+        return " ".join(line.removesuffix("\\") for line in said)
+    return text
+
+
+def lists_of_words(text: str) -> Iterator[list[str]]:
+    """Commands that a program has as a list of texts."""
+    for found in _LIST.finditer(text):
+        if not speaks_of_launch(found[0]):
+            continue
+        try:
+            words = ast.literal_eval(found[0])
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if isinstance(words, list) and all(isinstance(word, str) for word in words):
+            yield words
+
+
+def is_dockerfile(text: str) -> bool:
+    return _FROM.search(text) is not None and _STARTS.search(text) is not None
+
+
+def launches_of_dockerfile(text: str, place: str) -> list[Launch]:
+    """The server that its last stage starts: ENTRYPOINT and CMD, with its variables."""
+    from sglang_hydra.convert.importing.manifests import started
+    from sglang_hydra.convert.importing.syntax import commands_of
+
+    image, entry, command = "", [""], [""]
+    environment: dict[str, str] = {}
+    for line in re.sub(r"\\[ \t]*\r?\n", " ", text).splitlines():
+        found = _INSTRUCTION.match(line)
+        if found is None:
+            continue
+        name, rest = found[1].upper(), found[2].strip()
+        if name == "FROM":
+            image, entry, command = rest.split()[-1 if " as " not in rest.lower() else 0], [], []
+        elif name == "ENV":
+            words = [word for one in commands_of(rest) for word in one.words]
+            pairs = [word.partition("=") for word in words]
+            if words and "=" not in words[0]:
+                pairs = [(words[0], "=", " ".join(words[1:]))]
+            environment |= {key: value.strip("\"'") for key, _, value in pairs}
+        elif name == "ENTRYPOINT":
+            entry, command = _words(rest), []
+        else:
+            command = _words(rest)
+    found_here = started([*entry, *command], environment, place or "Dockerfile", image)
+    return [replace(launch, kind="dockerfile", said=(*launch.said, image)) for launch in found_here]
+
+
+def _words(written: str) -> list[str]:
+    """A list of words, or a line for the shell."""
+    try:
+        words = json.loads(written)
+    except ValueError:
+        words = None
+    if isinstance(words, list) and all(isinstance(word, str) for word in words):
+        return words
+    return ["/bin/sh", "-c", written]

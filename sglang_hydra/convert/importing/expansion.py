@@ -1,0 +1,263 @@
+"""What a word of a shell script comes to.
+
+No command is run: what only running would tell (the output of a command, a variable that nobody set) is marked open.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from sglang_hydra.convert.importing.launches import is_open, opened
+from sglang_hydra.convert.importing.syntax import end_of_group, end_of_piece
+from sglang_hydra.text.words import is_digits
+
+Value = str | list[str]
+"""A variable's value: text, or the items of an array."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_CHANGING = ("##", "#", "%%", "%", "//", "/", "^^", "^", ",,", ",")
+_PARAMETER = re.compile(
+    r"(#?)([A-Za-z_]\w*|[0-9@*#?$!-])(?:\[([^\]]*)\])?(?:(:?[-=?+]|##?|%%?|//?|\^\^?|,,?)(.*))?", re.ASCII | re.DOTALL
+)
+_SLASHED = re.compile(r"((?:\\.|[^/\\])*)(?:/(.*))?", re.DOTALL)
+_LETTERS: Mapping[str, Callable[[str], str]] = {
+    "^^": str.upper,
+    ",,": str.lower,
+    "^": lambda text: text[:1].upper() + text[1:],
+    ",": lambda text: text[:1].lower() + text[1:],
+}
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Mod)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+_DEEPEST = 8
+_LONGEST = 1 << 18
+"""Characters that a word may come to: variables that double each other would fill any memory."""
+_LONGEST_CHANGED, _LONGEST_PATTERN = 4096, 200
+
+
+def fields_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> list[str]:
+    """What a word comes to: usually one field, several for an array or an unquoted list, none for an empty variable."""
+    fields: list[str] = []
+    current: list[str] = []
+    has_current = False
+    for value, quoted in _pieces(written, variables, depth):
+        if isinstance(value, list):
+            items, splits = value, True
+        elif quoted or is_open(value):
+            items, splits = [value], False
+        else:
+            items, splits = value.split(), True
+        if not splits:
+            current.append(items[0])
+            has_current = True
+            continue
+        begins = isinstance(value, str) and value[:1].isspace()
+        ends = isinstance(value, str) and value[-1:].isspace()
+        if begins and has_current:
+            fields.append("".join(current))
+            current, has_current = [], False
+        for number, item in enumerate(items):
+            if number and has_current:
+                fields.append("".join(current))
+                current = []
+            current.append(item)
+            has_current = True
+        if ends and has_current:
+            fields.append("".join(current))
+            current, has_current = [], False
+    return [*fields, "".join(current)] if has_current else fields
+
+
+def text_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> str:
+    """What a word comes to where the shell does not split it: in an assignment, as a target."""
+    return "".join(
+        value if isinstance(value, str) else " ".join(value) for value, _ in _pieces(written, variables, depth)
+    )
+
+
+def replaced(text: str, variables: Mapping[str, Value]) -> str:
+    """A text of the script with its variables put in, as a heredoc's are; quotes in it mean themselves."""
+    made: list[str] = []
+    at = length = 0
+    while at < len(text) and length < len(text) + _LONGEST:
+        if text[at] == "\\" and at + 1 < len(text):
+            made.append("" if text[at + 1] == "\n" else text[at + 1] if text[at + 1] in "$`\\" else text[at : at + 2])
+            at += 2
+        elif text[at] in "$`":
+            value, at = _expansion(text, at, variables, 0)
+            made.append(value if isinstance(value, str) else " ".join(value))
+            length += len(made[-1])
+        else:
+            made.append(text[at])
+            at += 1
+    return "".join(made)
+
+
+def _pieces(written: str, variables: Mapping[str, Value], depth: int) -> Iterator[tuple[Value, bool]]:
+    """Each piece of a word, and whether it was quoted; what is too long ends."""
+    room = _LONGEST
+    for value, quoted in _all_pieces(written, variables, depth):
+        room -= len(value) if isinstance(value, str) else sum(map(len, value)) + len(value)
+        if room < 0:
+            return
+        yield value, quoted
+
+
+def _all_pieces(written: str, variables: Mapping[str, Value], depth: int) -> Iterator[tuple[Value, bool]]:
+    at = 0
+    while at < len(written):
+        char = written[at]
+        end = end_of_piece(written, at)
+        if char == "\\":
+            yield written[at + 1 : end].replace("\n", ""), True
+        elif char == "'":
+            yield written[at + 1 : end].removesuffix("'"), True
+        elif written.startswith("$'", at):
+            yield _unescaped(written[at + 2 : end].removesuffix("'")), True
+        elif char == "~" and at == 0 and written[1:2] in ("", "/"):
+            yield variables.get("HOME", "~"), True
+        elif char == '"':
+            yield from _double(written[at + 1 : end].removesuffix('"'), variables, depth)
+        elif char in "$`":
+            value, end = _expansion(written, at, variables, depth)
+            yield value, False
+        else:
+            yield char, True
+        at = end
+
+
+def _double(inner: str, variables: Mapping[str, Value], depth: int) -> Iterator[tuple[Value, bool]]:
+    at = 0
+    yield "", True
+    while at < len(inner):
+        char = inner[at]
+        if char == "\\" and inner[at + 1 : at + 2] in ("$", "`", '"', "\\", "\n"):
+            yield inner[at + 1].replace("\n", ""), True
+            at += 2
+        elif char in "$`":
+            value, at = _expansion(inner, at, variables, depth)
+            yield (value, False) if isinstance(value, list) else (value, True)
+        else:
+            yield char, True
+            at += 1
+
+
+def _expansion(text: str, at: int, variables: Mapping[str, Value], depth: int) -> tuple[Value, int]:
+    """What the ``$`` or backtick at ``at`` comes to, and the place after it."""
+    if text[at] == "`":
+        end = end_of_piece(text, at)
+        return opened(text[at:end]), end
+    if text.startswith("$((", at):
+        end = end_of_group(text, at + 1)
+        return _computed(text[at + 3 : end].removesuffix(")").removesuffix(")"), variables, text[at:end]), end
+    if text.startswith("$(", at):
+        end = end_of_group(text, at + 1)
+        return opened(text[at:end]), end
+    if text.startswith("${", at):
+        end = end_of_group(text, at + 1)
+        return _parameter(text[at + 2 : end].removesuffix("}"), variables, text[at:end], depth), end
+    match = _NAME.match(text, at + 1)
+    if match is None:
+        if text[at + 1 : at + 2] and text[at + 1] in "0123456789@*#?$!-":
+            return _known(text[at + 1], variables, text[at : at + 2]), at + 2
+        return "$", at + 1
+    return _known(match[0], variables, f"${match[0]}"), match.end()
+
+
+def _parameter(inner: str, variables: Mapping[str, Value], written: str, depth: int) -> Value:
+    match = _PARAMETER.fullmatch(inner)
+    if match is None or depth > _DEEPEST:
+        return opened(written)
+    counts, name, index, operator, word = match.groups()
+    value = _item(variables.get(name), name if index is None else index)
+    if counts:
+        return opened(written) if value is None or is_open("".join(value)) else str(len(value))
+    missing = value is None or (operator is not None and operator.startswith(":") and not value)
+    if operator in (":-", "-", ":=", "=") and missing:
+        return text_of(word, variables, depth + 1)
+    if operator in (":+", "+"):
+        return "" if missing else text_of(word, variables, depth + 1)
+    if value is None:
+        return opened(written)
+    if operator in _CHANGING:
+        parts = _SLASHED.fullmatch(word) if operator in ("/", "//") else None
+        words = [text_of(part or "", variables, depth + 1) for part in (parts.groups() if parts else (word,))]
+        made = changed(value, operator, *words) if isinstance(value, str) else None
+        return opened(written) if made is None else made
+    return value
+
+
+def _item(value: Value | None, index: str) -> Value | None:
+    """What ``[index]`` takes of an array, by number or by key; all of it for @ and *, the first one without."""
+    if not isinstance(value, list) or index in ("@", "*"):
+        return value
+    if is_digits(index) and int(index) < len(value):
+        return value[int(index)]
+    keyed = [item.partition("]=")[2] for item in value if item.startswith(f"[{index}]=")]
+    if keyed:
+        return keyed[-1]
+    return None if is_digits(index) else value[0] if value else ""
+
+
+def changed(value: str, operator: str, pattern: str, other: str = "") -> str | None:
+    """A text without the beginning or end that a pattern names, with a part replaced, or in other letters. None for
+    what is not read here."""
+    if any(map(is_open, (value, pattern, other))) or len(value) > _LONGEST_CHANGED or len(pattern) > _LONGEST_PATTERN:
+        return None
+    if operator in _LETTERS:
+        return None if pattern else _LETTERS[operator](value)
+    if pattern.count("*") > 2:
+        return None
+    matches = re.compile(fnmatch.translate(pattern)).match
+    if operator in ("/", "//"):
+        plain = not set(pattern) & set("*?[")
+        return value.replace(pattern, other, -1 if operator == "//" else 1) if plain and pattern else None
+    lengths = range(len(value) + 1)
+    for length in reversed(lengths) if operator in ("##", "%%") else lengths:
+        if operator[0] == "#" and matches(value[:length]):
+            return value[length:]
+        if operator[0] == "%" and matches(value[len(value) - length :]):
+            return value[: len(value) - length]
+    return value
+
+
+def _known(name: str, variables: Mapping[str, Value], written: str) -> Value:
+    value = variables.get(name)
+    if isinstance(value, list) and name not in ("@", "*"):
+        return value[0] if value else ""
+    return opened(written) if value is None else value
+
+
+def _computed(expression: str, variables: Mapping[str, Value], written: str) -> str:
+    """A whole number of + - * / % over numbers and variables."""
+    names = {name: value for name, value in variables.items() if isinstance(value, str) and _is_number(value)}
+    plain = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda found: str(names.get(found[1], found[0])), expression)
+    try:
+        return str(_number(ast.parse(plain.strip().replace("/", "//"), mode="eval").body))
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+        return opened(written)
+
+
+def _number(node: ast.expr, depth: int = 0) -> int:
+    if depth < 50 and isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
+        left, right = _number(node.left, depth + 1), _number(node.right, depth + 1)
+        if isinstance(node.op, ast.Add):
+            return left + right
+        if isinstance(node.op, ast.Sub):
+            return left - right
+        if isinstance(node.op, ast.Mult):
+            return left * right
+        return left % right if isinstance(node.op, ast.Mod) else left // right
+    if isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) < 1 << 62:
+        return node.value
+    raise ValueError("no whole number")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 18
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), text)

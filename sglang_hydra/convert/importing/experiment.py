@@ -1,0 +1,165 @@
+"""An imported server as YAML for conf/experiment/ and as a command."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.arguments.fields import FIELDS, LoRARef
+from sglang_hydra.compose.grammar import literal, written
+from sglang_hydra.text.screen import printable
+from sglang_hydra.text.words import program
+
+_SAFE = re.compile(r"(?!null$)[\w./:@%+-]+", re.ASCII)
+_MARK = 2  # blanks before a remark behind a value
+
+
+def schema_path(output: Path | None) -> str | None:
+    """Where an editor finds the schema of our YAML, as seen from the file that is written. None outside of a checkout
+    of this package: where it is installed is true of one machine."""
+    package = Path(__file__).resolve().parents[2]
+    checkout = package.parent
+    if output is None or not (checkout / "pyproject.toml").is_file():
+        return None
+    folder = output.resolve().parent
+    if not folder.is_relative_to(checkout):
+        return None
+    return Path(os.path.relpath(package / "schemas" / "config.schema.json", folder)).as_posix()
+
+
+def experiment_yaml(
+    choices: Mapping[str, str],
+    values: Mapping[str, Any],
+    nodes: Mapping[str, Any],
+    *,
+    remarks: Mapping[str, str],
+    heading: Sequence[str],
+    schema: str | None,
+) -> str:
+    """An option of an ``experiment`` group; ``check FILE`` reads it as it is.
+
+    ``choices`` are options of groups, ``values`` arguments, ``nodes`` dotted keys of ours. A text that is one
+    ``${oc.env:NAME}`` is a reference, every other text means itself. ``remarks`` stand behind their arguments.
+    """
+    # Hydra looks for the package in the first line alone.
+    lines = ["# @package _global_"]
+    lines += [f"# yaml-language-server: $schema={printable(schema)}"] if schema is not None else []
+    lines += [f"# {printable(line)}".rstrip() for line in heading]
+    if choices:
+        lines.append("defaults:")
+        lines += [f"  - override /{group}: {_scalar(option)}" for group, option in choices.items()]
+    for name in (name for name in FIELDS if name in values):
+        remark = f"{' ' * _MARK}# {printable(remarks[name])}" if name in remarks else ""
+        lines.append(f"{name}: {_flow(values[name])}{remark}")
+    lines += _nested(_tree(nodes), 0)
+    return "\n".join(lines) + "\n"
+
+
+def command_line(choices: Mapping[str, str], values: Mapping[str, Any], nodes: Mapping[str, Any]) -> str:
+    """The same as one would type it in a shell."""
+    words = [f"{group}={option}" for group, option in choices.items()]
+    words += [override(name, values[name]) for name in FIELDS if name in values]
+    words += [override(key, value) for key, value in nodes.items()]
+    return " ".join([program(), *(shlex.quote(printable(word)) for word in words)])
+
+
+def override(key: str, value: Any) -> str:
+    """``key=value`` in Hydra's grammar, bare where that means the same."""
+    plain = _plain(value)
+    if _is_reference(plain):
+        return f"{key}={plain}"
+    if isinstance(plain, str) and (_is_bare(plain) or (_takes_text(key) and _SAFE.fullmatch(plain))):
+        return f"{key}={plain}"
+    try:
+        return written(key, literal(plain))
+    except ValueError:
+        return f"{key}={plain}"  # a mapping with keys that only a file can spell
+
+
+def _takes_text(key: str) -> bool:
+    """Whether everything behind this key is text, so that 0.0.0.0 and 1 need no quotes."""
+    field = FIELDS.get(key)
+    if field is not None:
+        return field.kind == "str" and not field.is_list
+    from sglang_hydra.compose.node_types import is_text
+
+    return is_text(key.split("."))
+
+
+def _is_bare(text: str) -> bool:
+    return (
+        bool(text)
+        and text.isascii()
+        and text[0].isalpha()
+        and all(char.isalnum() or char in "_-./" for char in text)
+        and text.lower() not in ("null", "true", "false", "nan", "inf", "none", "yes", "no", "on", "off", "y", "n")
+    )
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("${oc.env:") and value.endswith("}") and value.count("{") == 1
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, LoRARef):
+        return {"lora_name": value.lora_name, "lora_path": value.lora_path, "pinned": value.pinned}
+    if isinstance(value, (set, frozenset)):
+        return sorted((_plain(item) for item in value), key=str)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+def _flow(value: Any) -> str:
+    """A value on one line."""
+    plain = _plain(value)
+    if isinstance(plain, list):
+        return f"[{', '.join(map(_flow, plain))}]"
+    if isinstance(plain, dict):
+        return "{" + ", ".join(f"{_scalar(key)}: {_flow(item)}" for key, item in plain.items()) + "}"
+    return _scalar(plain)
+
+
+def _scalar(value: Any) -> str:
+    import yaml
+
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        text = repr(value)
+        if isinstance(value, float) and not text[-1].isdigit():
+            return f".{text}" if text[0] != "-" else f"-.{text[1:]}"
+        return text.replace("e", ".0e") if "e" in text and "." not in text else text
+    if isinstance(value, str) and _is_bare(value):
+        return value
+    said = value if _is_reference(value) else literal(str(value))
+    return str(yaml.safe_dump(said, default_style='"', allow_unicode=True, width=1 << 30)).strip()
+
+
+def _tree(nodes: Mapping[str, Any]) -> dict[str, Any]:
+    root: dict[str, Any] = {}
+    for key, value in nodes.items():
+        *above, last = key.split(".")
+        node = root
+        for name in above:
+            node = node.setdefault(name, {})
+        node[last] = value
+    return root
+
+
+def _nested(tree: Mapping[str, Any], depth: int) -> Iterator[str]:
+    for key, value in tree.items():
+        head = f"{'  ' * depth}{_scalar(key)}:"
+        if isinstance(value, dict) and value and depth < 2:
+            yield head
+            yield from _nested(value, depth + 1)
+        else:
+            yield f"{head} {_flow(value)}"

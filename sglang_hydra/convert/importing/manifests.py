@@ -1,0 +1,266 @@
+"""The servers that a Kubernetes manifest or a Compose file starts: containers, wherever they stand in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sglang_hydra.convert.importing.launches import (
+    BEHIND_A_ROUTER,
+    OPEN,
+    Launch,
+    bare_flags,
+    opened,
+    speaks_of_launch,
+    split_launch,
+)
+from sglang_hydra.convert.importing.script import Script
+from sglang_hydra.convert.importing.shell import FOR_PROCESS
+from sglang_hydra.text.words import is_digits
+
+_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
+# What is marked open already stays as it is.
+_COMPOSE = re.compile(f"(?<!{OPEN})" + r"\$(?:\$|\{([A-Za-z_]\w*)(?:(:?[-?])([^{}]*))?\}|([A-Za-z_]\w*))")
+_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "huawei.com/Ascend910")
+_PLACED_BY = ("nodeSelector", "affinity", "labels", "annotations", "tolerations", "runtimeClassName")
+_LONGEST = 1 << 14
+_WORKERS = ("workerTemplate", "worker")
+
+
+@dataclass
+class _Pod:
+    """What stands above a container: the names on the way down, and what speaks of the machine."""
+
+    kind: str
+    names: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+    nodes: int | None = None
+    worker: bool = False
+    keys: tuple[str, ...] = field(default=())
+
+
+def launches_of_kubernetes(document: Mapping[str, Any], place: str) -> list[Launch]:
+    """Every server of one object. The workers of a LeaderWorkerSet are further nodes of its leader's server."""
+    found = list(_walk(document, _Pod(str(document.get("kind", ""))), place, set()))
+    leaders = [launch for launch, pod in found if not pod.worker]
+    return leaders or [launch for launch, _ in found]
+
+
+def _walk(node: Any, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[Launch, _Pod]]:
+    """``seen`` are the nodes above and before: YAML's aliases may lead back to one."""
+    if not isinstance(node, (list, Mapping)) or id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, list):
+        for item in node:
+            yield from _walk(item, pod, place, seen)
+        return
+    pod = _below(node, pod)
+    if "command" in node or "args" in node:
+        for launch in _of_container(node, pod, place):
+            yield launch, pod
+    for key, value in node.items():
+        if key in ("command", "args", "env"):
+            continue
+        kept = replace(pod, worker=pod.worker or key in _WORKERS, keys=(*pod.keys, str(key)))
+        yield from _walk(value, kept, place, seen)
+
+
+def _below(node: Mapping[str, Any], pod: _Pod) -> _Pod:
+    metadata = node.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    names = (*pod.names, name) if isinstance(name, str) and name else pod.names
+    said = [text for key in _PLACED_BY if key in node for text in _texts(node[key])]
+    if isinstance(metadata, Mapping):
+        said += [text for key in _PLACED_BY if key in metadata for text in _texts(metadata[key])]
+    size = node.get("size") if "leaderTemplate" in node or "workerTemplate" in node else None
+    nodes = size if isinstance(size, int) and not isinstance(size, bool) else pod.nodes
+    return replace(pod, names=names, said=(*pod.said, *said), nodes=nodes)
+
+
+def _of_container(node: Mapping[str, Any], pod: _Pod, place: str) -> Iterator[Launch]:
+    environment, unknown = _environment(node.get("env"))
+    written = (*_words(node.get("command")), *_words(node.get("args")))
+    words = [_with_references(word, environment, unknown) for word in written]
+    # What is only there to be put into the words has done its work.
+    environment = {
+        key: value
+        for key, value in environment.items()
+        if FOR_PROCESS.fullmatch(key) or not any(f"$({key})" in word for word in written)
+    }
+    image = node.get("image")
+    if isinstance(image, Mapping):  # a chart's values
+        image = ":".join(str(image[key]) for key in ("repository", "tag") if key in image)
+    image = image if isinstance(image, str) else ""
+    name = _first([*reversed(pod.names), str(node.get("name") or "")])
+    where = f"{place}, {pod.kind or 'container'} {name}".rstrip()
+    said = (image, *pod.said)
+    count = _gpus(node.get("resources"))
+    for launch in started(words, environment, where, image):
+        yield replace(
+            launch,
+            kind="kubernetes",
+            name=name,
+            said=(*launch.said, *said),
+            gpu_count=count,
+            nodes=pod.nodes,
+        )
+
+
+def started(words: Sequence[str], environment: Mapping[str, str], place: str, image: str) -> Iterator[Launch]:
+    """The servers of a container's words: SGLang itself, a shell that starts it, or flags for an image that does."""
+    split = split_launch(words)
+    if split is None and "sglang" in image.lower():
+        flags = bare_flags(words) or bare_flags(words[1:])  # the image's own entry point starts it
+        split = ([], flags) if flags is not None else None
+    if split is not None:
+        routed = split[0][-1:] == [BEHIND_A_ROUTER]
+        yield Launch(
+            "container",
+            place,
+            words=tuple(split[1]),
+            environment=environment,
+            said=tuple(split[0]),
+            behind_router=routed,
+        )
+        return
+    for word in words:
+        if speaks_of_launch(word):
+            for launch in Script(place, lambda text, where: []).launches(word, environment):
+                yield replace(launch, place=place)
+
+
+def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]:
+    """Every service that starts a server."""
+    found: list[Launch] = []
+    services = document.get("services")
+    for name, service in services.items() if isinstance(services, Mapping) else ():
+        if not isinstance(service, Mapping):
+            continue
+        environment = _compose_environment(service.get("environment"))
+        words = [_interpolated(word) for key in ("entrypoint", "command") for word in _words(service.get(key))]
+        image = str(service.get("image") or "")
+        texts = tuple(_texts(service.get("deploy")))
+        for launch in started(words, environment, f"{place}, service {name}", _interpolated(image)):
+            said = (*launch.said, _interpolated(image), *texts)
+            count = _compose_gpus(service)
+            found.append(replace(launch, kind="compose", name=str(name), said=said, gpu_count=count))
+    return found
+
+
+def _words(value: Any) -> list[str]:
+    """A list of words; a line is cut as the shell cuts it."""
+    if isinstance(value, str):
+        from sglang_hydra.convert.importing.expansion import fields_of
+        from sglang_hydra.convert.importing.syntax import commands_of
+
+        if "\n" in value.strip() or speaks_of_launch(value):
+            commands = commands_of(value)
+            if len(commands) != 1:
+                return [value]
+            return [item for word in commands[0].words for item in fields_of(word, _AsWritten())]
+        return value.split()
+    if isinstance(value, list):
+        return [_scalar(item) for item in value if isinstance(item, (str, int, float))]
+    return []
+
+
+class _AsWritten(dict[str, Any]):
+    """Variables that stay as they are written, for whoever puts them in later."""
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        return f"${{{name}}}"
+
+
+def _scalar(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _environment(items: Any) -> tuple[dict[str, str], set[str]]:
+    """The variables of a container, and those whose value stands elsewhere (a Secret, a field of the pod)."""
+    known: dict[str, str] = {}
+    unknown: set[str] = set()
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, Mapping) and isinstance(item.get("name"), str):
+            if item.get("value") is not None:
+                known[item["name"]] = _with_references(_scalar(item["value"]), known, unknown)
+            else:
+                unknown.add(item["name"])
+    return known, unknown
+
+
+def _with_references(word: str, known: Mapping[str, str], unknown: set[str]) -> str:
+    """``$(NAME)`` replaced, as the kubelet does; a name that nobody set is only known in the cluster."""
+
+    def put(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return "$"
+        if len(known.get(found[1], "")) > _LONGEST:
+            return opened(found[0])
+        return known.get(found[1], opened(f"$({found[1]})"))
+
+    # In a shell's text $(...) is a command of its own, unless it is a variable of the container.
+    if speaks_of_launch(word) and " " in word:
+        return _REFERENCE.sub(lambda found: put(found) if found[1] in {*known, *unknown} else found[0], word)
+    return _REFERENCE.sub(put, word)
+
+
+def _compose_environment(value: Any) -> dict[str, str]:
+    pairs = value.items() if isinstance(value, Mapping) else [str(item).partition("=")[::2] for item in value or ()]
+    return {str(name): _interpolated(_scalar(item)) for name, item in pairs if item not in (None, "")}
+
+
+def _interpolated(text: str) -> str:
+    """``${NAME:-default}`` replaced, as Compose does; a name without a default is only known where it runs."""
+
+    def put(found: re.Match[str]) -> str:
+        if found[0] == "$$":
+            return "$"
+        return found[3] if found[2] in (":-", "-") else opened(found[0])
+
+    for _ in range(3):  # a default may hold another variable
+        text, before = _COMPOSE.sub(put, text), text
+        if text == before or "$$" in before:
+            break
+    return text
+
+
+def _compose_gpus(service: Mapping[str, Any]) -> int | None:
+    node: Any = service
+    for key in ("deploy", "resources", "reservations", "devices"):
+        node = node.get(key) if isinstance(node, Mapping) else None
+    for device in node if isinstance(node, list) else ():
+        if isinstance(device, Mapping):
+            if isinstance(device.get("device_ids"), list):
+                return len(device["device_ids"])
+            if isinstance(device.get("count"), int):
+                return int(device["count"])
+    return None
+
+
+def _gpus(resources: Any) -> int | None:
+    for part in ("limits", "requests"):
+        wanted = resources.get(part) if isinstance(resources, Mapping) else None
+        if not isinstance(wanted, Mapping):
+            continue
+        for name in _GPU_RESOURCES:
+            if is_digits(str(wanted.get(name, ""))):
+                return int(str(wanted[name]))
+    return None
+
+
+def _texts(node: Any, seen: set[int] | None = None) -> Iterator[str]:
+    """Every text below a node, keys included."""
+    seen = set() if seen is None else seen
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, (list, Mapping)) and id(node) not in seen:
+        seen.add(id(node))
+        for item in [part for pair in node.items() for part in pair] if isinstance(node, Mapping) else node:
+            yield from _texts(item, seen)
+
+
+def _first(names: Sequence[str]) -> str:
+    return next((name for name in names if name), "")

@@ -1,0 +1,120 @@
+"""Servers whose arguments stand as keys and values: srtctl recipes, SGLang's own --config, keyword arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sglang_hydra.arguments.argv import field_of, options_of
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.convert.importing.launches import BEHIND_A_ROUTER, Launch, split_launch
+
+_ROLES = ("prefill", "decode", "aggregated")
+_LEAST_KNOWN = 0.5
+"""The share of keys that must be arguments of SGLang for a mapping to be taken for them."""
+
+
+def is_recipe(document: Mapping[str, Any]) -> bool:
+    """Whether this is a recipe of srtctl, or one that other recipes are made from."""
+    return _sglang_block(_base(document)) is not None
+
+
+def launches_of_recipe(document: Mapping[str, Any], place: str) -> list[Launch]:
+    """The server of each role: prefill and decode, or one kind for both."""
+    base = _base(document)
+    block = _sglang_block(base) or {}
+    backend, model, resources = (_mapping(base.get(key)) for key in ("backend", "model", "resources"))
+    variants = [str(key) for key in document if "override" in str(key)]
+    remarks = (
+        [f"the variants {', '.join(variants)} are not read: this is the base that they change"] if variants else []
+    )
+    if "sweep" in base:
+        remarks.append("the sweep is not read: bench -m ... is one")
+    found = []
+    for role in _ROLES:
+        if not isinstance(block.get(role), Mapping):
+            continue
+        arguments = dict(block[role])
+        named = any(_argument(str(key)) == "model_path" for key in arguments)
+        if not named and isinstance(model.get("path"), str):
+            arguments = {"model-path": model["path"], **arguments}
+        environment = _mapping(backend.get(f"{role}_environment"))
+        short = "agg" if role == "aggregated" else role
+        each = resources.get(f"gpus_per_{short}")
+        gpus = resources.get("gpus_per_node")
+        gpu = backend.get("gpu_type") or resources.get("gpu_type")
+        found.append(
+            Launch(
+                "srtctl",
+                f"{place}, {role}",
+                name=role,
+                values=arguments,
+                environment={str(name): _text(value) for name, value in environment.items() if value is not None},
+                said=tuple(str(text) for text in (gpu, model.get("container")) if text),
+                gpu_count=gpus if isinstance(gpus, int) else None,
+                nodes=_nodes(resources, short, each, gpus),
+                remarks=tuple(remarks),
+            )
+        )
+    return found
+
+
+def _nodes(resources: Mapping[str, Any], role: str, each: Any, gpus: Any) -> int | None:
+    """How many machines one worker takes: the nodes of its role, shared by its workers."""
+    if isinstance(each, int) and isinstance(gpus, int) and gpus > 0:
+        return max(1, -(-each // gpus))
+    nodes, workers = resources.get(f"{role}_nodes"), resources.get(f"{role}_workers")
+    if isinstance(nodes, int) and isinstance(workers, int) and workers > 0 and nodes > 0:
+        return max(1, nodes // workers)
+    return None
+
+
+def launches_of_config(document: Mapping[str, Any], place: str) -> list[Launch]:
+    """The server of a file for SGLang's --config, or of Engine(**kwargs); none where few keys are arguments."""
+    keys = [str(key) for key in document]
+    known = [key for key in keys if _argument(key) is not None]
+    plain = all(not isinstance(value, Mapping) or _argument(str(key)) for key, value in document.items())
+    if not known or not plain or len(known) < len(keys) * _LEAST_KNOWN:
+        return []
+    return [Launch("config", place, values=dict(document))]
+
+
+def launch_of_words(words: list[str], place: str) -> Launch | None:
+    """A list of words: SGLang's flags alone, or the whole command."""
+    split = split_launch(words)
+    flags = split[1] if split else words if words and words[0].startswith("--") else None
+    routed = split is not None and split[0][-1:] == [BEHIND_A_ROUTER]
+    return Launch("flags", place, words=tuple(flags), behind_router=routed) if flags is not None else None
+
+
+def _argument(key: str) -> str | None:
+    """The argument that a key of a file names, by any flag of it; also one of a later release."""
+    flag = "--" + key.replace("_", "-")
+    options = options_of(flag)
+    if options and options[0] in (flag, flag.replace("-", "_")):
+        field = field_of(options[0])
+        return field.name if field else None
+    name = key.replace("-", "_")
+    if name in FIELDS:
+        return name
+    from sglang_hydra.arguments.extra import first_with
+
+    return name if first_with(name) else None
+
+
+def _base(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    base = document.get("base")
+    return base if isinstance(base, Mapping) and "backend" in base else document
+
+
+def _sglang_block(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    block = _mapping(document.get("backend")).get("sglang_config")
+    return block if isinstance(block, Mapping) else None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

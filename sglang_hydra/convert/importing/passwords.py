@@ -1,0 +1,44 @@
+"""Passwords inside addresses (``redis://user:password@host``): no file and no screen of ours shows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sglang_hydra.arguments.secrets import HIDDEN
+from sglang_hydra.text.findings import Finding
+
+_PASSWORD = re.compile(r"""(?<=://)([^/@:\s]*:)[^/\s"']+(?=@)""")
+
+
+def holds_a_password(value: Any) -> bool:
+    """Whether a text, or a text inside a list or a mapping, is an address with a password."""
+    if isinstance(value, str):
+        return _PASSWORD.search(value) is not None
+    if isinstance(value, Mapping):
+        return any(holds_a_password(item) for pair in value.items() for item in pair)
+    return isinstance(value, (list, tuple)) and any(holds_a_password(item) for item in value)
+
+
+def without_passwords(text: str) -> str:
+    """``text`` with every password of an address hidden, the user's name left."""
+    return _PASSWORD.sub(rf"\1{HIDDEN}", text)
+
+
+def variable_for(name: str) -> str:
+    """The variable that a file refers to instead of an argument's address."""
+    return f"SGLANG_HYDRA_{name.upper()}"
+
+
+def hidden_in(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, without the passwords of addresses that they quote."""
+    return [
+        replace(
+            finding,
+            message=without_passwords(finding.message),
+            hint=None if finding.hint is None else without_passwords(finding.hint),
+        )
+        for finding in findings
+    ]

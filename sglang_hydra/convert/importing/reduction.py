@@ -1,0 +1,249 @@
+"""The nearest preset, and the fewest overrides that make the same server of it, each step verified by planning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS, fresh_defaults
+from sglang_hydra.arguments.secrets import SECRET_FIELDS
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.rules.resolution import Resolution, resolve
+from sglang_hydra.text.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.facts.model import ModelFacts
+    from sglang_hydra.planning.plan import Plan
+
+SEED = 42
+_PLACE = "the source"
+_ROUNDS = 2
+_ALWAYS_KEPT = ("model_path", "random_seed")  # without the seed another one is drawn each time
+_PATHS = ("model_path", "tokenizer_path", "served_model_name")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the source asks for. ``settings`` are keys of the nodes (``engine.version``, ``gpu.count``) and options of
+    groups that hold for every plan; ``resolved`` says that ``arguments`` are what SGLang made of something else."""
+
+    arguments: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    resolved: bool = False
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The fewest ``overrides`` on top of the ``model`` preset (None: the model by its path), with the plan of all
+    arguments and the plan of these for each GPU class that was looked at. ``equal``: they are the same server."""
+
+    model: str | None
+    overrides: Mapping[str, Any]
+    full: Mapping[str, Plan]
+    small: Mapping[str, Plan]
+    equal: bool
+    respelled: bool = False
+
+
+@dataclass(frozen=True)
+class _Context:
+    """One GPU class: the plan of everything that the source says, what the preset alone sets, what is wanted."""
+
+    full: Plan
+    preset: Mapping[str, Any]
+    target: Mapping[str, Any]
+    verdict: tuple[str, ...]
+    model: ModelFacts
+
+    def resolution_of(self, intent: Mapping[str, Any]) -> Resolution:
+        environment = {**self.full.inherited, **self.full.environment}
+        wanted = {**self.preset, **intent}
+        return resolve(wanted, gpu=self.full.gpu, model=self.model, seed=SEED, env=environment)
+
+
+def preset_for(path: str, composer: Composer) -> tuple[str | None, bool]:
+    """The model preset of exactly this checkpoint, and whether it spells a hub name otherwise."""
+    import os
+
+    from sglang_hydra.planning.audit import model_presets
+
+    presets = [preset for preset in model_presets(composer) if "${" not in preset.path]
+    exact = next((preset.name for preset in presets if preset.path == path), None)
+    if exact is not None or os.path.exists(path) or path.count("/") != 1 or path[:1] in "./~":
+        return exact, False
+    return next((preset.name for preset in presets if preset.path.lower() == path.lower()), None), True
+
+
+def reduce_to_preset(wish: Wish, gpus: Sequence[str], composer: Composer, env: Mapping[str, str]) -> Reduced:
+    """Leaves out everything that the plan resolves to anyway, on each of the GPU classes.
+
+    Raises ConfigError where the arguments cannot be composed at all.
+    """
+    given = {name: value for name, value in wish.arguments.items() if name not in SECRET_FIELDS}
+    model = wish.settings.get("model")
+    respelled = False
+    if model is None and isinstance(given.get("model_path"), str):
+        model, respelled = preset_for(given["model_path"], composer)
+    planner = _Planner(composer, wish.settings, env)
+    full = {gpu: planner.plan(gpu, None if "model" not in wish.settings else model, given) for gpu in gpus}
+    if "model_path" not in given and model is None:
+        return Reduced(None, given, full, full, True)
+    if model is None:
+        contexts = [item for gpu in gpus for item in _contexts(wish, given, full[gpu], composer)]
+        overrides = _fewest(given, contexts, wish.resolved)
+        return _verified(planner, None, overrides, given, full, wish)
+    kept = {name: value for name, value in given.items() if name != "model_path"}
+    if respelled and "served_model_name" not in kept:
+        kept["served_model_name"] = given["model_path"]
+    alone = {gpu: planner.plan(gpu, model, {}).intent for gpu in gpus}
+    undone = {
+        name: FIELDS[name].default
+        for intent in alone.values()
+        for name, value in intent.items()
+        if name not in given and name != "model_path" and value != FIELDS[name].default
+    }
+    contexts = [_context(wish, {**kept, **undone}, full[gpu], alone[gpu], respelled) for gpu in gpus]
+    overrides = _fewest({**kept, **undone}, contexts, wish.resolved)
+    made = _verified(planner, model, overrides, given, full, wish, respelled)
+    return made if made.equal else Reduced(None, given, full, full, True)
+
+
+def nearest_preset(path: str, composer: Composer) -> str | None:
+    """``model=NAME (its checkpoint)`` of the preset whose name begins with a path's last part, or the other way."""
+    from sglang_hydra.planning.audit import model_presets
+
+    name = path.rstrip("/").rpartition("/")[2].lower()
+    for preset in model_presets(composer):
+        known = preset.path.rpartition("/")[2].lower()
+        if name and "${" not in preset.path and (known.startswith(name) or name.startswith(known)):
+            return f"model={preset.name} ({preset.path})"
+    return None
+
+
+class _Planner:
+    """Plans with what holds for every plan of the source."""
+
+    def __init__(self, composer: Composer, settings: Mapping[str, Any], env: Mapping[str, str]) -> None:
+        self.composer = composer
+        self.env = env
+        self.settings = {name: value for name, value in settings.items() if name not in ("gpu", "model")}
+
+    def plan(self, gpu: str, model: str | None, arguments: Mapping[str, Any]) -> Plan:
+        words = {"gpu": gpu, "model": model or "unset", "engine": "sglang", **self.settings}
+        requests = [Request.typed(key, value, _PLACE, "experiment") for key, value in words.items()]
+        requests += [Request.typed(name, value, _PLACE, "experiment") for name, value in arguments.items()]
+        return make_plan(self.composer, requests, seed=SEED, env=self.env)
+
+
+def _context(
+    wish: Wish, given: Mapping[str, Any], full: Plan, preset: Mapping[str, Any], respelled: bool = False
+) -> _Context:
+    target: dict[str, Any] = dict(full.values)
+    if wish.resolved:
+        target = {**fresh_defaults(), **wish.arguments}
+        for name in ("random_seed", *SECRET_FIELDS):
+            target.pop(name, None)
+    if respelled:
+        for name in _PATHS:
+            target[name] = None
+        target["served_model_name"] = given.get("served_model_name")
+        del target["model_path"], target["tokenizer_path"]
+    return _Context(full, preset, target, _verdict(full.resolution), full.model)
+
+
+def _contexts(wish: Wish, given: Mapping[str, Any], full: Plan, composer: Composer) -> Iterator[_Context]:
+    """The same for a model without a preset. One of which nothing is known may be like any that is."""
+    own = _context(wish, given, full, {})
+    yield own
+    if full.model.known:
+        return
+    from sglang_hydra.planning.audit import model_presets
+
+    for preset in model_presets(composer):
+        like = replace(own, model=preset.facts)
+        made = like.resolution_of(given)
+        target = own.target if wish.resolved else dict(made.values)
+        yield replace(like, target=target, verdict=_verdict(made))
+
+
+def _fewest(given: Mapping[str, Any], contexts: Sequence[_Context], resolved: bool) -> dict[str, Any]:
+    """``given`` without what makes no difference on any of the GPU classes."""
+    intent = dict(given)
+    best = [_distance(intent, context) for context in contexts]
+    for _ in range(_ROUNDS):
+        before = dict(intent)
+        for name in list(intent):
+            for tried in _lighter(intent, name, resolved):
+                away = [_distance(tried, context) for context in contexts]
+                fewer = all(now <= then for now, then in zip(away, best, strict=True))
+                if fewer and (not resolved or all(_comes_back(name, intent, tried, item) for item in contexts)):
+                    intent, best = tried, away
+                    break
+        if intent == before:
+            break
+    return intent
+
+
+def _comes_back(name: str, intent: Mapping[str, Any], tried: Mapping[str, Any], context: _Context) -> bool:
+    """Whether ``tried`` gives ``name`` the value that a log shows, where ``intent`` does: no value is traded for
+    another."""
+    wanted = context.target.get(name)
+    return bool(
+        context.resolution_of(tried).values[name] == wanted or context.resolution_of(intent).values[name] != wanted
+    )
+
+
+def _lighter(intent: Mapping[str, Any], name: str, resolved: bool) -> Iterator[dict[str, Any]]:
+    """``intent`` without ``name``; of a log also with what DP attention divides, as it was before."""
+    if name in _ALWAYS_KEPT or name not in intent:
+        return
+    yield {key: value for key, value in intent.items() if key != name}
+    ranks = intent.get("dp_size")
+    divided = name == "chunked_prefill_size" and bool(intent.get("enable_dp_attention"))
+    if resolved and divided and isinstance(ranks, int) and ranks > 1 and isinstance(intent[name], int):
+        yield {**intent, name: intent[name] * ranks}
+
+
+def _distance(intent: Mapping[str, Any], context: _Context) -> int:
+    """How many arguments resolve otherwise than is wanted; more than all of them for another verdict."""
+    made = context.resolution_of(intent)
+    if _verdict(made) != context.verdict and not (made.ok and context.verdict):
+        return len(FIELDS) + 1
+    return sum(
+        made.values[name] != value or isinstance(made.values[name], bool) != isinstance(value, bool)
+        for name, value in context.target.items()
+        if name in made.values
+    )
+
+
+def _verdict(resolution: Resolution) -> tuple[str, ...]:
+    return tuple(sorted(finding.id for finding in resolution.findings if finding.level == "error"))
+
+
+def _verified(
+    planner: _Planner,
+    model: str | None,
+    overrides: Mapping[str, Any],
+    given: Mapping[str, Any],
+    full: Mapping[str, Plan],
+    wish: Wish,
+    respelled: bool = False,
+) -> Reduced:
+    """Plans what is left on every class and compares the servers; where one differs, everything is kept."""
+    try:
+        small = {gpu: planner.plan(gpu, model, overrides) for gpu in full}
+    except ConfigError:
+        return Reduced(None, given, full, full, False)
+    same = all(_same(full[gpu], small[gpu], respelled) for gpu in full)
+    if same or wish.resolved:
+        return Reduced(model, overrides, full, small, same, respelled)
+    return Reduced(None, given, full, full, False)
+
+
+def _same(full: Plan, small: Plan, respelled: bool) -> bool:
+    if respelled:
+        return all(full.values[name] == small.values[name] for name in FIELDS if name not in _PATHS)
+    return full.server_id == small.server_id and full.values == small.values

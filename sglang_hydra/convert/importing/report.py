@@ -1,0 +1,125 @@
+"""What was imported, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.arguments.secrets import masked
+from sglang_hydra.convert.importing.experiment import command_line, experiment_yaml, schema_path
+from sglang_hydra.convert.importing.importer import Imported, State
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.screen import Line, shown, text
+from sglang_hydra.text.words import plural
+
+SCHEMA = "sglang_hydra.import/1"
+_KINDS = {
+    "command": "a command",
+    "flags": "SGLang's flags",
+    "container": "a container",
+    "kubernetes": "a Kubernetes manifest",
+    "compose": "a Compose file",
+    "dockerfile": "a Dockerfile",
+    "srtctl": "a recipe of srtctl",
+    "config": "a file for SGLang's --config",
+    "log": "a server's log",
+}
+
+
+def yaml_of(server: Imported, output: Path | None) -> str:
+    """The experiment, with what became of the source's arguments beside them."""
+    remarks = {
+        state.name: f"{state.state}: {state.note}" if state.note else state.state
+        for state in server.states
+        if state.state in ("overridden", "deprecated", "undone")
+    }
+    return experiment_yaml(
+        server.choices,
+        server.overrides,
+        server.nodes,
+        remarks=remarks,
+        heading=list(_heading(server)),
+        schema=schema_path(output),
+    )
+
+
+def _heading(server: Imported) -> Iterator[str]:
+    name = f" {server.name}" if server.name else ""
+    where = f" ({server.place})" if server.place else ""
+    yield f"Imported{name} from {_KINDS.get(server.kind, server.kind)}{where}"
+    yield f"As a command: {command_line(server.choices, server.overrides, server.nodes)}"
+    for wanted, title in (("redundant", "Left out, as it comes to the same anyway"), ("open", "Left out, not known")):
+        states = [state for state in server.states if state.state == wanted]
+        if states:
+            yield f"{title}:"
+            yield from (f"  {_said(state)}" for state in states)
+    unknown = [state.name for state in server.states if state.state == "unknown"]
+    if unknown:
+        yield f"Left out, SGLang would not read it: {', '.join(unknown)}"
+
+
+def _said(state: State) -> str:
+    note = f"  ({state.note})" if state.note else ""
+    return f"{state.name}={shown(masked(state.name, state.value))}{note}"
+
+
+def summary(server: Imported) -> Line:
+    """One line: how many overrides are left of how many arguments, and whether they are the same server."""
+    name = f"{server.name}: " if server.name else ""
+    total = len(server.arguments) + len(server.extra)
+    kept = len(server.overrides) + len(server.extra)
+    if server.server_id is not None and server.equal:
+        same = f"the same server, {server.server_id}"
+    elif server.equal:
+        same = "the same server on every GPU class"
+    else:
+        same = "not the same server"
+    chosen = " ".join(f"{group}={option}" for group, option in server.choices.items()) or "no preset"
+    said = f"{chosen}, {plural(kept, 'override')} of {plural(total, 'argument')}: {same}"
+    return [text(name, "bold"), text(said, "" if server.complete else "yellow")]
+
+
+def record(source: str, servers: Sequence[Imported], output: Path | None) -> dict[str, Any]:
+    """The record of ``--json``."""
+    return {"schema": SCHEMA, "source": source, "servers": [_server_record(server, output) for server in servers]}
+
+
+def _server_record(server: Imported, output: Path | None) -> dict[str, Any]:
+    return {
+        "name": server.name,
+        "kind": server.kind,
+        "place": server.place,
+        "complete": server.complete,
+        "equal": server.equal,
+        "server_id": server.server_id,
+        "version": server.version,
+        "choices": dict(server.choices),
+        "overrides": plain(server.overrides),
+        "nodes": plain(server.nodes),
+        "arguments": [
+            {
+                "name": state.name,
+                "value": plain(masked(state.name, state.value)),
+                "state": state.state,
+                "note": state.note,
+            }
+            for state in server.states
+        ],
+        "argv": None if server.argv is None else list(server.argv),
+        "command": command_line(server.choices, server.overrides, server.nodes),
+        "yaml": yaml_of(server, output),
+        "findings": [finding.to_json() for finding in server.findings],
+    }
+
+
+def shown_findings(servers: Sequence[Imported]) -> list[Finding]:
+    """The findings of all, each with the server's name where there are several."""
+    from dataclasses import replace
+
+    return [
+        replace(finding, message=f"{server.name}: {finding.message}") if len(servers) > 1 else finding
+        for server in servers
+        for finding in server.findings
+    ]

@@ -1,0 +1,190 @@
+"""What kind of text it is, and the servers in it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.convert.importing.embedded_commands import (
+    fenced,
+    is_dockerfile,
+    launches_of_dockerfile,
+    lists_of_words,
+    unwrapped,
+)
+from sglang_hydra.convert.importing.launches import Launch, speaks_of_launch
+from sglang_hydra.convert.importing.logs import launches_of_log, speaks_of_arguments
+from sglang_hydra.convert.importing.manifests import launches_of_compose, launches_of_kubernetes
+from sglang_hydra.convert.importing.mappings import is_recipe, launch_of_words, launches_of_config, launches_of_recipe
+from sglang_hydra.convert.importing.script import Script
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import open_typed
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.quick_yaml import quick_loader
+from sglang_hydra.text.words import program, short
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer
+
+LOOKED_FOR = (
+    "a command (python -m sglang.launch_server, sglang serve) in a line, a shell script, a Dockerfile or Markdown, "
+    "docker run, a container of a Kubernetes or Compose file, backend.sglang_config of an srtctl recipe, a log's "
+    "server_args=ServerArgs(...), arguments as for SGLang's --config"
+)
+_STDIN = "-"
+_LONGEST = 8 << 20
+_LONGEST_FLAGS = 1 << 18
+_YAML = (".yaml", ".yml", ".json")
+_MOST_NODES = 200_000
+_LISTS = ("items",)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text to import: its name for people, the folder that its paths are relative to, and whether it was typed."""
+
+    name: str
+    text: str
+    folder: Path | None = None
+    typed: bool = False
+
+
+def read_source(word: str) -> Source:
+    """What the word names: standard input, a file, or the text itself. Raises ConfigError for what cannot be read."""
+    if word == _STDIN:
+        return Source("stdin", _decoded(sys.stdin.buffer.read(_LONGEST + 1), "stdin"))
+    if _is_path(word):
+        path = Path(word).expanduser()
+        if path.is_dir():
+            raise _unreadable(word, "it is a folder", f"name a file in it: {program()} import FILE")
+        try:
+            with open_typed(path) as file:
+                return Source(word, _decoded(file.read(_LONGEST + 1), word), path.parent)
+        except (OSError, ValueError) as failure:
+            why = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
+            raise _unreadable(word, why, f"{program()} import FILE, import - or import 'COMMAND'") from failure
+    return Source("", word.encode("utf-8", "replace").decode("utf-8"), typed=True)
+
+
+def launches_of(source: Source, composer: Composer) -> list[Launch]:
+    """Every server that the source starts. Raises ConfigError, saying what was looked for, where there is none."""
+    try:
+        found = _launches(source.text, source.name, composer, source.name.endswith(_YAML))
+    except RecursionError:
+        found = []
+    if not found:
+        raise ConfigError(_nothing(source))
+    return found
+
+
+def _launches(text: str, place: str, composer: Composer, is_yaml: bool) -> list[Launch]:
+    if speaks_of_arguments(text):
+        return launches_of_log(text, place, composer)
+    if blocks := [block for block in fenced(text) if speaks_of_launch(block)]:
+        return [launch for block in blocks for launch in _launches(block, place, composer, False)]
+    if is_dockerfile(text):
+        return launches_of_dockerfile(text, place)
+    found: list[Launch] = []
+    if is_yaml or not speaks_of_launch(text.split("\n", 1)[0]):
+        found = [launch for document in _documents(text) for launch in _of_document(document, place)]
+    if found or not (speaks_of_launch(text) or ("--" in text and len(text) <= _LONGEST_FLAGS)):
+        return found
+    script = Script(place, lambda body, where: _launches(body, where, composer, True), home=os.path.expanduser("~"))
+    return script.launches(unwrapped(text)) or [
+        launch for words in lists_of_words(text) if (launch := launch_of_words(words, place))
+    ]
+
+
+def _documents(text: str) -> list[Any]:
+    """The documents of YAML or JSON; none for what is neither, or mere text."""
+    import yaml
+
+    try:
+        found = [
+            document for document in yaml.load_all(text, Loader=quick_loader()) if isinstance(document, (dict, list))
+        ]
+        return [document for document in found if _size(document, {}) <= _MOST_NODES]
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError):
+        return []
+
+
+def _size(node: Any, known: dict[int, int]) -> int:
+    """How many values a document has with every alias in it written out; beyond all bounds where one holds itself."""
+    if not isinstance(node, (dict, list)):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = _MOST_NODES + 1
+        items = [part for pair in node.items() for part in pair] if isinstance(node, dict) else node
+        known[id(node)] = 1 + sum(_size(item, known) for item in items)
+    return known[id(node)]
+
+
+def _of_document(document: Any, place: str) -> list[Launch]:
+    if isinstance(document, list):
+        return _of_list(document, place)
+    if any(isinstance(document.get(key), list) and "kind" in document for key in _LISTS):
+        return [launch for item in document["items"] if isinstance(item, dict) for launch in _of_document(item, place)]
+    readers: Iterable[tuple[bool, Callable[[Mapping[str, Any], str], list[Launch]]]] = (
+        ("apiVersion" in document and "kind" in document, launches_of_kubernetes),
+        ("services" in document, launches_of_compose),
+        (is_recipe(document), launches_of_recipe),
+        (True, launches_of_config),
+        (True, launches_of_kubernetes),  # a pod's template, a chart's values: containers at any place
+    )
+    return next((found for fits, read in readers if fits and (found := read(document, place))), [])
+
+
+def _of_list(document: Sequence[Any], place: str) -> list[Launch]:
+    """A list of words, or of such lists and mappings: one for each server."""
+    if document and all(isinstance(item, str) for item in document):
+        launch = launch_of_words([str(item) for item in document], place)
+        return [launch] if launch else []
+    return [
+        launch
+        for item in document[:64]
+        if isinstance(item, (dict, list))
+        for launch in (_of_list(item, place) if isinstance(item, list) else _of_document(item, place))
+    ]
+
+
+def _is_path(word: str) -> bool:
+    """Whether the word names a file: it is there, or it looks like nothing else."""
+    if "\0" in word or len(word) > 4096 or "\n" in word:
+        return False
+    try:
+        if os.path.exists(os.path.expanduser(word)):
+            return True
+    except ValueError:
+        return False
+    return not any(char.isspace() for char in word) and not word.startswith("--")
+
+
+def _decoded(content: bytes, name: str) -> str:
+    if len(content) > _LONGEST:
+        raise _unreadable(name, f"it is longer than {_LONGEST >> 20} MiB", "cut out the part with the command")
+    return content.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def _unreadable(name: str, why: str, hint: str) -> ConfigError:
+    return ConfigError(Finding("error", "IMP002", f"{short(name, 300)} cannot be read: {why}", hint=hint))
+
+
+def _nothing(source: Source) -> Finding:
+    where = source.name or "the text"
+    if not source.text.strip():
+        return Finding("error", "IMP001", f"{where} is empty", hint=LOOKED_FOR)
+    message = f"{where} starts no SGLang server; looked for {LOOKED_FOR}"
+    hint = None
+    if '"sglang_hydra.plan/' in source.text:
+        hint = f"it is a plan of ours: {program()} plan lock={where}"
+    elif "{{" in source.text and "}}" in source.text:
+        hint = "it is a template: render it first (helm template . | " + program() + " import -)"
+    elif "sglang_router" in source.text:
+        hint = "a router starts no server of its own: import the commands of its workers"
+    elif "vllm" in source.text:
+        hint = "it starts vLLM"
+    return Finding("error", "IMP001", message, hint=hint)

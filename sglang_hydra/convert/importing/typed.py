@@ -1,0 +1,59 @@
+"""What was put behind the source: choices and values that beat it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer
+
+_GROUPS = ("gpu", "model", "engine", "launch", "topology")
+
+
+@dataclass(frozen=True)
+class Typed:
+    """``choices`` of groups, ``values`` of arguments, ``nodes`` by dotted keys."""
+
+    choices: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    nodes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_typed(requests: Sequence[Request], composer: Composer) -> Typed:
+    """Takes the overrides apart. Raises ConfigError for what is none, or what an experiment of one server has not."""
+    if not requests:
+        return Typed()
+    composer.check(requests)
+    composition = composer.compose(requests)
+    choices: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    nodes: dict[str, Any] = {}
+    for request in requests:
+        key, _, value = request.text.lstrip("+").partition("=")
+        if key in FIELDS:
+            values[key] = composition.intent.get(key)
+        elif key == "model" and ("/" in value or os.path.exists(value)):
+            values["model_path"] = composition.intent.get("model_path")
+        elif key in _GROUPS:
+            choices[key] = str(composition.choices.get(key) or value)
+        elif "." in key or key in composition.nodes:
+            nodes[key] = _at(composition.nodes, key)
+        else:
+            message = f"{request.text}: an imported server has no {key}"
+            raise ConfigError(Finding("error", "IMP014", message, (key,), "gpu=..., model=..., or an argument"))
+    return Typed(choices, values, nodes)
+
+
+def _at(nodes: Mapping[str, Any], key: str) -> Any:
+    value: Any = nodes
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value

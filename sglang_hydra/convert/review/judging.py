@@ -1,0 +1,91 @@
+"""Every launch file as it is, and as it was in the base: two verdicts, and in which values the plans differ."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.convert.review.base import Tree, working_in
+from sglang_hydra.planning.difference import Difference, compared
+from sglang_hydra.planning.input_files import is_document
+from sglang_hydra.show.verdicts import Verdict, verdicts_on
+from sglang_hydra.text.errors import ConfigError
+
+State = Literal["same", "changed", "added", "removed", "new"]
+# All sides draw the same seed, so that it is no difference.
+_SEED = 42
+
+
+@dataclass(frozen=True)
+class Review:
+    """One file. ``before`` is its verdict in the base, None without one or where the file is not there; ``state``
+    is ``new`` where nothing is compared with, ``same`` where nothing of the plan moved."""
+
+    name: str
+    state: State
+    before: Verdict | None
+    after: Verdict | None
+    differences: tuple[Difference, ...] = ()
+
+
+def review(
+    requests: Sequence[Request], config_dirs: Sequence[str], config_name: str | None, base: Tree | None
+) -> list[Review]:
+    """Judges what ``requests`` name (files and folders one by one, with the overrides on top; or the overrides alone),
+    and compares each with the same name in ``base``."""
+    after = verdicts_on(Composer(config_dirs, config_name or PRIMARY_NAME), requests, seed=_SEED)
+    if base is None:
+        return [Review(name, "new", None, verdict) for name, verdict in after]
+    before = {
+        os.path.abspath(base.here / name): verdict
+        for name, verdict in _verdicts_of_base(requests, config_dirs, config_name, base)
+    }
+    found = [_reviewed(name, before.pop(base.counterpart(name), None), here, base) for name, here in after]
+    removed = [Review(base.without_place(file), "removed", there, None) for file, there in before.items()]
+    return [*found, *removed]
+
+
+def _reviewed(name: str, there: Verdict | None, here: Verdict, base: Tree) -> Review:
+    if there is None:
+        return Review(name, "added", None, here)
+    if here.made is None and is_document(name) and not os.path.exists(name):
+        return Review(name, "removed", there, None)
+    moved = tuple(_compared(there, here, base))
+    judged_alike = (there.ok, there.launchable, there.error_ids) == (here.ok, here.launchable, here.error_ids)
+    return Review(name, "changed" if moved or not judged_alike else "same", there, here, moved)
+
+
+def _verdicts_of_base(
+    requests: Sequence[Request], config_dirs: Sequence[str], config_name: str | None, base: Tree
+) -> Iterator[tuple[str, Verdict]]:
+    """The same as it was. What is not there in the base is not judged there."""
+    named = [
+        replace(request, text=base.counterpart(request.text)) if is_document(request.text) else request
+        for request in requests
+    ]
+    there = [request for request in named if not is_document(request.text) or Path(request.text).exists()]
+    if any(is_document(request.text) for request in named) and not any(is_document(item.text) for item in there):
+        return
+    folders = [folder for folder in map(base.counterpart, config_dirs) if Path(folder).is_dir()]
+    with working_in(base.here):
+        try:
+            found = verdicts_on(Composer(folders, config_name or PRIMARY_NAME), there, seed=_SEED)
+        except ConfigError as failure:
+            found = [("overrides", Verdict(None, failure.findings))]
+        # A folder without a file in it is no launch file of the base.
+        found = [(name, verdict) for name, verdict in found if not os.path.isdir(name)]
+    yield from found
+
+
+def _compared(there: Verdict, here: Verdict, base: Tree) -> Iterator[Difference]:
+    """Every value that moved."""
+    if there.made is None or here.made is None:
+        return
+    for item in compared(there.made, here.made):
+        yield replace(item, why=(base.without_place(item.why[0]), base.without_place(item.why[1])))

@@ -1,0 +1,177 @@
+"""A review as Markdown for a comment on a change. Text from outside can neither format, link, mention nor break out.
+
+GitHub cuts comments at 65536 characters: what is left out is counted at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sglang_hydra.convert.review.judging import Review
+from sglang_hydra.convert.review.summary import sentence
+from sglang_hydra.planning.difference import plans_of, said
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.verdicts import Verdict
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import printable
+from sglang_hydra.text.words import number, plural, short
+
+MARK = "<!-- sglang-hydra check -->"
+"""The first line: by it a workflow finds the comment that it wrote before."""
+
+_LONGEST = 60_000
+_MOST_ROWS = 30
+_MOST_FINDINGS = 20
+_WIDEST = 200
+_LONGEST_LINE = 1000
+# An HTML block is no Markdown: only what is HTML, or a mention, needs to be spelled out.
+_IN_PRE = " \n_,.:;/=+()%{}'\"-?"
+_PLAIN = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*|-?\d{1,15}\.\d{1,15}")
+_IN_TICKS = re.compile(r"(?!.*(?:://|www\.))[\w .,:;/=+()%{}\"'-]*")
+
+
+def comment(reviews: Sequence[Review], base: str | None, good: bool) -> str:
+    """The whole comment. ``good`` is the verdict of ``check`` on all of it."""
+    parts = [MARK, f"### sglang-hydra check: {_headline(reviews, good)}", ""]
+    parts += [_summary(reviews, base), ""]
+    length, left_out = sum(map(len, parts)), 0
+    for review in sorted(reviews, key=_rank):
+        if _is_quiet(review):
+            continue
+        block = "\n".join(_block(review))
+        if length + len(block) > _LONGEST:
+            left_out += 1
+            continue
+        length += len(block)
+        parts.append(block)
+    if left_out:
+        parts += [f"{plural(left_out, 'more file')} with changes or errors: too long for a comment.", ""]
+    parts += _quiet([review for review in reviews if _is_quiet(review)], _LONGEST - length)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def word(content: str) -> str:
+    """Text from outside within a sentence: bare where it is a plain word or number, else as code."""
+    return content if _PLAIN.fullmatch(content) and len(content) < _WIDEST else code(content)
+
+
+def code(content: str) -> str:
+    """Text as code: in backticks where nothing in it could end them or a table's cell, else spelled in entities."""
+    content = printable(short(content, _WIDEST))
+    if content.strip() and content.isascii() and _IN_TICKS.fullmatch(content):
+        return f"`{content}`"
+    return f"<code>{entities(content)}</code>"
+
+
+def entities(content: str, kept: str = " ,") -> str:
+    """Every character that Markdown, HTML or a forge could act upon, as a number; those of ``kept`` stay."""
+    return "".join(char if char.isalnum() or char in kept else f"&#{ord(char)};" for char in content)
+
+
+def _headline(reviews: Sequence[Review], good: bool) -> str:
+    bad = sum(not _judged(review).launchable for review in reviews if review.after)
+    if good and not bad:
+        return "all can be launched"
+    return f"{bad} of {plural(len(reviews), 'file')} cannot be launched"
+
+
+def _summary(reviews: Sequence[Review], base: str | None) -> str:
+    if base is None:
+        return f"{plural(len(reviews), 'launch file')} judged; nothing to compare with."
+    states = [review.state for review in reviews]
+    counts = [f"{states.count(state)} {state}" for state in ("changed", "added", "removed", "same") if state in states]
+    return f"{plural(len(reviews), 'launch file')} against {code(base)}: {', '.join(counts) or 'none'}."
+
+
+def _judged(review: Review) -> Verdict:
+    return review.after or Verdict(None, ())
+
+
+def _rank(review: Review) -> tuple[bool, bool]:
+    """What broke comes first, then what was broken, then what merely moved."""
+    broken = review.after is not None and not review.after.launchable
+    return (not (broken and review.before is not None and review.before.launchable), not broken)
+
+
+def _is_quiet(review: Review) -> bool:
+    if review.after is None or review.state == "same":
+        return review.after is None or review.after.launchable
+    warned = any(finding.level == "warning" for finding in review.after.findings)
+    return review.state == "new" and review.after.launchable and not warned
+
+
+def _block(review: Review) -> Iterator[str]:
+    mark = {True: "✅", False: "❌"}[review.after is None or review.after.launchable]
+    yield f"#### {mark} {code(review.name)}"
+    yield ""
+    after = _judged(review)
+    what = sentence(review, word)
+    plan = next(iter(plans_of(after.made).values()), None)
+    yield " ".join(piece for piece in (f"{_about(plan)}." if plan else "", what, _verdict(after)) if piece)
+    yield ""
+    yield from _table(review)
+    yield from _findings(after.findings, plan)
+
+
+def _about(plan: Plan) -> str:
+    """What is served on what."""
+    count = f"{number(plan.gpu.count)} x " if plan.gpu.count else ""
+    model = str(plan.intent.get("model_path"))
+    return f"{code(model)} on {count}{word(plan.gpu.name)}, SGLang {word(str(plan.engine.version))}"
+
+
+def _verdict(after: Verdict) -> str:
+    if after.made is None:
+        return "**It cannot be composed.**"
+    if after.launchable:
+        return ""
+    return "**SGLang would accept it and then fail.**" if after.ok else "**SGLang would refuse it.**"
+
+
+def _table(review: Review) -> Iterator[str]:
+    """A row for each value that moved."""
+    if not review.differences:
+        return
+    yield "| what | before | after | because |"
+    yield "| --- | --- | --- | --- |"
+    for item in review.differences[:_MOST_ROWS]:
+        reasons = " → ".join(code(reason) for reason in dict.fromkeys(item.why) if reason)
+        yield f"| {code(item.key)} | {code(said(item.left))} | {code(said(item.right))} | {reasons} |"
+    more = len(review.differences) - _MOST_ROWS
+    if more > 0:
+        yield f"| {plural(more, 'more value')} | | | |"
+    yield ""
+
+
+def _findings(findings: Sequence[Finding], plan: Plan | None) -> Iterator[str]:
+    """As on the terminal, without what is only worth knowing."""
+    shown = [finding for finding in findings if finding.level != "info"]
+    if not shown:
+        return
+    lines = ["".join(content for content, _ in line).rstrip() for line in finding_lines(shown[:_MOST_FINDINGS], plan)]
+    text = "\n".join(short(line, _LONGEST_LINE) for line in lines).strip()
+    yield f"<pre>{entities(text, _IN_PRE)}</pre>"
+    yield ""
+    if len(shown) > _MOST_FINDINGS:
+        yield f"{plural(len(shown) - _MOST_FINDINGS, 'more finding')}."
+        yield ""
+
+
+def _quiet(reviews: Sequence[Review], room: int) -> Iterator[str]:
+    """One line for each file that needs no look."""
+    if not reviews:
+        return
+    yield f"<details><summary>{plural(len(reviews), 'file')} without a change or an error</summary>"
+    yield ""
+    for place, review in enumerate(reviews):
+        said_of_it = sentence(review, word) or "It can be launched."
+        line = f"- {code(review.name)}: {said_of_it}"
+        room -= len(line) + 1
+        if room < 0:
+            yield f"- {len(reviews) - place} more"
+            break
+        yield line
+    yield ""
+    yield "</details>"

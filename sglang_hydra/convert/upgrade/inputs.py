@@ -1,0 +1,188 @@
+"""What is to be upgraded: overrides, a recipe, a plan, an experiment, or what others wrote to launch a server."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.secrets import HIDDEN
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import NODES
+from sglang_hydra.planning.input_files import is_document, read_document
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import read_text
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.quick_yaml import quick_load
+from sglang_hydra.text.words import program, short
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.convert.importing.importer import Imported
+    from sglang_hydra.planning.plan import Recorded
+
+OVERRIDES, PLAN, EXPERIMENT, IMPORTED = "overrides", "plan", "experiment", "import"
+_OVERRIDE = re.compile(r"~|\+{0,2}[A-Za-z_][\w./@:-]*=")
+_OF_YAML = ("defaults", "hydra", "recipe", "experiment")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One server to upgrade. ``requests`` make its plan; ``written_for`` is the release that it says it is for, in its
+    own words, and ``by`` who says so; ``words`` are what one types for it, where that is not what was typed.
+
+    ``recorded`` are the facts of a saved plan; ``file`` is the experiment that was read, ``content`` what stood in it.
+    """
+
+    name: str
+    kind: str
+    requests: Sequence[Request]
+    written_for: str | None = None
+    by: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    recorded: Recorded | None = None
+    words: Sequence[str] | None = None
+    file: Path | None = None
+    content: str | None = None
+    findings: Sequence[Finding] = ()
+
+
+def subjects_of(
+    requests: Sequence[Request], argv: Sequence[str] | None, written_for: str | None, composer: Composer
+) -> list[Subject]:
+    """Every server that was named. ``argv`` is what stood behind a bare ``--``; ``written_for`` is ``--from``, by which
+    the flags of a launch command are read. Raises ConfigError for what names none."""
+    # With a flag between them, the overrides' own reader says what to type.
+    mistyped = any(request.is_flag for request in requests)
+    rest = [request for request in requests if mistyped or _is_override(request.text)]
+    sources = [request for request in requests if request not in rest]
+    locks = [request for request in rest if request.text.startswith("lock=")]
+    if argv is not None:
+        return list(_imported(None, argv, rest, written_for, composer))
+    if locks and not sources:
+        rest = [request for request in rest if request not in locks]
+        sources = [Request(locks[-1].text.partition("=")[2].strip("'\""), locks[-1].place)]
+    if len(sources) > 1:
+        message = f"upgrade takes one file or command, and {len(sources)} were given: " + ", ".join(
+            short(source.text, 40) for source in sources[:4]
+        )
+        raise ConfigError(Finding("error", "UPG002", message, hint=_how()))
+    if sources:
+        return list(_of_source(sources[0].text, rest, written_for, composer))
+    if not rest:
+        raise ConfigError(Finding("error", "UPG002", "upgrade what?", hint=_how()))
+    return [Subject(_name_of(rest), OVERRIDES, rest)]
+
+
+def _how() -> str:
+    return f"{program()} upgrade --to 0.5.23 gpu=h200 model=...; recipe=ID; launch.sh; plan.json; experiment.yaml"
+
+
+def _is_override(word: str) -> bool:
+    from sglang_hydra.convert.importing.launches import speaks_of_launch
+
+    if speaks_of_launch(word):
+        return False
+    return _OVERRIDE.match(word) is not None
+
+
+def _name_of(requests: Sequence[Request]) -> str:
+    recipe = next((request.text for request in requests if request.text.startswith("recipe=")), None)
+    return recipe or "overrides"
+
+
+def _of_source(word: str, rest: Sequence[Request], written_for: str | None, composer: Composer) -> Iterator[Subject]:
+    if os.path.isdir(word):
+        raise ConfigError(Finding("error", "UPG002", f"{short(word)} is a folder", hint="name a file in it"))
+    if is_document(word) and (content := _text_of(word)) is not None:
+        if word.endswith(".json") and '"sglang_hydra.' in content:
+            yield _of_plan(word, rest)
+            return
+        if not word.endswith(".json") and _is_experiment(content):
+            document = read_document(Path(word))
+            yield Subject(word, EXPERIMENT, [*document.requests, *rest], file=Path(word), content=content)
+            return
+    yield from _imported(word, None, rest, written_for, composer)
+
+
+def _text_of(word: str) -> str | None:
+    try:
+        return read_text(word)
+    except (OSError, ValueError):
+        return None  # import says what is wrong with it
+
+
+def _of_plan(word: str, rest: Sequence[Request]) -> Subject:
+    from sglang_hydra.planning.lock import as_overrides
+    from sglang_hydra.planning.saved import read_plan
+
+    document = read_document(Path(word))
+    saved = read_plan(Path(word))
+    extra = {name: value for name, value in saved.record.get("extra", {}).items() if value != HIDDEN}
+    typed = {request.text.partition("=")[0].partition(".")[0] for request in rest}
+    return Subject(
+        word,
+        PLAN,
+        [*document.requests, *rest],
+        written_for=str(saved.record["engine"]["version"]),
+        by="the plan",
+        extra=extra,
+        recorded=None if {"gpu", "model", "model_path"} & typed else document.recorded,
+        words=[*as_overrides(saved), *(request.text for request in rest)],
+    )
+
+
+def _is_experiment(content: str) -> bool:
+    """Whether a YAML file is one of ours: it has our keys alone, or a defaults list."""
+    import yaml
+
+    try:
+        loaded = quick_load(content)
+    except yaml.YAMLError:
+        # Several documents are a manifest; what is no YAML at all gets its line and column from our reader.
+        return not re.search(r"^---", content, re.MULTILINE)
+    if not isinstance(loaded, Mapping):
+        return False
+    keys = {str(key) for key in loaded}
+    ours = keys & {*FIELDS, *NODES, *_OF_YAML}
+    return (
+        "defaults" in keys
+        or keys == ours
+        or (len(keys) - len(ours) <= len(ours) and "services" not in keys and not any("-" in key for key in keys))
+    )
+
+
+def _imported(
+    word: str | None, argv: Sequence[str] | None, rest: Sequence[Request], written_for: str | None, composer: Composer
+) -> Iterator[Subject]:
+    """The servers that a text of others starts, reduced to the nearest preset."""
+    from sglang_hydra.convert.importing.importer import import_source
+    from sglang_hydra.convert.importing.sources import Source, read_source
+    from sglang_hydra.convert.importing.typed import read_typed
+
+    source = read_source(word) if word is not None else Source("", " ".join(map(shlex.quote, argv or ())), typed=True)
+    if written_for is not None:
+        rest = [*rest, Request(f"engine.version={written_for}", "--from")]
+    for server in import_source(source, read_typed(rest, composer), composer):
+        name = server.name or (source.name or "the command")
+        errors = [finding for finding in server.findings if finding.level != "info" or finding.id == "IMP010"]
+        yield Subject(
+            name,
+            IMPORTED,
+            list(_requests_of(server)),
+            written_for=server.version,
+            by="the source" if server.kind != "log" else "the log",
+            findings=errors,
+        )
+
+
+def _requests_of(server: Imported) -> Iterator[Request]:
+    everything = {**server.choices, **server.overrides, **server.nodes}
+    for key, value in everything.items():
+        refers = isinstance(value, str) and value.startswith("${oc.env:")
+        yield Request.typed(key, value, server.place or "the source", "experiment", interpolate=refers)

@@ -1,0 +1,125 @@
+"""Which releases are meant, and what changed between them beside the arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.releases.order import at_least, is_candidate_of, release_key, same_release
+from sglang_hydra.releases.table import Release, known_versions, nearest_known, release
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import nearest, program, short
+
+_NUMBER = re.compile(r"\d+\.\d+\.\d+(?:[.-]?(?:post|rc|dev)\d+)?")
+_FAMILY = re.compile(r"\d+\.\d+\b")
+
+
+class Start(NamedTuple):
+    """The release that a configuration was written for, as the table has it, and how that is known."""
+
+    version: str
+    why: str
+
+
+def release_named(version: str | None, flag: str) -> str:
+    """The release of the table that was typed behind ``flag``. Raises ConfigError, with all that are known, for one
+    that is not in it."""
+    known = known_versions()
+    if version is None:
+        message = f"upgrade to which release? known are {', '.join(known)}"
+        raise ConfigError(Finding("error", "UPG001", message, hint=f"{program()} upgrade --to {known[-1]} ..."))
+    found = nearest_known(version)
+    if found is not None and (same_release(found, version) or is_candidate_of(version, found)):
+        return found
+    message = f"{flag} {short(version, 40)} is no release that is known here; known are {', '.join(known)}"
+    raise ConfigError(Finding("error", "UPG001", message, hint=f"did you mean {flag} {_meant(version)}?"))
+
+
+def _meant(version: str) -> str:
+    known = known_versions()
+    if release_key(version) is not None:
+        return nearest_known(version) or known[0]
+    return nearest(version, known) or known[-1]
+
+
+def started_from(written_for: str | None, by: str) -> Start | None:
+    """What a source says about itself (``0.5.6+``, ``>=0.5.0rc2``, ``0.5.x``), as a release of the table.
+
+    What is older than the table counts as its first release; None where the source says nothing of use.
+    """
+    if not written_for:
+        return None
+    number = _NUMBER.search(written_for) or _FAMILY.search(written_for)
+    if number is None:
+        return None
+    found = nearest_known(number[0].replace("-", "."))
+    said = f"{by} was written for {short(written_for, 40)}"
+    if found is None:
+        return Start(known_versions()[0], f"{said}, which is older than the table")
+    return Start(found, said)
+
+
+def default_start() -> Start:
+    return Start(SPECIFIED_VERSION, "nothing says which release it was written for")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Between two releases, whatever the configuration: names that came and went."""
+
+    scripts_added: tuple[str, ...]
+    scripts_removed: tuple[str, ...]
+    pages_added: tuple[str, ...]
+    pages_removed: tuple[str, ...]
+    variables_added: tuple[str, ...]
+    variables_removed: tuple[str, ...]
+    arguments_added: tuple[str, ...]
+    arguments_removed: tuple[str, ...]
+    serve_since: str | None
+    """The first release with the command ``sglang serve``, where only the later of the two has it."""
+
+    def to_json(self) -> dict[str, Any]:
+        def pair(name: str) -> dict[str, list[str]]:
+            return {way: list(getattr(self, f"{name}_{way}")) for way in ("added", "removed")}
+
+        return {name: pair(name) for name in ("scripts", "pages", "variables", "arguments")}
+
+
+def changes_between(old: str, new: str) -> Changes:
+    """Raises KeyError for a release that is not in the table."""
+    before, after = release(old), release(new)
+    commands = _came_and_went(_commands(before), _commands(after))
+    serve = None
+    if "sglang" in after.scripts and "sglang" not in before.scripts:
+        serve = next((version for version in known_versions() if "sglang" in release(version).scripts), None)
+    return Changes(
+        *commands,
+        *_came_and_went(before.pages, after.pages),
+        *_came_and_went(before.variables, after.variables),
+        *_came_and_went(before.arguments, after.arguments),
+        serve_since=serve,
+    )
+
+
+def _commands(known: Release) -> list[str]:
+    """What can be typed: ``sglang serve`` is a word of the program ``sglang``."""
+    return [f"{name} serve" if name == "sglang" else name for name in known.scripts]
+
+
+def _came_and_went(before: Any, after: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return tuple(sorted(set(after) - set(before))), tuple(sorted(set(before) - set(after)))
+
+
+def direction(old: str, new: str) -> str:
+    """``upgrade``, ``downgrade`` or ``same``."""
+    if same_release(old, new):
+        return "same"
+    return "upgrade" if at_least(new, old) else "downgrade"
+
+
+def needs_of(version: str) -> Mapping[str, Any]:
+    return release(version).needs

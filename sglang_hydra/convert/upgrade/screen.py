@@ -1,0 +1,243 @@
+"""An upgrade for people: what breaks first, the new command last."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.convert.upgrade.host import INSTALL, NO, OK, UNKNOWN, Need
+from sglang_hydra.convert.upgrade.releases import default_start, direction
+from sglang_hydra.convert.upgrade.steps import Moved
+from sglang_hydra.convert.upgrade.upgraded import Upgrade
+from sglang_hydra.releases.order import same_release
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.plan import command_line
+from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, folded, room, shown, text
+from sglang_hydra.text.words import plural, program
+
+_STYLES = {OK: "green", NO: "bold red", INSTALL: "yellow", UNKNOWN: "yellow"}
+_MOST_PAGES = 6
+_SIGNS = {OK: "ok", NO: "no", INSTALL: "install", UNKNOWN: "unknown"}
+_PLACES_OF_VARIABLES = {"renamed": "{0} reads {1}", "gone": "{0} no longer reads it", "unknown": "{0} does not read it"}
+
+
+def upgrade_screen(made: Upgrade, *, changes: bool = True) -> list[Line]:
+    """One server; without ``changes`` where they were told with another one."""
+    lines: list[Line] = [*_heading(made), []]
+    lines += finding_lines(made.subject.findings)
+    lines += _broken(made)
+    lines += _respelled(made)
+    lines += _resolved(made)
+    lines += _variables(made)
+    if changes:
+        lines += _release(made)
+        lines += _host(made)
+    lines += _plan_errors(made)
+    lines += _commands(made)
+    lines.append(summary(made))
+    return lines
+
+
+def _heading(made: Upgrade) -> Iterator[Line]:
+    way = f"SGLang {made.start.version} -> {made.version}"
+    yield [text(f"{made.subject.name}: ", "bold"), text(way, "bold cyan"), text(f"  ({made.start.why})", "dim")]
+    if same_release(made.start.version, made.version):
+        yield [text("  both are one release: nothing changes", "dim")]
+    if made.start == default_start():
+        yield [text("  if it was written for another one: --from VERSION", "dim")]
+
+
+def _broken(made: Upgrade) -> Iterator[Line]:
+    if not made.steps.broken:
+        return
+    yield [text("Breaks", "bold")]
+    for item in made.steps.broken:
+        yield from folded([text("  "), text("x ", "bold red"), text(item.message)], room())
+        who = made.set_by.get(item.key)
+        if who:
+            yield [text(f"      set by {who}", "dim")]
+        if item.hint:
+            yield [text("      hint: ", "dim"), text(item.hint, "green")]
+    yield []
+
+
+def _respelled(made: Upgrade) -> Iterator[Line]:
+    if made.steps.respelled:
+        yield [text("Renamed", "bold")]
+        rows: list[list[Span]] = []
+        for item in made.steps.respelled:
+            now = shlex.join(item.after) if item.after else "nothing: it is at its default"
+            key = item.key if item.after else ""
+            rows.append([text("~", "yellow"), text(shlex.join(item.before)), text("->"), text(now), text(key, "dim")])
+        yield from columns(rows)
+    if made.steps.remarks:
+        yield from (
+            line
+            for finding in made.steps.remarks
+            for line in folded([text("  "), text("! ", "yellow"), text(finding.message)], room())
+        )
+    if made.steps.respelled or made.steps.remarks:
+        yield []
+
+
+def _resolved(made: Upgrade) -> Iterator[Line]:
+    """Defaults by the table, and what the release itself resolves where it was asked."""
+    verdict = made.plan.authority
+    if verdict is None and same_release(made.start.version, made.version):
+        return
+    if verdict is not None and verdict.ok is not None:
+        from sglang_hydra.show.upstream import authority_lines
+
+        yield [text(f"Resolved values, {SPECIFIED_VERSION}'s rules -> {made.version} itself", "bold")]
+        yield from authority_lines(verdict)
+        yield []
+        if verdict.ok:
+            return
+    if made.steps.moved:
+        yield [text("Defaults that move", "bold"), text("  nobody set them; by the table of releases", "dim")]
+        yield from columns([_row(item, made) for item in made.steps.moved])
+        keep = next((item.keep for item in reversed(made.steps.moved) if item.keep), None)
+        if keep:
+            yield [text(f"  What is typed keeps the old one, such as {keep}", "dim")]
+    if verdict is not None and verdict.ok is None:
+        yield from folded([text("  ! ", "yellow"), text(verdict.text)], room())
+    elif verdict is None and not same_release(made.version, SPECIFIED_VERSION):
+        said = f"Resolved values are {SPECIFIED_VERSION}'s rules; what {made.version} makes of it: --against VENV"
+        yield [text(f"  {said}" if made.steps.moved else said, "dim")]
+    yield []
+
+
+def _row(item: Moved, made: Upgrade) -> list[Span]:
+    since = f"since {item.since}" if item.since else ""
+    values = made.plan.values
+    resolved = ""
+    if item.name in values and plain(values[item.name]) != plain(item.before):
+        resolved = f"{shown(values[item.name], width=24)} by {SPECIFIED_VERSION}'s rules"
+    move = f"{shown(_said(item.before), width=24)} -> {shown(_said(item.after), width=24)}"
+    return [text("~", "yellow"), text(item.name), text(move), text(since, "dim"), text(resolved, "dim")]
+
+
+def _said(value: object) -> object:
+    return "(computed)" if isinstance(value, dict) and set(value) == {"computed"} else value
+
+
+def _variables(made: Upgrade) -> Iterator[Line]:
+    if not made.variables:
+        return
+    yield [text("Environment", "bold")]
+    rows: list[list[Span]] = []
+    for item in made.variables:
+        said = _PLACES_OF_VARIABLES[item.state].format(made.version, item.instead)
+        if item.state == "unknown":
+            said += ", nor does " + made.start.version
+        style = "yellow" if item.state != "unknown" else "dim"
+        rows.append([text("!", style), text(item.name), text(said), text(item.place, "dim")])
+    yield from columns(rows)
+    yield []
+
+
+def _release(made: Upgrade) -> Iterator[Line]:
+    """What is not about this configuration: commands, pages."""
+    changes = made.changes
+    rows: list[list[Span]] = []
+    if changes.serve_since:
+        rows.append(
+            [
+                text("commands"),
+                text(f"sglang serve MODEL (since {changes.serve_since}) does what the command below does"),
+            ]
+        )
+    for name in changes.scripts_removed:
+        rows.append([text("commands"), text(f"{name} is gone", "yellow")])
+    gone = changes.pages_removed
+    rows += [[text("pages"), text(f"{page} is gone", "yellow")] for page in gone[:_MOST_PAGES]]
+    if len(gone) > _MOST_PAGES:
+        rows.append([text("pages"), text(f"{len(gone) - _MOST_PAGES} more are gone; --json lists them", "yellow")])
+    if changes.pages_added:
+        rows.append([text("pages"), text(f"{plural(len(changes.pages_added), 'new one')}; --json lists them", "dim")])
+    if not rows:
+        return
+    yield [text(f"The server of {made.version}", "bold")]
+    yield from columns(_each_once(rows))
+    yield []
+
+
+def _each_once(rows: Sequence[list[Span]]) -> list[list[Span]]:
+    """A label stands beside the first of its rows alone."""
+    seen: set[str] = set()
+    made: list[list[Span]] = []
+    for (label, style), *rest in rows:
+        made.append([("" if label in seen else label, style), *rest])
+        seen.add(label)
+    return made
+
+
+def _host(made: Upgrade) -> Iterator[Line]:
+    host = made.host
+    if not host.needs:
+        return
+    yield [text("This machine ", "bold"), text(host.text, _STYLES[host.state])]
+    yield from columns([_need_row(need) for need in host.needs])
+    yield []
+
+
+def _need_row(need: Need) -> list[Span]:
+    wanted = f"wants {need.needed}" if need.needed else ""
+    here = f"here {need.here}" if need.here else "unknown here" if need.state == UNKNOWN else "not here"
+    sign = text(_SIGNS[need.state], _STYLES[need.state])
+    return [sign, text(need.name), text(wanted), text(here), text(need.note, "dim")]
+
+
+def _plan_errors(made: Upgrade) -> Iterator[Line]:
+    """What is wrong whatever the release: it is no news, but the command will not serve."""
+    told = {item.message for item in made.steps.broken}
+    errors = [finding for finding in made.plan.errors if finding.message not in told]
+    if errors:
+        yield from finding_lines(errors, made.plan)
+
+
+def _commands(made: Upgrade) -> Iterator[Line]:
+    if made.plan.command:
+        left_out = ", ".join(item.key for item in made.steps.broken)
+        without = f"  without {left_out}" if left_out else ""
+        yield [text("The new command", "bold"), text(without, "bold red")]
+        yield [text("  "), text(command_line(made.plan), VERBATIM)]
+        if made.plan.values["nnodes"] > 1:
+            yield [text(f"  of {made.plan.values['nnodes']} nodes; {program()} plan shows each", "dim")]
+        if made.secrets:
+            yield [text(f"  without {', '.join(made.secrets)}, {_handed_over(made)}", "dim")]
+    yield [text("  "), text(made.our_command, VERBATIM)]
+    yield []
+
+
+def _handed_over(made: Upgrade) -> str:
+    typed = {word.partition("=")[0] for word in made.words}
+    if typed.issuperset(made.secrets):
+        return "which the command below hands over unseen"
+    return f"and so is the command below: add '{made.secrets[0]}=${{oc.env:MY_KEY}}'"
+
+
+def summary(made: Upgrade) -> Line:
+    """One line: what it costs, and the verdict."""
+    steps = made.steps
+    moved = len(steps.moved)
+    verdict = made.plan.authority
+    moves = f"{plural(moved, 'default')} {'moves' if moved == 1 else 'move'}"
+    if verdict is not None and verdict.ok:
+        moves = f"{plural(len(verdict.differences), 'value')} resolved otherwise"
+    head = f"{plural(len(steps.broken), 'argument')} {'breaks' if len(steps.broken) == 1 else 'break'}, "
+    head += f"{len(steps.respelled)} renamed, {moves}: "
+    return [text(head), _verdict(made)]
+
+
+def _verdict(made: Upgrade) -> Span:
+    way = direction(made.start.version, made.version)
+    if made.ok:
+        return text("nothing to do" if way == "same" else f"{made.version} takes it", "bold green")
+    if made.steps.broken:
+        return text(f"{made.version} refuses it as it was", "bold red")
+    if any(finding.level == "error" for finding in made.subject.findings):
+        return text("not everything of the source could be read", "bold red")
+    return text(f"{made.version} would refuse it", "bold red")

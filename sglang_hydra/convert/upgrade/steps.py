@@ -1,0 +1,249 @@
+"""The arguments and variables of one configuration, each as the one release and as the other has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglang_hydra.arguments.changed_defaults import changed_defaults
+from sglang_hydra.arguments.extra import argument_named, first_with
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.translate import Translation, translate
+from sglang_hydra.convert.upgrade.releases import direction
+from sglang_hydra.releases.successors import SAME, successor
+from sglang_hydra.releases.table import release
+from sglang_hydra.releases.values import flag_for, problem
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.screen import shown
+
+_OLD_PREFIX, _PREFIX = "SGL_", "SGLANG_"
+_OURS = "SGLANG_HYDRA_"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An argument that the new release refuses: ``gone``, or its ``choice`` is. ``key`` is ours (``extra.NAME``)."""
+
+    key: str
+    value: Any
+    kind: str
+    message: str
+    hint: str | None
+
+
+@dataclass(frozen=True)
+class Respelled:
+    """An argument that the new release is told in other words; ``after`` is empty where it is at its default there."""
+
+    key: str
+    value: Any
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A default that nobody set and that is another one now. ``keep`` is what to type for the old one, None where that
+    cannot be typed; ``since`` the release that changed it, None on the way back."""
+
+    name: str
+    before: Any
+    after: Any
+    since: str | None
+    keep: str | None
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable that is set and that the new release does not read: ``renamed`` (``instead``), ``gone``, or
+    ``unknown`` where the table has it for neither release. ``place`` is engine.env or this shell."""
+
+    name: str
+    state: str
+    place: str
+    instead: str | None = None
+
+
+@dataclass
+class Steps:
+    """Everything that changes for one configuration. ``told`` is what the new release is told; ``arguments`` and
+    ``extra`` are what remains of the configuration, by our keys."""
+
+    told: Translation
+    arguments: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+    broken: list[Broken] = field(default_factory=list)
+    respelled: list[Respelled] = field(default_factory=list)
+    moved: list[Moved] = field(default_factory=list)
+    remarks: list[Finding] = field(default_factory=list)
+
+
+def steps_between(intent: Mapping[str, Any], extra: Mapping[str, Any], old: str, new: str) -> Steps:
+    """What becomes of ``intent`` (0.5.2's arguments) and ``extra`` (those of ``old``) in ``new``.
+
+    Raises KeyError for a release that is not in the table.
+    """
+    arguments = {name: value for name, value in intent.items() if name not in SECRET_FIELDS}
+    extra = {argument_named(name, release(old)) or name: value for name, value in extra.items()}
+    before = translate(arguments, old, extra)
+    broken: list[Broken] = []
+    names, arguments, later = _extras(arguments, extra, old, new, broken)
+    tried = translate(arguments, new, later)
+    for finding in tried.findings:
+        if finding.level == "error":
+            broken.append(_broken(finding, arguments, later))
+    broken += _unsayable(tried, arguments, later)
+    gone = {item.key for item in broken}
+    kept = {name: value for name, value in arguments.items() if name not in gone}
+    kept_extra = {name: value for name, value in later.items() if f"extra.{name}" not in gone}
+    told = translate(kept, new, kept_extra)
+    made = Steps(told, kept, kept_extra, broken)
+    made.respelled = list(_respelled(before, told, intent, extra, names, gone))
+    made.moved = list(_moved(old, new, told, kept))
+    made.remarks = [
+        finding
+        for finding in told.findings
+        if finding.id == "VER006" or (finding.id == "VER003" and finding.level == "warning")
+    ]
+    return made
+
+
+def _extras(
+    arguments: Mapping[str, Any], extra: Mapping[str, Any], old: str, new: str, broken: list[Broken]
+) -> tuple[dict[str, str], dict[str, Any], dict[str, Any]]:
+    """The extras of one release by the names of another, the keys that they have become, and the arguments with those
+    that 0.5.2 has too."""
+    known, made, later = release(new), dict(arguments), dict[str, Any]()
+    names: dict[str, str] = {}
+    for name, value in extra.items():
+        if is_secret_name(name):
+            continue
+        found = _name_in(name, value, old, new)
+        if isinstance(found, str):
+            message = f"{name}={shown(value)}: SGLang {new} has no such argument; {found}".rstrip("; ")
+            broken.append(Broken(f"extra.{name}", plain(value), "gone", message, f"leave extra.{name} out"))
+            continue
+        name_now, value_now = found
+        argument = known.arguments.get(name_now)
+        if name_now in FIELDS and made.get(name_now) is None and _is_old_value(name_now, value_now):
+            made[name_now] = value_now
+            names[name] = name_now
+        elif argument is not None:
+            later[name_now] = value_now
+            names[name] = f"extra.{name_now}"
+    return names, made, later
+
+
+def _name_in(name: str, value: Any, old: str, new: str) -> tuple[str, Any] | str:
+    """What an argument of ``old`` is called in ``new``, with its value; what to do where it is nothing there."""
+    known = release(new)
+    same = argument_named(name, known)
+    if same is not None and flag_for(known.arguments[same], known) is not None:
+        return same, value
+    if direction(old, new) == "downgrade":
+        for candidate in known.arguments:
+            if candidate not in release(old).arguments:
+                found = successor(candidate, old)
+                if found.name == name and found.value is SAME:
+                    return candidate, value
+        since = first_with(name)
+        return f"it came with {since}" if since else ""
+    found = successor(name, new)
+    if found.name is None or isinstance(found.value, tuple):
+        return found.advice or ""
+    return found.name, value if found.value is SAME else found.value
+
+
+def _is_old_value(name: str, value: Any) -> bool:
+    """Whether 0.5.2 takes the value, so that no extra is needed to say it."""
+    from sglang_hydra.compose.overrides import value_problem
+
+    return value_problem(name, value) is None
+
+
+def _broken(finding: Finding, arguments: Mapping[str, Any], extra: Mapping[str, Any]) -> Broken:
+    key = finding.fields[0]
+    value = extra.get(key.removeprefix("extra.")) if key.startswith("extra.") else arguments.get(key)
+    kind = "choice" if finding.id == "VER005" or "choices" in finding.message else "gone"
+    return Broken(key, plain(value), kind, finding.message, finding.hint)
+
+
+def _unsayable(told: Translation, arguments: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Broken]:
+    """Values that no flag of the release can say."""
+    keys = {told.renamed.get(name, name): name for name in arguments}
+    for name in told.arguments:
+        try:
+            told.words(name)
+        except ValueError as failure:
+            key = f"extra.{name}" if name in extra else keys.get(name, name)
+            yield Broken(key, plain(told.arguments[name]), "choice", str(failure), f"leave {key} out")
+
+
+def _respelled(
+    before: Translation,
+    after: Translation,
+    intent: Mapping[str, Any],
+    extra: Mapping[str, Any],
+    names: Mapping[str, str],
+    gone: set[str],
+) -> Iterator[Respelled]:
+    """Each argument whose words are others now. What only the other spelling of one flag differs in is left alone."""
+    for name, value in {**intent, **{f"extra.{name}": value for name, value in extra.items()}}.items():
+        plain_name = name.removeprefix("extra.")
+        key = names.get(plain_name, name) if name.startswith("extra.") else name
+        if key in gone or name in gone or is_secret_name(plain_name) or value is None:
+            continue
+        ours = key.removeprefix("extra.")
+        said = _words(before, before.renamed.get(plain_name, plain_name))
+        now = _words(after, after.renamed.get(ours, ours))
+        if said and said != now:
+            yield Respelled(key, plain(value), said, now)
+
+
+def _words(told: Translation, name: str) -> tuple[str, ...]:
+    try:
+        return tuple(told.words(name)) if name in told.arguments else ()
+    except ValueError:
+        return ()
+
+
+def _moved(old: str, new: str, told: Translation, kept: Mapping[str, Any]) -> Iterator[Moved]:
+    forward = direction(old, new) == "upgrade"
+    for name, change in changed_defaults(old, new).items():
+        if name in told.arguments or kept.get(name) is not None or is_secret_name(name):
+            continue
+        keep = None
+        argument = told.known.arguments[name]
+        typeable = change.before is not None and not isinstance(change.before, dict)
+        if typeable and flag_for(argument, told.known) is not None and problem(argument, change.before) is None:
+            key = name if name in FIELDS and _is_old_value(name, change.before) else f"extra.{name}"
+            keep = f"{key}={shown(change.before)}"
+        yield Moved(name, change.before, change.after, change.since if forward else None, keep)
+
+
+def variables_between(planned: Mapping[str, str], inherited: Mapping[str, str], old: str, new: str) -> list[Variable]:
+    """Variables of SGLang that are set and that ``new`` does not read. ``planned`` is what the launch sets,
+    ``inherited`` what this shell has."""
+    before, after = release(old).variables, release(new).variables
+    found = []
+    for name in dict.fromkeys([*planned, *inherited]):
+        mine = name.startswith((_PREFIX, _OLD_PREFIX)) and not name.startswith(_OURS)
+        if not mine or name in after or is_secret_name(name):
+            continue
+        place = "engine.env" if name in planned else "this shell"
+        instead = _other_spelling(name)
+        if instead in after:
+            found.append(Variable(name, "renamed", place, instead))
+        else:
+            found.append(Variable(name, "gone" if name in before else "unknown", place))
+    return found
+
+
+def _other_spelling(name: str) -> str:
+    """The name with SGLang's other prefix: releases after 0.5.2 say SGLANG_ where it said SGL_."""
+    if name.startswith(_PREFIX):
+        return _OLD_PREFIX + name.removeprefix(_PREFIX)
+    return _PREFIX + name.removeprefix(_OLD_PREFIX)

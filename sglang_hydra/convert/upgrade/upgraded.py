@@ -1,0 +1,301 @@
+"""One server from one release to the other: its steps, its plan for the new release, the new command."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.settings.topology import SINGLE
+from sglang_hydra.convert.upgrade.host import Host, host_for
+from sglang_hydra.convert.upgrade.inputs import Subject
+from sglang_hydra.convert.upgrade.releases import Changes, Start, changes_between, default_start, started_from
+from sglang_hydra.convert.upgrade.steps import Steps, Variable, steps_between, variables_between
+from sglang_hydra.planning.gpu_class import choose_gpu_class
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.releases.order import same_release
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import program
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer, Composition
+    from sglang_hydra.planning.upstream.ask import Authority
+
+_PLACE = "upgrade"
+_NODES = ("engine", "engine.env")
+_INSIDE = re.compile(r"(\w+)\s*:\s*('[^']*'|\"[^\"]*\"|[^,}\s]+)")
+_REFERENCE = re.compile(r"\$\{oc\.env:(\w+)\}")
+_CHOSEN = "upgrade is for SGLang"
+_OF_PRESETS = ("schema", "gpu", "model", "gpu_model", "primary", "recipe")
+_VERSION = "engine.version"
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """One server for the release ``version``. ``requests`` make ``plan``, which is for that release; ``flags`` are the
+    folders and the config that they need. ``set_by`` says of an argument who named it."""
+
+    subject: Subject
+    start: Start
+    version: str
+    steps: Steps
+    variables: tuple[Variable, ...]
+    changes: Changes
+    host: Host
+    plan: Plan
+    requests: tuple[Request, ...]
+    flags: tuple[str, ...] = ()
+    set_by: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing breaks: everything was read, nothing had to be left out, and the release takes it."""
+        spoken = self.plan.authority.ok if self.plan.authority is not None else None
+        taken = self.plan.ok if spoken is None else spoken
+        read = all(finding.level != "error" for finding in self.subject.findings)
+        return taken and read and not self.steps.broken
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The arguments with a secret that somebody gave: no command that is shown has them."""
+        given = [*self.plan.secrets, *map(_key, self.subject.requests)]
+        return tuple(dict.fromkeys(name for name in given if name in SECRET_FIELDS))
+
+    @property
+    def words(self) -> list[str]:
+        """Our command as words, without the program. No secret is in it."""
+        if self.subject.words is not None:
+            return [*_changed_words(self.subject.words, self), *self.flags]
+        return [*(_shown_word(request) for request in self.requests if request.place != _CHOSEN), *self.flags]
+
+    @property
+    def our_command(self) -> str:
+        return " ".join([program(), *map(shlex.quote, self.words)])
+
+
+def upgraded(
+    composer: Composer,
+    subject: Subject,
+    version: str,
+    *,
+    written_for: str | None = None,
+    authority: Authority | None = None,
+    flags: Sequence[str] = (),
+    look_at_host: bool = True,
+) -> Upgrade:
+    """Takes ``subject`` to ``version``, a release of the table; ``written_for`` is what ``--from`` names.
+
+    ``authority`` is asked where it is given; else the release that is installed in ``engine.python`` is, where that is
+    ``version``. Raises ConfigError for what cannot be composed, or is no server of SGLang's.
+    """
+    env = os.environ
+    asked_for = composable(subject.requests)
+    composition = composer.compose(asked_for)
+    if subject.recorded is None:
+        composition, _ = choose_gpu_class(composer, asked_for, composition, env)
+    _refuse_others(composition)
+    start = _start(subject, composition, written_for)
+    extra = {**_extra_of_recipe(composition), **composition.nodes["extra"], **subject.extra}
+    steps = steps_between(composition.intent, extra, start.version, version)
+    variables = variables_between(_environment(composition), _inherited(env), start.version, version)
+    requests = tuple(_new_requests(subject.requests, composition, steps, variables, version))
+    told = composable(requests)
+    if composition.nodes["engine"]["name"] == "auto":
+        told = composer.with_choice(told, "engine", "sglang", _CHOSEN)
+    recorded = subject.recorded
+    plan = make_plan(composer, told, recorded=recorded, seed=recorded.seed if recorded else None)
+    authority = authority or _installed(plan, version)
+    plan = _asked(plan, authority)
+    python = authority.python if authority is not None else plan.nodes["engine"]["python"]
+    return Upgrade(
+        subject=subject,
+        start=start,
+        version=version,
+        steps=steps,
+        variables=tuple(variables),
+        changes=changes_between(start.version, version),
+        host=host_for(start.version, version, plan.gpu, python) if look_at_host else Host(()),
+        plan=plan,
+        requests=requests,
+        flags=tuple(flags),
+        set_by=dict(_who(composition, steps)),
+    )
+
+
+def _refuse_others(composition: Composition) -> None:
+    engine, topology = composition.nodes["engine"]["name"], composition.nodes["topology"]["name"]
+    if engine not in ("auto", "sglang"):
+        message = f"upgrade is about releases of SGLang, and the engine is {engine}"
+        raise ConfigError(Finding("error", "UPG004", message, ("engine",), "engine=sglang"))
+    if topology != SINGLE:
+        message = f"topology={topology} has several servers, and upgrade looks at one"
+        hint = f"upgrade what each of them is told, then {program()} check topology={topology} engine.version=..."
+        raise ConfigError(Finding("error", "UPG004", message, ("topology",), hint))
+
+
+def _start(subject: Subject, composition: Composition, written_for: str | None) -> Start:
+    """--from, else what the source says of itself, else engine.version, else 0.5.2."""
+    if written_for is not None:
+        return Start(written_for, "--from")
+    recipe = _recipe_of(composition)
+    found = started_from(subject.written_for, subject.by)
+    if found is None and recipe is not None:
+        found = started_from(recipe.version, "the recipe")
+    if found is not None:
+        return found
+    named = started_from(composition.nodes["engine"]["version"], _VERSION)
+    return named._replace(why=_VERSION) if named is not None else default_start()
+
+
+def _recipe_of(composition: Composition) -> Any:
+    from sglang_hydra.compose.recipes import GROUP, recipes
+
+    chosen = composition.choices.get(GROUP)
+    return recipes().get(chosen) if chosen else None
+
+
+def _extra_of_recipe(composition: Composition) -> dict[str, Any]:
+    """What a recipe says that 0.5.2 has no argument for."""
+    recipe = _recipe_of(composition)
+    if recipe is None:
+        return {}
+    return {name: recipe.args[name] for name in recipe.unknown_args if name not in recipe.left_open}
+
+
+def _environment(composition: Composition) -> dict[str, str]:
+    return {str(name): str(value) for name, value in composition.nodes["engine"]["env"].items()}
+
+
+def _inherited(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(("SGLANG_", "SGL_"))}
+
+
+def _new_requests(
+    requests: Sequence[Request],
+    composition: Composition,
+    steps: Steps,
+    variables: Sequence[Variable],
+    version: str,
+) -> Iterator[Request]:
+    """What was asked for, without what is gone, and told to the new release."""
+    gone = {item.key for item in steps.broken}
+    renamed = [item for item in variables if item.state == "renamed" and item.place == "engine.env"]
+    dropped = {_VERSION, *gone, *(f"engine.env.{item.name}" for item in renamed)}
+    for request in _leaves(requests):
+        key = _key(request)
+        if key in dropped or key == "extra" or key.startswith("extra."):
+            continue
+        yield request
+    for name in (name for name in gone if name in FIELDS and not FIELDS[name].required):
+        # A preset or a recipe cannot be told to say nothing, only to say the default.
+        if any(origin.layer in _OF_PRESETS or origin.file for origin in composition.origins.get(name, ())):
+            yield Request.typed(name, FIELDS[name].default, _PLACE)
+    yield Request.typed(_VERSION, version, _PLACE)
+    for item in renamed:
+        yield Request.typed(f"engine.env.{item.instead}", _environment(composition)[item.name], _PLACE)
+    for name, value in steps.arguments.items():
+        if name not in composition.intent:
+            yield Request.typed(name, value, _PLACE)
+    for name, value in steps.extra.items():
+        yield Request.typed(f"extra.{name}", value, _PLACE)
+
+
+def _leaves(requests: Sequence[Request]) -> Iterator[Request]:
+    """A mapping of ours that came typed, key by key."""
+    for request in requests:
+        if request.key in _NODES and isinstance(request.value, Mapping):
+            inside = [
+                replace(request, key=f"{request.key}.{name}", value=value) for name, value in request.value.items()
+            ]
+            yield from _leaves(inside)
+        else:
+            yield request
+
+
+def composable(requests: Sequence[Request]) -> list[Request]:
+    """The requests without references to variables that are not set here: a secret changes no plan."""
+    return [request for request in requests if not _is_open(request)]
+
+
+def _is_open(request: Request) -> bool:
+    found = _REFERENCE.fullmatch(request.value) if isinstance(request.value, str) and request.interpolate else None
+    return found is not None and found[1] not in os.environ
+
+
+def _key(request: Request) -> str:
+    return request.key or request.text.lstrip("+~").partition("=")[0]
+
+
+def _shown_word(request: Request) -> str:
+    """A request as one types it, a secret as a reference."""
+    key = _key(request)
+    if is_secret_name(key.rpartition(".")[2]):
+        refers = isinstance(request.value, str) and request.value.startswith("${oc.env:")
+        said = str(request.value) if refers else request.text.partition("=")[2]
+        return f"{key}={said if said.startswith('${oc.env:') else '${oc.env:MY_KEY}'}"
+    if request.key is None:
+        return _INSIDE.sub(_hidden, request.text)
+    if request.interpolate and isinstance(request.value, str):
+        return f"{key}={request.value}"
+    from sglang_hydra.convert.importing.experiment import override
+
+    return override(key, request.value)
+
+
+def _hidden(item: re.Match[str]) -> str:
+    """A key and its value inside a mapping that was typed."""
+    secret = is_secret_name(item[1]) and "${" not in item[2]
+    return f"{item[1]}: ${{oc.env:{item[1]}}}" if secret else item[0]
+
+
+def _changed_words(words: Sequence[str], made: Upgrade) -> Iterator[str]:
+    """What one types for a saved plan, with the same changes."""
+    added = [request for request in made.requests if request.place == _PLACE]
+    dropped = {_VERSION, *(item.key for item in made.steps.broken), *(_key(request) for request in added)}
+    dropped |= {f"engine.env.{item.name}" for item in made.variables if item.state == "renamed"}
+    for word in words:
+        key = word.partition("=")[0]
+        if key not in dropped and not key.startswith("extra."):
+            yield word
+    yield from (_shown_word(request) for request in added)
+
+
+def _who(composition: Composition, steps: Steps) -> Iterator[tuple[str, str]]:
+    for name in (*(item.key for item in steps.broken), *(item.key for item in steps.respelled)):
+        chain = composition.origins.get(name)
+        if chain:
+            yield name, f"{chain[-1].layer}, {chain[-1].place}"
+
+
+def _installed(plan: Plan, version: str) -> Authority | None:
+    """The SGLang of engine.python, where it is the release that is asked about."""
+    from sglang_hydra.facts.packages import find_python, installed
+    from sglang_hydra.facts.trust import may_start
+    from sglang_hydra.planning.upstream.ask import INSTALLED, Authority
+
+    python = plan.nodes["engine"]["python"]
+    here = installed(python).versions.get("sglang")
+    path = find_python(python)
+    if here is None or path is None or not same_release(here, version) or not may_start(path):
+        return None
+    return Authority(path, here, f"engine.python={python}" if python else INSTALLED)
+
+
+def _asked(plan: Plan, authority: Authority | None) -> Plan:
+    if authority is None:
+        return plan
+    from sglang_hydra.planning.upstream.verdict import asked
+
+    (told,) = asked(authority, [plan])
+    return told
+
+
+__all__ = ["Upgrade", "upgraded"]

@@ -1,0 +1,182 @@
+"""The node below ``engine_kwargs.sglang``: which keys were set there, by whom, and what is wrong with them.
+
+Arguments of SGLang leave the node for verl. Keys of our own (``gpu``, ``engine``, ``fit``, ``model``, ``ignore``) tell
+the plan what it cannot know from verl's tree, and never leave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.compose.override_errors import unknown_key
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import NODES
+from sglang_hydra.convert.verl.passed import Tree
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.origins import Origin
+from sglang_hydra.text.words import nearest
+
+OWN_KEYS = ("gpu", "model", "engine", "fit", "extra", "ignore")
+"""The keys of ours that a rollout's plan takes."""
+NODE = "rollout.engine_kwargs.sglang"
+
+
+@dataclass(frozen=True)
+class Said:
+    """One key of the node: its value, and the layer and place that set it."""
+
+    value: Any
+    layer: str
+    place: str
+
+    def request(self, key: str) -> Request:
+        return Request.typed(key, self.value, self.place, self.layer)
+
+
+def said_in(tree: Tree) -> dict[str, Said]:
+    """Every key that was set in the node. Inside a Hydra app its own configs and command line say by whom.
+
+    Raises ConfigError for a node that holds every argument of SGLang where nobody can tell which of them were set.
+    """
+    from omegaconf import OmegaConf
+
+    mount = f"{tree.at}.{NODE}"
+    node = OmegaConf.select(tree.config, mount, throw_on_missing=False)
+    if node is None:
+        return {}
+    origins = origins_in_app(tuple(mount.split(".")))
+    kind = OmegaConf.get_type(node)
+    if isinstance(kind, type) and "tp_size" in getattr(kind, "__dataclass_fields__", ()):
+        return dict(_of_whole(tree, mount, origins))
+    values = tree.get(NODE)
+    if not isinstance(values, dict):
+        raise ConfigError(Finding("error", "VRL002", f"{mount}={values!r} is not a mapping of arguments", (mount,)))
+    return {str(name): _said(str(name), value, mount, origins) for name, value in values.items()}
+
+
+def _said(name: str, value: Any, mount: str, origins: Mapping[str, Origin]) -> Said:
+    origin = origins.get(name)
+    if origin is None:
+        return Said(value, "primary", f"{mount}.{name}")
+    return Said(value, origin.layer, origin.place)
+
+
+def _of_whole(tree: Tree, mount: str, origins: Mapping[str, Origin]) -> Iterator[tuple[str, Said]]:
+    """From a mount of everything (``sglang_hydra@...``), which has a value for every key: those that were set."""
+    if not origins:
+        message = f"{mount} holds every argument of SGLang, and outside of a Hydra app nobody knows which were set"
+        hint = f"sglang_hydra_sparse@{mount} in the defaults list holds nothing but what is set"
+        raise ConfigError(Finding("error", "VRL002", message, (mount,), hint))
+    for name, origin in origins.items():
+        if name in FIELDS or name in OWN_KEYS:
+            yield name, Said(tree.get(f"{NODE}.{name}"), origin.layer, origin.place)
+
+
+def origins_in_app(mount: tuple[str, ...]) -> dict[str, Origin]:
+    """The last word on each key right below ``mount``: the file and line or the override, in a running Hydra app.
+
+    What an option of a group brings (``gpu@NODE.gpu: h200``) counts as one word on the group's key. Empty outside of
+    an app.
+    """
+    from hydra.core.hydra_config import HydraConfig
+
+    if not HydraConfig.initialized():
+        return {}
+    from sglang_hydra.run.before_hydra import numbered
+    from sglang_hydra.run.hydra_app import composer_of_app
+
+    running = HydraConfig.get()
+    return composer_of_app(running).said_below(mount, numbered(running.overrides.task))
+
+
+def requests_of(
+    said: Mapping[str, Said], tree: Tree, knows: Collection[str], version: str
+) -> tuple[list[Request], list[Finding]]:
+    """The arguments in the node as requests for a plan, and the keys that are none. ``knows`` are the arguments of the
+    SGLang that it is for."""
+    requests: list[Request] = []
+    findings: list[Finding] = []
+    for name, word in said.items():
+        if name in FIELDS:
+            requests.append(word.request(name))
+        elif name in knows:
+            requests.append(word.request(f"extra.{name}"))
+        elif name not in OWN_KEYS:
+            findings.append(_unknown(name, word, tree, version))
+    return requests, findings
+
+
+def own_requests(said: Mapping[str, Said], preset: Callable[[str], Mapping[str, Any]]) -> list[Request]:
+    """What the node says for the plan alone. ``preset`` gives the facts of a GPU class by its name.
+
+    Raises ConfigError for what a rollout cannot be told.
+    """
+    requests: list[Request] = [Request("engine=sglang", "verl", "verl")]
+    findings: list[Finding] = []
+    for name in OWN_KEYS:
+        if name not in said:
+            continue
+        word = said[name]
+        if isinstance(word.value, Mapping):
+            requests += _inside(name, word, preset)
+        elif name in ("gpu", "ignore"):
+            requests.append(word.request(name) if name == "ignore" else _choice(name, word))
+        elif name != "engine" or word.value not in ("sglang", "auto"):
+            message = f"{word.place}: {name}={word.value} is no choice here: verl says which model, SGLang runs it"
+            hint = "model.facts_from=config.json for a path that is not here; engine.version=0.5.2"
+            findings.append(Finding("error", "VRL003", message, (name,), hint))
+    if findings:
+        raise ConfigError(*findings)
+    return requests
+
+
+def _inside(name: str, word: Said, preset: Callable[[str], Mapping[str, Any]]) -> Iterator[Request]:
+    """The keys of one of our nodes. ``gpu.name`` chooses the class, as ``gpu@NODE.gpu: h200`` leaves it, and what is as
+    in the class needs no word; the flags of a preset (``args``) do not reach verl, so they are none of the plan's."""
+    known: Mapping[str, Any] = {}
+    if name == "gpu" and word.value.get("name"):
+        chosen = Said(word.value["name"], word.layer, word.place)
+        yield _choice("gpu", chosen)
+        known = preset(chosen.value)
+    for key, value in word.value.items():
+        if key == "name" or (key in known and known[key] == value):
+            continue
+        if value not in (None, {}, []) and key not in ("args", "model_path"):
+            yield Request.typed(f"{name}.{key}", value, word.place, word.layer)
+
+
+def _choice(group: str, word: Said) -> Request:
+    return Request(f"{group}={word.value}", word.place, word.layer)
+
+
+def _unknown(name: str, word: Said, tree: Tree, version: str) -> Finding:
+    from sglang_hydra.arguments.extra import first_with
+
+    mount = tree.place(NODE)
+    if name in NODES:
+        message = f"{word.place}: {name} says nothing about a rollout; here are {', '.join(OWN_KEYS)}"
+        return Finding("error", "VRL003", message, (name,))
+    since = first_with(name)
+    if since is not None:
+        message = f"{word.place}: {name!r} is an argument of SGLang {since}, and {version} does not have it"
+        return Finding("error", "CLI001", message, (name,), f"{mount}.engine.version={since}")
+    told = unknown_key("", name).finding
+    meant = nearest(name, [*FIELDS, *OWN_KEYS])
+    hint = (
+        told.hint if told.hint and told.hint.startswith("did you mean") else f"did you mean {meant}?" if meant else None
+    )
+    message = f"{word.place}: {name!r} is no argument of SGLang {version}: ServerArgs would refuse it in verl's workers"
+    return Finding("error", "CLI001", message, (name,), hint)
+
+
+def unheard(said: Mapping[str, Said], passed: Mapping[str, Any]) -> Iterator[Finding]:
+    """Keys that verl overwrites after all."""
+    for name, own in passed.items():
+        if own.final and name in said and said[name].value != own.value:
+            word = said[name]
+            message = f"{word.place}: {name}={word.value} is overwritten: verl sets {own.value} for {own.place}"
+            yield Finding("warning", "VRL007", message, (name,))

@@ -1,0 +1,229 @@
+"""From verl's composed tree to the plan of the server that verl will start, and the keys that verl is to get."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.secrets import hide_typed_keys, masked
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.convert.verl.node import NODE, Said, own_requests, requests_of, said_in, unheard
+from sglang_hydra.convert.verl.passed import Passed, Tree, passed
+from sglang_hydra.convert.verl.refused import refused, unlike, unplannable, unread
+from sglang_hydra.facts.declared import gpu_facts
+from sglang_hydra.planning.engines.planned import plan_engine
+from sglang_hydra.planning.gpu_class import choose_gpu_class
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+
+C = TypeVar("C")
+
+# What verl sets in the process of its server (the source of passed.py).
+_ENVIRONMENT = {"SGLANG_BLOCK_NONZERO_RANK_CHILDREN": "0"}
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What verl will start, before it does.
+
+    ``engine_kwargs`` are the keys that were set in the node, with their values: keys out are keys in. ``passed`` is
+    what verl adds itself; ``server_args`` what ``ServerArgs(**...)`` will be called with.
+    """
+
+    plan: Plan
+    engine_kwargs: Mapping[str, Any] = field(repr=False)
+    passed: Mapping[str, Passed]
+    at: str
+    said: Mapping[str, Said] = field(repr=False)
+
+    @property
+    def server_args(self) -> dict[str, Any]:
+        """The keyword arguments of SGLang's ``ServerArgs`` on node 0: the last of verl's words wins."""
+        first = {name: own.value for name, own in self.passed.items() if not own.final}
+        last = {name: own.value for name, own in self.passed.items() if own.final}
+        return {**first, **self.engine_kwargs, **last}
+
+    def leave(self, config: C) -> C:
+        """A copy of verl's tree in which the node holds ``engine_kwargs`` and nothing else."""
+        from omegaconf import OmegaConf, flag_override
+
+        left: Any = copy.deepcopy(config)
+        if OmegaConf.is_config(left):
+            with flag_override(left, ["struct", "readonly"], [False, False]):
+                OmegaConf.update(left, f"{self.at}.{NODE}", dict(self.engine_kwargs), merge=False, force_add=True)
+            return cast(C, left)
+        *path, last = f"{self.at}.{NODE}".split(".")
+        node = left
+        for name in path:
+            node = node.setdefault(name, {})
+        node[last] = dict(self.engine_kwargs)
+        return cast(C, left)
+
+    def as_text(self) -> str:
+        """Every argument that ``ServerArgs`` gets, with who set it, and the findings of the plan."""
+        from sglang_hydra.show.findings import finding_lines
+        from sglang_hydra.show.plan import summary
+        from sglang_hydra.text.screen import columns, text
+
+        rows = [[text("  " + name, "bold"), text(value), text(who, "dim")] for name, value, who in self._rows()]
+        lines = [*columns(rows, indent=""), [], *finding_lines(self.plan.findings, self.plan), summary(self.plan)]
+        return "\n".join("".join(part for part, _ in line).rstrip() for line in lines)
+
+    def _rows(self) -> Iterator[tuple[str, str, str]]:
+        from sglang_hydra.text.screen import shown
+
+        for name, value in self.server_args.items():
+            own = self.passed.get(name)
+            mine = name in self.engine_kwargs and not (own and own.final)
+            who = self._place_of(name) if mine else own.place if own else ""
+            yield name, shown(masked(name, value)), f"{who} (over verl's {shown(own.value)})" if mine and own else who
+
+    def _place_of(self, name: str) -> str:
+        return self.said[name].place if name in self.said else self.said["extra"].place
+
+
+def plan_rollout(
+    config: Any,
+    *,
+    at: str = "actor_rollout_ref",
+    config_dirs: Sequence[str | Path] = (),
+    seed: int | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Rollout:
+    """Plans the SGLang server that verl starts from its composed ``config`` (a DictConfig or plain containers).
+
+    ``at`` is the node that holds ``rollout`` and ``model``. In its ``rollout.engine_kwargs.sglang`` stand arguments of
+    SGLang, and for the plan alone ``gpu``, ``engine``, ``fit``, ``model``, ``ignore``. ``config_dirs`` are searched
+    for GPU classes before ours; in a Hydra app its own folders are. ``seed`` and ``env`` are as in ``plan``.
+
+    Raises ConfigError with every finding for keys that SGLang has not, values that do not fit and trees that are not
+    verl's; what SGLang or verl would refuse later is in the plan's ``findings`` instead.
+    """
+    from omegaconf import OmegaConf
+
+    env = os.environ if env is None else env
+    tree = Tree(config if OmegaConf.is_config(config) else OmegaConf.create(config), at)
+    if found := unplannable(tree):
+        raise ConfigError(*found)
+    said = said_in(tree)
+    composer = Composer([*config_dirs, *_folders_of_app()], trusts_files=True)
+    facts = own_requests(said, lambda name: composer.compose([Request(f"gpu={name}", "verl")]).nodes["gpu"])
+    composition, hardware = choose_gpu_class(composer, facts, composer.compose(facts), env)
+    version = plan_engine(composition.nodes["engine"]).version
+    vendor = gpu_facts(composition.nodes["gpu"], hardware).vendor
+    knows = _arguments_of(version)
+    typed = _checked(composer, *requests_of(said, tree, knows, version))
+    own = passed(tree, version, vendor, knows)
+    requests = [*facts, *_of_verl(own, knows, final=False), *typed, *_of_verl(own, knows, final=True)]
+    if all(request.key != "gpu.count" for request in facts):
+        place = tree.place("rollout.n_gpus_per_node")
+        requests.append(Request.typed("gpu.count", tree.gpus_of_node, place, "verl"))
+    by_verl = list(refused(tree, version))
+    try:
+        plan = make_plan(composer, requests, seed=seed, env=env)
+    except ConfigError as failure:
+        raise ConfigError(*by_verl, *failure.findings) from None
+    told = [*by_verl, *unread(tree, said), *unheard(said, own), *unlike(tree, plan.values, plan.model)]
+    plan = _with(plan, told)
+    return Rollout(plan, _leaving(said), own, at, said)
+
+
+def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The decorator between ``@hydra.main`` and verl's task.
+
+        @hydra.main(version_base=None, config_path="conf", config_name="trainer")
+        @sglang_hydra.convert.verl.main
+        def train(config): run_ppo(config)
+
+    The task gets verl's tree with a node ``engine_kwargs.sglang`` that holds what was set there and nothing else. It
+    is not called where the server could not be launched: the findings are shown and the exit code is 2.
+    """
+    hide_typed_keys(sys.argv, os.environ)
+
+    @functools.wraps(task)
+    def planned(config: Any) -> Any:
+        from sglang_hydra.run.hydra_app import shown_refusal
+
+        with shown_refusal():
+            rollout = plan_rollout(config)
+        with shown_refusal(rollout.plan):
+            if not rollout.plan.launchable:
+                raise ConfigError(*rollout.plan.errors)
+        _show(rollout.plan)
+        return task(rollout.leave(config))
+
+    return planned
+
+
+def _show(plan: Plan) -> None:
+    """Warnings and remarks, beside what the task prints itself."""
+    from sglang_hydra.show.findings import finding_lines
+    from sglang_hydra.text.screen import write
+
+    write(finding_lines(plan.findings, plan), sys.stderr)
+
+
+def _checked(composer: Composer, typed: list[Request], findings: Sequence[Finding]) -> list[Request]:
+    """``typed``. Raises ConfigError with the findings and, beside them, every value that does not fit."""
+    try:
+        composer.check(typed)
+    except ConfigError as failure:
+        findings = [*findings, *failure.findings]
+    if findings:
+        raise ConfigError(*findings)
+    return typed
+
+
+def _folders_of_app() -> list[str]:
+    """Where a running Hydra app finds its configs, so that a GPU class of its own is known."""
+    from hydra.core.hydra_config import HydraConfig
+
+    if not HydraConfig.initialized():
+        return []
+    sources = HydraConfig.get().runtime.config_sources
+    return [f"file://{source.path}" for source in sources if source.schema == "file" and source.path]
+
+
+def _arguments_of(version: str) -> frozenset[str]:
+    """The arguments of a release of SGLang; those of 0.5.2 for one that the table does not know."""
+    from sglang_hydra.releases.table import nearest_known, release
+
+    near = nearest_known(version)
+    return frozenset(release(near).arguments) if near else frozenset(FIELDS)
+
+
+def _of_verl(own: Mapping[str, Passed], knows: frozenset[str], *, final: bool) -> Iterator[Request]:
+    for name, word in own.items():
+        if word.final == final and (name in FIELDS or name in knows):
+            key = name if name in FIELDS else f"extra.{name}"
+            yield Request.typed(key, word.value, word.place, "verl")
+    if not final:
+        for name, value in _ENVIRONMENT.items():
+            yield Request.typed(f"engine.env.{name}", value, "verl itself", "verl")
+
+
+def _leaving(said: Mapping[str, Said]) -> dict[str, Any]:
+    """What leaves the node: the arguments, those of ``extra`` under their own names."""
+    from sglang_hydra.convert.verl.node import OWN_KEYS
+
+    kept = {name: word.value for name, word in said.items() if name not in OWN_KEYS}
+    extra = said["extra"].value if "extra" in said else None
+    return {**kept, **(extra if isinstance(extra, Mapping) else {})}
+
+
+def _with(plan: Plan, told: Sequence[Finding]) -> Plan:
+    """The plan with what is said of verl, less what ``ignore`` silences."""
+    ignore = plan.nodes["ignore"]
+    silent = tuple(finding for finding in told if finding.id in ignore)
+    kept = tuple(finding for finding in told if finding.id not in ignore)
+    return replace(plan, findings=(*plan.findings, *kept), ignored=(*plan.ignored, *silent))

@@ -1,0 +1,126 @@
+"""Which programs planning may start: those that were typed, and those that the user's settings trust.
+
+What another file names is not started, and no code is imported from where it says. It is refused by default: a place
+that starts an interpreter asks here, and what nobody granted is not started. ``serve`` and ``bench`` grant what their
+plan names, when they begin to run it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from sglang_hydra.facts.environments import environment_settings, find_python
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import conf_dir, shown_path
+from sglang_hydra.text.origins import Origin
+from sglang_hydra.text.user_settings import Allowed, settings
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.provenance import Named
+    from sglang_hydra.facts.hub import Access
+
+TYPED = ("cli", "schema")
+_PLAIN = re.compile(r"(?:[^$]|\$(?!\{)|\$\{oc\.env:[^${}]*\})*", re.DOTALL)
+"""Text whose interpolations, if any, read variables and no other key, which a file could set."""
+
+SEC001 = "SEC001"
+"""A program that a file names was not asked."""
+
+_granted: set[str] = set()
+
+
+def is_trusted(origin: Origin) -> bool:
+    """Whether what ``origin`` says was typed by the user, or stands in our own conf/ or schema."""
+    if origin.file is not None:
+        return os.path.realpath(origin.file).startswith(os.path.realpath(conf_dir()) + os.sep)
+    plain = not isinstance(origin.value, str) or _PLAIN.fullmatch(origin.value) is not None
+    return origin.layer in TYPED and plain
+
+
+def grant(*pythons: str | None) -> None:
+    """Lets this process start interpreters: they were typed, or starting them is what was asked for."""
+    _granted.update(exact_path(python) for python in pythons if python)
+
+
+def grant_typed(programs: Iterable[Named]) -> None:
+    """Grants those that were typed, and those in the files of an app of the user's own."""
+    grant(*(named.program for named in programs if named.is_of_app or is_trusted(named.origin)))
+
+
+def may_start(python: str | None) -> bool:
+    """Whether an interpreter may be started: ours, one that was granted, or one that the settings trust.
+
+    Raises ConfigError for settings that are wrong.
+    """
+    if not python:
+        return True
+    path = exact_path(python)
+    return path == os.path.abspath(sys.executable) or path in _granted or trusting_folder(path) is not None
+
+
+def is_granted(path: str) -> bool:
+    """Whether an interpreter was granted to this process."""
+    return path in _granted
+
+
+def trusting_folder(path: str) -> Allowed | None:
+    """The trusted folder that an interpreter lies in, every link in its path resolved.
+
+    That of a virtual environment is a link out of the folder: it is trusted where the pyvenv.cfg in the trusted folder
+    says that the environment was made from the interpreter that the link leads to.
+    """
+    folder = settings().trusts(os.path.dirname(path))
+    if folder is None or settings().trusts(path) is not None:
+        return folder
+    home = environment_settings(path).get("home")
+    made_from = os.path.realpath(home) if home else None
+    return folder if os.path.dirname(os.path.realpath(path)) == made_from else None
+
+
+def begin_to_start(programs: Mapping[str, Named]) -> list[str]:
+    """Grants what files name, since it is to be started now. Returns a line for each that was not granted before."""
+    new = {key: named for key, named in programs.items() if not may_start(named.program)}
+    grant(*(named.program for named in new.values()))
+    return [f"Starting {key}={named.program}, named by {named.origin.place}" for key, named in new.items()]
+
+
+def refused_search_path(file: str, paths: Iterable[str], was_typed: bool) -> Finding | None:
+    """What is said of ``hydra.searchpath`` in a primary config that is neither ours nor in a trusted folder: a package
+    is imported to be searched, and a folder outside of the config's own is not for a file to name that nobody typed."""
+    home = os.path.dirname(os.path.realpath(file))
+    for path in paths:
+        scheme, _, rest = path.rpartition("://")
+        real = os.path.realpath(os.path.join(os.path.dirname(file), rest))
+        inside = scheme in ("", "file") and (was_typed or real == home or real.startswith(home + os.sep))
+        if not inside and not real.startswith(os.path.realpath(conf_dir())) and settings().trusts(file) is None:
+            why = "it is a package, which would be imported" if scheme == "pkg" else "it leaves the folder of the file"
+            place = Origin("", None, file=file, keys=("hydra", "searchpath")).place
+            message = f"{place}: hydra.searchpath names {path}: {why}"
+            hint = f"'hydra.searchpath=[{path}]' on the command line; or --trust {shown_path(os.path.dirname(file))}"
+            return Finding("error", "SEC002", message, ("hydra.searchpath",), hint)
+    return None
+
+
+def hub_access(origin: Origin | None, *, of_app: bool = False) -> Access:
+    """How the hub may be asked for a model that ``origin`` names: with the user's token where it was typed, else
+    anonymously, unless the user's settings say otherwise. Raises ConfigError for settings that are wrong."""
+    from sglang_hydra.facts.hub import OWN, Access
+
+    if of_app or origin is None or is_trusted(origin):
+        return OWN
+    allowed = settings()
+    if not allowed.may_fetch and allowed.fetch is not None:
+        why = f"a file names the model, and fetch is off ({allowed.fetch.place})"
+        return Access(token=False, fetch=False, why=why)
+    if allowed.may_use_token and allowed.hub_token is not None:
+        return Access(note=f" with your token, as {allowed.hub_token.place} allows")
+    return Access(token=False)
+
+
+def exact_path(python: str) -> str:
+    """The program that ``python`` names, as an absolute path whose links are kept."""
+    return find_python(python) or os.path.abspath(os.path.expanduser(python))

@@ -1,0 +1,111 @@
+"""What in a ``bench`` node cannot be run, each finding with what to type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from sglang_hydra.compose.settings.bench import CACHES, CLIENTS, DATASETS, LADDER
+from sglang_hydra.measure.bench.load import content_digest
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import nearest
+
+
+def _file_problems(node: Mapping[str, Any]) -> Iterator[Finding]:
+    """Files are read before a server is started for them."""
+    if node["dataset"] == "file" and node["path"]:
+        from sglang_hydra.measure.bench.prompts import file_problem
+
+        yield from _asked(file_problem, node["path"], node["output_len"])
+    if node["quality"]:
+        from sglang_hydra.measure.bench.questions import file_problem as question_problem
+
+        yield from _asked(question_problem, node["quality"])
+
+
+_read: dict[Any, tuple[Finding, ...]] = {}
+
+
+def _asked(reads: Callable[..., Finding | None], source: Any, *settings: Any) -> tuple[Finding, ...]:
+    """What a file's reader says of it, once as long as the file stays as it is."""
+    key = (reads.__module__, source, content_digest(source) if isinstance(source, str) else None, *settings)
+    if key not in _read:
+        found = reads(source, *settings)
+        _read[key] = (found,) if found else ()
+    return _read[key]
+
+
+def problems(node: Mapping[str, Any]) -> Iterator[Finding]:
+    """Everything in a ``bench`` node that cannot be run, each with what to type."""
+    for name, allowed in (("dataset", DATASETS), ("client", CLIENTS), ("cache", CACHES)):
+        value = node[name]
+        if value not in allowed:
+            near = nearest(str(value), allowed)
+            hint = f"did you mean bench.{name}={near}?" if near else f"bench.{name}={allowed[0]}"
+            yield _error("BEN001", f"bench.{name}={value} is none of {', '.join(allowed)}", name, hint)
+    for name in ("input_len", "output_len", "prefix_groups", "repeats"):
+        yield from _at_least(node, name, 1)
+    for name in ("prefix_len", "warmup", "min_duration"):
+        yield from _at_least(node, name, 0)
+    yield from _concurrency(node["concurrency"])
+    if node["num_prompts"] is not None:
+        yield from _at_least(node, "num_prompts", 1)
+    for name, value in (("request_rate", node["request_rate"]), ("timeout", node["timeout"])):
+        if value is not None and not 0 < value < math.inf:
+            yield _error("BEN001", f"bench.{name}={value} must be above 0 and finite", name, f"bench.{name}=10")
+    if not 0 < node["range_ratio"] <= 1:
+        message = f"bench.range_ratio={node['range_ratio']} must be above 0 and at most 1"
+        yield _error("BEN001", message, "range_ratio", "bench.range_ratio=0.8 draws lengths from 80 % to 100 %")
+    if node["dataset"] == "file" and not node["path"]:
+        yield _error("BEN002", "bench.dataset=file needs the file", "path", "bench.path=prompts.jsonl", "dataset")
+    if node["dataset"] != "file" and node["path"]:
+        message = f"bench.path={node['path']} is not read with bench.dataset={node['dataset']}"
+        yield _error("BEN002", message, "path", "bench.dataset=file", "dataset")
+    if node["dataset"] == "shared_prefix" and not 0 < node["prefix_len"] < node["input_len"]:
+        message = f"bench.prefix_len={node['prefix_len']} must be between 1 and bench.input_len={node['input_len']}"
+        hint = f"bench.prefix_len={max(1, node['input_len'] // 2)}"
+        yield _error("BEN002", message, "prefix_len", hint, "input_len")
+    yield from _slo(node["slo"])
+    yield from _slo_unseen(node)
+    yield from _file_problems(node)
+
+
+def _concurrency(value: Any) -> Iterator[Finding]:
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if not (value is None or value == LADDER or whole):
+        message = f"bench.concurrency={value} is neither a number of requests nor {LADDER}"
+        yield _error("BEN001", message, "concurrency", "bench.concurrency=8")
+
+
+def _slo(slo: Mapping[str, Any]) -> Iterator[Finding]:
+    for name in ("ttft_ms", "itl_ms", "e2e_ms"):
+        if slo[name] is not None and not slo[name] > 0:
+            message = f"bench.slo.{name}={slo[name]} must be above 0"
+            yield _error("BEN001", message, f"slo.{name}", f"bench.slo.{name}=500")
+    if not 0 < slo["share"] <= 1:
+        message = f"bench.slo.share={slo['share']} must be above 0 and at most 1"
+        yield _error("BEN001", message, "slo.share", "bench.slo.share=0.99")
+
+
+def _slo_unseen(node: Mapping[str, Any]) -> Iterator[Finding]:
+    """A limit on what no request of this load shows is met by all of them, and says nothing."""
+    slo = node["slo"]
+    unseen = [name for name in ("ttft_ms", "itl_ms") if slo[name] is not None and not node["stream"]]
+    if unseen:
+        message = f"bench.slo.{unseen[0]} cannot be judged with bench.stream=false: whole answers show no single tokens"
+        yield _error("BEN002", message, f"slo.{unseen[0]}", "bench.stream=true, or bench.slo.e2e_ms", "stream")
+    elif slo["itl_ms"] is not None and node["output_len"] == 1:
+        message = "bench.slo.itl_ms cannot be judged with bench.output_len=1: nothing follows the first token"
+        yield _error("BEN002", message, "slo.itl_ms", "bench.slo.ttft_ms", "output_len")
+
+
+def _at_least(node: Mapping[str, Any], name: str, least: int) -> Iterator[Finding]:
+    value = node[name]
+    if not least <= value < math.inf:
+        yield _error("BEN001", f"bench.{name}={value} must be at least {least}", name, f"bench.{name}={max(least, 1)}")
+
+
+def _error(id: str, message: str, key: str, hint: str, *others: str) -> Finding:
+    """``key`` is the one to change first; the ``others`` go with it."""
+    return Finding("error", id, message, tuple(f"bench.{name}" for name in (key, *others)), hint)

@@ -1,0 +1,332 @@
+"""Puts a load on a server: streaming requests, as many in flight as asked, or as they arrive.
+
+Processes of their own send and read (``load_process``); this one makes the prompts, hands them out ahead of time, and
+collects what came of them. Nothing that it does delays a measurement.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from sglang_hydra.measure.bench.histogram import Histogram
+from sglang_hydra.measure.bench.http1 import request_head, with_body
+from sglang_hydra.measure.bench.load import Load
+from sglang_hydra.measure.bench.measures import Sample
+from sglang_hydra.measure.bench.messages import Begin, Order, Orders, Own, Setup, Unpacker, packed
+from sglang_hydra.measure.bench.prompts import Prompt
+from sglang_hydra.measure.bench.server import authorities
+from sglang_hydra.measure.bench.wires import Completions, Generate, Target, Wire
+from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.findings import Finding
+
+__all__ = ["Completions", "Generate", "LoadProcesses", "Run", "Target", "Wire", "run_load"]
+
+STREAMS_PER_PROCESS = 128
+"""One process reads some 40,000 events a second; more streams than these are shared out where there are cores."""
+
+_REQUESTS_PER_S = 50
+_FEW = 4
+_AHEAD_S = 2.0
+_BEGIN_IN_S = 0.005
+_WAIT_S = 0.1
+_PACKAGES = Path(__file__).resolve().parents[3]
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from sglang_hydra.measure.bench.load_process import main; "
+_PROGRAM += "main(int(sys.argv[1]), int(sys.argv[2]))"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a load brought: the requests, and the share of one core that the client used.
+
+    ``duration_s`` is set where the requests do not share a clock: each then counts from its own sending. ``window`` is
+    when the load began and ended, on ``time.monotonic``, where that is only a part of the call. ``own`` is what the
+    client measured of itself: ``lag_ms`` how late its timers were, ``send_delay_ms`` how late it sent, ``wait_ms`` how
+    long bytes waited to be read, each as ``measures.spread``.
+    """
+
+    samples: Sequence[Sample]
+    client_cpu: float
+    duration_s: float | None = None
+    window: tuple[float, float] | None = None
+    own: dict[str, Any] = field(default_factory=dict)
+
+
+def run_load(
+    target: Target,
+    load: Load,
+    prompts: Callable[[int], Sequence[Prompt]],
+    seed: int,
+    on_progress: Callable[[int], None] | None = None,
+    fewest: int | None = None,
+    processes: LoadProcesses | None = None,
+) -> Run:
+    """Sends the load and waits for every answer. ``prompts(n)`` gives the next n requests.
+
+    At least ``fewest`` requests are sent (None: ``load.smallest_count``), and without ``num_prompts`` more until
+    ``min_duration`` is over. A request that fails is a sample with its error; nothing is raised for it. ``processes``
+    are kept by the caller; else they are started and ended here. Raises MachineError where one of them ends.
+    """
+    with ExitStack() as ours:
+        kept = processes or ours.enter_context(LoadProcesses())
+        fewest = load.smallest_count if fewest is None else fewest
+        running = kept.running(_count_processes(load))
+        try:
+            return _Driver(target, load, _Supply(target, load, prompts, fewest, seed), running).run(on_progress)
+        except BaseException:
+            kept.close()  # in the middle of a run they are of no use
+            raise
+
+
+class LoadProcesses:
+    """The processes that send and read; kept between runs, because starting one takes as long as a short request."""
+
+    def __init__(self) -> None:
+        self._running: list[_Process] = []
+
+    def __enter__(self) -> LoadProcesses:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def running(self, count: int) -> list[_Process]:
+        while len(self._running) < count:
+            self._running.append(_Process())
+        return self._running[:count]
+
+    def close(self) -> None:
+        for process in self._running:
+            process.close()
+        self._running.clear()
+
+
+class _Process:
+    """One load process, and the two ends through which it is spoken to."""
+
+    def __init__(self) -> None:
+        # A file: what nobody reads would fill a pipe and hold the process up.
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+        self.talk, theirs = socket.socketpair()
+        self.taken, taken = os.pipe()
+        os.set_blocking(self.taken, False)
+        handles = (theirs.fileno(), taken)
+        # Only the standard library and this package: nothing of a user's environment runs in there.
+        command = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(_PACKAGES), *map(str, handles)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors, pass_fds=handles
+        )
+        self.pid = self._process.pid
+        theirs.close()
+        os.close(taken)
+        self.unpacker = Unpacker()
+
+    def tell(self, message: object) -> None:
+        try:
+            self.talk.sendall(packed(message))
+        except OSError:
+            self.fail()
+
+    def messages(self) -> Iterator[Any]:
+        """What it says. Raises MachineError when it has ended."""
+        try:
+            data = self.talk.recv(1 << 20)
+        except OSError:
+            data = b""
+        if not data:
+            self.fail()
+        yield from self.unpacker.feed(data)
+
+    def count_taken(self) -> int:
+        try:
+            return len(os.read(self.taken, 1 << 16))
+        except BlockingIOError:
+            return 0
+
+    def fail(self) -> None:
+        code = self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().decode("utf-8", "replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "without a word")
+        message = f"a process of the load client ended (exit {code}): {last[:500]}"
+        raise MachineError(Finding("error", "BEN016", message, hint="is this machine out of memory?"))
+
+    def close(self) -> None:
+        if self.talk.fileno() >= 0:
+            self.talk.close()
+            os.close(self.taken)
+            self._process.kill()
+            self._process.wait()
+            self._errors.close()
+
+
+class _Supply:
+    """The requests of a run, ready to be sent: as many as there must be, then more until the time is over."""
+
+    def __init__(
+        self, target: Target, load: Load, prompts: Callable[[int], Sequence[Prompt]], fewest: int, seed: int
+    ) -> None:
+        self._head = request_head(target.url, target.wire.path, target.headers())
+        self._target, self._load, self._prompts = target, load, prompts
+        self._draw, self._due = random.Random(seed), 0.0
+        self._owed = fewest
+        self.lasts_s = 0.0 if load.num_prompts is not None else load.min_duration
+        self.ready: deque[Order] = deque()
+        self.make(fewest)
+
+    def make(self, count: int = _FEW) -> None:
+        """Makes more, after all those before. ``due`` counts from the beginning of the run."""
+        for prompt in self._prompts(count):
+            body = self._target.wire.body(prompt, self._target.model, self._load.stream)
+            rate = self._load.request_rate
+            due = None if rate is None else self._due
+            self.ready.append(Order(with_body(self._head, body), prompt.output_len, due, self._owed > 0))
+            self._due += self._draw.expovariate(rate) if rate is not None else 0.0
+            self._owed -= 1
+
+    @property
+    def owes(self) -> bool:
+        return bool(self.ready) and self.ready[0].owed
+
+
+class _Driver:
+    """Hands the requests out to the processes, a little ahead of what they send, and collects the samples."""
+
+    def __init__(self, target: Target, load: Load, supply: _Supply, processes: Sequence[_Process]) -> None:
+        self._load, self._supply, self._processes = load, supply, processes
+        self._ahead = [0] * len(processes)
+        self._next = 0
+        self._slots = [_share(load.concurrency, number, len(processes)) for number in range(len(processes))]
+        rate = (load.request_rate or 0.0) / len(processes)
+        self._most = [max(slots or 0, math.ceil(rate * _AHEAD_S)) + _FEW for slots in self._slots]
+        self._samples: list[Sample] = []
+        self._ended: list[Own] = []
+        self._begin = self._until = math.inf
+        for process, slots in zip(processes, self._slots, strict=True):
+            opened = 1 if load.request_rate is not None else min(slots or 1, len(supply.ready))
+            process.tell(
+                Setup(target.url, authorities(target.url), target.wire, load.stream, load.timeout, slots, opened)
+            )
+
+    def run(self, on_progress: Callable[[int], None] | None) -> Run:
+        for process in self._processes:
+            while "ready" not in process.messages():
+                pass
+        self._begin = time.monotonic() + _BEGIN_IN_S
+        self._until = self._begin + self._supply.lasts_s
+        self._hand_out()
+        for process in self._processes:
+            process.tell(Begin(self._begin, self._until))
+        with selectors.DefaultSelector() as selector:
+            for number, process in enumerate(self._processes):
+                selector.register(process.talk, selectors.EVENT_READ, number)
+                selector.register(process.taken, selectors.EVENT_READ, number)
+            while len(self._ended) < len(self._processes):
+                for key, _ in selector.select(_WAIT_S):
+                    self._hear(key.data, key.fileobj, on_progress)
+                self._hand_out()
+        return self._result(time.monotonic())
+
+    def _hear(self, number: int, source: Any, on_progress: Callable[[int], None] | None) -> None:
+        process = self._processes[number]
+        if source == process.taken:
+            self._ahead[number] -= process.count_taken()
+            return
+        for message in process.messages():
+            if isinstance(message, Own):
+                self._ended.append(message)
+            elif isinstance(message, Sample):
+                self._samples.append(message)
+                if on_progress is not None:
+                    on_progress(len(self._samples))
+
+    def _hand_out(self) -> None:
+        """Keeps every process supplied, and says when no more will come."""
+        if self._next < 0:
+            return
+        supply, lasts = self._supply, time.monotonic() < self._until
+        if self._supply.lasts_s and lasts and len(supply.ready) + sum(self._ahead) <= self._wanted():
+            supply.make()
+        given: list[list[Order]] = [[] for _ in self._processes]
+        while supply.ready and (supply.owes or lasts) and self._has_room():
+            order = supply.ready.popleft()
+            due = None if order.due is None else self._begin + order.due
+            given[self._next].append(order._replace(due=due))
+            self._ahead[self._next] += 1
+            self._next = (self._next + 1) % len(self._processes)
+        are_last = not supply.owes and not (supply.lasts_s and lasts)
+        for process, orders in zip(self._processes, given, strict=True):
+            if orders or are_last:
+                process.tell(Orders(tuple(orders), are_last))
+        if are_last:
+            self._next = -1
+
+    def _wanted(self) -> int:
+        """How many requests are to be ready beyond those on their way."""
+        rate = self._load.request_rate
+        return math.ceil(rate * _AHEAD_S) if rate is not None else sum(slots or 0 for slots in self._slots)
+
+    def _has_room(self) -> bool:
+        """Whether a process lacks requests; the next one that does gets the next request."""
+        for step in range(len(self._processes)):
+            number = (self._next + step) % len(self._processes)
+            if self._ahead[number] < self._most[number]:
+                self._next = number
+                return True
+        return False
+
+    def _result(self, ended: float) -> Run:
+        total = Own()
+        for own in self._ended:
+            for name in ("lag", "send", "wait"):
+                _histogram(total, name).merge(_histogram(own, name))
+            total.reads += own.reads
+            total.stamped += own.stamped
+        record = {
+            "processes": len(self._processes),
+            "kernel_times": total.stamped / total.reads if total.reads else None,
+            "lag_ms": total.lag.spread_ms(),
+            "send_delay_ms": total.send.spread_ms(),
+            "wait_ms": total.wait.spread_ms(),
+        }
+        self._samples.sort(key=lambda sample: sample.asked_at)
+        busiest = max(own.cpu for own in self._ended)
+        return Run(self._samples, busiest, window=(self._begin, ended), own=record)
+
+
+def _histogram(own: Own, name: str) -> Histogram:
+    found = getattr(own, name)
+    assert isinstance(found, Histogram)
+    return found
+
+
+def _share(whole: int | None, number: int, count: int) -> int | None:
+    """What process ``number`` of ``count`` gets of so many."""
+    return None if whole is None else whole // count + (number < whole % count)
+
+
+def _count_processes(load: Load) -> int:
+    """As many as the streams need and the machine has cores for, beside the server. What bounds an open loop is one
+    number for all of its requests, so one process has it."""
+    if load.request_rate is not None:
+        wanted = 1 if load.concurrency else math.ceil(load.request_rate / _REQUESTS_PER_S)
+    else:
+        wanted = math.ceil((load.concurrency or 1) / STREAMS_PER_PROCESS)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(wanted, cores // 2))

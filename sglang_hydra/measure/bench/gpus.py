@@ -1,0 +1,136 @@
+"""Power, clocks and memory of the GPUs while a point runs, by NVIDIA's library where there is one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from sglang_hydra.measure.bench.server import Window, inside
+
+_SAMPLE_S = 0.5
+
+# NVML's nvmlClocksEventReasons bits that say that something is wrong. Reaching the power cap under load is not: it is
+# how a GPU works at full load.
+_REASONS = {
+    0x8: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+
+
+class Sight(NamedTuple):
+    """One look at a GPU: watts, MHz, MiB, and why its clocks are lower than they could be. None: it does not say."""
+
+    power_w: float | None
+    sm_clock_mhz: float | None
+    memory_used_mib: float | None
+    reasons: int
+
+
+class GpuWatch:
+    """Samples the given GPUs twice a second. ``record`` is None where NVML is not to be had.
+
+    Watts, MHz and MiB: the mean and the largest over all samples of each GPU, of those inside ``window`` where one is
+    set before it ends. ``throttled`` says why the clocks were lowered, if they were.
+    """
+
+    def __init__(self, gpu_ids: Sequence[int]) -> None:
+        self._ids = tuple(gpu_ids)
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._samples: dict[int, list[tuple[float, Sight]]] = {index: [] for index in gpu_ids}
+        self.window: Window | None = None
+        self.throttled: tuple[str, ...] = ()
+        self.record: list[dict[str, Any]] | None = None
+
+    def __enter__(self) -> GpuWatch:
+        nvml = _library() if self._ids else None
+        if nvml is not None:
+            self._thread = threading.Thread(target=self._look, args=(nvml,), name="gpu-watch", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._over.set()
+        if self._thread is None:
+            return
+        self._thread.join()
+        seen = {index: inside(samples, self.window) for index, samples in self._samples.items() if samples}
+        self.record = [_summary(index, samples) for index, samples in seen.items()]
+        found = 0
+        for samples in seen.values():
+            for sample in samples:
+                found |= sample.reasons
+        self.throttled = tuple(words for bit, words in _REASONS.items() if found & bit)
+
+    def _look(self, nvml: Any) -> None:
+        try:
+            while True:
+                for index in self._ids:
+                    with suppress(nvml.NVMLError):
+                        sight = _sample(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
+                        self._samples[index].append((time.monotonic(), sight))
+                if self._over.wait(_SAMPLE_S):
+                    return
+        finally:
+            with suppress(nvml.NVMLError):
+                nvml.nvmlShutdown()
+
+
+def driver_version() -> str | None:
+    """The version of NVIDIA's driver; None where there is none."""
+    nvml = _library()
+    if nvml is None:
+        return None
+    try:
+        return str(nvml.nvmlSystemGetDriverVersion())
+    except nvml.NVMLError:
+        return None
+    finally:
+        with suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+
+def _library() -> Any:
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    return pynvml
+
+
+def _sample(nvml: Any, handle: Any) -> Sight:
+    """What the GPU tells; some tell a part of it only."""
+    watts = _told(nvml, lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000)
+    clock = _told(nvml, lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
+    used = _told(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / (1 << 20))
+    reasons = _told(nvml, lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+    return Sight(watts, clock, used, int(reasons or 0))
+
+
+def _told(nvml: Any, ask: Callable[[], float]) -> float | None:
+    try:
+        return ask()
+    except nvml.NVMLError:
+        return None
+
+
+def _summary(index: int, samples: Sequence[Sight]) -> dict[str, Any]:
+    record: dict[str, Any] = {"index": index}
+    for name in Sight._fields[:3]:
+        values = [value for sample in samples if (value := getattr(sample, name)) is not None]
+        if values:
+            record[name] = {"mean": sum(values) / len(values), "max": max(values)}
+    return record

@@ -1,0 +1,138 @@
+"""One client point: an idle server, an empty cache, the load, what was measured, and whether it counts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Protocol
+
+from sglang_hydra.measure.bench.bench_serving import BenchServing
+from sglang_hydra.measure.bench.builtin import Builtin
+from sglang_hydra.measure.bench.client import Run
+from sglang_hydra.measure.bench.gpus import GpuWatch
+from sglang_hydra.measure.bench.load import Load
+from sglang_hydra.measure.bench.machine import machine
+from sglang_hydra.measure.bench.measures import measure
+from sglang_hydra.measure.bench.own_delay import moved_by_client
+from sglang_hydra.measure.bench.prompts import point_seed
+from sglang_hydra.measure.bench.quality import check_quality
+from sglang_hydra.measure.bench.server import Server, Watch, empty_cache
+from sglang_hydra.measure.bench.validity import Seen, invalid_reasons
+
+VALID, INVALID, FAILED = "valid", "invalid", "failed"
+
+
+@dataclass(frozen=True)
+class PointResult:
+    """What a point brought. ``state`` is valid or invalid; ``reasons`` say why it does not count.
+
+    ``seed`` made the prompts. ``details`` are the single requests, for whoever wants to look closer.
+    """
+
+    state: str
+    reasons: tuple[str, ...]
+    seed: int
+    cache: str
+    cache_hit_rate: float | None
+    measures: dict[str, Any]
+    client: dict[str, Any]
+    server: dict[str, Any] | None
+    gpus: list[dict[str, Any]] | None
+    quality: dict[str, Any] | None
+    waited_s: float
+    started: str
+    ended: str
+    machine: dict[str, Any]
+    details: tuple[dict[str, Any], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the single requests."""
+        return {name: value for name, value in self.__dict__.items() if name != "details"}
+
+
+class Client(Protocol):
+    """Puts a load on a server. ``name`` says which client measured."""
+
+    name: str
+
+    def run(self, load: Load, seed: int, on_progress: Callable[[int], None] | None = None) -> Run:
+        """Sends the load and waits for its end."""
+
+    def warm_up(self, load: Load, seed: int) -> None:
+        """Sends ``load.warmup`` requests whose numbers nobody looks at."""
+
+    def close(self) -> None:
+        """Ends what it keeps for the next point."""
+
+
+def client_for(server: Server, load: Load) -> Client:
+    """The client that ``bench.client`` asks for. ``auto`` is bench_serving where the engine has it and it can express
+    the load, else ours. Raises ConfigError where bench_serving is asked for and cannot do it."""
+    if load.client == "bench_serving" or (load.client == "auto" and BenchServing.suits(server, load)):
+        return BenchServing(server)
+    return Builtin(server)
+
+
+def run_point(
+    server: Server,
+    client: Client,
+    load: Load,
+    *,
+    point_id: str,
+    repeat: int = 0,
+    on_progress: Callable[[int], None] | None = None,
+) -> PointResult:
+    """Measures one point. Raises ServerError when the server does not become idle; failed requests raise nothing."""
+    seed = point_seed(load.seed, point_id, repeat)
+    started = _now()
+    if load.warmup:
+        client.warm_up(load, point_seed(seed, "warm-up", 0))
+    waited = empty_cache(server, load.timeout) if server.flushes else 0.0
+    if load.cache == "warm" and server.flushes:
+        client.run(load, seed)
+    with GpuWatch(server.gpu_ids) as gpus, Watch(server) as watch:
+        began = time.monotonic()
+        run = client.run(load, seed, on_progress)
+        wall_s = time.monotonic() - began
+        gpus.window = watch.window = run.window
+    measures = measure(run.samples, gpus=server.gpus, slo=load.slo, duration_s=run.duration_s, streamed=load.stream)
+    quality = check_quality(server, load.quality) if load.quality else None
+    hit_rate = measures["cache_hit_rate"]
+    if hit_rate is None and watch.record is not None:
+        hit_rate = watch.record["cache_hit_rate"]
+    latency_from = "sent" if measures["from_sent"] is None else "due"
+    moved = moved_by_client(run.samples) if run.own else None
+    seen = Seen(
+        *(load, run.samples, run.duration_s, run.client_cpu, hit_rate, watch.retracted, gpus.throttled, quality, moved)
+    )
+    reasons = invalid_reasons(seen)
+    return PointResult(
+        state=INVALID if reasons else VALID,
+        reasons=tuple(reasons),
+        seed=seed,
+        cache=load.cache,
+        cache_hit_rate=hit_rate,
+        measures=measures,
+        client={
+            "name": client.name,
+            "cpu": run.client_cpu,
+            "wall_s": wall_s,
+            "latency_from": latency_from,
+            **run.own,
+            "moved": moved,
+        },
+        server=watch.record,
+        gpus=gpus.record,
+        quality=quality,
+        waited_s=waited,
+        started=started,
+        ended=_now(),
+        machine=machine(server.python),
+        details=tuple({**sample.__dict__, "gaps": list(sample.gaps)} for sample in run.samples),
+    )
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

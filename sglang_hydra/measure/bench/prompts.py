@@ -1,0 +1,171 @@
+"""What is sent: prompts of exact lengths, the same for the same seed and different for every other.
+
+Random prompts are token ids. A server that takes ids gets them as they are; one that takes text gets a text that its
+own tokenizer turns into as many tokens, made by ``child_prompts`` in the engine's environment.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import random
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sglang_hydra.measure.bench.load import Load
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import read_text
+from sglang_hydra.text.findings import Finding
+
+_MESSAGE_KEYS = ("conversations", "conversation", "messages")
+_LOWEST_ID = 256  # below it tokenizers keep special tokens and single bytes
+
+
+class Prompt(NamedTuple):
+    """One request: ``ids`` or ``text``, and the tokens asked for in answer. ``input_len`` is None where only the
+    server can count it."""
+
+    output_len: int
+    ids: tuple[int, ...] = ()
+    text: str | None = None
+    input_len: int | None = None
+
+
+def point_seed(seed: int, point_id: str, repeat: int) -> int:
+    """The seed of a point's prompts: its own for every point and repeat, so that no point finds another's prompts in
+    a prefix cache."""
+    digest = hashlib.sha256(f"{seed}/{point_id}/{repeat}".encode()).digest()
+    return int.from_bytes(digest[:6], "big")
+
+
+def make_prompts(
+    load: Load, count: int, seed: int, vocab_size: int, shared: int | None = None, start: int = 0
+) -> list[Prompt]:
+    """``count`` requests. ``shared`` is the seed of what they share with other calls (None: ``seed``): the prefixes,
+    and the order of a file, of which ``start`` prompts were sent already.
+
+    Raises ConfigError for a file that cannot be read or holds no prompt.
+    """
+    draw = random.Random(seed)
+    if load.dataset == "file":
+        return _from_file(load, count, seed if shared is None else shared, start)
+    lengths = [(_length(draw, load.input_len, load), _length(draw, load.output_len, load)) for _ in range(count)]
+    prefixes: list[tuple[int, ...]] = [()]
+    if load.dataset == "shared_prefix":
+        prefixes = list(_prefixes(load, seed if shared is None else shared, vocab_size))
+    prompts = []
+    first = draw.randrange(len(prefixes))
+    for number, (input_len, output_len) in enumerate(lengths):
+        prefix = prefixes[(first + number) % len(prefixes)]
+        own = _ids(draw, max(1, input_len - len(prefix)), vocab_size)
+        prompts.append(Prompt(output_len, (*prefix, *own), None, len(prefix) + len(own)))
+    return prompts
+
+
+@functools.lru_cache(maxsize=4)
+def _cached_prefixes(length: int, groups: int, seed: int, vocab_size: int) -> tuple[tuple[int, ...], ...]:
+    draw = random.Random(f"prefixes/{seed}")
+    return tuple(_ids(draw, length, vocab_size) for _ in range(groups))
+
+
+def _prefixes(load: Load, seed: int, vocab_size: int) -> tuple[tuple[int, ...], ...]:
+    return _cached_prefixes(load.prefix_len, load.prefix_groups, seed, vocab_size)
+
+
+def _length(draw: random.Random, longest: int, load: Load) -> int:
+    return draw.randint(max(1, int(longest * load.range_ratio)), longest)
+
+
+def _ids(draw: random.Random, count: int, vocab_size: int) -> tuple[int, ...]:
+    lowest = min(_LOWEST_ID, vocab_size // 2)
+    # Ten times as fast as randrange, which counts while a server is measured. 32 bits leave no bias that matters.
+    return tuple(lowest + number % (vocab_size - lowest) for number in array("I", draw.randbytes(4 * count)))
+
+
+def _from_file(load: Load, count: int, seed: int, start: int) -> list[Prompt]:
+    """Prompts of a JSONL file (``prompt`` and, if it has one, ``output_len``) or of a ShareGPT file (JSON: a list of
+    conversations), in an order drawn from the seed and repeated where there are too few."""
+    rows = _ordered(str(load.path), _stamp(str(load.path)), load.output_len, seed)
+    return [rows[number % len(rows)] for number in range(start, start + count)]
+
+
+@functools.lru_cache(maxsize=2)
+def _ordered(name: str, stamp: object, output_len: int, seed: int) -> list[Prompt]:
+    """Read and ordered once for all requests of a run, some of which are made while it lasts. ``stamp`` changes with
+    the file."""
+    rows = _file_prompts(name, output_len)
+    random.Random(seed).shuffle(rows)
+    return rows
+
+
+def _stamp(name: str) -> object:
+    try:
+        seen = Path(name).expanduser().stat()
+    except OSError:
+        return None
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino
+
+
+def file_problem(path: str, output_len: int) -> Finding | None:
+    """What is wrong with a file of prompts; None for one that can be sent."""
+    try:
+        _file_prompts(path, output_len)
+    except ConfigError as failure:
+        return failure.findings[0]
+    return None
+
+
+def _file_prompts(name: str, output_len: int) -> list[Prompt]:
+    path = Path(name).expanduser()
+    rows = [_row(path, number, row, output_len) for number, row in _rows(path) if not _is_empty(row)]
+    if not rows:
+        raise ConfigError(_bad_file(f"{path} holds no prompt"))
+    return rows
+
+
+def _rows(path: Path) -> list[tuple[int, Any]]:
+    try:
+        content = read_text(path, encoding="utf-8-sig")
+        if content.lstrip().startswith("["):
+            return list(enumerate(json.loads(content), 1))
+        # Only a line feed ends a line of JSON; text may hold other ends of lines.
+        lines = enumerate(content.split("\n"), 1)
+        return [(number, json.loads(line)) for number, line in lines if line.strip()]
+    except (OSError, UnicodeError) as failure:
+        raise ConfigError(_bad_file(f"bench.path={path} cannot be read: {failure}")) from None
+    except (ValueError, RecursionError) as failure:
+        raise ConfigError(_bad_file(f"bench.path={path} is neither JSON nor JSON lines: {failure}")) from None
+
+
+def _row(path: Path, number: int, row: Any, output_len: int) -> Prompt:
+    text, asked = None, output_len
+    if isinstance(row, dict):
+        text = row.get("prompt", row.get("text", _first_message(row)))
+        asked = row.get("output_len", asked)
+    if not isinstance(text, str) or not text or not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
+        message = f"{path}, entry {number}: no text under prompt, text or conversations, or no output_len above 0"
+        raise ConfigError(_bad_file(message))
+    return Prompt(asked, (), text)
+
+
+def _is_empty(row: Any) -> bool:
+    """Whether it is a conversation without a word, of which ShareGPT's own file has some."""
+    if not isinstance(row, dict) or "prompt" in row or "text" in row:
+        return False
+    return any(isinstance(row.get(key), list) for key in _MESSAGE_KEYS) and _first_message(row) in (None, "")
+
+
+def _first_message(row: dict[str, Any]) -> Any:
+    """What is said first, after any instructions to the model."""
+    turns: Sequence[Any] = next((row[key] for key in _MESSAGE_KEYS if isinstance(row.get(key), list)), [])
+    spoken = (turn for turn in turns if isinstance(turn, dict) and turn.get("role", turn.get("from")) != "system")
+    first = next(spoken, {})
+    return first.get("value", first.get("content"))
+
+
+def _bad_file(message: str) -> Finding:
+    hint = 'one JSON object a line, {"prompt": "...", "output_len": 128}, or a ShareGPT file'
+    return Finding("error", "BEN003", message, ("bench.path",), hint)

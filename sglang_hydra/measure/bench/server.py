@@ -1,0 +1,272 @@
+"""What the bench asks of a running server beside the load: to be idle, an empty prefix cache, and its counters."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TypeVar
+
+import httpx
+
+from sglang_hydra.run.launch.log_reading import opened_log
+from sglang_hydra.text.errors import ServerError
+from sglang_hydra.text.findings import Finding
+
+Seen = TypeVar("Seen")
+
+_POLL_S = 0.2
+_ASK_S = 30.0
+_SAMPLE_S = 1.0
+_LINE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{.*\})?\s+(?P<value>[^\s}]+)")
+
+# What a server of any release says of each prefill, and of a retraction.
+_BATCH = b"Prefill batch"
+_RETRACTED = re.compile(rb"#retracted_reqs: (\d+)")
+
+Window = tuple[float, float]
+"""When a load began and ended, on ``time.monotonic``."""
+
+# Prefixed with sglang: by the server. 0.5.2 and 0.5.23 count retractions under different names.
+COUNTERS = ("prompt_tokens_total", "generation_tokens_total", "cached_tokens_total", "num_aborted_requests_total")
+RETRACTIONS = ("total_retracted_reqs", "num_retracted_requests_total")
+# Both have this gauge; a counter of 0.5.23 appears with the first retraction.
+_NOW_RETRACTED = "num_retracted_reqs"
+GAUGES = ("num_running_reqs", "num_queue_reqs", "token_usage", "gen_throughput", "cache_hit_rate")
+# Of several data parallel ranks these are averaged; every other metric is summed.
+_SHARES = ("token_usage", "cache_hit_rate")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that a point runs against.
+
+    ``flushes`` says whether it has a prefix cache that can be emptied, ``gpus`` how many GPUs it computes on (None:
+    it is on none), ``gpu_ids`` which of this machine's. ``python`` is the interpreter that runs it, ``log`` where what
+    it writes is kept. ``alive`` says whether it has not ended yet, as far as whoever started it knows.
+    """
+
+    url: str
+    model: str
+    engine: str
+    model_path: str
+    vocab_size: int
+    flushes: bool = False
+    python: str | None = None
+    gpus: int | None = None
+    gpu_ids: tuple[int, ...] = ()
+    log: Path | None = None
+    api_key: str | None = field(default=None, repr=False)
+    alive: Callable[[], bool] = field(default=lambda: True, repr=False, compare=False)
+
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+
+    def ask(self, method: str, path: str) -> httpx.Response | None:
+        """The answer; None where there is none."""
+        try:
+            # trust_env: a proxy of the environment would stand between us and the server.
+            with httpx.Client(
+                timeout=_ASK_S, trust_env=False, headers=self.headers(), verify=_trusted(self.url)
+            ) as client:
+                return client.request(method, self.url + path)
+        except (httpx.HTTPError, OSError):
+            return None
+
+
+def authorities(url: str) -> str | None:
+    """The file of certificates that are trusted, beside those of ``SSL_CERT_FILE``; None where none are looked at.
+    Loading them takes 15 ms of a core for each client that is made."""
+    if not url.startswith("https:"):
+        return None
+    import certifi
+
+    return certifi.where()
+
+
+def _trusted(url: str) -> ssl.SSLContext | bool:
+    file = authorities(url)
+    if file is None:
+        return False
+    context = ssl.create_default_context()
+    context.load_verify_locations(file)
+    return context
+
+
+def empty_cache(server: Server, timeout_s: float) -> float:
+    """Waits until the server is idle and its prefix cache is empty. Returns the seconds that it took.
+
+    SGLang refuses to empty it while requests run (400), so its consent says both. Raises ServerError when it has not
+    agreed within ``timeout_s``, or has ended.
+    """
+    began = time.monotonic()
+    said = "nothing"
+    while time.monotonic() - began <= timeout_s:
+        answer = server.ask("POST", "/flush_cache")
+        if answer is not None and answer.status_code == 200:
+            return time.monotonic() - began
+        said = f"HTTP {answer.status_code}" if answer is not None else "no answer"
+        if not server.alive():
+            raise ServerError(Finding("error", "BEN010", f"{server.url} has ended before its cache was emptied"))
+        threading.Event().wait(_POLL_S)
+    message = f"{server.url} did not empty its prefix cache within {timeout_s:g} s ({said}): requests still run in it"
+    hint = "is someone else using this server? bench.timeout=1200 waits longer"
+    raise ServerError(Finding("error", "BEN010", message, ("bench.timeout",), hint))
+
+
+def read_metrics(server: Server) -> dict[str, float] | None:
+    """The server's metrics, summed over labels; None where it publishes none (``enable_metrics`` is off)."""
+    answer = server.ask("GET", "/metrics/") if server.engine == "sglang" else None
+    if answer is not None and answer.status_code in (301, 302, 307, 308, 404):
+        answer = server.ask("GET", "/metrics")
+    if answer is None or answer.status_code != 200:
+        return None
+    return parse_metrics(answer.text)
+
+
+def parse_metrics(content: str) -> dict[str, float]:
+    """Every metric of a Prometheus page by its name without ``sglang:``, over its labels: shares are averaged, all
+    else is summed. What is no number is left out."""
+    found: dict[str, list[float]] = {}
+    for line in content.splitlines():
+        match = _LINE.match(line.strip()) if not line.startswith("#") else None
+        try:
+            value = float(match["value"]) if match is not None else math.nan
+        except ValueError:
+            continue
+        if match is not None and math.isfinite(value):
+            found.setdefault(match["name"].removeprefix("sglang:"), []).append(value)
+    return {name: sum(values) / (len(values) if name in _SHARES else 1) for name, values in found.items()}
+
+
+class Watch:
+    """Looks at the server's gauges once a second while a point runs, and at its counters before and after. With a
+    ``window``, set before it ends, only the gauges inside it count.
+
+    with Watch(server) as watch: ...
+    watch.record
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="server-metrics", daemon=True)
+        self._seen: list[tuple[float, Mapping[str, float]]] = []
+        self._before: Mapping[str, float] | None = None
+        self._log_mark = Mark(0, 0)
+        self.window: Window | None = None
+        self.record: dict[str, Any] | None = None
+        self.retracted: int | None = None
+
+    def __enter__(self) -> Watch:
+        self._log_mark = log_mark(self._server.log)
+        self._before = read_metrics(self._server)
+        if self._before is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._over.set()
+        logged = logged_retractions(self._server.log, self._log_mark)
+        self.retracted = logged
+        if self._before is None:
+            return
+        self._thread.join(_ASK_S + _SAMPLE_S)
+        after = read_metrics(self._server)
+        if after is not None:
+            self.record = _summary(self._before, after, inside(self._seen, self.window) or [after])
+            if logged is None:
+                self.retracted = self.record["retracted"]
+            self.record["retracted"] = self.retracted
+
+    def _look(self) -> None:
+        while not self._over.wait(_SAMPLE_S):
+            seen = read_metrics(self._server)
+            if seen is not None:
+                self._seen.append((time.monotonic(), seen))
+
+
+class Mark(NamedTuple):
+    """A place in a log that turns over: the file that was the newest, by its number, and its size."""
+
+    file: int
+    size: int
+
+
+def log_mark(log: Path | None) -> Mark:
+    try:
+        found = os.stat(log or os.devnull)
+        return Mark(found.st_ino, found.st_size)
+    except OSError:
+        return Mark(0, 0)
+
+
+def logged_retractions(log: Path | None, since: Mark) -> int | None:
+    """How many requests the server says to have retracted, in what its log holds since the mark; None where it logs no
+    batches, and so would not log this either. A log that has turned over is read on in the file that came next.
+
+    Its metrics say it late: 0.5.2 brings them up to date at every ``decode_log_interval``-th step, so that what the
+    last requests of a point met shows in the next one.
+    """
+    found = None
+    try:
+        with opened_log(log or Path(os.devnull)) as files:
+            for file in _since(files, since):
+                for line in file:
+                    if _BATCH in line:
+                        found = found or 0
+                    elif (match := _RETRACTED.search(line)) is not None:
+                        found = (found or 0) + int(match[1])
+    except OSError:
+        return None
+    return found
+
+
+def _since(files: Sequence[BinaryIO], mark: Mark) -> Iterator[BinaryIO]:
+    """The files from the marked place on. Where the marked one is gone, all that came after the log's beginning."""
+    numbers = [os.fstat(file.fileno()).st_ino for file in files]
+    if mark.file in numbers:
+        first = numbers.index(mark.file)
+        size = os.fstat(files[first].fileno()).st_size
+        # A file that was cut short has been written anew.
+        files[first].seek(mark.size if mark.size <= size else 0)
+        yield from files[first:]
+    elif mark.file:
+        yield from files[-2:]  # the first of three may be the log's beginning, which is kept
+    else:
+        yield from files
+
+
+def inside(seen: Sequence[tuple[float, Seen]], window: Window | None) -> list[Seen]:
+    """What was seen within the window; everything where nothing was."""
+    found = [item for at, item in seen if window is None or window[0] <= at <= window[1]]
+    return found or [item for _, item in seen]
+
+
+def _summary(
+    before: Mapping[str, float], after: Mapping[str, float], seen: Iterable[Mapping[str, float]]
+) -> dict[str, Any]:
+    """What was counted in between, and the mean and the largest of every gauge."""
+    counted = {name: after[name] - before.get(name, 0.0) for name in COUNTERS if name in after}
+    retracted = next((after[name] - before.get(name, 0.0) for name in RETRACTIONS if name in after), None)
+    if retracted is None and _NOW_RETRACTED in after:
+        retracted = 0.0
+    prompts, cached = counted.get("prompt_tokens_total"), counted.get("cached_tokens_total", 0.0)
+    seen = list(seen)
+    gauges = {}
+    for name in GAUGES:
+        values = [item[name] for item in seen if name in item]
+        if values:
+            gauges[name] = {"mean": sum(values) / len(values), "max": max(values)}
+    return {
+        "counted": counted,
+        "gauges": gauges,
+        "retracted": None if retracted is None else int(retracted),
+        "cache_hit_rate": cached / prompts if prompts else None,
+    }

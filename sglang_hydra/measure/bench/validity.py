@@ -1,0 +1,214 @@
+"""Whether a measurement counts. A point is invalid for a reason that is named; it is never merely slow.
+
+One rule, one small function: it looks at what was asked and what was seen, and says what is wrong, or nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglang_hydra.measure.bench.load import Load
+from sglang_hydra.measure.bench.measures import Sample
+from sglang_hydra.measure.bench.own_delay import Moved, most_moved
+
+COLD_HIT_RATE = 0.01
+"""A cold point with random prompts may find this share of its prompt tokens in the prefix cache and no more."""
+
+CLIENT_CPU = 0.9
+"""A client that used more than this share of one core may have measured itself, if it does not measure its delay."""
+
+OWN_DELAY = 0.05
+"""By so much of a reported number, and no more, the client's own delay may have moved it."""
+
+SHORTFALL = 0.9
+"""What is reached must be at least this share of what was asked, for concurrency and for the request rate."""
+
+_DEVIATIONS = 3
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen while a point ran. ``duration_s`` is set where the requests share no clock.
+
+    ``client_cpu`` is the share of one core that the client used.
+
+    ``hit_rate`` is of prompt tokens; ``retracted`` counts requests that the server threw out of its batch;
+    ``throttled`` are the reasons that the GPUs gave for lowering their clocks; ``moved`` says how far the client's own
+    delay may have moved each number. None: it could not be seen.
+    """
+
+    load: Load
+    samples: Sequence[Sample] = field(repr=False)
+    duration_s: float | None = None
+    client_cpu: float | None = None
+    hit_rate: float | None = None
+    retracted: int | None = None
+    throttled: Sequence[str] = ()
+    quality: Mapping[str, Any] | None = None
+    moved: Moved | None = None
+
+
+def invalid_reasons(seen: Seen) -> list[str]:
+    """Every reason for which the point does not count, in words; none for a valid one."""
+    return [reason for rule in RULES if (reason := rule(seen)) is not None]
+
+
+def requests_failed(seen: Seen) -> str | None:
+    failed = [sample for sample in seen.samples if not sample.completed]
+    if not seen.samples:
+        return "no request was sent"
+    if not failed:
+        return None
+    return f"{len(failed)} of {len(seen.samples)} requests failed, first: {failed[0].error}"
+
+
+def other_lengths(seen: Seen) -> str | None:
+    done = [sample for sample in seen.samples if sample.completed]
+    known = [sample for sample in done if sample.output_tokens is not None]
+    wrong = [sample for sample in known if sample.output_tokens != sample.asked_tokens]
+    if done and not known:
+        return "the server does not say how many tokens it wrote"
+    if not wrong:
+        return None
+    first = wrong[0]
+    return (
+        f"{len(wrong)} of {len(known)} answers have another length than asked, "
+        f"first: {first.output_tokens} tokens for {first.asked_tokens}"
+    )
+
+
+def missing_tokens(seen: Seen) -> str | None:
+    """What the server counts is held against what came: the ids it sent, or the bytes of its text. Over all answers: a
+    single token may leave nothing, a piece of a character at the end of an answer for one."""
+    counted = [sample for sample in seen.samples if sample.completed and sample.arrived_tokens is not None]
+    arrived = sum(sample.arrived_tokens or 0 for sample in counted)
+    claimed = sum(sample.output_tokens or 0 for sample in counted)
+    if arrived >= claimed:
+        return None
+    return f"at most {arrived} of the {claimed} tokens came that the server says it wrote"
+
+
+def low_concurrency(seen: Seen) -> str | None:
+    """Looks at the time in which there was always another request to send: the ramps at both ends do not count."""
+    asked = seen.load.concurrency
+    if asked is None or seen.load.request_rate is not None or not seen.samples:
+        return None
+    asked = min(asked, len(seen.samples))
+    if seen.duration_s is None:
+        reached = _mean_in_flight(seen.samples, asked)
+    else:
+        # Over the whole run, in which each slot idles for about half a request at either end.
+        busy = sum(sample.in_flight for sample in seen.samples) / seen.duration_s
+        reached = busy * len(seen.samples) / max(1, len(seen.samples) - asked)
+    if reached >= SHORTFALL * asked:
+        return None
+    return f"{reached:.1f} requests were in flight on average where {asked} were asked for"
+
+
+def late_client(seen: Seen) -> str | None:
+    """An open loop must send when it is time, whatever the server does."""
+    if seen.load.request_rate is not None and seen.duration_s is not None:
+        return _slow_arrivals(seen, seen.load.request_rate, seen.duration_s)
+    sent = [sample for sample in seen.samples if sample.due is not None]
+    if seen.load.request_rate is None or len(sent) < 2:
+        return None
+    planned = max(sample.due for sample in sent if sample.due is not None) - min(
+        sample.due for sample in sent if sample.due is not None
+    )
+    taken = max(sample.sent for sample in sent) - min(sample.sent for sample in sent)
+    if planned <= 0 or taken * SHORTFALL <= planned:
+        return None
+    reached = seen.load.request_rate * planned / taken
+    held = " (bench.concurrency holds requests back)" if seen.load.concurrency else ""
+    return f"{reached:.2f} requests a second were sent where {seen.load.request_rate:g} were asked for{held}"
+
+
+def _slow_arrivals(seen: Seen, rate: float, duration_s: float) -> str | None:
+    """Where nobody says when requests were sent: the last one was, at the latest, as long before the end as the
+    longest answer took. The intervals are drawn, so that n of them are as long as asked give or take one in sqrt(n)."""
+    count = len(seen.samples)
+    sending = duration_s - max((sample.in_flight for sample in seen.samples if sample.completed), default=0.0)
+    if count < 2 or sending <= 0 or (count - 1) / sending >= rate * (SHORTFALL - _DEVIATIONS / math.sqrt(count)):
+        return None
+    return f"{(count - 1) / sending:.2f} requests a second were sent where {rate:g} were asked for"
+
+
+def retracted(seen: Seen) -> str | None:
+    told = sum(sample.retractions or 0 for sample in seen.samples)
+    count = max(seen.retracted or 0, told)
+    if not count:
+        return None
+    return f"the server threw {count} requests out of its batch for want of KV cache, and began them again"
+
+
+def busy_client(seen: Seen) -> str | None:
+    if seen.moved is not None or seen.client_cpu is None or seen.client_cpu <= CLIENT_CPU:
+        return None
+    return f"the client used {seen.client_cpu:.0%} of its core: it may have measured itself"
+
+
+def delayed_by_client(seen: Seen) -> str | None:
+    most = most_moved(seen.moved or {})
+    if most is None or most[2] <= OWN_DELAY:
+        return None
+    measure, number, share = most
+    words = {"ttft_ms": "TTFT", "itl_ms": "ITL"}[measure]
+    return f"the client's own delay may have moved the {number} of {words} by {share:.1%} (limit {OWN_DELAY:.0%})"
+
+
+def warm_cache(seen: Seen) -> str | None:
+    if seen.load.cache != "cold" or seen.load.dataset != "random" or seen.hit_rate is None:
+        return None
+    if seen.hit_rate <= COLD_HIT_RATE:
+        return None
+    return f"{seen.hit_rate:.1%} of the prompt tokens came from the prefix cache of a point that is to be cold"
+
+
+def throttled_clocks(seen: Seen) -> str | None:
+    if not seen.throttled:
+        return None
+    return f"the GPUs lowered their clocks: {', '.join(seen.throttled)}"
+
+
+def wrong_answers(seen: Seen) -> str | None:
+    if seen.quality is None or seen.quality["passed"]:
+        return None
+    return (
+        f"{seen.quality['right']} of {seen.quality['asked']} fixed questions were answered right: {seen.quality['why']}"
+    )
+
+
+RULES: tuple[Callable[[Seen], str | None], ...] = (
+    requests_failed,
+    other_lengths,
+    missing_tokens,
+    low_concurrency,
+    late_client,
+    retracted,
+    busy_client,
+    delayed_by_client,
+    warm_cache,
+    throttled_clocks,
+    wrong_answers,
+)
+
+
+def _mean_in_flight(samples: Sequence[Sample], asked: int) -> float:
+    """The mean number of requests in flight between the sending of request ``asked`` and the last sending.
+
+    Where all are sent at once there is no such time: then the most that were in flight together.
+    """
+    sent = sorted(sample.sent for sample in samples)
+    begin, end = sent[asked - 1], sent[-1]
+    if end > begin:
+        inside = sum(max(0.0, min(sample.end, end) - max(sample.sent, begin)) for sample in samples)
+        return inside / (end - begin)
+    steps = sorted([(sample.sent, 1) for sample in samples] + [(sample.end, -1) for sample in samples])
+    most = current = 0
+    for _, step in steps:
+        current += step
+        most = max(most, current)
+    return float(most)

@@ -1,0 +1,197 @@
+"""What the points say: repeats put together, Pareto fronts, the best within an SLO, and what is only noise."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sglang_hydra.measure.report.reading import Row
+
+_DRAWS = 1000
+_SEED = 20250912
+_LEVEL = 0.95
+_NORMAL = 1.959964
+_STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
+"""The 97.5 % quantiles of Student's t for 1 to 10 degrees of freedom."""
+
+
+class Metric(NamedTuple):
+    """A number of a point: the key of its measure, how it is called, and whether more of it is better."""
+
+    key: str
+    words: str
+    more_is_better: bool
+    unit: str
+
+
+THROUGHPUT = Metric("output_throughput", "output tokens/s", True, "tokens/s")
+THROUGHPUT_PER_GPU = Metric("output_throughput_per_gpu", "output tokens/s per GPU", True, "tokens/s/GPU")
+TTFT = Metric("ttft_ms.p50", "median TTFT", False, "ms")
+ITL = Metric("itl_ms.p50", "median ITL", False, "ms")
+INTERACTIVITY = Metric("interactivity", "tokens/s per user", True, "tokens/s")
+GOODPUT = Metric("goodput", "goodput", True, "requests/s")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The valid repeats of one point: equal server, equal load."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def first(self) -> Row:
+        return self.rows[0]
+
+    def values(self, metric: Metric) -> list[float]:
+        return [value for row in self.rows if (value := row.measure(metric.key)) is not None]
+
+    def mean(self, metric: Metric) -> float | None:
+        """The mean over the repeats; None where nobody measured it."""
+        values = self.values(metric)
+        return math.fsum(values) / len(values) if values else None
+
+
+class Interval(NamedTuple):
+    """Where a number lies with a probability of 95 %, by bootstrap over the repeats."""
+
+    low: float
+    high: float
+
+
+class Verdict(NamedTuple):
+    """The best group of a metric. ``sure`` only when no other one reaches it within the noise; ``why`` says what is
+    known of that."""
+
+    best: Group
+    sure: bool
+    why: str
+    rivals: tuple[Group, ...] = ()
+
+
+def grouped(rows: Iterable[Row]) -> list[Group]:
+    """Valid rows by point, the repeats together, in the order of their first."""
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        if row.state == "valid":
+            found.setdefault((row.sweep, *row.same), []).append(row)
+    return [Group(tuple(rows)) for rows in found.values()]
+
+
+def throughput_of(groups: Sequence[Group]) -> Metric:
+    """Per GPU where every point has GPUs, else of the whole server."""
+    per_gpu = all(group.mean(THROUGHPUT_PER_GPU) is not None for group in groups)
+    return THROUGHPUT_PER_GPU if groups and per_gpu else THROUGHPUT
+
+
+def pareto(groups: Sequence[Group], x: Metric, y: Metric) -> list[Group]:
+    """Those that no other beats in both metrics, sorted by x. Of equals the first stays."""
+    points = [
+        (group, gx, gy) for group in groups if (gx := group.mean(x)) is not None and (gy := group.mean(y)) is not None
+    ]
+    best_first = sorted(points, key=lambda item: (_cost(x, item[1]), _cost(y, item[2])))
+    front: list[tuple[Group, float, float]] = []
+    for item in best_first:
+        if not front or _cost(y, item[2]) < _cost(y, front[-1][2]):
+            front.append(item)
+    return [group for group, _, _ in sorted(front, key=lambda item: item[1])]
+
+
+def best(
+    groups: Sequence[Group], metric: Metric, within: Callable[[Group], bool] = lambda group: True
+) -> Verdict | None:
+    """The group with the best mean among those ``within``; None where there is none.
+
+    No winner is declared inside the noise: it is sure only when the interval of its difference to every other group
+    leaves zero out, and that takes repeats.
+    """
+    candidates = [group for group in groups if within(group) and group.mean(metric) is not None]
+    if not candidates:
+        return None
+    found = min(candidates, key=lambda group: _cost(metric, group.mean(metric) or 0.0))
+    others = [group for group in candidates if group is not found]
+    if not others:
+        return Verdict(found, True, "it is the only one")
+    alone = [group for group in candidates if len(group.values(metric)) < 2]
+    if alone:
+        return Verdict(found, False, "a single repeat says nothing of the noise: bench.repeats=3 and more do")
+    rivals = tuple(group for group in others if not _apart(found, group, metric))
+    if rivals:
+        return Verdict(
+            found, False, f"{len(rivals)} of the others cannot be told from it: the difference is noise", rivals
+        )
+    return Verdict(found, True, "every other one is worse by more than the noise")
+
+
+def interval(values: Sequence[float]) -> Interval | None:
+    """The mean's interval, by percentile bootstrap with a fixed seed; None for fewer than two values.
+
+    A bootstrap of few values is too narrow: it knows no value beyond those seen. It is widened as Student's t is
+    wider than the normal distribution, and by n / (n - 1) in the variance.
+    """
+    if len(values) < 2:
+        return None
+    middle = _middle(sorted(_means(tuple(values), _SEED)))
+    found = _widened(middle, math.fsum(values) / len(values), len(values), len(values) - 1)
+    # No measure is below zero, so no mean of one is.
+    return found if min(values) < 0 else Interval(max(0.0, found.low), found.high)
+
+
+def difference(before: Sequence[float], after: Sequence[float]) -> Interval | None:
+    """Of the means, after - before, widened as in ``interval``; None where either has fewer than two values."""
+    if len(before) < 2 or len(after) < 2:
+        return None
+    olds, news = _means(tuple(before), _SEED), _means(tuple(after), _SEED + 1)
+    pairs: Iterable[tuple[float, float]] = itertools.product(olds, news)
+    if len(olds) * len(news) > _DRAWS:
+        draw = random.Random(_SEED)
+        pairs = zip(draw.choices(olds, k=_DRAWS), draw.choices(news, k=_DRAWS), strict=True)
+    middle = _middle(sorted(new - old for old, new in pairs))
+    centre = math.fsum(after) / len(after) - math.fsum(before) / len(before)
+    return _widened(middle, centre, min(len(before), len(after)), len(before) + len(after) - 2)
+
+
+def meets_slo(group: Group) -> bool:
+    """Whether every repeat met the SLO that it was measured under."""
+    return all(row.measures.get("slo_met") for row in group.rows)
+
+
+def _apart(best: Group, other: Group, metric: Metric) -> bool:
+    found = difference(other.values(metric), best.values(metric))
+    return found is not None and not found.low <= 0 <= found.high
+
+
+@functools.lru_cache(maxsize=1024)
+def _means(values: tuple[float, ...], seed: int) -> list[float]:
+    """The means of resampled values: of few values all that there are, of more as many draws as tell."""
+    size = len(values)
+    if size**size <= _DRAWS:
+        return [math.fsum(drawn) / size for drawn in itertools.product(values, repeat=size)]
+    draw = random.Random(seed)
+    return [sum(draw.choices(values, k=size)) / size for _ in range(_DRAWS)]
+
+
+def _middle(ordered: Sequence[float]) -> Interval:
+    tail = (1 - _LEVEL) / 2
+    return Interval(ordered[int(tail * len(ordered))], ordered[math.ceil((1 - tail) * len(ordered)) - 1])
+
+
+def _widened(middle: Interval, centre: float, count: int, freedom: int) -> Interval:
+    factor = _student(freedom) / _NORMAL * math.sqrt(count / (count - 1))
+    return Interval(centre - (centre - middle.low) * factor, centre + (middle.high - centre) * factor)
+
+
+def _student(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t; beyond the table by the first two terms of its expansion."""
+    if freedom <= len(_STUDENT):
+        return _STUDENT[freedom - 1]
+    z = _NORMAL
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+
+
+def _cost(metric: Metric, value: float) -> float:
+    return -value if metric.more_is_better else value

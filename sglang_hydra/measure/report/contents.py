@@ -1,0 +1,328 @@
+"""What a report says, as plain values: the terminal, the CSV file and the page are only its renderings."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.measure.report.comparing import (
+    GOODPUT,
+    INTERACTIVITY,
+    ITL,
+    TTFT,
+    Group,
+    Interval,
+    Metric,
+    Verdict,
+    best,
+    difference,
+    grouped,
+    interval,
+    meets_slo,
+    pareto,
+    throughput_of,
+)
+from sglang_hydra.measure.report.reading import SweepResults, latency_from, varying
+from sglang_hydra.text.words import program
+
+COLUMNS = (
+    Metric("output_throughput", "output tokens/s", True, "tokens/s"),
+    Metric("output_throughput_per_gpu", "per GPU", True, "tokens/s/GPU"),
+    Metric("total_throughput", "input + output tokens/s", True, "tokens/s"),
+    Metric("ttft_ms.p50", "TTFT p50 ms", False, "ms"),
+    Metric("ttft_ms.p99", "TTFT p99 ms", False, "ms"),
+    Metric("from_sent.ttft_ms.p50", "TTFT p50 ms from sending", False, "ms"),
+    Metric("from_sent.ttft_ms.p99", "TTFT p99 ms from sending", False, "ms"),
+    Metric("itl_ms.p50", "ITL p50 ms", False, "ms"),
+    Metric("itl_ms.p99", "ITL p99 ms", False, "ms"),
+    Metric("tpot_ms.p50", "TPOT p50 ms", False, "ms"),
+    Metric("e2e_ms.p50", "end-to-end p50 ms", False, "ms"),
+    Metric("interactivity", "tokens/s per user", True, "tokens/s"),
+    Metric("goodput", "goodput requests/s", True, "requests/s"),
+)
+"""What a table of points shows; a column that nobody has values for is left out."""
+
+
+_COLUMNS, _ROWS = 12, 48
+"""So many values of a setting a heat map has room for."""
+
+
+class Winner(NamedTuple):
+    """The best point of one kind: what it is best at, the verdict, its numbers, and the command that starts it."""
+
+    title: str
+    metric: Metric
+    verdict: Verdict
+    command: str
+
+
+class Front(NamedTuple):
+    """A Pareto chart: ``y`` against ``x``, all groups, and those that nothing beats, sweep by sweep."""
+
+    x: Metric
+    y: Metric
+    groups: tuple[Group, ...]
+    best: frozenset[int]
+
+
+class Heat(NamedTuple):
+    """A metric of one sweep over two swept keys; where several points fall into one cell, the best of them."""
+
+    sweep: str
+    metric: Metric
+    x: str
+    y: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
+
+
+class Changed(NamedTuple):
+    """One point that two sweeps have: a metric before and after, the relative change, and whether it is noise.
+
+    ``noise`` is None where repeats are missing to tell.
+    """
+
+    words: str
+    metric: Metric
+    before: float
+    after: float
+    change: float
+    interval: Interval | None
+    noise: bool | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is shown, of one sweep or of several side by side."""
+
+    sweeps: tuple[SweepResults, ...]
+    groups: tuple[Group, ...]
+    keys: tuple[str, ...]
+    columns: tuple[Metric, ...]
+    winners: tuple[Winner, ...]
+    fronts: tuple[Front, ...]
+    heats: tuple[Heat, ...]
+    changes: tuple[Changed, ...]
+
+    def cells(self, group: Group) -> list[str]:
+        """The values of the keys that vary, for one group."""
+        return [shown(group.first.settings.get(key)) for key in self.keys]
+
+
+def latency_note(sweeps: Sequence[SweepResults]) -> str:
+    """What the latencies shown count from: of open loops the time when a request was due, if the client says it."""
+    rows = [row for sweep in sweeps for row in sweep.rows if row.state == "valid"]
+    found = {latency_from(row.record) for row in rows}
+    blind = any(row.settings.get("bench.request_rate") and latency_from(row.record) != "due" for row in rows)
+    said = []
+    if found == {"due"}:
+        said.append("TTFT and end-to-end count from when a request was due; 'from sending', from when it was sent.")
+    elif "due" in found:
+        said.append("TTFT and end-to-end count from when a request was due where a request rate was asked for.")
+    elif rows:
+        said.append("TTFT and end-to-end count from when a request was sent.")
+    if blind:
+        said.append("bench_serving does not say when requests were due: time that they waited to be sent is not in it.")
+    return " ".join(said)
+
+
+def make_report(sweeps: Sequence[SweepResults]) -> Report:
+    rows = [row for sweep in sweeps for row in sweep.rows]
+    valid = [row for row in rows if row.state == "valid"]
+    groups = grouped(rows)
+    keys = varying(valid)
+    throughput = throughput_of(groups)
+    fronts = tuple(_fronts(groups, throughput))
+    columns = tuple(metric for metric in COLUMNS if any(group.mean(metric) is not None for group in groups))
+    return Report(
+        sweeps=tuple(sweeps),
+        groups=tuple(groups),
+        keys=tuple(keys),
+        columns=columns,
+        winners=tuple(_winners(sweeps, groups, throughput)),
+        fronts=fronts,
+        heats=tuple(_heats(sweeps, groups, keys, throughput)),
+        changes=tuple(_changes(sweeps, groups, throughput)),
+    )
+
+
+def shown(value: Any) -> str:
+    """A setting's value as one would type it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def spread_of(group: Group, metric: Metric) -> Interval | None:
+    """The interval of a group's mean; None for a single repeat."""
+    return interval(group.values(metric))
+
+
+def command_of(sweep: SweepResults, group: Group) -> str:
+    """What starts the server of a point: the words that all points share, and its own, without those of the load, the
+    sweep and Hydra, and with the folders that its configs came from."""
+    own = group.first.words
+    named = {_key(word) for word in own}
+    words = [word for word in sweep.shared if _key(word) not in named]
+    kept = [word for word in (*words, *own) if not _of_the_client(_key(word))]
+    flags = [flag for folder in sweep.config_dirs for flag in ("--config-dir", folder)]
+    if sweep.config_name not in (None, PRIMARY_NAME):
+        flags += ["--config-name", str(sweep.config_name)]
+    return " ".join([program(), *(shlex.quote(word) for word in (*flags, *kept))])
+
+
+def _key(word: str) -> str:
+    return word.lstrip("+~").partition("=")[0].partition("@")[0]
+
+
+def _of_the_client(key: str) -> bool:
+    return re.split(r"[./]", key)[0] in ("bench", "sweep", "hydra")
+
+
+def _winners(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput: Metric) -> Iterator[Winner]:
+    for sweep in sweeps:
+        own = [group for group in groups if group.first.sweep == sweep.name]
+        called = f"{sweep.name}: " if len(sweeps) > 1 else ""
+        slos = list(dict.fromkeys(slo for group in own if (slo := slo_of(group))))
+        kinds: list[tuple[str, Metric, Callable[[Group], bool]]] = []
+        for slo in slos:
+            under = functools.partial(_under, slo)
+            kinds += [
+                (f"highest throughput within {slo}", throughput, functools.partial(_within, slo)),
+                (f"highest goodput under {slo}", GOODPUT, under),
+            ]
+        kinds = [
+            ("highest throughput", throughput, _any),
+            *kinds,
+            ("lowest median TTFT", TTFT, _any),
+            ("lowest median ITL", ITL, _any),
+        ]
+        for title, metric, within in kinds:
+            verdict = best(own, metric, within)
+            if verdict is not None:
+                yield Winner(called + title, metric, verdict, command_of(sweep, verdict.best))
+
+
+def slo_of(group: Group) -> str:
+    """What the load asked of each request, in words; empty where it asked for nothing."""
+    names = (("ttft_ms", "TTFT"), ("itl_ms", "ITL"), ("e2e_ms", "end-to-end"))
+    found = {name: group.first.settings.get(f"bench.slo.{name}") for name, _ in names}
+    said = [f"{words} <= {found[name]:g} ms" for name, words in names if isinstance(found[name], (int, float))]
+    share = group.first.settings.get("bench.slo.share")
+    of = f" for {share:.4g} of the requests" if said and isinstance(share, (int, float)) and share < 1 else ""
+    return ", ".join(said) + of
+
+
+def _any(group: Group) -> bool:
+    return True
+
+
+def _under(slo: str, group: Group) -> bool:
+    return slo_of(group) == slo
+
+
+def _within(slo: str, group: Group) -> bool:
+    return slo_of(group) == slo and meets_slo(group)
+
+
+def _fronts(groups: Sequence[Group], throughput: Metric) -> Iterator[Front]:
+    for x in (TTFT, ITL, INTERACTIVITY):
+        known = tuple(group for group in groups if group.mean(x) is not None and group.mean(throughput) is not None)
+        if not known:
+            continue
+        names = dict.fromkeys(group.first.sweep for group in known)
+        best_ids = {
+            id(group)
+            for name in names
+            for group in pareto([group for group in known if group.first.sweep == name], x, throughput)
+        }
+        yield Front(x, throughput, known, frozenset(best_ids))
+
+
+def _heats(
+    sweeps: Sequence[SweepResults], groups: Sequence[Group], keys: Sequence[str], metric: Metric
+) -> Iterator[Heat]:
+    for sweep in sweeps:
+        found = _heat(sweep.name, [group for group in groups if group.first.sweep == sweep.name], keys, metric)
+        if found is not None:
+            yield found
+
+
+def _heat(sweep: str, groups: Sequence[Group], keys: Sequence[str], metric: Metric) -> Heat | None:
+    """Over the two keys with the most values, of those that do not say the same as each other."""
+    counted = {key: list(dict.fromkeys(_label(group, key) for group in groups)) for key in keys}
+    ranked = sorted((key for key in keys if 1 < len(counted[key]) <= _ROWS), key=lambda key: (-len(counted[key]), key))
+    for number, more in enumerate(ranked):
+        for fewer in ranked[number + 1 :]:
+            pairs = {(_label(group, more), _label(group, fewer)) for group in groups}
+            if len(pairs) <= len(counted[more]) or len(counted[fewer]) > _COLUMNS:
+                continue
+            # A page is as long as it takes, and no wider than a phone.
+            x, y = (more, fewer) if len(counted[more]) <= _COLUMNS else (fewer, more)
+            columns, rows = sorted(counted[x], key=_order), sorted(counted[y], key=_order)
+            values = tuple(tuple(_cell(groups, metric, (x, column), (y, row)) for column in columns) for row in rows)
+            return Heat(sweep, metric, x, y, tuple(columns), tuple(rows), values)
+    return None
+
+
+def _cell(groups: Sequence[Group], metric: Metric, *wanted: tuple[str, str]) -> float | None:
+    found = [
+        value
+        for group in groups
+        if all(_label(group, key) == label for key, label in wanted) and (value := group.mean(metric)) is not None
+    ]
+    return (max(found) if metric.more_is_better else min(found)) if found else None
+
+
+def _label(group: Group, key: str) -> str:
+    return shown(group.first.settings.get(key))
+
+
+def _order(label: str) -> tuple[int, float, str]:
+    """Numbers by size, before words."""
+    try:
+        return 0, float(label), label
+    except ValueError:
+        return 1, 0.0, label
+
+
+def _changes(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput: Metric) -> Iterator[Changed]:
+    """The points of the first sweep that each later one has too."""
+    own = {sweep.name: [group for group in groups if group.first.sweep == sweep.name] for sweep in sweeps}
+    for sweep in sweeps[1:]:
+        for before, group in _same_points(own[sweeps[0].name], own[sweep.name]):
+            for metric in (throughput, TTFT, ITL):
+                old, new = before.mean(metric), group.mean(metric)
+                if old and new is not None:
+                    moved = difference(before.values(metric), group.values(metric))
+                    noise = None if moved is None else moved.low <= 0 <= moved.high
+                    words = " ".join(group.first.words) or "the only point"
+                    where = f"{sweep.name}: {words}" if len(sweeps) > 2 else words
+                    yield Changed(where, metric, old, new, new / old - 1, moved, noise)
+
+
+def _same_points(before: Sequence[Group], after: Sequence[Group]) -> Iterator[tuple[Group, Group]]:
+    """Pairs that are one point in two sweeps: typed alike, or else alike in every setting that varies within one of
+    them. What differs between the sweeps as wholes (a release, its defaults) is what they are compared for."""
+    typed = _unique(before, lambda group: group.first.words)
+    keys = sorted({*varying([group.first for group in before]), *varying([group.first for group in after])})
+    alike = _unique(before, lambda group: tuple(_label(group, key) for key in keys))
+    for group in after:
+        found = typed.get(group.first.words) or alike.get(tuple(_label(group, key) for key in keys))
+        if found is not None:
+            yield found, group
+
+
+def _unique(groups: Sequence[Group], name: Callable[[Group], tuple[str, ...]]) -> dict[tuple[str, ...], Group]:
+    """Groups by a name of theirs, without those that share it."""
+    counts = Counter(name(group) for group in groups)
+    return {name(group): group for group in groups if counts[name(group)] == 1}

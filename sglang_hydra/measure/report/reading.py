@@ -1,0 +1,281 @@
+"""Sweeps as their folders hold them. Nothing is changed there; what cannot be read is said and left out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.measure.sweep.files import read_json
+from sglang_hydra.measure.sweep.store import DONE, FAILED, Store
+from sglang_hydra.planning.plan import NOT_IDENTITY
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import program
+
+VALID = "valid"
+_MOST_HINTED = 5
+
+# Settings of a load that say how long it ran and not what it was.
+_NOT_COMPARED = frozenset({"seed", "num_prompts", "min_duration", "warmup", "repeats", "timeout"})
+
+
+@dataclass(frozen=True)
+class Row:
+    """One point of one sweep. ``state`` is valid, invalid, failed or open; ``reasons`` say why it is not valid.
+
+    ``settings`` are all resolved arguments of its server and, as ``bench.*``, its load.
+    """
+
+    sweep: str
+    point_id: str
+    server_id: str
+    workload_id: str
+    repeat: int
+    words: tuple[str, ...]
+    state: str
+    reasons: tuple[str, ...]
+    settings: Mapping[str, Any] = field(repr=False)
+    measures: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    record: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def same(self) -> tuple[str, str]:
+        """Equal for the repeats of one point."""
+        return self.server_id, self.workload_id
+
+    def measure(self, name: str) -> float | None:
+        """A measure by its name, ``ttft_ms.p50`` or ``output_throughput``; None where there is none."""
+        value: Any = self.measures
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return float(value) if isinstance(value, (int, float)) else None
+
+
+@dataclass(frozen=True)
+class SweepResults:
+    """One sweep's folder, read. ``words`` is what was typed, ``shared`` what all points have of it.
+
+    ``refused`` are the reasons for points that were never started; ``problems`` are files that could not be read;
+    ``config_dirs`` and ``config_name`` are where else its configs came from.
+    """
+
+    folder: Path
+    name: str
+    words: tuple[str, ...]
+    shared: tuple[str, ...]
+    rows: tuple[Row, ...]
+    refused: tuple[Mapping[str, Any], ...] = ()
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    problems: tuple[Finding, ...] = ()
+    config_dirs: tuple[str, ...] = ()
+    config_name: str | None = None
+
+    @cached_property
+    def valid(self) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if row.state == VALID)
+
+
+def read_sweeps(folders: Sequence[Path]) -> list[SweepResults]:
+    """Each folder once. Raises ConfigError for a folder that holds no sweep, or one of another schema."""
+    different = list({folder.resolve(): folder for folder in folders}.values())
+    names = _short_names(different)
+    return [_read(folder, name) for folder, name in zip(different, names, strict=True)]
+
+
+def varying(rows: Sequence[Row]) -> list[str]:
+    """The settings in which rows differ, sorted: what a table of them has to show."""
+    seen: dict[str, set[str]] = {}
+    for row in rows:
+        for key, value in row.settings.items():
+            seen.setdefault(key, set()).add(repr(value))
+    return sorted(key for key, values in seen.items() if len(values) > 1)
+
+
+def _read(folder: Path, name: str) -> SweepResults:
+    store = Store(folder)
+    record = _sweep_record(store)
+    plans = _Plans(store)
+    rows: list[Row] = []
+    problems: list[Finding] = []
+    for point_id, point in record["points"].items():
+        try:
+            rows.append(_row(store, name, point_id, point, plans.of(point["server_id"])))
+        except ConfigError as failure:
+            problems += failure.findings
+        except _ODD as failure:
+            problems.append(_odd(store.point(point_id) / "result.json", failure))
+    measured = dict.fromkeys(row.server_id for row in rows if row.record.get("measures"))
+    problems += [_without_plan(store, server_id) for server_id in measured if plans.is_missing(server_id)]
+    return SweepResults(
+        folder,
+        name,
+        tuple(record["words"]),
+        tuple(record["shared"]),
+        tuple(rows),
+        tuple(record.get("refused", ())),
+        _environment(plans.found, rows),
+        (*plans.problems, *problems, *store.damaged.values()),
+        tuple(record.get("config_dirs", ())),
+        record.get("config_name"),
+    )
+
+
+# What comes of a record that has its schema's name and not its shape.
+_ODD = (KeyError, TypeError, AttributeError, ValueError, IndexError)
+
+
+def _sweep_record(store: Store) -> dict[str, Any]:
+    """What was planned. Raises ConfigError, with the sweeps inside it as a hint for a folder of sweeps."""
+    try:
+        record = store.read_sweep()
+    except ConfigError as failure:
+        inside = sorted(file.parent for file in store.folder.glob("*/sweep.json"))[:_MOST_HINTED]
+        if failure.findings[0].id != "STO001" or not inside:
+            raise
+        hint = f"{program()} report {' '.join(shlex.quote(str(folder)) for folder in inside)}"
+        raise ConfigError(replace(failure.findings[0], hint=hint)) from None
+    except _ODD as failure:
+        raise ConfigError(_odd(store.folder / "sweep.json", failure)) from None
+    file = store.folder / "sweep.json"
+    for part, kind in (("points", dict), ("words", list), ("shared", list)):
+        if not isinstance(record.get(part), kind):
+            raise ConfigError(_odd(file, KeyError(part)))
+    return record
+
+
+def _odd(file: Path, failure: Exception) -> Finding:
+    said = f"it lacks {failure}" if isinstance(failure, KeyError) else str(failure)
+    hint = "it was not written by this package: move the file away, and the same sweep command makes it again"
+    return Finding("error", "STO002", f"{file} cannot be read: {said}", hint=hint)
+
+
+def _without_plan(store: Store, server_id: str) -> Finding:
+    file = store.server(server_id) / "plan.json"
+    message = f"{file} is not there: the points of this server are shown without its settings"
+    return Finding("error", "STO002", message, hint="was the folder copied whole?")
+
+
+class _Plans:
+    """The plans of a sweep's servers, each read once. One that cannot be read is a problem, and its points are shown
+    without the settings of their server."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.found: dict[str, Mapping[str, Any]] = {}
+        self.problems: list[Finding] = []
+
+    def is_missing(self, server_id: str) -> bool:
+        """Whether there is none; one that cannot be read is a problem already."""
+        return not (self._store.server(server_id) / "plan.json").exists()
+
+    def of(self, server_id: str) -> Mapping[str, Any]:
+        if server_id not in self.found:
+            file = self._store.server(server_id) / "plan.json"
+            try:
+                plan = read_json(file) or {}
+                _server_settings(plan)
+            except OSError as failure:
+                plan = {}
+                self.problems.append(_odd(file, failure))
+            except _ODD as failure:
+                plan = {}
+                self.problems.append(_odd(file, failure))
+            self.found[server_id] = plan
+        return self.found[server_id]
+
+
+def _row(store: Store, name: str, point_id: str, point: Mapping[str, Any], plan: Mapping[str, Any]) -> Row:
+    state, record = store.state(point_id)
+    record = record or {}
+    if state == DONE:
+        shown, reasons = record["state"], tuple(record["reasons"])
+    elif state == FAILED:
+        shown, reasons = state, tuple(_said(record))
+    else:
+        shown, reasons = state, ()
+    workload = record.get("workload") or {}
+    return Row(
+        name,
+        point_id,
+        point["server_id"],
+        point["workload_id"],
+        point["repeat"],
+        tuple(point["words"]),
+        shown,
+        reasons,
+        {**_server_settings(plan), **_load_settings(workload), **_client(record), "latency_from": latency_from(record)},
+        record.get("measures") or {},
+        record,
+    )
+
+
+def _client(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The client that really measured, which ``auto`` does not say."""
+    client = record.get("client") or {}
+    return {"bench.client": client["name"]} if client.get("name") else {}
+
+
+def latency_from(record: Mapping[str, Any]) -> str:
+    """What the latencies of a result count from: ``due``, when a request was due, or ``sent``."""
+    return str((record.get("client") or {}).get("latency_from") or "sent")
+
+
+def _said(failure: Mapping[str, Any]) -> Iterator[str]:
+    yield str(failure.get("kind", "unknown"))
+    for finding in failure.get("findings", ()):
+        yield f"{finding['id']}: {finding['message']}"
+
+
+def _server_settings(plan: Mapping[str, Any]) -> dict[str, Any]:
+    if not plan:
+        return {}
+    ignored = NOT_IDENTITY | ({"random_seed"} if plan.get("seed_drawn") else set())
+    settings = {name: value for name, value in plan["values"].items() if name not in ignored}
+    engine, gpu = plan["engine"], plan["gpu"]
+    return {**settings, "gpu": gpu["name"], "engine": f"{engine['name']} {engine['version']}"}
+
+
+def _load_settings(workload: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in workload.items():
+        if name in _NOT_COMPARED:
+            continue
+        if isinstance(value, Mapping):
+            found.update({f"bench.{name}.{inner}": item for inner, item in value.items()})
+        else:
+            found[f"bench.{name}"] = value
+    return found
+
+
+def _environment(plans: Mapping[str, Mapping[str, Any]], rows: Sequence[Row]) -> dict[str, Any]:
+    """What all servers and points of a sweep ran on: sorted lists of values, one for each fact."""
+    found: dict[str, set[str]] = {}
+    for plan in plans.values():
+        if not plan:
+            continue
+        engine, gpu = plan["engine"], plan["gpu"]
+        found.setdefault("engine", set()).add(f"{engine['name']} {engine['version']}")
+        memory = f", {gpu['memory_mib']:g} MiB" if gpu.get("memory_mib") else ""
+        found.setdefault("gpu", set()).add(f"{gpu['name']}{memory}")
+        found.setdefault("model", set()).add(str(plan["values"]["model_path"]))
+        for name, value in {**plan.get("inherited", {}), **plan.get("environment", {})}.items():
+            found.setdefault(name, set()).add(str(value))
+    for row in rows:
+        for name, value in (row.record.get("machine") or {}).items():
+            if value is not None:
+                found.setdefault(name, set()).add(str(value))
+        for name, client in _client(row.record).items():
+            found.setdefault(name, set()).add(str(client))
+    return {name: sorted(values) for name, values in found.items()}
+
+
+def _short_names(folders: Sequence[Path]) -> list[str]:
+    """The last part of each path, with more of it where two are called the same."""
+    names = [folder.resolve().name for folder in folders]
+    if len(set(names)) == len(names):
+        return names
+    return [str(folder) for folder in folders]

@@ -1,0 +1,280 @@
+"""What a sweep varies: the values of one key, or of several that go together, in Hydra's grammar and one at a time.
+
+Nothing is held that can be made again: an axis of a million values costs as much memory as one of ten.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.compose.grammar import as_override, quoted, split_sweep
+from sglang_hydra.compose.override_errors import Refused
+from sglang_hydra.compose.overrides import KEPT, Request, parsed
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import nearest, short
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override, RangeSweep
+
+_FIXED = re.compile(r"^(\+{0,2}|~)(sweep|hydra|ignore)([./=@\[]|$)")
+"""What says how a sweep is made is not varied by it; ``ignore=A,B`` is one list."""
+_EMPTY = re.compile(r"\s*(choice|shuffle|sort)\(\s*\)\s*")
+_MOST_KEPT = 4096
+
+
+@dataclass(frozen=True)
+class Span:
+    """Numbers from ``low`` to ``high``, both of them among them: all, or every ``step`` from ``low`` on."""
+
+    low: Decimal
+    high: Decimal
+    step: Decimal | None = None
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One thing that varies. ``values`` makes its requests, one for each of ``keys``, from the first value on.
+
+    ``span`` are its values where they are numbers with even steps between them. Those of an interval cannot be listed:
+    ``values`` then raises ConfigError.
+    """
+
+    keys: tuple[str, ...]
+    place: str
+    values: Callable[[], Iterator[tuple[Request, ...]]]
+    span: Span | None = None
+    word: Request | None = None
+
+    @property
+    def is_interval(self) -> bool:
+        """Whether its values cannot be listed."""
+        return self.span is not None and self.span.step is None
+
+    def request(self, number: str) -> Request:
+        """The override that sets its key to a number of its span."""
+        assert self.word is not None
+        return Request(f"{self.word.text.partition('=')[0]}={number}", self.word.place, self.word.layer)
+
+    @property
+    def is_client(self) -> bool:
+        """Whether it changes the load alone, and not the server."""
+        return all(re.match(r"bench([./]|$)", key) for key in self.keys)
+
+
+Options = Callable[[str], Sequence[str]]
+"""The options of a config group; empty for what is none."""
+
+
+def axis_of(request: Request, options: Options) -> Axis | None:
+    """What a word varies; None for one that sets a single value. Raises ConfigError where there is no value at all."""
+    if request.key is not None or "=" not in request.text or _FIXED.match(request.text):
+        return None
+    key, _, value = request.text.partition("=")
+    if _EMPTY.fullmatch(value):
+        raise _nothing(request)
+    parts = split_sweep(value)
+    try:
+        override = parsed(request.text, key)
+    except Refused:
+        # Text that Hydra's grammar cannot read is judged, and refused, value by value.
+        return _listed(key, parts, request) if len(parts) > 1 else None
+    if not override.is_sweep_override():
+        return None
+    if not override.is_discrete_sweep():
+        return _interval(key, override, request)
+    if len(parts) > 1 and override.value_type is not None and override.value_type.name == "SIMPLE_CHOICE_SWEEP":
+        return _listed(key, parts, request)
+    span = _span(override.value())
+    return _kept(
+        Axis((_bare(key),), request.place, lambda: _of_function(key, override, request, options), span, request)
+    )
+
+
+def axis_of_params(key: str, values: Any, place: str, options: Options) -> Axis:
+    """What ``sweep.params`` says of one key: a list, or a text as one would type it. Raises ConfigError."""
+    if isinstance(values, str):
+        request = Request(f"{key}={values}", place, KEPT)
+        return axis_of(request, options) or _listed(key, [values], request)
+    if isinstance(values, Mapping):
+        raise _error("SWP004", f"{place}: {key} has a mapping, and needs a list of values", key, f"{key}: [1, 2]")
+    items = values if isinstance(values, (list, tuple)) else [values]
+    try:
+        words = [as_override(key, item).partition("=")[2] for item in items]
+    except ValueError as failure:
+        raise _error("SWP004", f"{place}: {key}: {failure}", key) from None
+    return _listed(key, words, Request(f"{key}={short(str(values))}", place, KEPT))
+
+
+def zipped(axes: Sequence[Axis], together: Sequence[Any]) -> list[Axis]:
+    """``axes`` with each list of keys in ``together`` made one that takes their first values, then their second ones;
+    keys without a list around them are one list.
+
+    Raises ConfigError for a key that does not vary, is named twice, or has another number of values than the first.
+    """
+    if together and all(isinstance(item, str) for item in together):
+        together = [together]
+    for keys in together:
+        if not isinstance(keys, (list, tuple)) or not all(isinstance(key, str) for key in keys):
+            raise _error(
+                "SWP003", f"sweep.zip has {keys!r}, which is no list of keys", "sweep.zip", "[[tp_size,dp_size]]"
+            )
+    by_key = {key: axis for axis in axes for key in axis.keys}
+    named = [_bare(key) for keys in together for key in keys]
+    for key in named:
+        if key not in by_key:
+            near = None if key in FIELDS else nearest(key, by_key)
+            message = f"sweep.zip names {key}, which does not vary; what varies is {', '.join(by_key) or 'nothing'}"
+            raise _error("SWP003", message, "sweep.zip", f"did you mean {near}?" if near else f"{key}=A,B")
+        if named.count(key) > 1:
+            raise _error("SWP003", f"sweep.zip names {key} twice", "sweep.zip")
+    result = [axis for axis in axes if axis.keys[0] not in named]
+    for keys in together:
+        members = [by_key[_bare(key)] for key in keys]
+        if members:
+            result.append(_zipped(members))
+    return result
+
+
+def combinations(axes: Sequence[Axis]) -> Iterator[tuple[Request, ...]]:
+    """Every combination of the values of all axes, the last axis varying fastest."""
+    if not axes:
+        yield ()
+        return
+    first, *rest = axes
+    for requests in first.values():
+        for others in combinations(rest):
+            yield (*requests, *others)
+
+
+def _zipped(members: Sequence[Axis]) -> Axis:
+    columns = [list(axis.values()) for axis in members]
+    sizes = {len(column) for column in columns}
+    if len(sizes) > 1:
+        said = ", ".join(f"{axis.keys[0]} has {len(column)}" for axis, column in zip(members, columns, strict=True))
+        raise _error("SWP003", f"sweep.zip needs as many values of each key: {said}", "sweep.zip")
+    rows = [tuple(itertools.chain(*row)) for row in zip(*columns, strict=True)]
+    return Axis(tuple(key for axis in members for key in axis.keys), members[0].place, lambda: iter(rows))
+
+
+def _listed(key: str, values: Sequence[str], request: Request) -> Axis:
+    words = [(Request(f"{key}={value.strip()}", request.place, request.layer),) for value in values]
+    if not words:
+        raise _nothing(request)
+    return Axis((_bare(key),), request.place, lambda: iter(words))
+
+
+def _kept(axis: Axis) -> Axis:
+    """Few values are made once: what is shuffled stays in its order, and a mistake in them is found now."""
+    try:
+        first = list(itertools.islice(axis.values(), _MOST_KEPT + 1))
+    except (ValueError, ArithmeticError) as failure:
+        message = f"{axis.place}: the values of {axis.keys[0]} cannot be listed: {failure}"
+        raise _error("SWP002", message, axis.keys[0]) from None
+    return axis if len(first) > _MOST_KEPT else replace(axis, values=lambda: iter(first))
+
+
+def _interval(key: str, override: Override, request: Request) -> Axis:
+    """Raises ConfigError where its ends leave nothing in between."""
+    value: Any = override.value()
+    low, high = (Decimal(str(end)) for end in (value.start, value.end))
+    if not low <= high or not (low.is_finite() and high.is_finite()):
+        raise _nothing(request)
+
+    def values() -> Iterator[tuple[Request, ...]]:
+        message = f"{request.place}: {short(request.text)} is an interval, which has no list of values"
+        raise _error("SWP002", message, key)
+
+    return Axis((_bare(key),), request.place, values, Span(low, high), request)
+
+
+def _span(value: Any) -> Span | None:
+    """What ``range(...)`` spans; None for anything else, and for a range without a value."""
+    from hydra.core.override_parser.types import RangeSweep
+
+    if not isinstance(value, RangeSweep):
+        return None
+    start, stop, step = (Decimal(str(part)) for part in (value.start, value.stop, value.step))
+    if not step or (stop - start) * step <= 0:
+        return None
+    last = start + step * (math.ceil((stop - start) / step) - 1)
+    return Span(min(start, last), max(start, last), abs(step))
+
+
+def _of_function(key: str, override: Override, request: Request, options: Options) -> Iterator[tuple[Request, ...]]:
+    """The values of ``choice(...)``, ``range(...)``, ``glob(...)``, ``sort(...)``, ``shuffle(...)``."""
+    from hydra.core.override_parser.types import Glob, RangeSweep
+
+    value: Any = override.value()
+    values: Iterator[Any]
+    if isinstance(value, Glob):
+        values = iter(value.filter(list(options(_bare(key).partition("@")[0]))))
+    elif isinstance(value, RangeSweep) and not value.shuffle:
+        values = _numbers(value)
+    else:
+        values = iter(override.sweep_iterator())
+    empty = True
+    for item in values:
+        empty = False
+        yield (Request(f"{key}={_spelled(item)}", request.place, request.layer),)
+    if empty:
+        raise _nothing(request)
+
+
+def _numbers(given: RangeSweep) -> Iterator[int | float]:
+    """``range(...)`` in the decimals that were typed: 0.7, 0.75, 0.8 and not 0.7999999999999999."""
+    whole = given.range()
+    if isinstance(whole, range):
+        yield from whole
+        return
+    number, stop, step = (Decimal(str(part)) for part in (given.start, given.stop, given.step))
+    if not step:
+        raise ValueError("a step of 0 comes to no end")
+    while number < stop if step > 0 else number > stop:
+        yield float(number)
+        number += step
+
+
+def _spelled(item: Any) -> str:
+    from hydra.core.override_parser.types import Override, QuotedString
+
+    if isinstance(item, QuotedString):
+        return item.with_quotes()
+    if isinstance(item, str):
+        # Hydra drops the quotes within choice(...): what would not be the same text without them gets them back.
+        return item if _is_plain(item) else quoted(item)
+    return Override._get_value_element_as_str(item)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text means the same without quotes; a number, whose key may take numbers only, does as well."""
+    try:
+        override = parsed(f"x={text}", "x")
+    except Refused:
+        return False
+    if override.is_sweep_override():
+        return False
+    value = override.value()
+    return bool(value == text or (type(value) in (int, float) and str(value) == text))
+
+
+def _nothing(request: Request) -> ConfigError:
+    key = request.text.partition("=")[0]
+    return _error("SWP001", f"{request.place}: {short(request.text)} stands for no value at all", key, f"{key}=A,B")
+
+
+def _bare(key: str) -> str:
+    return key.lstrip("+")
+
+
+def _error(id: str, message: str, key: str, hint: str | None = None) -> ConfigError:
+    if id == "SWP002" and hint is None:
+        hint = f"{key}=range(START,STOP,STEP) or {key}=A,B,C lists them; bench -m ... sweep.search=tpe draws from it"
+    return ConfigError(Finding("error", id, message, (_bare(key),), hint))

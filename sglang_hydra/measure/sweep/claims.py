@@ -1,0 +1,183 @@
+"""Who works on what, between runners that share nothing but a folder: no locks, no clocks that agree.
+
+A claim is a file ``<what>/<number>`` that only one runner can create; the highest number is in force. A runner shows
+that it lives by counting up in a file of its own. Whoever sees that count stand still for the lease, on its own
+clock, or knows the process to be dead (same machine, same boot), takes the claim over by creating the next number:
+of several that try, one succeeds. Before it publishes a result a runner looks whether its number is still in force.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from sglang_hydra.measure.sweep.files import create, read_json, write_whole
+from sglang_hydra.measure.sweep.periodic import Repeating
+from sglang_hydra.run.launch.processes import Life, ProcessName, name_of
+from sglang_hydra.text.words import is_digits
+
+LEASE_S = 60.0
+"""So long a runner may be silent before its work is taken over. Above what a busy or swapping machine, or the
+attribute cache of a network file system, takes to show a heartbeat."""
+
+BEAT_S = 5.0
+
+
+class Claim(NamedTuple):
+    """A claim of ours that is in force until somebody takes it over."""
+
+    what: str
+    number: int
+
+
+class Holder(NamedTuple):
+    """Whose claim is in force. ``alive`` is None where it runs on another machine: its heartbeat tells, in time."""
+
+    runner: str
+    alive: bool | None
+
+
+class Claims:
+    """The claims in ``folder`` as one runner sees and makes them. Use it as a context: its heartbeat is a thread."""
+
+    def __init__(self, folder: Path, lease_s: float = LEASE_S, beat_s: float = BEAT_S) -> None:
+        self._folder = folder
+        self._lease_s = lease_s
+        self.runner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._beating = Repeating(self._beat, beat_s, "sweep-heartbeat")
+        self._process = name_of(os.getpid())
+        self._seen: dict[str, tuple[Any, float]] = {}
+        self._count = 0
+
+    def __enter__(self) -> Claims:
+        self._show_life()
+        self._beating.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._beating.end()
+        self._runner_file(self.runner).unlink(missing_ok=True)
+
+    def take(self, what: str) -> Claim | None:
+        """A claim on ``what``, None while a living runner, which may be this one, holds it."""
+        number = self._in_force(what)
+        if number and not self._is_abandoned(what, number):
+            return None
+        self._seen.pop(f"{what}/{number}", None)
+        if create(self._file(what, number + 1), json.dumps(self._me())):
+            return Claim(what, number + 1)
+        return None
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether a claim of ours is still in force."""
+        return self._in_force(claim.what) == claim.number
+
+    def was_abandoned(self, claim: Claim) -> bool:
+        """Whether the one before this claim was never given back: its runner died, or was taken over."""
+        before = self._file(claim.what, claim.number - 1)
+        return claim.number > 1 and not before.with_suffix(".released").exists()
+
+    def note(self, what: str, name: str, content: str) -> None:
+        """Leaves something beside the claims on ``what``, for whoever takes it next; ``name`` is no number."""
+        write_whole(self._folder / what / f"{name}.json", content)
+
+    def noted(self, what: str, name: str) -> dict[str, Any] | None:
+        """What was left there; None for nothing that can be read."""
+        return _read(self._folder / what / f"{name}.json")
+
+    def holder(self, what: str) -> Holder | None:
+        """Who has ``what`` now; None where nobody has taken it, or its last owner gave it back."""
+        number = self._in_force(what)
+        file = self._file(what, number)
+        owner = _read(file) if number and not file.with_suffix(".released").exists() else None
+        if owner is None or "runner" not in owner:
+            return None
+        life = _life(owner)
+        return Holder(str(owner["runner"]), None if life is Life.ELSEWHERE else life is Life.ALIVE)
+
+    def is_free(self, what: str) -> bool:
+        """Whether nobody alive holds ``what``, as far as this runner has looked: of another machine's runner it takes
+        the lease to tell."""
+        number = self._in_force(what)
+        return not number or self._is_abandoned(what, number)
+
+    def release(self, claim: Claim) -> None:
+        """Gives a claim back, so that another runner may take it at once."""
+        if self.holds(claim):
+            create(self._file(claim.what, claim.number).with_suffix(".released"))
+
+    def _in_force(self, what: str) -> int:
+        """The highest number of a claim, 0 for none."""
+        try:
+            names = os.listdir(self._folder / what)
+        except FileNotFoundError:
+            return 0
+        return max((int(name) for name in names if is_digits(name)), default=0)
+
+    def _is_abandoned(self, what: str, number: int) -> bool:
+        file = self._file(what, number)
+        if file.with_suffix(".released").exists():
+            return True
+        owner = _read(file)
+        if owner is None or "runner" not in owner:
+            # Created and not yet written, or its runner died in between: it gets a lease to show which.
+            return self._stands_still(f"{what}/{number}", None)
+        return _life(owner) is Life.GONE or self._stands_still(
+            str(owner["runner"]), self._life_of(str(owner["runner"]))
+        )
+
+    def _stands_still(self, key: str, sign: Any) -> bool:
+        """Whether ``sign`` has been the same for the lease, as far as this runner has looked."""
+        now = time.monotonic()
+        before, since = self._seen.get(key, (self, now))
+        if before != sign or key not in self._seen:
+            self._seen[key] = (sign, now)
+            return False
+        return now - since >= self._lease_s
+
+    def _life_of(self, runner: str) -> Any:
+        record = _read(self._runner_file(runner))
+        return record.get("count") if record else None
+
+    def _beat(self) -> None:
+        with contextlib.suppress(OSError):  # a full or vanished disk: the lease runs, and the next beat tries again
+            self._show_life()
+
+    def _show_life(self) -> None:
+        self._count += 1
+        write_whole(self._runner_file(self.runner), json.dumps({**self._me(), "count": self._count}))
+
+    def _me(self) -> dict[str, Any]:
+        return {"runner": self.runner, "process": asdict(self._process) if self._process else None}
+
+    def _file(self, what: str, number: int) -> Path:
+        return self._folder / what / str(number)
+
+    def _runner_file(self, runner: str) -> Path:
+        return self._folder / "runners" / f"{runner}.json"
+
+
+def _life(owner: Mapping[str, Any]) -> Life:
+    """What is known of the owner from here: a process of this machine lives or has ended; of others nothing is."""
+    try:
+        return ProcessName(**owner["process"]).life()
+    except (KeyError, TypeError):
+        return Life.ELSEWHERE
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        return read_json(file)
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,134 @@
+"""Files that are there whole or not at all, also after a crash, a full disk or on a shared file system."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import shlex
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.text.file_text import read_text
+
+_ALONE = threading.Lock()
+
+
+def write_whole(path: Path, content: str) -> None:
+    """Writes ``path``, in place of what is there: to a name of its own, flushed to the disk, renamed.
+
+    Raises OSError when it cannot be written; what was there is then untouched, and nothing else is left behind.
+    """
+    with _draft(path, content) as draft:
+        draft.replace(path)
+    _flush_folder(path.parent)
+
+
+def publish(path: Path, content: str) -> bool:
+    """Writes ``path`` unless something is there; says whether it did. Of several writers one succeeds.
+
+    A hard link, unlike a rename, never replaces. A file system without links gets a look and a rename: there, who
+    holds the claim on a point is what keeps two writers apart. Raises OSError when it cannot be written.
+    """
+    with _draft(path, content) as draft:
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return False
+        except OSError:
+            with _ALONE:
+                if path.exists():
+                    return False
+                draft.replace(path)
+    _flush_folder(path.parent)
+    return True
+
+
+def create(path: Path, content: str = "") -> bool:
+    """Creates ``path`` if it is not there; says whether it did. Atomic on local disks and on NFS."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        return False
+    try:
+        left = memoryview(content.encode())
+        while left:
+            left = left[os.write(file, left) :]
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(file)
+    return True
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a file; None where there is no file. Raises ValueError for what is no JSON object."""
+    try:
+        content = json.loads(read_text(path), parse_constant=_refused)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds no object")
+    return content
+
+
+def _refused(name: str) -> None:
+    """Python reads NaN and Infinity, which are no JSON and no measure."""
+    raise ValueError(f"{name} is no number in JSON")
+
+
+@contextlib.contextmanager
+def _draft(path: Path, content: str) -> Iterator[Path]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with draft.open("x", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _flush_folder(folder: Path) -> None:
+    """A rename lasts once its folder is on the disk. Some file systems cannot do that, and lose nothing by it."""
+    with contextlib.suppress(OSError):
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+
+def cannot_write(failure: OSError, folder: Path) -> tuple[str, str]:
+    """Why nothing can be written below ``folder``, in a clause with the path, and what helps."""
+    path = str(failure.filename2 or failure.filename or folder)
+    why = f"{failure.strerror or failure} ({path})"
+    if failure.errno in (errno.ENOSPC, errno.EDQUOT):
+        what = "the quota" if failure.errno == errno.EDQUOT else "the disk"
+        return why, f"df -h and df -i {shlex.quote(str(folder))} show what is left; make room on {what}"
+    return why, _HINTS.get(failure.errno or 0, "sweep.folder=/another/folder")
+
+
+_HINTS = {
+    errno.ELOOP: "a link in this path leads to itself: remove it, or sweep.folder=/another/folder",
+    errno.ENAMETOOLONG: "the path is too long: sweep.folder=/a/shorter/one",
+    errno.EACCES: "this user may not write there: chmod u+w, or sweep.folder=/a/folder/of/yours",
+    errno.EPERM: "this user may not write there: chmod u+w, or sweep.folder=/a/folder/of/yours",
+    errno.EROFS: "it is mounted read-only: sweep.folder=/another/folder",
+    errno.ENOTDIR: "a file stands where a folder is needed: move it, or sweep.folder=/another/folder",
+    errno.EEXIST: "a file or a broken link stands where a folder is needed: move it, or sweep.folder=/another/folder",
+    errno.EISDIR: "a folder stands where a file is needed: move it, or sweep.folder=/another/folder",
+    errno.ENOENT: "a folder of the path is gone, or a link leads nowhere: sweep.folder=/another/folder",
+    errno.EIO: "the disk or its server fails: dmesg says more; sweep.folder=/another/folder",
+    errno.ESTALE: "the file server has lost the folder: mount it again, or sweep.folder=/another/folder",
+}

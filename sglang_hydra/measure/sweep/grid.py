@@ -1,0 +1,148 @@
+"""What a sweep is made of: what all points share, what varies, and the settings.
+
+Axes come from the words that were typed, from ``sweep.params`` and from ``sweep.search_space``; ``sweep.zip`` pairs
+them, and those of the server come first.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglang_hydra.compose.composer import Composer, Composition
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.settings.sweep import TPE
+from sglang_hydra.measure.sweep.axes import Axis, axis_of, axis_of_params, zipped
+from sglang_hydra.measure.sweep.metrics import with_metrics
+from sglang_hydra.measure.sweep.setters import SetBy, saying_who, set_by
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+
+_HYDRA = re.compile(r"^(\+{0,2}|~)hydra([./=@]|$)")
+_NAME = re.compile(r"\w[\w.+-]*")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a sweep is made of: what all points share, what varies (servers first, so that each is planned once), and
+    the ``sweep`` node. ``words`` are all of it as typed, ``hydra_words`` those for Hydra itself; ``set_by`` says who
+    set the keys that all points share. Points that are not ``measured`` are only judged."""
+
+    common: tuple[Request, ...]
+    axes: tuple[Axis, ...]
+    settings: Mapping[str, Any]
+    words: tuple[str, ...]
+    hydra_words: tuple[str, ...] = ()
+    remarks: tuple[Finding, ...] = ()
+    set_by: SetBy = field(default_factory=dict, repr=False)
+    measured: bool = True
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What varies."""
+        return tuple(key for axis in self.axes for key in axis.keys)
+
+
+def read_grid(
+    composer: Composer,
+    requests: Sequence[Request],
+    given: Mapping[str, Any] | None = None,
+    *,
+    measured: bool = True,
+) -> Grid:
+    """Takes a sweep apart; ``given`` beats what the ``sweep`` node says. What is ``measured`` publishes its metrics.
+
+    Raises ConfigError for what is wrong whatever the point: a word, a list, the settings, a key in ``sweep.zip`` that
+    does not vary.
+    """
+    # What a file says is one value of it: only what is typed varies.
+    varied = [(request, axis_of(request, composer.options) if request.is_word else None) for request in requests]
+    common = tuple(request for request, axis in varied if axis is None)
+    composition = composer.compose(common)
+    settings = {**composition.nodes["sweep"], **(given or {})}
+    known = set_by(composer, composition)
+    with saying_who(known):
+        return _grid(composer, requests, varied, composition, settings, known, measured)
+
+
+def _grid(
+    composer: Composer,
+    requests: Sequence[Request],
+    varied: Sequence[tuple[Request, Axis | None]],
+    composition: Composition,
+    settings: dict[str, Any],
+    known: SetBy,
+    measured: bool,
+) -> Grid:
+    """What ``read_grid`` promises, from what all points share (``composition``) and the words with their axes."""
+    _check(settings)
+    common = tuple(request for request, axis in varied if axis is None)
+    typed = [axis for _, axis in varied if axis is not None]
+    fixed = {request.text.partition("=")[0].lstrip("+") for request in common} | {
+        key for axis in typed for key in axis.keys
+    }
+    place = f"sweep={composition.choices['sweep']}" if composition.choices.get("sweep") else "sweep.params"
+    listed = [
+        axis_of_params(key, values, place, composer.options)
+        for key, values in _flat(settings["params"])
+        if key.lstrip("+") not in fixed  # what is typed beats what a file says
+    ]
+    space = None
+    if settings["search_space"]:
+        from sglang_hydra.measure.sweep.search_space import axes_of, read_search_space
+
+        space = read_search_space(settings["search_space"], composer)
+        shared, rows = axes_of(space, fixed, composer.options)
+        common, listed = (*shared, *common), [*listed, *rows]
+    axes = zipped([*listed, *typed], settings["zip"])
+    axes.sort(key=lambda axis: axis.is_client)
+    if settings["search"] != TPE or not measured:
+        for axis in axes:
+            if axis.is_interval:
+                axis.values()
+    name = settings["name"] or composition.choices.get("sweep") or "sweep"
+    if measured:
+        common = with_metrics(composer, common, composition, [key for axis in axes for key in axis.keys])
+    return Grid(
+        common,
+        tuple(axes),
+        {**settings, "name": name},
+        tuple(request.text for request in requests),
+        tuple(request.text for request in requests if _HYDRA.match(request.text)),
+        space.remarks if space else (),
+        known,
+        measured,
+    )
+
+
+def _flat(params: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """``{bench: {concurrency: [1, 2]}}`` as ``bench.concurrency``."""
+    for name, values in params.items():
+        key = f"{path}.{name}" if path else str(name)
+        if isinstance(values, Mapping) and values:
+            yield from _flat(values, key)
+        else:
+            yield key, values
+
+
+def _check(settings: Mapping[str, Any]) -> None:
+    """Raises ConfigError for settings that mean nothing."""
+    findings = [
+        Finding(
+            "error",
+            "SWP009",
+            f"sweep.{name}={settings[name]} is no number of {unit}",
+            (f"sweep.{name}",),
+            f"sweep.{name}=60",
+        )
+        for name, unit in (("start_seconds", "seconds"), ("point_seconds", "seconds"), ("budget_gpu_hours", "hours"))
+        if settings[name] is not None and not 0 <= settings[name] < math.inf
+    ]
+    if settings["name"] is not None and not _NAME.fullmatch(settings["name"]):
+        message = f"sweep.name={settings['name']!r} cannot name a folder"
+        findings.append(Finding("error", "SWP009", message, ("sweep.name",), "sweep.folder=FOLDER takes any path"))
+    if findings:
+        raise ConfigError(*findings)

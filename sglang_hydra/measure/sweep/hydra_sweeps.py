@@ -1,0 +1,149 @@
+"""Sweeps and Hydra: our own sweep carried by a Hydra launcher, and other apps' sweeps planned by us."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.grammar import quoted
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import SCHEMA_NAME
+from sglang_hydra.measure.sweep.grid import read_grid
+from sglang_hydra.measure.sweep.planning import Outcome, plan_sweep, verdict_on
+from sglang_hydra.measure.sweep.points import HydraRun, Sweep
+from sglang_hydra.measure.sweep.table import outcome_lines
+from sglang_hydra.run.hydra_app import composer_of_app
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.text.errors import ConfigError, SglangHydraError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import printable, write
+
+_JOB = "bench"
+_FOREIGN = ("params", "zip", "where", "dry_run", "budget_gpu_hours")
+"""What of the ``sweep`` node the sweeper's own node can say."""
+
+
+def with_launcher(sweep: Sweep, composer: Composer) -> Sweep:
+    """The sweep with what it takes to instantiate the Hydra launcher that was typed (``hydra/launcher=joblib``).
+
+    Raises ConfigError where Hydra refuses one of its own keys.
+    """
+    from hydra._internal.callbacks import Callbacks
+    from hydra._internal.hydra import Hydra
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from hydra.types import HydraContext, RunMode
+    from omegaconf.errors import OmegaConfBaseException
+
+    from sglang_hydra.run.launch.hydra_run import hydra_refuses, search_path_of, with_our_sweeper
+
+    source = sweep.source
+    own = list(sweep.hydra_words)
+    if not any(word.lstrip("+").startswith("hydra.sweep.dir=") for word in own):
+        own.append(f"hydra.sweep.dir={quoted(str(sweep.folder / 'jobs'))}")
+    words = with_our_sweeper([*composer.canonical(source.requests), *own])
+    try:
+        hydra = Hydra.create_main_hydra2(_JOB, search_path_of(source.config_dirs))
+        config = hydra.compose_config(source.config_name, words, run_mode=RunMode.MULTIRUN)
+        check_plugins(config)
+        context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(config))
+    except (HydraException, OmegaConfBaseException) as failure:
+        raise hydra_refuses(failure) from failure
+    finally:
+        GlobalHydra.instance().clear()
+    return replace(sweep, running=HydraRun(config, context, _nothing))
+
+
+def check_plugins(config: Any) -> None:
+    """Raises ConfigError for a launcher or a sweeper that is none of the installed Hydra plugins. Hydra would end with
+    a traceback; nothing is imported from it."""
+    from hydra.core.plugins import Plugins
+    from hydra.plugins.launcher import Launcher
+    from hydra.plugins.sweeper import Sweeper
+    from omegaconf import OmegaConf
+
+    findings = []
+    for part, kind in (("launcher", Launcher), ("sweeper", Sweeper)):
+        target = OmegaConf.select(config, f"hydra.{part}._target_")
+        known = sorted(f"{found.__module__}.{found.__qualname__}" for found in Plugins.instance().discover(kind))
+        if target not in known:
+            message = f"hydra.{part}._target_={target} is none of the {part}s that are installed: {', '.join(known)}"
+            key = f"hydra.{part}._target_"
+            findings.append(Finding("error", "SWP021", message, (key,), f"hydra/{part}=NAME chooses an installed one"))
+    if findings:
+        raise ConfigError(*findings)
+
+
+def sweep_app(running: HydraRun, arguments: Sequence[str], settings: Mapping[str, Any]) -> Any:
+    """A multirun of an app of somebody else's: its task runs for every point that can be launched, by its launcher.
+
+    Points are never merged there: the task may do more than start a server. Leaves with the exit code of a refusal
+    before anything is started; returns what the launcher returns.
+    """
+    try:
+        outcome = _planned(running, arguments, settings)
+    except SglangHydraError as failure:
+        write(finding_lines([_for_app(finding) for finding in failure.findings]), sys.stderr)
+        sys.exit(failure.exit_code)
+    write(outcome_lines(outcome, ours=False))
+    refusal = verdict_on(outcome)
+    if refusal:
+        write(finding_lines([refusal]), sys.stderr)
+        sys.exit(ConfigError.exit_code)
+    if outcome.grid.settings["dry_run"]:
+        return []
+    jobs = [
+        [*(request.text for request in outcome.grid.common), *point.words]
+        for group in outcome.groups
+        for point in group.points
+    ]
+    return _launched(running, jobs)
+
+
+def _planned(running: HydraRun, arguments: Sequence[str], settings: Mapping[str, Any]) -> Outcome:
+    from omegaconf import OmegaConf
+
+    composer = composer_of_app(running.config.hydra)
+    requests = [Request(text, f"override {number}") for number, text in enumerate(arguments, 1)]
+    given = {
+        name: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+        for name, value in settings.items()
+        if name in _FOREIGN and value
+    }
+    grid = read_grid(composer, requests, given, measured=False)
+    return plan_sweep(composer, grid, random.randint(0, 1 << 30), merges=False)
+
+
+def _for_app(finding: Finding) -> Finding:
+    if finding.id != "CLI018":
+        return finding
+    message = "hydra/sweeper=sglang sweeps apps whose config holds SGLang's arguments, and this one's does not"
+    hint = f"hydra/sweeper=basic sweeps any app; an app that is to have them puts {SCHEMA_NAME} into its defaults list"
+    return Finding("error", "SWP011", message, ("hydra.sweeper",), hint)
+
+
+def _launched(running: HydraRun, jobs: Sequence[Sequence[str]]) -> Any:
+    """Every failure is told, and not the first one only, which Hydra itself will raise."""
+    from hydra.core.plugins import Plugins
+    from hydra.core.utils import JobStatus
+
+    launcher = Plugins.instance().instantiate_launcher(
+        hydra_context=running.context, task_function=running.task_function, config=running.config
+    )
+    returns = launcher.launch([list(job) for job in jobs], initial_job_idx=0)
+    failed = [result for result in returns if result.status != JobStatus.COMPLETED]
+    for result in failed:
+        words = " ".join(map(str, result.overrides or ()))
+        error = result._return_value
+        print(printable(f"{words}: {type(error).__name__}: {error}"), file=sys.stderr)
+    for result in failed[:1]:
+        _ = result.return_value  # raises what the task raised
+    return returns
+
+
+def _nothing(config: Any) -> None:
+    """The task of a job that has not been given its own yet."""

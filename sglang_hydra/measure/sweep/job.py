@@ -1,0 +1,120 @@
+"""What is to be done on one server of a sweep, how, and who is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from sglang_hydra.measure.sweep.points import Point
+from sglang_hydra.measure.sweep.store import Store
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.run.launch.local import LocalServer
+from sglang_hydra.text.errors import SglangHydraError
+
+
+class Watcher(Protocol):
+    """Whoever is told how a sweep goes: the live screen, the line printer, a test."""
+
+    def server(self, server_id: str, said: str) -> None:
+        """What a server is doing: starting, loading weights, ready, stopped."""
+
+    def point(self, point: Point, state: str, said: str) -> None:
+        """A point is running, valid, invalid or failed; ``said`` are its numbers, or why it does not count."""
+
+
+class Stop:
+    """Asked to stop, from a signal handler too: no point is begun any more, and the server that runs is ended. What
+    was being measured is then forgotten, since its server was taken away from it."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.server: LocalServer | None = None
+
+    def __call__(self) -> None:
+        self.asked = True
+        server = self.server
+        if server is not None:
+            server.request_stop()
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How points are run. ``retries`` are further attempts at what can pass; with ``fail_fast`` the first failure ends
+    all; no new point is begun at ``stop_at`` (``time.monotonic``) or later, nor once ``stop`` was called."""
+
+    retries: int = 1
+    fail_fast: bool = False
+    stop_at: float | None = None
+    stop: Stop = field(default_factory=Stop)
+
+    @property
+    def over(self) -> bool:
+        return self.stop.asked or (self.stop_at is not None and time.monotonic() >= self.stop_at)
+
+
+class Search(Protocol):
+    """A point that stands for several: each step is a point of its own, chosen by the results of those before."""
+
+    def next_step(self, store: Store) -> Point | None:
+        """The step that is to be measured next; None once the search is over."""
+
+    def finish(self, store: Store) -> tuple[str, str]:
+        """Keeps what was found. Returns the state of the point (valid, invalid, failed) and what is said of it."""
+
+
+SearchOf = Callable[[Point], Search | None]
+
+
+class Failed(NamedTuple):
+    """Why points brought no measurement. ``retryable``: the same may succeed next time; ``fatal``: no other point of
+    this server can succeed either."""
+
+    kind: str
+    error: SglangHydraError
+    retryable: bool
+    fatal: bool = False
+
+
+@dataclass
+class Work:
+    """What is to be done on one server: its ``plan``, and the points that are to be taken on it.
+
+    ``holds`` says whether they are still ours: a runner that was paused for longer than its lease finds that another
+    has taken them over, and then keeps its results to itself. ``search`` knows the points that are searches, and
+    ``settle`` waits after a server's end until another can start, which ``plan_again`` plans on a port that is free
+    then. ``more`` is asked for further points of this server once there are none left. ``failed``: a point has failed
+    for good.
+    """
+
+    store: Store
+    plan: Plan
+    points: list[Point]
+    policy: Policy
+    watcher: Watcher
+    gpu_ids: tuple[int, ...] = ()
+    gpus: int | None = None
+    holds: Callable[[], bool] = field(default=lambda: True)
+    search: SearchOf = field(default=lambda point: None)
+    settle: Callable[[], None] = field(default=lambda: None)
+    plan_again: Callable[[], Plan] | None = None
+    more: Callable[[], list[Point]] = field(default=list)
+    attempts: dict[str, int] = field(default_factory=dict)
+    failed: bool = False
+
+    @property
+    def folder(self) -> Path:
+        return self.store.server(self.plan.server_id)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether another point is to be begun."""
+        over = self.policy.over or (self.failed and self.policy.fail_fast)
+        return bool(self.points) and not over and self.holds()
+
+    @property
+    def given_up(self) -> bool:
+        """Whether nothing that is found from now on counts."""
+        return self.policy.stop.asked or not self.holds()

@@ -1,0 +1,200 @@
+"""One point after the other: composed, planned, and refused with its reason before anything is started.
+
+Points that differ in nothing but their load share one plan, which is made once where they follow each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglang_hydra.compose.composer import Composer, Composition
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.measure.bench.checks import problems
+from sglang_hydra.measure.sweep.loads import Room, load_problems, room_of
+from sglang_hydra.measure.sweep.points import workload_id_of
+from sglang_hydra.measure.sweep.setters import SetBy, set_by, who_set
+from sglang_hydra.measure.sweep.values import check_keys, value_of
+from sglang_hydra.measure.sweep.where import Uncomputable, Where, read_where
+from sglang_hydra.planning.composed import with_planned
+from sglang_hydra.planning.make import plan_composed
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import plural
+
+LEFT_OUT = "SWP006"
+"""The id under which points are counted that ``sweep.where`` leaves out."""
+_CLIENT_NODES = ("bench", "sweep")
+
+
+@dataclass(frozen=True)
+class Server:
+    """What was planned for the server of a point. ``gpus`` are those of all its nodes, ``errors`` why it will not be
+    started; with several servers (``topology``) all of them together."""
+
+    plan: Plan
+    server_id: str
+    gpus: int
+    nodes: int
+    errors: tuple[Finding, ...]
+    room: Room = field(default_factory=Room)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One combination of values. ``server`` and ``workload`` are None where not even composing worked; ``refused`` is
+    why it is no point, the first thing to mend in front. ``set_by`` finds who set the keys beside the arguments."""
+
+    server: Server | None
+    workload: Mapping[str, Any] | None
+    workload_id: str = ""
+    refused: tuple[Finding, ...] = ()
+    set_by: Callable[[], SetBy] = field(default=dict, repr=False)
+
+    @property
+    def repeats(self) -> int:
+        """How often the point is taken; a combination that is refused stands for as many points."""
+        return max(1, int(self.workload["repeats"])) if self.workload else 1
+
+    @property
+    def who(self) -> str | None:
+        """Who set the keys for which it is refused in the first place."""
+        if not self.refused or self.refused[0].id == LEFT_OUT:
+            return None
+        return who_set(self.refused[0], self.server.plan.origins if self.server else {}, self.set_by())
+
+
+class Judge:
+    """Judges the points of one sweep. ``common`` is what all of them share. Those that are to be ``measured`` need a
+    server that a sweep can start, and a load that it can take."""
+
+    def __init__(
+        self,
+        composer: Composer,
+        common: Sequence[Request],
+        *,
+        seed: int,
+        where: str | None = None,
+        env: Mapping[str, str] | None = None,
+        measured: bool = True,
+    ) -> None:
+        self._measured = measured
+        self._composer = composer
+        self._common = tuple(common)
+        self._seed = seed
+        self._env = dict(os.environ if env is None else env)
+        self._where: Where | None = read_where(where) if where else None
+        self._last: tuple[Composition, Server] | None = None
+        self._shown: set[str] = set()
+        if self._where is not None:
+            check_keys(self._where)
+
+    def judge(self, requests: Sequence[Request]) -> Judged:
+        """The verdict on the point of these overrides. Raises ConfigError for a word that no point could have."""
+        words = [*self._common, *requests]
+        self._composer.check(words)
+        try:
+            composition = self._composer.compose(words)
+            server = self._server(composition, words)
+        except ConfigError as failure:
+            return Judged(None, None, refused=tuple(failure.findings))
+        bench = composition.nodes["bench"]
+        errors = (*server.errors, *(finding for finding in problems(bench) if finding.level == "error"))
+        if self._measured and not errors:
+            errors = tuple(load_problems(server.plan, server.room, bench))
+        refused = self._left_out(server.plan, bench, errors) or errors
+        if refused:
+            return Judged(server, bench, refused=refused, set_by=lambda: set_by(self._composer, composition))
+        return Judged(server, bench, workload_id_of(bench))
+
+    def _server(self, composition: Composition, words: Sequence[Request]) -> Server:
+        if self._last is None or not _same_server(self._last[0], composition):
+            self._last = composition, self._planned(composition, words)
+        return self._last[1]
+
+    def _planned(self, composition: Composition, words: Sequence[Request]) -> Server:
+        plan = plan_composed(self._composer, words, composition, seed=self._seed, env=self._env, with_remedies=False)
+        if has_several_servers(plan.nodes):
+            return self._topology(plan, words)
+        forced = plan.ok and bool(plan.nodes["launch"]["force"])
+        nodes = int(plan.values["nnodes"])
+        errors = () if forced else self._with_offers(plan.errors, words)
+        if self._measured and nodes > 1:
+            errors = (*errors, _not_one_server(f"a server on {nodes} nodes", "nnodes", "nnodes=1"))
+        errors = (*errors, *self._launched_otherwise(plan))
+        return Server(plan, plan.server_id, gpus_of(plan), nodes, errors, room_of(plan))
+
+    def _with_offers(self, errors: Sequence[Finding], words: Sequence[Request]) -> tuple[Finding, ...]:
+        """``errors`` with what helps, which is planned for the first point of each id: only that one is shown."""
+        new = {finding.id for finding in errors if finding.offers} - self._shown
+        if not new:
+            return tuple(errors)
+        self._shown |= new
+        return with_planned(errors, self._composer, words, seed=self._seed, env=self._env)
+
+    def _launched_otherwise(self, plan: Plan) -> Iterator[Finding]:
+        """What ``launch`` asks for and a sweep, whose servers end with their points, does not do."""
+        launch = plan.nodes["launch"]
+        if self._measured and launch["name"] != "local":
+            message = f"launch={launch['name']} starts one server; what carries a sweep elsewhere is hydra/launcher"
+            hint = "launch=local hydra/launcher=submitit_slurm"
+            yield Finding("error", "RNR003", message, ("launch.name",), hint)
+
+    def _topology(self, common: Plan, words: Sequence[Request]) -> Server:
+        """Several servers behind a router: each is planned, and they are judged together."""
+        from sglang_hydra.planning.topology.plan import plan_topology
+
+        topology = plan_topology(self._composer, words, common=common, seed=self._seed, env=self._env)
+        errors = tuple(finding for finding in topology.findings if finding.level == "error")
+        gpus = {number for server in topology.servers for number in server.gpus}
+        if self._measured:
+            what = f"topology={topology.name}, {plural(len(topology.servers), 'server')} behind a router,"
+            errors = (*errors, _not_one_server(what, "topology", "topology=single"))
+        return Server(common, topology.topology_id, len(gpus), 1, errors)
+
+    def _left_out(self, plan: Plan, bench: Mapping[str, Any], errors: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """What nobody wants is left out first; of what is refused, some values may not be known."""
+        where = self._where
+        if where is None:
+            return ()
+        try:
+            if where.holds(lambda key: value_of(key, plan, bench)):
+                return ()
+            said = ", ".join(f"{key} is {_said(value_of(key, plan, bench))}" for key in where.keys)
+            why = f"sweep.where leaves it out: {said}"
+        except Uncomputable as failure:
+            if errors:
+                return ()
+            why = f"sweep.where cannot be computed: {failure}"
+        return (Finding("error", LEFT_OUT, why, tuple(where.keys)),)
+
+
+def _not_one_server(what: str, key: str, hint: str) -> Finding:
+    return Finding("error", "RNR003", f"{what} is planned, and a sweep measures one server on one node", (key,), hint)
+
+
+def gpus_of(plan: Plan) -> int:
+    """The GPUs that a server takes on all its nodes together; 0 on a CPU."""
+    if plan.gpu.device in (None, "cpu") or plan.values["device"] == "cpu":
+        return 0
+    values = plan.values
+    replicas = 1 if values["enable_dp_attention"] else values["dp_size"]
+    return int(values["tp_size"] * values["pp_size"] * replicas)
+
+
+def _same_server(one: Composition, other: Composition) -> bool:
+    """Whether all that a plan is made from is equal: then so is the plan."""
+    return (
+        one.intent == other.intent
+        and one.findings == other.findings
+        and one.choices.get("recipe") == other.choices.get("recipe")
+        and all(one.nodes[name] == value for name, value in other.nodes.items() if name not in _CLIENT_NODES)
+    )
+
+
+def _said(value: Any) -> str:
+    return "not known" if value is None else str(value)

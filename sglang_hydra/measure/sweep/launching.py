@@ -1,0 +1,205 @@
+"""A sweep's servers as the jobs of a Hydra launcher: processes of joblib or submitit, jobs of Slurm.
+
+A launcher is told nothing but how many jobs there are. Each job takes the points of its server from the folder and
+leaves their results there, so what became of the launcher's own bookkeeping (a job that was killed, preempted,
+cancelled, a node that went down) does not matter: after every round the folder says what is open, and that is launched
+again until a round brings nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.measure.sweep.claims import Claim, Claims
+from sglang_hydra.measure.sweep.job import Policy, Stop
+from sglang_hydra.measure.sweep.launcher_round import LOOK_S, SLURM, Round
+from sglang_hydra.measure.sweep.periodic import Repeating
+from sglang_hydra.measure.sweep.points import ServerGroup, Sweep
+from sglang_hydra.measure.sweep.progress import FolderScreen, Printed, Silent
+from sglang_hydra.measure.sweep.server_points import open_points, policy_of, run_group, writing_to
+from sglang_hydra.measure.sweep.store import FAILED, Store
+from sglang_hydra.run.launch.signals import stopping_on_signals
+
+_STALLED_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class GroupJob:
+    """The task that a launcher runs: job number N takes the points of ``groups[N]``. It can be pickled.
+
+    ``minutes`` is the job's walltime: it begins no point that might not end before it. Once ``stop_file`` is there,
+    it ends. ``silent`` where its output would be mixed with that of the command, which tells all from the folder.
+    """
+
+    sweep: Sweep
+    groups: tuple[str, ...]
+    stop_file: Path
+    minutes: float | None = None
+    silent: bool = False
+
+    def __call__(self, config: Any) -> None:
+        from hydra.core.hydra_config import HydraConfig
+
+        began = time.monotonic()
+        for name in ("httpx", "httpcore"):
+            # Hydra's log has every message of every package: a line for each request would be measured with it.
+            logging.getLogger(name).setLevel(logging.WARNING)
+        number = int(HydraConfig.get().job.num)
+        group = next(item for item in self.sweep.groups if item.server_id == self.groups[number])
+        store = Store(self.sweep.folder)
+        stop = Stop()
+        stop_at = began + self.minutes * 60 - _reserve_s(self.sweep, self.minutes) if self.minutes else None
+        policy = policy_of(self.sweep, stop, stop_at)
+        with (
+            writing_to(store),
+            Claims(store.folder / "claims") as claims,
+            stopping_on_signals(stop, loud=False),
+            _stopping_on(self.stop_file, stop),
+            _stopping_on_warning(stop),
+            _slot(self.sweep, claims, policy),
+        ):
+            watcher = Silent() if self.silent else Printed(sys.stderr)
+            good = run_group(self.sweep, store, claims, group, policy, watcher)
+            if good is False and policy.fail_fast:
+                self.stop_file.touch()
+
+
+def launcher_of(sweep: Sweep) -> Any:
+    """The Hydra launcher that was asked for; None for the basic one, whose jobs run here anyway."""
+    if sweep.running is None or sweep.running.config is None:
+        return None
+    config = sweep.running.config
+    target = str(config.hydra.launcher._target_)
+    if target.endswith("BasicLauncher"):
+        return None
+    from hydra.core.plugins import Plugins
+    from omegaconf import open_dict
+
+    with open_dict(config.hydra.launcher):
+        if target.endswith(SLURM):
+            if sweep.settings["max_jobs"]:
+                config.hydra.launcher["array_parallelism"] = sweep.settings["max_jobs"]
+            gpus = max(group.gpus // max(1, group.nodes) for group in sweep.groups)
+            if gpus and config.hydra.launcher.get("gpus_per_node") is None and not config.hydra.launcher.get("gres"):
+                config.hydra.launcher["gpus_per_node"] = gpus
+        elif "joblib" in target and sweep.settings["max_jobs"]:
+            config.hydra.launcher["n_jobs"] = sweep.settings["max_jobs"]
+    return Plugins.instance().instantiate_launcher(
+        hydra_context=sweep.running.context, task_function=sweep.running.task_function, config=config
+    )
+
+
+def run_launched(sweep: Sweep, store: Store, launcher: Any) -> bool:
+    """Rounds of jobs, until nothing is open or two rounds have brought nothing. Says whether it was interrupted."""
+    assert sweep.running is not None
+    minutes = sweep.running.config.hydra.launcher.get("timeout_min")
+    silent = "joblib" in type(launcher).__name__.lower()  # submitit writes the output of its jobs to files
+    carried = replace(sweep, running=None, folder=sweep.folder.resolve())
+    carried = replace(carried, source=replace(carried.source, config_dirs=_absolute(carried.source.config_dirs)))
+    stop, stalled = Stop(), 0
+    with (
+        Claims(store.folder / "claims") as claims,
+        stopping_on_signals(stop, "the sweep"),
+        FolderScreen(sweep, store),
+    ):
+        while stalled < _STALLED_ROUNDS and not stop.asked:
+            groups = [group for group in sweep.groups if open_points(sweep, store, group)]
+            if not groups:
+                break
+            before = sum(len(open_points(sweep, store, group)) for group in groups)
+            failed = sum(_failed(store, group) for group in sweep.groups)
+            stop_file = carried.folder / "jobs" / f"{uuid.uuid4().hex}.stop"
+            job = GroupJob(carried, tuple(group.server_id for group in groups), stop_file, minutes, silent)
+            Round(sweep, launcher, job, len(groups), stop_file).run(stop)
+            _wait_for(sweep, store, claims, stop)
+            after = sum(len(open_points(sweep, store, group)) for group in sweep.groups)
+            stalled = stalled + 1 if after >= before else 0
+            if sweep.settings["fail_fast"] and sum(_failed(store, group) for group in sweep.groups) > failed:
+                break
+    return stop.asked
+
+
+def _wait_for(sweep: Sweep, store: Store, claims: Claims, stop: Stop) -> None:
+    """Until no living runner is at a server of this sweep: one that a launcher lost sight of may still measure."""
+    while not stop.asked:
+        groups = [group for group in sweep.groups if open_points(sweep, store, group)]
+        if all(claims.is_free(f"servers/{group.server_id}") for group in groups):
+            return
+        time.sleep(LOOK_S)
+
+
+@contextlib.contextmanager
+def _slot(sweep: Sweep, claims: Claims, policy: Policy) -> Iterator[None]:
+    """One of ``sweep.max_jobs`` places; without it there is no bound. A launcher's own bound may be a higher one."""
+    claim: Claim | None = None
+    while sweep.settings["max_jobs"] and claim is None and not policy.over:
+        for number in range(sweep.settings["max_jobs"]):
+            claim = claims.take(f"slots/{number}")
+            if claim is not None:
+                break
+        else:
+            time.sleep(LOOK_S)
+    try:
+        yield
+    finally:
+        if claim is not None:
+            with contextlib.suppress(OSError):
+                claims.release(claim)
+
+
+@contextlib.contextmanager
+def _stopping_on(file: Path, stop: Stop) -> Iterator[None]:
+    """While it lasts, ``stop`` is called once ``file`` is there. It reaches jobs on other machines, where signals of
+    the command that launched them do not."""
+
+    def look() -> bool:
+        if file.exists():
+            stop()
+            return True
+        return False
+
+    watching = Repeating(look, LOOK_S, "sweep-stop")
+    look()
+    watching.start()
+    try:
+        yield
+    finally:
+        watching.end()
+
+
+@contextlib.contextmanager
+def _stopping_on_warning(stop: Stop) -> Iterator[None]:
+    """While it lasts, the signal that Slurm sends some time before a job's end stops it: what is open then is handed
+    back and submitted again. The server gets that signal too and may die of it, which is not its fault."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGUSR2, lambda number, frame: stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR2, previous)
+
+
+def _reserve_s(sweep: Sweep, minutes: float) -> float:
+    """What is left of a job's time when no new point is begun: a point's assumed time and the stop of its server. At
+    most half of the time, so that a short job takes points at all."""
+    return min(float(sweep.settings["point_seconds"]) * 1.5 + 30, minutes * 30)
+
+
+def _failed(store: Store, group: ServerGroup) -> int:
+    return sum(store.standing(point.point_id).state == FAILED for point in group.points)
+
+
+def _absolute(folders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(folder if "://" in folder else str(Path(folder).resolve()) for folder in folders)

@@ -1,0 +1,201 @@
+"""From what a sweep is made of to a planned sweep: judged, merged, grouped by server. Nothing is started.
+
+    axes -> combinations -> judged -> merged by point_id -> grouped by server_id
+
+Combinations come one at a time and are forgotten, except those that will be run: of a dry run only ids are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.facts.machine_cache import asking_once
+from sglang_hydra.measure.sweep.axes import combinations
+from sglang_hydra.measure.sweep.grid import Grid
+from sglang_hydra.measure.sweep.ids import IdSet
+from sglang_hydra.measure.sweep.judging import Judge, Judged
+from sglang_hydra.measure.sweep.points import Estimate, Point, Refused, ServerGroup, Source, Sweep, point_id_of
+from sglang_hydra.measure.sweep.setters import saying_who, told_who
+from sglang_hydra.measure.sweep.strategies import most_steps
+from sglang_hydra.planning.plan import digest
+from sglang_hydra.text.findings import Finding
+
+MOST_LISTED = 2000
+"""Points that a dry run lists; of more it only counts."""
+_ROOT = Path("multirun")
+_HOUR_S = 3600.0
+
+
+@dataclass
+class Outcome:
+    """What became of all combinations. ``groups`` is empty where there are too many points to be listed.
+
+    A ladder or a bisection is one point, and ``further`` the steps that they may take beyond one each.
+
+    Of a search through all that varies these are the first proposals, ``share`` of all that there may be; ``space`` is
+    its identity, and ``search`` are the lines that say what it looks for.
+    """
+
+    grid: Grid
+    total: int = 0
+    kept: int = 0
+    merged: int = 0
+    starts: int = 0
+    further: int = 0
+    gpu_seconds: float = 0.0
+    listed: bool = True
+    space: str | None = None
+    search: tuple[tuple[str, str], ...] = ()
+    share: float = 1.0
+    groups: tuple[ServerGroup, ...] = ()
+    left_out: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
+    identity: int = 0
+    _refused: dict[str, Refused] = field(default_factory=dict)
+
+    @property
+    def refused(self) -> tuple[Refused, ...]:
+        """Why points were left out, the commonest reason first."""
+        return tuple(sorted(self._refused.values(), key=lambda item: -item.count))
+
+    @property
+    def estimate(self) -> Estimate:
+        """With one server at a time, as long a start and a point as the settings assume, and every search as long as it
+        may take."""
+        settings = self.grid.settings
+        seconds = self.starts * settings["start_seconds"] + (self.kept + self.further) * settings["point_seconds"]
+        return Estimate(seconds / self.share / _HOUR_S, self.gpu_seconds / self.share / _HOUR_S)
+
+    @property
+    def folder(self) -> Path:
+        """Where the results go: the same points in any order, typed in any way, have the same folder."""
+        settings = self.grid.settings
+        if settings["folder"]:
+            return Path(settings["folder"]).expanduser()
+        identity = self.space or f"{self.identity:016x} {self.kept}"
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
+        return _ROOT / f"{settings['name']}-{digest}"
+
+    def count_refused(self, words: tuple[str, ...], judged: Judged) -> None:
+        first = judged.refused[0]
+        before = self._refused.get(first.id)
+        count = judged.repeats + (before.count if before else 0)
+        example = before or Refused(first.id, 0, words, first.message, first.hint, judged.who)
+        self._refused[first.id] = replace(example, count=count)
+
+
+def judge_of(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str] | None = None) -> Judge:
+    """The judge of a grid's points. Raises ConfigError for a constraint that is none."""
+    with saying_who(grid.set_by):
+        where = grid.settings["where"]
+        return Judge(composer, grid.common, seed=seed, where=where, env=env, measured=grid.measured)
+
+
+def judged_points(grid: Grid, judge: Judge) -> Iterator[tuple[tuple[Request, ...], Judged]]:
+    """Every combination with its verdict, one at a time. The machine and the hub are asked once."""
+    with asking_once():
+        for requests in combinations(grid.axes):
+            yield requests, judge.judge(requests)
+
+
+def plan_sweep(
+    composer: Composer,
+    grid: Grid,
+    seed: int,
+    env: Mapping[str, str] | None = None,
+    *,
+    merges: bool = True,
+    told: Callable[[Outcome], None] = lambda outcome: None,
+) -> Outcome:
+    """Plans every point, with ``seed`` for all of them. What single points are refused for is counted. Without
+    ``merges``, words that were typed differently are different loads. ``told`` hears of every combination."""
+    outcome = Outcome(grid)
+    groups: dict[str, _Group] = {}
+    points, servers = IdSet(), IdSet()
+    keeps_all = not grid.settings["dry_run"]
+    for own, judged in judged_points(grid, judge_of(composer, grid, seed, env)):
+        words = tuple(request.text for request in own)
+        outcome.total += judged.repeats
+        told(outcome)
+        if judged.refused or judged.server is None or judged.workload is None:
+            outcome.count_refused(words, judged)
+            if keeps_all:
+                outcome.left_out.append((words, tuple(dict.fromkeys(finding.id for finding in judged.refused))))
+            continue
+        server = judged.server
+        workload_id = judged.workload_id if merges else digest({"load": judged.workload_id, "words": words})
+        if servers.add(server.server_id):
+            outcome.starts += 1
+            outcome.gpu_seconds += server.gpus * grid.settings["start_seconds"]
+        for repeat in range(1, judged.repeats + 1):
+            point_id = point_id_of(server.server_id, workload_id, repeat)
+            if not points.add(point_id):
+                outcome.merged += 1
+                continue
+            outcome.kept += 1
+            outcome.identity ^= int(point_id, 16)
+            steps = most_steps(grid.settings, judged.workload)
+            outcome.further += steps - 1
+            outcome.gpu_seconds += server.gpus * grid.settings["point_seconds"] * steps
+            if outcome.listed:
+                point = Point(words, judged.workload, repeat, server.server_id, workload_id, point_id)
+                if server.server_id not in groups:
+                    groups[server.server_id] = _Group(ServerGroup(server.server_id, own, server.gpus, server.nodes, ()))
+                groups[server.server_id].points.append(point)
+        if not keeps_all and outcome.kept > MOST_LISTED:
+            groups.clear()
+            outcome.listed = False
+    outcome.groups = tuple(group.sealed() for group in groups.values())
+    return outcome
+
+
+def sweep_of(outcome: Outcome, source: Source) -> Sweep:
+    """What the runner gets. ``source`` says where the configs are; its requests become those that all points share."""
+    grid = outcome.grid
+    return Sweep(
+        source=replace(source, requests=grid.common),
+        words=grid.words,
+        settings=grid.settings,
+        groups=outcome.groups,
+        total=outcome.total,
+        merged=outcome.merged,
+        refused=outcome.refused,
+        estimate=outcome.estimate,
+        folder=outcome.folder,
+        hydra_words=grid.hydra_words,
+        left_out=tuple(outcome.left_out),
+    )
+
+
+def verdict_on(outcome: Outcome) -> Finding | None:
+    """Why nothing of the sweep is started: there is no point, or it would cost more than it may."""
+    if outcome.kept == 0:
+        reasons = ", ".join(f"{item.count} {item.id}" for item in outcome.refused)
+        what = "first proposals" if outcome.search else "points"
+        whole = "the one point cannot" if outcome.total == 1 else f"none of the {outcome.total} {what} can"
+        message = f"{whole} be launched: {reasons}"
+        hint = None if outcome.search else "plan -m with the same words shows each of them"
+        return Finding("error", "SWP007", message, ("sweep",), hint)
+    budget, needed = outcome.grid.settings["budget_gpu_hours"], outcome.estimate.gpu_hours
+    if budget is not None and needed > budget:
+        message = f"the sweep takes about {needed:.2f} GPU hours, and sweep.budget_gpu_hours={budget:g} are allowed"
+        hint = "fewer points, or a larger budget; sweep.start_seconds and sweep.point_seconds are what is assumed"
+        finding = Finding("error", "SWP008", message, ("sweep.budget_gpu_hours",), hint)
+        return told_who([finding], outcome.grid.set_by)[0]
+    return None
+
+
+@dataclass
+class _Group:
+    """The points of one server as they come in."""
+
+    empty: ServerGroup
+    points: list[Point] = field(default_factory=list)
+
+    def sealed(self) -> ServerGroup:
+        # Repeats come after each other's whole round: what drifts with time then drifts for all points alike.
+        return replace(self.empty, points=tuple(sorted(self.points, key=lambda point: point.repeat)))

@@ -1,0 +1,144 @@
+"""What a planned sweep consists of, and what the runner gets: points, grouped by the server that they share.
+
+Ids: ``server_id`` of the plan, ``workload_id`` of the load, ``point_id`` of both and the number of the repeat. Equal
+ids mean the same measurement, however it was typed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.planning.plan import digest
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.plan import Plan
+
+_SLO = ("ttft_ms", "itl_ms", "e2e_ms")
+
+
+def workload_id_of(bench: Mapping[str, Any]) -> str:
+    """16 hex digits: equal for ``bench`` nodes that ask the same of a server."""
+    from sglang_hydra.measure.bench.load import workload_record
+
+    return digest(workload_record(bench))
+
+
+def point_id_of(server_id: str, workload_id: str, repeat: int) -> str:
+    """16 hex digits: equal for the same repeat of the same load on the same server."""
+    return hashlib.sha256(f"{server_id} {workload_id} {repeat}".encode()).hexdigest()[:16]
+
+
+def has_slo(workload: Mapping[str, Any]) -> bool:
+    """Whether a load has a limit that requests must meet."""
+    return any(workload["slo"].get(name) is not None for name in _SLO)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What every point is composed from: the app's configs and the overrides that all points share. It can be pickled,
+    so that another process plans the same. ``seed`` is passed wherever a plan draws one."""
+
+    requests: tuple[Request, ...] = ()
+    config_dirs: tuple[str, ...] = ()
+    config_name: str = PRIMARY_NAME
+    hydra_syntax: bool = False
+    seed: int = 0
+
+    def plan(self, requests: Sequence[Request]) -> Plan:
+        """The plan with these overrides on top. Raises ConfigError as composing does."""
+        from sglang_hydra.compose.composer import Composer
+        from sglang_hydra.planning.make import make_plan
+
+        composer = Composer(self.config_dirs, self.config_name, hydra_syntax=self.hydra_syntax)
+        return make_plan(composer, [*self.requests, *requests], seed=self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measurement. ``words`` are its own overrides, ``workload`` its ``bench`` node; ``repeat`` counts from 1."""
+
+    words: tuple[str, ...]
+    workload: Mapping[str, Any]
+    repeat: int
+    server_id: str
+    workload_id: str
+    point_id: str
+
+
+@dataclass(frozen=True)
+class ServerGroup:
+    """The points of one server start, in the order in which they are taken. ``requests`` plan that server; ``gpus``
+    are those of all its nodes together."""
+
+    server_id: str
+    requests: tuple[Request, ...]
+    gpus: int
+    nodes: int
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why points were left out: the id of the finding (or ``where``), how many, and one of them with what was said, and
+    who set the keys that it is about."""
+
+    id: str
+    count: int
+    words: tuple[str, ...]
+    message: str
+    hint: str | None = None
+    who: str | None = None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a sweep takes, under the assumptions in its settings: hours on one server at a time, and GPU hours."""
+
+    hours: float
+    gpu_hours: float
+
+
+@dataclass(frozen=True)
+class HydraRun:
+    """The multirun that a sweep is part of, as Hydra hands it to a sweeper: for instantiating its launcher."""
+
+    config: Any
+    context: Any
+    task_function: Any
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A planned sweep: every point that can be launched, each once, ordered so that each server starts once.
+
+    ``words`` are the overrides as they were typed, ``hydra_words`` those that are for Hydra itself (its launcher);
+    ``settings`` is the ``sweep`` node; ``left_out`` the words of every refused point with the ids that refused it.
+    """
+
+    source: Source
+    words: tuple[str, ...]
+    settings: Mapping[str, Any]
+    groups: tuple[ServerGroup, ...]
+    total: int
+    merged: int
+    refused: tuple[Refused, ...]
+    estimate: Estimate
+    folder: Path
+    hydra_words: tuple[str, ...] = ()
+    left_out: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
+    running: HydraRun | None = field(default=None, compare=False)
+
+    def points(self) -> Iterator[Point]:
+        """Every point, in the order in which they are taken."""
+        for group in self.groups:
+            yield from group.points
+
+    def plan(self, group: ServerGroup) -> Plan:
+        """The plan of a group's server, made again."""
+        return self.source.plan(group.requests)

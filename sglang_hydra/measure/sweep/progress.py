@@ -1,0 +1,292 @@
+"""How a sweep goes: a live table where there is a terminal, a line for each event elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, TextIO
+
+from sglang_hydra.measure.sweep.claims import Claims, Holder
+from sglang_hydra.measure.sweep.periodic import Repeating
+from sglang_hydra.measure.sweep.points import Point, Sweep
+from sglang_hydra.measure.sweep.search import search_of
+from sglang_hydra.measure.sweep.store import DONE, FAILED, Store
+from sglang_hydra.run.launch.display import harmless
+from sglang_hydra.text.errors import SglangHydraError
+
+_POLL_S = 2.0
+_RUNNING_SHOWN = 8
+
+
+class Progress(NamedTuple):
+    """Counts of points; ``best`` is the words and the value of the best valid one, in ``unit``."""
+
+    total: int
+    done: int
+    invalid: int
+    failed: int
+    best: tuple[str, float] | None
+    unit: str = "output tokens/s"
+
+    @property
+    def open(self) -> int:
+        return self.total - self.done - self.failed
+
+    @property
+    def ended(self) -> int:
+        return self.done + self.failed
+
+
+class News(NamedTuple):
+    """What became of a point since the last look: its state, and its numbers or why it does not count."""
+
+    point: Point
+    state: str
+    said: str
+
+
+class Counts(Protocol):
+    """Whoever knows how far a sweep is."""
+
+    def count(self) -> Progress:
+        """How it is now."""
+
+    def news(self) -> list[News]:
+        """What the last counts found, each once."""
+
+
+class Tally:
+    """Counts from the folder, which has every runner's results. What is done is read once."""
+
+    def __init__(self, sweep: Sweep, store: Store) -> None:
+        self._settings, self._store = sweep.settings, store
+        self._left = {point.point_id: point for point in sweep.points()}
+        self._total = len(self._left)
+        self._done = self._invalid = 0
+        self._best: tuple[str, float] | None = None
+        self._failures: dict[str, Any] = {}
+        self._steps: set[str] = set()
+        self._news: list[News] = []
+
+    def count(self) -> Progress:
+        """How it is now."""
+        failed = 0
+        for point in tuple(self._left.values()):
+            search = search_of(self._settings, point)
+            if search is not None:
+                self._note_steps(point, search.id)
+            state = search.state(self._store) if search else self._store.standing(point.point_id)
+            if state.state == DONE and state.record is not None:
+                del self._left[point.point_id]
+                self._take(point, state.record)
+            else:
+                failed += state.state == FAILED
+                self._note_failure(point, state.record)
+        return Progress(self._total, self._done, self._invalid, failed, self._best)
+
+    def news(self) -> list[News]:
+        """What the last counts found, each once."""
+        found, self._news = self._news, []
+        return found
+
+    def _take(self, point: Point, record: Mapping[str, Any]) -> None:
+        self._done += 1
+        self._invalid += record["state"] != "valid"
+        self._note_result(point, record)
+        reached = record["measures"].get("output_throughput")
+        if record["state"] == "valid" and reached is not None and (self._best is None or reached > self._best[1]):
+            self._best = (named(record.get("words", point.words)), reached)
+
+    def _note_steps(self, searched: Point, search_id: str) -> None:
+        """A search tells of its steps as they come; they are no points of the plan and count nowhere."""
+        record = self._store.read_search(search_id)
+        for id, step in (record["steps"] if record else {}).items():
+            if id in self._steps:
+                continue
+            point, state = replace(searched, point_id=id, words=tuple(step["words"])), self._store.standing(id)
+            if state.state == DONE and state.record is not None:
+                self._steps.add(id)
+                self._note_result(point, state.record)
+            else:
+                self._note_failure(point, state.record)
+
+    def _note_result(self, point: Point, record: Mapping[str, Any]) -> None:
+        said = "; ".join(record.get("reasons", ())) or numbers(record)
+        self._news.append(News(point, record["state"], said))
+
+    def _note_failure(self, point: Point, record: Mapping[str, Any] | None) -> None:
+        if record is None or self._failures.get(point.point_id) == record:
+            return
+        self._failures[point.point_id] = record
+        said = "; ".join(finding["message"] for finding in record.get("findings", ())[:1])
+        again = "" if record["final"] else " (it is tried again)"
+        self._news.append(News(point, FAILED, f"{record['kind']}: {said}{again}"))
+
+
+def numbers(record: Mapping[str, Any]) -> str:
+    """The numbers of a result in a line: tokens a second, median and 99th percentile latencies in milliseconds."""
+    measures = record["measures"]
+    said = []
+    if measures.get("output_throughput") is not None:
+        said.append(f"{measures['output_throughput']:.1f} output tokens/s")
+    for name, words in (("ttft_ms", "TTFT"), ("tpot_ms", "TPOT")):
+        if (measures.get(name) or {}).get("p50") is not None:
+            said.append(f"{words} {measures[name]['p50']:.1f} ms (p99 {measures[name]['p99']:.1f})")
+    return ", ".join(said)
+
+
+class Printed:
+    """A line for each event."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def server(self, server_id: str, said: str) -> None:
+        self.write(f"server {server_id}: {said}")
+
+    def point(self, point: Point, state: str, said: str) -> None:
+        if state != "running":
+            self.write(f"{state:8}{named(point.words)}{f': {said}' if said else ''}")
+
+    def write(self, line: str) -> None:
+        """A line, if it can be written."""
+        with contextlib.suppress(OSError, ValueError):
+            print(harmless(line), file=self._stream, flush=True)
+
+
+class Silent:
+    """Nothing: somebody else tells it, from the folder."""
+
+    def server(self, server_id: str, said: str) -> None:
+        """Nothing."""
+
+    def point(self, point: Point, state: str, said: str) -> None:
+        """Nothing."""
+
+
+class LiveScreen:
+    """Counts, time to go and the best so far below the lines of events; lines alone where there is no terminal."""
+
+    def __init__(self, counts: Counts, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._live: Any = None
+        self._lines = Printed(self._stream)
+        self._tally = counts
+        self._progress = self._tally.count()
+        self._tally.news()
+        self._before = self._progress.ended
+        self._began = time.monotonic()
+        self._now: Sequence[str] = ()
+
+    def __enter__(self) -> LiveScreen:
+        if self._stream.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(file=self._stream, highlight=False)
+            self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def server(self, server_id: str, said: str) -> None:
+        now = (f"server {server_id}: {said}",)
+        if self._live is None and now != self._now:
+            self._lines.server(server_id, said)
+        self._now = now
+
+    def point(self, point: Point, state: str, said: str) -> None:
+        if state == "running":
+            self._now = (f"running {named(point.words)}",)
+            return
+        self._progress = self._tally.count()
+        self._tally.news()
+        self._tell(point, state, said)
+
+    def _tell(self, point: Point, state: str, said: str) -> None:
+        counted = f"{self._progress.ended}/{self._progress.total}"
+        line = f"{counted} {state} {named(point.words)}{f': {said}' if said else ''}"
+        if self._live is None:
+            self._lines.write(line)
+        else:
+            from rich.text import Text
+
+            style = {"valid": "green", "invalid": "yellow"}.get(state, "red")
+            self._live.console.print(Text(harmless(line), style))
+
+    def _table(self) -> Any:
+        from rich.table import Table
+        from rich.text import Text
+
+        shown, taken = self._progress, self._progress.ended - self._before
+        elapsed = time.monotonic() - self._began
+        eta = f"{elapsed / taken * shown.open:.0f} s to go" if taken and shown.open else ""
+        counts = f"{shown.done} of {shown.total} done, {shown.invalid} invalid, {shown.failed} failed"
+        table = Table.grid()
+        table.add_row(Text.assemble((counts, "bold"), f"  {elapsed:.0f} s  {eta}"))
+        for line in self._now[:_RUNNING_SHOWN]:
+            table.add_row(Text(harmless(line), "dim"))
+        if shown.best is not None:
+            table.add_row(Text(harmless(_best_of(shown)), "green"))
+        return table
+
+
+class FolderScreen(LiveScreen):
+    """The same while jobs run elsewhere: all that is known of them is in the folder, which it looks at."""
+
+    def __init__(self, sweep: Sweep, store: Store, stream: TextIO | None = None, poll_s: float = _POLL_S) -> None:
+        super().__init__(Tally(sweep, store), stream)
+        self._claims = Claims(store.folder / "claims")
+        self._servers = [group.server_id for group in sweep.groups]
+        self._watching = Repeating(self._look, poll_s, "sweep-watch")
+
+    def __enter__(self) -> FolderScreen:
+        super().__enter__()
+        self._watching.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watching.end()
+        self._look()
+        super().__exit__(kind, error, trace)
+
+    def _look(self) -> None:
+        with contextlib.suppress(OSError, SglangHydraError):  # what cannot be read is said by whoever ends the sweep
+            self._progress = self._tally.count()
+        for news in self._tally.news():
+            self._tell(*news)
+        before = self._now
+        self._now = [f"server {id}: {holder.runner} is at it" for id, holder in holders(self._claims, self._servers)]
+        if self._live is None:
+            for line in self._now:
+                if line not in before:
+                    self._lines.write(line)
+
+
+def named(words: Iterable[str]) -> str:
+    """A point by what it sets; where nothing varies it is the one that there is."""
+    return " ".join(words) or "the point"
+
+
+def _best_of(shown: Progress) -> str:
+    assert shown.best is not None
+    return f"best so far: {shown.best[1]:.1f} {shown.unit}, {shown.best[0]}"
+
+
+def holders(claims: Claims, server_ids: Iterable[str]) -> Iterator[tuple[str, Holder]]:
+    """The servers that somebody is at."""
+    for server_id in server_ids:
+        holder = claims.holder(f"servers/{server_id}")
+        if holder is not None:
+            yield server_id, holder

@@ -1,0 +1,16 @@
+"""What measuring and reporting need beside the core of this package."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.findings import Finding
+
+
+def check_packages(verb: str, *names: str, extra: str = "bench") -> None:
+    """Raises MachineError where one of the packages, which the extra has, is missing."""
+    missing = [name for name in names if find_spec(name) is None]
+    if missing:
+        message = f"{verb} needs {' and '.join(missing)}, which this environment does not have"
+        raise MachineError(Finding("error", "RNR007", message, hint=f"pip install 'sglang-hydra[{extra}]'"))

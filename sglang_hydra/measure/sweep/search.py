@@ -1,0 +1,128 @@
+"""Points that stand for several: a ladder climbs until nothing is gained, a bisection finds the highest load that meets
+the SLO. Each step is a point like any other, with its own id and result, and shows in the report.
+
+A search asks for its next value, and is told what came of it; it keeps nothing in memory that the store has not. Run
+again, it asks the store first, so what was measured is never measured twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sglang_hydra.compose.settings.bench import LADDER
+from sglang_hydra.compose.settings.sweep import BISECT
+from sglang_hydra.measure.sweep.points import Point, point_id_of, workload_id_of
+from sglang_hydra.measure.sweep.records import planned_record
+from sglang_hydra.measure.sweep.store import DONE, FAILED, OPEN, SEARCH_SCHEMA, State, Store
+from sglang_hydra.measure.sweep.strategies import HIGHEST, Bisection, Ladder, Strategy, Told
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search: the ``point`` that was planned, the key whose value it chooses, and how."""
+
+    point: Point
+    kind: str
+    key: str
+    strategy: Strategy
+
+    @property
+    def id(self) -> str:
+        """Equal for the same search of the same point."""
+        return hashlib.sha256(f"{self.kind} {self.key} {self.strategy} {self.point.point_id}".encode()).hexdigest()[:16]
+
+    def state(self, store: Store) -> State:
+        """Done once it is over; failed where its server did not come up; else open."""
+        record = store.read_search(self.id)
+        if record is not None and record["over"]:
+            best = record["best"]
+            return State(DONE, store.standing(best).record if best else {"state": "invalid", "measures": {}})
+        failed = store.standing(self.point.point_id)
+        # A step may be the planned point itself: its end is not that of the search.
+        own = record is None or self.point.point_id not in record["steps"]
+        return failed if own and failed.state == FAILED else State(OPEN)
+
+    def next_step(self, store: Store) -> Point | None:
+        """The step that is to be measured next, None once the search is over. It is known to the report from now on."""
+        steps, told = self._so_far(store)
+        value = self.strategy.ask(told)
+        if value is None:
+            return None
+        step = self._step(value)
+        self._keep(store, [*steps, step])
+        return step
+
+    def finish(self, store: Store) -> tuple[str, str]:
+        """Keeps what was found; the state of the point and what is said of it."""
+        steps, told = self._so_far(store)
+        best = self.strategy.best(told)
+        self._keep(store, steps, best=best, over=True)
+        if best is None:
+            return "invalid", f"{self.key}={told[0].value:g} already does not do: {told[0].why}"
+        beyond = next((item for item in told if not item.good and item.value > best.value), None)
+        why = f"; {self.key}={beyond.value:g}: {beyond.why}" if beyond else ""
+        return "valid", f"{self.key}={best.value:g} with {best.throughput:.1f} output tokens/s{why}"
+
+    def _so_far(self, store: Store) -> tuple[list[Point], list[Told]]:
+        """Every step that has ended, in the order in which they are asked for."""
+        steps: list[Point] = []
+        told: list[Told] = []
+        while (value := self.strategy.ask(told)) is not None:
+            step = self._step(value)
+            state = store.standing(step.point_id)
+            if state.state == OPEN:
+                break
+            steps.append(step)
+            told.append(_told(value, state))
+        return steps, told
+
+    def _step(self, value: float) -> Point:
+        name = self.key.partition(".")[2]
+        if name == "concurrency":
+            value = int(value)
+        workload = {**self.point.workload, name: value}
+        workload_id = workload_id_of(workload)
+        words = (*(word for word in self.point.words if word.partition("=")[0] != self.key), f"{self.key}={value:g}")
+        id = point_id_of(self.point.server_id, workload_id, self.point.repeat)
+        return replace(self.point, words=words, workload=workload, workload_id=workload_id, point_id=id)
+
+    def _keep(self, store: Store, steps: Sequence[Point], best: Told | None = None, over: bool = False) -> None:
+        record = {
+            "schema": SEARCH_SCHEMA,
+            "search": self.kind,
+            "key": self.key,
+            "planned": self.point.point_id,
+            "over": over,
+            "best": self._step(best.value).point_id if best else None,
+            "steps": {step.point_id: planned_record(step) for step in steps},
+        }
+        store.keep_search(self.id, record)
+
+
+def search_of(settings: Mapping[str, Any], point: Point) -> Search | None:
+    """The search that a point stands for; None for a point that is measured as it is."""
+    if point.workload["concurrency"] == LADDER:
+        return Search(point, LADDER, "bench.concurrency", Ladder(settings["ladder_gain"]))
+    if settings["search"] != BISECT:
+        return None
+    key = settings["search_key"]
+    whole = key == "bench.concurrency"
+    low = settings["search_min"] or 1
+    high = settings["search_max"] or HIGHEST
+    return Search(point, BISECT, key, Bisection(low, high, settings["search_steps"], whole))
+
+
+def _told(value: float, state: State) -> Told:
+    record = state.record or {}
+    if state.state == FAILED:
+        return Told(value, False, 0.0, f"it failed: {record.get('kind')}")
+    measures = record["measures"]
+    throughput = measures.get("output_throughput") or 0.0
+    if record["state"] != "valid":
+        return Told(value, False, throughput, "; ".join(record["reasons"]))
+    if measures.get("slo_met") is False:
+        return Told(value, False, throughput, f"{measures['slo_share']:.1%} of the requests meet the SLO")
+    return Told(value, True, throughput)

@@ -1,0 +1,182 @@
+"""Takes the open points of one server of a sweep: its GPUs, its plan as it starts here, its failures."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.facts.trust import begin_to_start
+from sglang_hydra.measure.sweep.claims import Claims
+from sglang_hydra.measure.sweep.files import cannot_write
+from sglang_hydra.measure.sweep.gpus import (
+    GpuSets,
+    baseline_of_the_dead,
+    keep_baseline,
+    used_mib,
+    visible_gpus,
+    wait_for_memory,
+)
+from sglang_hydra.measure.sweep.job import Policy, Stop, Watcher, Work
+from sglang_hydra.measure.sweep.points import Point, ServerGroup, Sweep
+from sglang_hydra.measure.sweep.records import failure_record
+from sglang_hydra.measure.sweep.search import search_of
+from sglang_hydra.measure.sweep.serving import take_points
+from sglang_hydra.measure.sweep.store import OPEN, Store
+from sglang_hydra.planning.engines.planned import plan_engine
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
+from sglang_hydra.text.findings import Finding
+
+FAILED_EXIT, INTERRUPTED = 4, 130
+
+POLL_S = 1.0
+
+
+_MEMORY_S = 120.0
+
+
+@contextlib.contextmanager
+def writing_to(store: Store) -> Iterator[None]:
+    """Says of a full disk, a link, a name or a right what it means, instead of a traceback."""
+    try:
+        yield
+    except OSError as failure:
+        why, hint = cannot_write(failure, store.folder)
+        message = f"{store.folder} cannot be written: {why}; every result that is in it is whole"
+        hint = f"{hint}; the same command then goes on where this one ended"
+        raise MachineError(Finding("error", "STO004", message, ("sweep.folder",), hint)) from failure
+
+
+def open_points(sweep: Sweep, store: Store, group: ServerGroup) -> list[Point]:
+    """The points of a server that are still to be taken."""
+    found = []
+    for point in group.points:
+        search = search_of(sweep.settings, point)
+        state = search.state(store) if search else store.standing(point.point_id)
+        if state.state == OPEN:
+            found.append(point)
+    return found
+
+
+def run_group(
+    sweep: Sweep,
+    store: Store,
+    claims: Claims,
+    group: ServerGroup,
+    policy: Policy,
+    watcher: Watcher,
+    more: Callable[[], list[Point]] = list,
+) -> bool | None:
+    """Takes the open points of one server, and what ``more`` then finds for it. False when one failed; None when
+    another runner is at it."""
+    if not open_points(sweep, store, group):
+        return True
+    claim = claims.take(f"servers/{group.server_id}")
+    if claim is None:
+        return None
+    try:
+        # Once more: whoever held the claim before may have taken them.
+        points = open_points(sweep, store, group)
+        for point in points:
+            store.tidy(point.point_id)
+            aside = store.set_aside_damaged(point.point_id)
+            if aside is not None:
+                watcher.point(point, "open", aside.message)
+        with _gpus_of(sweep, claims, group, policy, watcher) as gpus:
+            if gpus is None or not points:
+                return True
+            plan = _plan_here(sweep, group, gpus)
+            baseline = used_mib(gpus)
+            keep_baseline(claims, baseline)
+            work = Work(store, plan, points, policy, watcher, gpus, group.gpus or None)
+            work.holds = lambda: claims.holds(claim)
+            work.search = lambda point: search_of(sweep.settings, point)
+            work.more = more
+            work.settle = lambda: _wait_for_memory(baseline, group, watcher, policy)
+            work.plan_again = lambda: _plan_here(sweep, group, gpus)
+            return take_points(work)
+    except SglangHydraError as error:
+        _fail_all(sweep, store, group, error, watcher)
+        return False
+    finally:
+        with contextlib.suppress(OSError):  # on a full disk the end of this process says it
+            claims.release(claim)
+
+
+def policy_of(sweep: Sweep, stop: Stop, stop_at: float | None = None) -> Policy:
+    """How the settings ask points to be run."""
+    return Policy(sweep.settings["retries"], sweep.settings["fail_fast"], stop_at, stop)
+
+
+def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan:
+    """The plan of a server as it starts here: on a free port, on its own GPUs. Neither changes its identity.
+
+    Raises ConfigError where it would be another server than was planned.
+    """
+    place = f"sweep on {socket.gethostname()}"
+    requests = [*group.requests, Request.typed("port", _free_port(), place)]
+    if gpus:
+        requests.append(Request.typed("base_gpu_id", visible_gpus(None).index(gpus[0]), place))
+    plan = sweep.source.plan(requests)
+    if begin_to_start(plan.programs):
+        plan = sweep.source.plan(requests)
+    starts = plan_engine(plan.nodes["engine"], embedded_first=True).name
+    if starts != plan.engine.name:
+        message = f"{plan.engine.name} is planned and not installed here: {starts} would be measured in its place"
+        hint = f"engine={starts} plans that; or engine.python=<an interpreter that has {plan.engine.name}>"
+        raise ConfigError(Finding("error", "RNR001", message, ("engine",), hint))
+    if plan.server_id != group.server_id:
+        message = f"planned here, server {group.server_id} becomes {plan.server_id}"
+        hint = "do this machine's SGLANG_* variables, packages or presets differ from where the sweep was planned?"
+        raise ConfigError(Finding("error", "RNR001", message, ("sweep",), hint))
+    return plan
+
+
+def _fail_all(sweep: Sweep, store: Store, group: ServerGroup, error: SglangHydraError, watcher: Watcher) -> None:
+    for point in open_points(sweep, store, group):
+        failure = failure_record(point, "not_planned", error, retryable=False, final=True)
+        store.add_failure(point.point_id, failure)
+        watcher.point(point, "failed", error.findings[0].message)
+
+
+@contextlib.contextmanager
+def _gpus_of(
+    sweep: Sweep, claims: Claims, group: ServerGroup, policy: Policy, watcher: Watcher
+) -> Iterator[tuple[int, ...] | None]:
+    """A set of GPUs for this server, waiting while others have them; None when the time is over before. Where a runner
+    died with a server on them, its memory is waited for, too."""
+    if not group.gpus:
+        yield ()
+        return
+    sets = GpuSets(claims, visible_gpus(sweep.source.plan(group.requests).gpu.count or group.gpus))
+    each = group.gpus // max(1, group.nodes)
+    if each > len(sets):
+        message = f"the server takes {each} GPUs, and {len(sets)} can be seen here"
+        raise MachineError(Finding("error", "RNR004", message, ("tp_size", "gpu.count"), f"tp_size={len(sets) or 1}"))
+    found = sets.take(each)
+    while found is None and not policy.over:
+        time.sleep(POLL_S)
+        found = sets.take(each)
+    try:
+        if found:
+            _wait_for_memory(baseline_of_the_dead(claims, found[0], found[1]), group, watcher, policy)
+        yield found[0] if found else None
+    finally:
+        if found:
+            with contextlib.suppress(OSError):
+                sets.give_back(found[1])
+
+
+def _wait_for_memory(baseline: dict[int, float], group: ServerGroup, watcher: Watcher, policy: Policy) -> None:
+    left = wait_for_memory(baseline, _MEMORY_S, over=lambda: policy.stop.asked)
+    if left and not policy.stop.asked:
+        watcher.server(group.server_id, f"memory that was not given back, in MiB by GPU: {left}")
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

@@ -1,0 +1,306 @@
+"""One server of a sweep with its points: started once, measured point by point, stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sglang_hydra.measure.bench.bench_serving import BenchServing
+from sglang_hydra.measure.bench.load import Load, load_of
+from sglang_hydra.measure.bench.point import INVALID, Client, client_for, run_point
+from sglang_hydra.measure.bench.server import Server
+from sglang_hydra.measure.sweep.files import write_whole
+from sglang_hydra.measure.sweep.job import Failed, Work
+from sglang_hydra.measure.sweep.points import Point
+from sglang_hydra.measure.sweep.progress import numbers
+from sglang_hydra.measure.sweep.records import failure_record, point_record
+from sglang_hydra.measure.sweep.store import DONE
+from sglang_hydra.run.diagnose.classes import BY_KIND
+from sglang_hydra.run.launch.as_planned import KIND as NOT_AS_PLANNED
+from sglang_hydra.run.launch.as_planned import must_be_planned, record_of
+from sglang_hydra.run.launch.failure import HOST_MEMORY
+from sglang_hydra.run.launch.listening import OURS
+from sglang_hydra.run.launch.local import LocalServer
+from sglang_hydra.run.launch.preflight import preflight
+from sglang_hydra.run.launch.serve import launch_of
+from sglang_hydra.run.launch.server_info import compared_with_plan
+from sglang_hydra.run.launch.signals import describe_exit
+from sglang_hydra.text.errors import MachineError, ServerError, SglangHydraError
+
+_LOG_TAIL = 40
+_TAIL_BYTES = 1 << 16
+_DEATH_S = 2.0
+_SIGKILLED = (-9, 137)
+_PORT_TAKEN = "ENG006"  # since it was chosen: the next one is free
+
+# Failures that are not the server's, beside the classes of ``diagnose``.
+NOT_HERE, CLIENT, NOT_IDLE = "not_here", "client", "not_idle"
+# How bench_serving's end by a signal is told: killed, the same may succeed next time.
+_KILLED = re.compile(r"\(exit -\d+\)")
+
+
+def take_points(work: Work) -> bool:
+    """Takes every point once, into the store, on as few server starts as possible. Says whether none failed.
+
+    A server that does not come up fails every point; one that dies fails the point that it died at, and the others
+    are taken on a new one. What can pass is tried again. ``work.points`` keeps those for which no time was left.
+    """
+    while work.goes_on:
+        try:
+            with _server_of(work) as running:
+                failed = _take_in_turn(work, running)
+        except _NotUpError as error:
+            failed = error.failed
+        if failed is not None and not work.given_up:
+            _note_failure(work, failed)
+        if work.goes_on and work.plan_again is not None:
+            work.plan = work.plan_again()
+    return not work.failed
+
+
+class _Running(NamedTuple):
+    local: LocalServer
+    server: Server
+    actual: dict[str, Any]
+    """What was seen of the server before its first point: whose its port is, and how it compares with its plan."""
+
+
+class _NotUpError(Exception):
+    """The server did not come up; ``failed`` is None where it was only asked to stop."""
+
+    def __init__(self, failed: Failed | None) -> None:
+        super().__init__()
+        self.failed = failed
+
+
+@contextlib.contextmanager
+def _server_of(work: Work) -> Iterator[_Running]:
+    """The server of the plan, ready; it has ended when the block has. Raises _NotUpError."""
+    plan = work.plan
+    found = preflight(plan)
+    wrong = [finding for finding in found.findings if finding.level == "error"]
+    if wrong:
+        again = all(finding.id == _PORT_TAKEN for finding in wrong)
+        raise _NotUpError(Failed(NOT_HERE, MachineError(*wrong), retryable=again, fatal=True))
+    write_whole(work.folder / "plan.json", json.dumps(plan.to_json(), indent=1) + "\n")
+    said = _Said(work)
+    launch = launch_of(plan, found.machine, work.folder / "server.log")
+    local = work.policy.stop.server = LocalServer(launch, said)
+    try:
+        said.note("starting")
+        if work.policy.stop.asked:
+            raise _NotUpError(None)
+        try:
+            local.start()
+            seconds = local.wait_ready()
+        except SglangHydraError as error:
+            raise _NotUpError(_failed(local, error, fatal=True)) from None
+        if seconds is None:
+            raise _NotUpError(None)
+        said.note(f"ready after {seconds:.1f} s")
+        yield _Running(local, _bench_server(work, local), _seen_of(work, local))
+    finally:
+        work.policy.stop.server = None
+        local.stop()
+        said.note("stopped")
+        if not work.policy.stop.asked:
+            work.settle()
+
+
+def _seen_of(work: Work, local: LocalServer) -> dict[str, Any]:
+    """Holds the server against its plan. Raises _NotUpError for one that is not the planned one: it passes another time
+    where a stranger may have answered, and not where the server itself is another."""
+    launch = local.launch
+    compared = compared_with_plan(work.plan, launch.host, launch.port, work.folder)
+    try:
+        must_be_planned(work.plan, compared, local.owner, local)
+    except ServerError as error:
+        seen = local.owner is not None and local.owner.whose == OURS
+        raise _NotUpError(Failed(NOT_AS_PLANNED, error, retryable=not seen, fatal=True)) from None
+    return record_of(work.plan, compared, local.owner)
+
+
+def _failed(local: LocalServer, error: SglangHydraError, *, fatal: bool) -> Failed:
+    """With the class that the diagnosis found. What nothing explains may pass another time, and so may a SIGKILL, which
+    the kernel sends where memory runs out, and an operator or a scheduler at any time."""
+    kind = local.failure.kind if local.failure else NOT_HERE
+    known = BY_KIND.get(kind)
+    killed = kind == HOST_MEMORY and local.failure is not None and local.failure.exit_code in _SIGKILLED
+    return Failed(kind, error, killed or (known.retryable if known else kind != NOT_HERE), fatal)
+
+
+def _bench_server(work: Work, local: LocalServer) -> Server:
+    plan = work.plan
+    config = plan.model.config or {}
+    vocabulary = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size") or _SMALLEST_VOCABULARY
+    return Server(
+        url=local.launch.url,
+        model=str(plan.values["served_model_name"] or plan.values["model_path"]),
+        engine=plan.engine.name,
+        model_path=str(plan.values["tokenizer_path"] or plan.values["model_path"]),
+        vocab_size=int(vocabulary),
+        flushes=plan.engine.name == "sglang",
+        python=plan.engine.python,
+        gpus=work.gpus,
+        gpu_ids=work.gpu_ids,
+        log=work.folder / "server.log",
+        api_key=plan.secrets.get("api_key"),
+        alive=lambda: local.pid is not None,
+    )
+
+
+# Every tokenizer in use has more: ids below it are safe where the model's own number is not known.
+_SMALLEST_VOCABULARY = 2048
+
+
+def _take_in_turn(work: Work, running: _Running) -> Failed | None:
+    """Takes points until none is left or the time is over. Returns what ends this server: the failure of the point
+    that is then the first. A client that fails on a server that is well fails its point, and the next one is taken."""
+    clients: dict[tuple[str, bool], Client] = {}
+    try:
+        while work.goes_on:
+            if not _next_is_a_measurement(work):
+                work.points = work.points or work.more()
+                continue
+            point = work.points[0]
+            try:
+                load = load_of(point.workload)
+                failed = _take(work, running, _client(clients, running.server, load), load, point)
+            except SglangHydraError as error:
+                idle = error.exit_code != ServerError.exit_code
+                again = not idle or any(_KILLED.search(finding.message) for finding in error.findings)
+                failed = Failed(CLIENT if idle else NOT_IDLE, error, again)
+            if failed is None:
+                work.points.pop(0)
+                work.points = work.points or work.more()
+            elif work.given_up or failed.kind not in (CLIENT, NOT_IDLE):
+                return failed
+            else:
+                dead = _died(running)
+                if dead is not None or failed.kind == NOT_IDLE:
+                    return dead or failed
+                _note_failure(work, failed)
+                work.points = work.points or work.more()
+                _close(clients)  # one whose process was killed would fail every time
+    finally:
+        _close(clients)
+    return None
+
+
+def _close(clients: dict[tuple[str, bool], Client]) -> None:
+    for client in clients.values():
+        client.close()
+    clients.clear()
+
+
+def _next_is_a_measurement(work: Work) -> bool:
+    """Looks at the first point. A search is replaced by its next step, or leaves with its end; what has a result by
+    now (a step that is also a point of its own) leaves too."""
+    point = work.points[0]
+    search = work.search(point)
+    if search is None:
+        if work.store.standing(point.point_id).state != DONE:
+            return True
+        work.points.pop(0)
+        return False
+    step = search.next_step(work.store)
+    if step is None:
+        work.points.pop(0)
+        state, said = search.finish(work.store)
+        work.watcher.point(point, state, said)
+        return False
+    work.points.insert(0, step)
+    return True
+
+
+def _client(clients: dict[tuple[str, bool], Client], server: Server, load: Load) -> Client:
+    """The client for a load, made once for all loads that take the same."""
+    kind = (load.client, BenchServing.suits(server, load))
+    if kind not in clients:
+        clients[kind] = client_for(server, load)
+    return clients[kind]
+
+
+def _take(work: Work, running: _Running, client: Client, load: Load, point: Point) -> Failed | None:
+    work.watcher.point(point, "running", "")
+    result = run_point(running.server, client, load, point_id=point.point_id, repeat=point.repeat)
+    if work.given_up:
+        return Failed(CLIENT, MachineError(), retryable=True)
+    if result.state == INVALID and result.measures["failed"]:
+        dead = _died(running)
+        if dead is not None:
+            return dead
+    if not running.local.look_at_port() and running.local.pid is not None:
+        error = running.local.port_lost("the point does not count")
+        return _failed(running.local, error, fatal=False)
+    record = {**point_record(point), **result.to_json(), "actual": running.actual}
+    details = "".join(json.dumps(detail) + "\n" for detail in result.details)
+    work.store.add_result(point.point_id, record, details)
+    work.watcher.point(point, result.state, "; ".join(result.reasons) or numbers(record))
+    return None
+
+
+def _died(running: _Running) -> Failed | None:
+    """Why the server is no longer there, None if it is. A process takes a moment to be gone."""
+    end = time.monotonic() + _DEATH_S
+    while running.local.pid is not None and running.local.health() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    if running.local.pid is not None:
+        return None
+    code = running.local.wait()
+    if running.local.lost_port:
+        return _failed(running.local, running.local.port_lost("the point does not count"), fatal=False)
+    how = describe_exit(code)
+    error = running.local.failed("ENG010", f"the server ended while it was measured: {how}", code)
+    return _failed(running.local, error, fatal=False)
+
+
+def _note_failure(work: Work, failed: Failed) -> None:
+    """Keeps a failure of every point that it concerns, and drops those that will not be tried again."""
+    concerned = list(work.points) if failed.fatal else work.points[:1]
+    log_tail = _tail(work.folder / "server.log")
+    for point in concerned:
+        tried = work.attempts[point.point_id] = work.attempts.get(point.point_id, 0) + 1
+        final = not failed.retryable or tried > work.policy.retries
+        work.failed = work.failed or final
+        record = failure_record(
+            point, failed.kind, failed.error, retryable=failed.retryable, final=final, log_tail=log_tail
+        )
+        work.store.add_failure(point.point_id, record)
+        again = "" if final else " (it is tried again)"
+        work.watcher.point(point, "failed", f"{failed.kind}: {failed.error.findings[0].message}{again}")
+        if final:
+            work.points.remove(point)
+
+
+def _tail(log: Path) -> list[str]:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
+            return file.read().decode("utf-8", "replace").splitlines()[-_LOG_TAIL:]
+    except OSError:
+        return []
+
+
+class _Said:
+    """A server's display inside a sweep: its lines are in the log, its progress goes to the watcher."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def line(self, stream: str, text: str) -> None:
+        """It is in the log."""
+
+    def waiting(self, elapsed_s: float, milestone: str) -> None:
+        """The milestones come as notes."""
+
+    def note(self, text: str) -> None:
+        self._work.watcher.server(self._work.plan.server_id, text.strip())
+
+    def close(self) -> None:
+        """Nothing is kept."""

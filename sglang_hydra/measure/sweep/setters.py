@@ -1,0 +1,78 @@
+"""Who set the keys that a finding of a sweep is about, as findings on a server's arguments say it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.key_lines import key_lines
+from sglang_hydra.text.origins import Origin
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer, Composition
+
+SetBy = Mapping[str, Origin | Sequence[Origin]]
+"""Keys with who set them; of several, the last one won."""
+
+_GROUPS = ("bench/workload", "sweep")
+
+
+def set_by(composer: Composer, composition: Composition) -> SetBy:
+    """Who set the keys beside the arguments: an override, or the file of a load or a sweep that was chosen."""
+    found: dict[str, Origin] = {}
+    for group in _GROUPS:
+        option = composition.choices.get(group)
+        for file in composer.preset_files(group) if option else ():
+            if PurePath(file).stem == option:
+                node = group.partition("/")[0]
+                lines = key_lines(file)
+                found |= {".".join((node, *keys)): Origin(group, None, file=file, keys=keys) for keys in lines}
+    return {**found, **composition.settings}
+
+
+def who_set(finding: Finding, *known: SetBy) -> str | None:
+    """``bench.slo.share was set by argument 3; ...``; None where every key concerned is at its default."""
+    said = []
+    for name in finding.fields:
+        for key in _keys(name, known):
+            place = next((_place(mapping[key]) for mapping in known if mapping.get(key)), "")
+            if place and f"{place}:" not in finding.message:
+                said.append(f"{key} was set by {place}")
+    return "; ".join(dict.fromkeys(said)) or None
+
+
+def told_who(findings: Sequence[Finding], *known: SetBy) -> list[Finding]:
+    """The findings with who set their keys at the end of what they say, once."""
+    told = []
+    for finding in findings:
+        who = who_set(finding, *known)
+        told.append(
+            replace(finding, message=f"{finding.message} ({who})") if who and who not in finding.message else finding
+        )
+    return told
+
+
+@contextlib.contextmanager
+def saying_who(*known: SetBy) -> Iterator[None]:
+    """Every ConfigError that leaves the block says who set the keys that it is about."""
+    try:
+        yield
+    except ConfigError as failure:
+        raise ConfigError(*told_who(failure.findings, *known)) from failure.__cause__
+
+
+def _keys(name: str, known: Sequence[SetBy]) -> list[str]:
+    """The key itself, or those below it: ``bench.slo`` stands for ``bench.slo.ttft_ms``."""
+    if any(mapping.get(name) for mapping in known):
+        return [name]
+    return [key for mapping in known for key in mapping if key.startswith(f"{name}.")]
+
+
+def _place(given: Origin | Sequence[Origin]) -> str:
+    last = given if isinstance(given, Origin) else given[-1]
+    return last.place or last.layer

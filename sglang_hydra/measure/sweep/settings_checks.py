@@ -1,0 +1,65 @@
+"""What of the settings no run and no search along one key can follow."""
+
+from __future__ import annotations
+
+from sglang_hydra.compose.settings.bench import LADDER
+from sglang_hydra.compose.settings.sweep import SEARCHES, TPE
+from sglang_hydra.measure.sweep.points import Sweep, has_slo
+from sglang_hydra.measure.sweep.store import FAILED
+from sglang_hydra.measure.sweep.strategies import HIGHEST
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+
+_RERUN = (FAILED, "invalid")
+_KEYS = ("bench.concurrency", "bench.request_rate")
+
+
+def check_settings(sweep: Sweep) -> None:
+    """Raises ConfigError for settings of the ``sweep`` node that no run can follow."""
+    settings = sweep.settings
+    findings = _search_problems(sweep)
+    odd = [state for state in settings["rerun"] if state not in _RERUN]
+    if odd:
+        message = f"sweep.rerun names {odd[0]!r}; it may name {', '.join(_RERUN)}"
+        findings.append(Finding("error", "RNR002", message, ("sweep.rerun",), "sweep.rerun=[failed]"))
+    for name, least in (("retries", 0), ("max_jobs", 1)):
+        value = settings[name]
+        if value is not None and value < least:
+            message = f"sweep.{name}={value} must be at least {least}"
+            findings.append(Finding("error", "RNR002", message, (f"sweep.{name}",), f"sweep.{name}={max(least, 1)}"))
+    if findings:
+        raise ConfigError(*findings)
+
+
+def _search_problems(sweep: Sweep) -> list[Finding]:
+    """What of the settings no search can follow."""
+    settings = sweep.settings
+    kind, key = settings["search"], settings["search_key"]
+    if kind in (None, TPE):
+        return []
+    if kind not in SEARCHES:
+        message = f"sweep.search={kind} is none of {', '.join(SEARCHES)}"
+        return [Finding("error", "RNR005", message, ("sweep.search",), "sweep.search=bisect or sweep.search=tpe")]
+    found = []
+    if key not in _KEYS:
+        message = f"sweep.search_key={key} is none of {', '.join(_KEYS)}"
+        found.append(Finding("error", "RNR005", message, ("sweep.search_key",), f"sweep.search_key={_KEYS[0]}"))
+    low, high = settings["search_min"] or 1, settings["search_max"] or HIGHEST
+    if not 0 < low <= high or settings["search_steps"] < 1 or (key == _KEYS[0] and low != int(low)):
+        message = f"between {low:g} and {high:g} there is nothing to try in {settings['search_steps']} steps"
+        fields = ("sweep.search_min", "sweep.search_max", "sweep.search_steps")
+        found.append(Finding("error", "RNR005", message, fields, "sweep.search_min=1 sweep.search_max=64"))
+    if any(word.lstrip("+").partition("=")[0] == key for point in sweep.points() for word in point.words):
+        message = f"{key} varies, and sweep.search=bisect chooses its values"
+        found.append(
+            Finding("error", "RNR005", message, (key, "sweep.search"), "sweep.search_min=1 sweep.search_max=64")
+        )
+    without = next((point for point in sweep.points() if not has_slo(point.workload)), None)
+    if without is not None:
+        message = "sweep.search=bisect looks for the highest load that meets the SLO, and there is none"
+        hint = "bench.slo.ttft_ms=500, or bench.slo.itl_ms or bench.slo.e2e_ms"
+        found.append(Finding("error", "RNR005", message, ("bench.slo",), hint))
+    if any(point.workload["concurrency"] == LADDER for point in sweep.points()):
+        message = "bench.concurrency=ladder is a search of its own beside sweep.search=bisect"
+        found.append(Finding("error", "RNR005", message, ("sweep.search", "bench.concurrency"), "one of the two"))
+    return found

@@ -1,0 +1,124 @@
+"""How a sweep stands, from its folder alone, for whoever comes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sglang_hydra.measure.sweep.claims import Claims
+from sglang_hydra.measure.sweep.progress import holders, named
+from sglang_hydra.measure.sweep.store import DONE, FAILED, Store
+from sglang_hydra.text.screen import Line, columns, text, write
+from sglang_hydra.text.words import plural, program, short
+
+if TYPE_CHECKING:
+    pass
+
+STATUS_SCHEMA = "sglang_hydra.sweep_status/1"
+
+
+_SHOWN = 20
+
+
+def status(folder: str, *, as_json: bool = False) -> int:
+    """Shows how a sweep stands; from any terminal that sees its folder."""
+    record = status_record(Path(folder).expanduser())
+    if as_json:
+        from sglang_hydra.text.screen import print_json
+
+        print_json(record)
+    else:
+        write(_lines(record))
+    return 0
+
+
+class _Counted(NamedTuple):
+    states: Mapping[str, int]
+    best: dict[str, Any] | None
+    failures: list[dict[str, Any]]
+    open_on: Mapping[str, int]
+
+
+def status_record(folder: Path) -> dict[str, Any]:
+    """Counts, who runs what, the best valid point, every failure. Raises ConfigError for a folder without a sweep."""
+    store = Store(folder)
+    record = store.read_sweep()
+    counted = _count(store, record)
+    running = [
+        {
+            "server_id": server_id,
+            "runner": holder.runner,
+            "alive": holder.alive,
+            "open": counted.open_on.get(server_id, 0),
+        }
+        for server_id, holder in holders(Claims(folder / "claims"), record["servers"])
+    ]
+    states = counted.states
+    return {
+        "schema": STATUS_SCHEMA,
+        "folder": str(folder),
+        "words": list(record["words"]),
+        "total": len(record["points"]),
+        "done": states["valid"] + states["invalid"],
+        **states,
+        "running": running,
+        "best": counted.best,
+        "failures": counted.failures,
+        "damaged": [finding.message for finding in store.damaged.values()],
+    }
+
+
+def _count(store: Store, record: Mapping[str, Any]) -> _Counted:
+    states = dict.fromkeys(("valid", "invalid", FAILED, "open"), 0)
+    best: dict[str, Any] | None = None
+    failures = []
+    open_on: dict[str, int] = {}
+    for point_id, point in record["points"].items():
+        state = store.standing(point_id)
+        if state.state == DONE and state.record is not None:
+            states[state.record["state"]] += 1
+            reached = state.record["measures"].get("output_throughput")
+            if state.record["state"] == "valid" and reached and (not best or reached > best["output_throughput"]):
+                best = {"point_id": point_id, "words": point["words"], "output_throughput": reached}
+        elif state.state == FAILED and state.record is not None:
+            states[FAILED] += 1
+            said = "; ".join(finding["message"] for finding in state.record.get("findings", ()))
+            failures.append(
+                {"point_id": point_id, "words": point["words"], "kind": state.record["kind"], "message": said}
+            )
+        else:
+            states["open"] += 1
+            open_on[point["server_id"]] = open_on.get(point["server_id"], 0) + 1
+    return _Counted(states, best, failures, open_on)
+
+
+def _lines(record: Mapping[str, Any]) -> list[Line]:
+    counts = f"{record['done']} of {plural(record['total'], 'point')} done"
+    rest = ", ".join(f"{record[name]} {name}" for name in ("invalid", "failed", "open") if record[name])
+    lines: list[Line] = [[text(record["folder"], "bold"), text(f": {counts}{f' ({rest})' if rest else ''}")]]
+    for item in record["running"]:
+        alive = {True: "runs", False: "was killed", None: "runs elsewhere, or was killed there"}[item["alive"]]
+        said = f"  server {item['server_id']}: {item['runner']} {alive}, {plural(item['open'], 'point')} to go"
+        lines.append([text(said, "yellow" if item["alive"] is False else "")])
+    if record["best"]:
+        best = record["best"]
+        said = f"  best so far: {best['output_throughput']:.1f} output tokens/s, {named(best['words'])}"
+        lines.append([text(said, "green")])
+    rows = [
+        [text(""), text(item["kind"], "red"), text(short(named(item["words"]), 60)), text(short(item["message"]))]
+        for item in record["failures"][:_SHOWN]
+    ]
+    lines += columns(rows)
+    lines += [[text(f"  damaged: {message}", "yellow")] for message in record["damaged"]]
+    if len(record["failures"]) > _SHOWN:
+        lines.append([text(f"  and {len(record['failures']) - _SHOWN} more that failed", "dim")])
+    if record["open"] and not any(item["alive"] for item in record["running"]):
+        lines.append([text(f"  {program()} resume {record['folder']} takes what is open", "dim")])
+    elif not record["open"] and record["done"]:
+        lines.append([text(f"  {program()} report {record['folder']} shows and compares them", "dim")])
+    if record["failed"] and not record["open"]:
+        lines.append(
+            [text(f"  {program()} resume {record['folder']} sweep.rerun=[failed] takes what failed again", "dim")]
+        )
+    return lines

@@ -1,0 +1,333 @@
+"""Where a sweep's results lie: a folder that any number of runners, and the report, read and write.
+
+    multirun/<sweep>/
+      sweep.json                      what was planned: its points, its servers, the words that were typed
+  sweep.json.copy                 the same once more, for when the first is lost
+      servers/<server_id>/            plan.json, server.log
+      points/<point_id>/result.json   what was measured; written once, never over another
+      points/<point_id>/failed/N.json attempts that brought no measurement, with their class and the end of the log
+      points/<point_id>/raw/          single requests
+      points/<point_id>/superseded/N.json  results that were taken again on request
+      searches/<id>.json              the steps of a search, which are points like others
+      claims/                         who works on what
+      jobs/                           what a Hydra launcher leaves of its jobs
+  **/*.damaged-N                  what could not be read, set aside and taken or made again
+
+Everything is keyed by ids, never by how an override was spelled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sglang_hydra.measure.sweep.files import publish, read_json, write_whole
+from sglang_hydra.measure.sweep.points import Sweep
+from sglang_hydra.measure.sweep.record_checks import oddity
+from sglang_hydra.measure.sweep.records import planned_record
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import is_digits
+
+SWEEP_SCHEMA = "sglang_hydra.sweep/1"
+RESULT_SCHEMA = "sglang_hydra.result/1"
+FAILURE_SCHEMA = "sglang_hydra.failure/1"
+SEARCH_SCHEMA = "sglang_hydra.search/1"
+
+DONE, FAILED, OPEN = "done", "failed", "open"
+
+
+_COPY = "sweep.json.copy"
+_OURS = ("claims", "servers", "points", "searches", "jobs", "report.html", "points.csv", _COPY)
+"""What a sweep's folder holds beside sweep.json."""
+
+
+class DamagedError(ConfigError):
+    """A record that cannot be read; one that another release wrote is a plain ConfigError."""
+
+
+class State(NamedTuple):
+    """How far a point is: done (a result is there, valid or not), failed (the last failure was final), or open.
+    ``record`` is that result or failure; of an open point its last failure, if there is one."""
+
+    state: str
+    record: Mapping[str, Any] | None = None
+
+
+class Store:
+    """One sweep's folder. Raises ConfigError for a folder that holds something else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.damaged: dict[Path, Finding] = {}
+        """What was met that cannot be read, and was read as if it were not there."""
+
+    def check(self) -> None:
+        """Raises ConfigError for a folder that holds something else, and for a sweep that cannot be read."""
+        if self._is_planned():
+            self._planned()
+        elif self.folder.exists() and not (self.folder.is_dir() and all(map(_is_begun, os.listdir(self.folder)))):
+            message = f"{self.folder} is not empty and holds no sweep"
+            raise ConfigError(Finding("error", "STO001", message, ("sweep.folder",), "sweep.folder=multirun/NAME"))
+
+    def begin(self, sweep: Sweep) -> None:
+        """Makes the folder, or adds to the one that is there: points that an earlier command planned stay.
+
+        Raises ConfigError for a folder that is no sweep's, OSError where it cannot be written.
+        """
+        self.check()
+        file = self.folder / "sweep.json"
+        before = self._planned() if self._is_planned() else {"points": self._points_there()}
+        record = sweep_record(sweep)
+        for part in ("points", "servers"):
+            record[part] = {**before.get(part, {}), **record[part]}
+        if record != before or not (file.exists() and (self.folder / _COPY).exists()):
+            write_whole(file, _dumped(record))
+            write_whole(self.folder / _COPY, _dumped(record))
+
+    def read_sweep(self) -> dict[str, Any]:
+        """What was planned, with the steps of a search in its place. Raises ConfigError, saying which, for a folder
+        without it, an older or a broken one."""
+        record = self._planned()
+        points = dict(record["points"])
+        for file in sorted((self.folder / "searches").glob("*.json")):
+            search = self.read_search(file.stem)
+            if search is not None:
+                points.pop(search["planned"], None)
+                points.update(search["steps"])
+        return {**record, "points": points}
+
+    def search_file(self, id: str) -> Path:
+        """Where a search keeps its steps."""
+        return self.folder / "searches" / f"{id}.json"
+
+    def read_search(self, id: str) -> dict[str, Any] | None:
+        """The steps of a search so far, None before its first, and where its file cannot be read: what was measured is
+        in the results. Raises ConfigError for one of another release."""
+        return self._tolerant(self.search_file(id), SEARCH_SCHEMA)
+
+    def keep_search(self, id: str, record: Mapping[str, Any]) -> None:
+        """Writes the steps of a search; a file that could not be read is set aside."""
+        file = self.search_file(id)
+        if self.damaged.pop(file, None) is not None:
+            set_aside(file)
+        write_whole(file, _dumped(record))
+
+    def reopen_search(self, id: str) -> None:
+        """A search that is over goes on where one of its steps is to be taken again."""
+        record = self.read_search(id)
+        if record is not None and record["over"] and any(self.standing(step).state == OPEN for step in record["steps"]):
+            self.keep_search(id, {**record, "over": False, "best": None})
+
+    def _is_planned(self) -> bool:
+        return (self.folder / "sweep.json").exists() or (self.folder / _COPY).exists()
+
+    def _planned(self) -> dict[str, Any]:
+        file, copy = self.folder / "sweep.json", self.folder / _COPY
+        try:
+            record = _read(file, SWEEP_SCHEMA)
+        except DamagedError as failure:
+            move = f"mv {shlex.quote(str(file))} {shlex.quote(str(file))}.damaged"
+            again = f"then the same command goes on by {copy.name}" if _is_readable(copy) else _AGAIN
+            raise DamagedError(replace(failure.findings[0], hint=f"{move}; {again}")) from None
+        record = record or _read(copy, SWEEP_SCHEMA)
+        if record is None and self._points_there():
+            message = f"{self.folder} holds points of a sweep, and no sweep.json"
+            raise ConfigError(Finding("error", "STO001", message, ("sweep.folder",), _AGAIN))
+        if record is None:
+            hint = "a sweep's folder has a sweep.json: multirun/<sweep>"
+            raise ConfigError(Finding("error", "STO001", f"{self.folder} holds no sweep", hint=hint))
+        return record
+
+    def _points_there(self) -> dict[str, Any]:
+        """The points that have a record, as sweep.json has them."""
+        found: dict[str, Any] = {}
+        for folder in sorted((self.folder / "points").glob("*")):
+            record = self.standing(folder.name).record
+            if record is not None and all(key in record for key in _PLANNED):
+                found[folder.name] = {key: record[key] for key in _PLANNED}
+        return found
+
+    def server(self, server_id: str) -> Path:
+        """The folder of a server's plan and log."""
+        return self.folder / "servers" / server_id
+
+    def point(self, point_id: str) -> Path:
+        """The folder of a point."""
+        return self.folder / "points" / point_id
+
+    def state(self, point_id: str) -> State:
+        """Whether a point is done, failed or open. Raises ConfigError for a result that cannot be read or is
+        of another schema: it is not replaced."""
+        file = self.point(point_id) / "result.json"
+        record = _read(file, RESULT_SCHEMA)
+        if record is not None and record.get("point_id", point_id) != point_id:
+            hint = "the file was copied from another point: move it away, and this one is taken"
+            raise DamagedError(Finding("error", "STO002", f"{file} is of point {record['point_id']}", hint=hint))
+        if record is not None:
+            return State(DONE, record)
+        failures = list(self.failures(point_id))
+        last = failures[-1] if failures else None
+        return State(FAILED if last and last["final"] else OPEN, last)
+
+    def standing(self, point_id: str) -> State:
+        """The same, with a result that cannot be read as none: it is noted in ``damaged``, and whoever takes the point
+        again sets it aside. Raises ConfigError for one of another release."""
+        file = self.point(point_id) / "result.json"
+        try:
+            found = self.state(point_id)
+        except DamagedError as failure:
+            self.damaged[file] = failure.findings[0]
+            return State(OPEN)
+        self.damaged.pop(file, None)
+        return found
+
+    def set_aside_damaged(self, point_id: str) -> Finding | None:
+        """Renames a result that cannot be read, and says so. Only for whoever holds the claim on the point."""
+        file = self.point(point_id) / "result.json"
+        if self.standing(point_id).state != OPEN or file not in self.damaged:
+            return None
+        why = self.damaged.pop(file)
+        name = set_aside(file).name
+        return Finding("warning", "STO006", f"{why.message}; it is kept as {name}, and the point is taken again")
+
+    def _tolerant(self, file: Path, schema: str) -> dict[str, Any] | None:
+        try:
+            return _read(file, schema)
+        except DamagedError as failure:
+            self.damaged[file] = failure.findings[0]
+            return None
+
+    def failures(self, point_id: str) -> Iterator[Mapping[str, Any]]:
+        """The failed attempts at a point, first to last; one that cannot be read is left out."""
+        folder = self.point(point_id) / "failed"
+        for number in _numbers(folder):
+            record = self._tolerant(folder / f"{number}.json", FAILURE_SCHEMA)
+            if record is not None:
+                yield record
+
+    def add_result(self, point_id: str, result: Mapping[str, Any], details: str | None = None) -> bool:
+        """Keeps a result, and its single requests as JSON lines; says False where a result was there already."""
+        folder = self.point(point_id)
+        if (folder / "result.json").exists():
+            return False
+        if details is not None:
+            write_whole(folder / "raw" / "requests.jsonl", details)
+        return publish(folder / "result.json", _dumped({"schema": RESULT_SCHEMA, "point_id": point_id, **result}))
+
+    def add_failure(self, point_id: str, failure: Mapping[str, Any]) -> None:
+        """Keeps a failed attempt beside those before it."""
+        record = _dumped({"schema": FAILURE_SCHEMA, "point_id": point_id, **failure})
+        number = 1
+        while not publish(self.point(point_id) / "failed" / f"{number}.json", record):
+            number += 1
+
+    def tidy(self, point_id: str) -> None:
+        """Removes what a killed writer left unfinished. Only for whoever holds the claim on the point."""
+        for draft in self.point(point_id).glob("**/.*.part"):
+            draft.unlink(missing_ok=True)
+
+    def reopen(self, point_id: str) -> None:
+        """Sets a result, its requests and the failures aside, so that the point is taken again. Nothing is deleted."""
+        folder = self.point(point_id)
+        self.set_aside_damaged(point_id)
+        record = read_json(folder / "result.json")
+        if record is not None:
+            number = 1
+            while not publish(folder / "superseded" / f"{number}.json", _dumped(record)):
+                number += 1
+            if (folder / "raw").is_dir():
+                (folder / "raw").rename(folder / "superseded" / f"raw-{number}")
+            (folder / "result.json").unlink()
+        if (folder / "failed").is_dir():
+            aside = folder / "superseded"
+            aside.mkdir(exist_ok=True)
+            number = sum(1 for _ in aside.glob("failed-*")) + 1
+            (folder / "failed").rename(aside / f"failed-{number}")
+
+
+_PLANNED = ("server_id", "workload_id", "repeat", "words")
+_AGAIN = "the bench -m command that made it, with this sweep.folder, makes it again from the points that are there"
+
+
+def set_aside(file: Path) -> Path:
+    """Renames what cannot be read, and returns its new name: nothing is deleted."""
+    number = 1
+    while (aside := file.with_name(f"{file.name}.damaged-{number}")).exists():
+        number += 1
+    return file.rename(aside)
+
+
+def _is_begun(name: str) -> bool:
+    """Whether this is of a sweep's folder whose sweep.json is not there: it was not yet written, or moved away."""
+    return name in _OURS or name.startswith(("sweep.json.", ".sweep.json."))
+
+
+def _is_readable(file: Path) -> bool:
+    try:
+        return _read(file, SWEEP_SCHEMA) is not None
+    except ConfigError:
+        return False
+
+
+def _numbers(folder: Path) -> list[int]:
+    """The numbers of the records in a folder, upwards."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(name[:-5]) for name in names if name.endswith(".json") and is_digits(name[:-5]))
+
+
+def sweep_record(sweep: Sweep) -> dict[str, Any]:
+    """What sweep.json holds: the words that make the sweep again, and its points and servers by their ids."""
+    return {
+        "schema": SWEEP_SCHEMA,
+        "words": list(sweep.words),
+        "shared": [request.text for request in sweep.source.requests],
+        "config_dirs": list(sweep.source.config_dirs),
+        "config_name": sweep.source.config_name,
+        "seed": sweep.source.seed,
+        "settings": dict(sweep.settings),
+        "points": {point.point_id: planned_record(point) for point in sweep.points()},
+        "servers": {group.server_id: {"gpus": group.gpus, "nodes": group.nodes} for group in sweep.groups},
+        "merged": sweep.merged,
+        "refused": [item.__dict__ for item in sweep.refused],
+        "left_out": [[list(words), list(ids)] for words, ids in sweep.left_out],
+        "estimate": sweep.estimate.__dict__,
+    }
+
+
+def _dumped(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, indent=1, allow_nan=False) + "\n"
+
+
+def _read(file: Path, schema: str) -> dict[str, Any] | None:
+    """A record of the schema; None where there is none. Raises ConfigError for one of another release, DamagedError
+    for anything else."""
+    again = "move the file away, and it is made again"
+    try:
+        record = read_json(file)
+    except (OSError, ValueError) as failure:
+        hint = f"it was not written by this package, or the disk lost it: {again}"
+        raise DamagedError(Finding("error", "STO002", f"{file} cannot be read: {failure}", hint=hint)) from None
+    if record is not None and record.get("schema") != schema:
+        kind = f"{schema.rpartition('/')[0]}/"
+        of_release = isinstance(record.get("schema"), str) and record["schema"].startswith(kind)
+        raise (ConfigError if of_release else DamagedError)(_other_schema(file, record, schema))
+    odd = oddity(record, schema) if record is not None else None
+    if odd:
+        hint = f"it was not written by this package: {again}"
+        raise DamagedError(Finding("error", "STO002", f"{file} cannot be read: {odd}", hint=hint))
+    return record
+
+
+def _other_schema(file: Path, record: Mapping[str, Any], expected: str) -> Finding:
+    found = record.get("schema")
+    hint = "read it with the release that wrote it, or sweep into another folder: sweep.folder=multirun/NAME"
+    return Finding("error", "STO003", f"{file} has schema {found!r}, and this release reads {expected!r}", hint=hint)

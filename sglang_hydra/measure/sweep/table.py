@@ -1,0 +1,146 @@
+"""What is shown of a planned sweep: how many points, which are left out and why, what starts, what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sglang_hydra.measure.sweep.planning import Outcome
+from sglang_hydra.measure.sweep.points import Refused, ServerGroup
+from sglang_hydra.planning.finding_meanings import meaning_of
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import Line, Span, columns, text
+from sglang_hydra.text.words import plural, short
+
+SCHEMA = "sglang_hydra.sweep_plan/1"
+_SHOWN_SERVERS = 20
+_SHOWN_WORDS = 100
+
+
+def outcome_lines(outcome: Outcome, *, ours: bool = True, done: int = 0) -> list[Line]:
+    """The table. Every number that is an assumption says so. Of a task that is not ``ours`` nobody knows what it takes,
+    or where its results go. ``done`` points have been taken already."""
+    keys = ", ".join(outcome.grid.keys)
+    what = "Search" if outcome.search else f"Sweep of {plural(outcome.total, 'point')}"
+    heading = what + (f" over {keys}" if keys else "; nothing varies")
+    lines: list[Line] = [
+        [text(heading, "bold")],
+        *([text(f"  {name}: "), text(said)] for name, said in outcome.search),
+        *columns(_counts(outcome, done)[: None if ours and outcome.kept else -2]),
+        [],
+    ]
+    if outcome.refused:
+        lines += [[text("Left out", "bold")], *_refused_lines(outcome.refused), []]
+    if outcome.groups:
+        lines += [[text("Servers, in the order in which they start", "bold")], *_server_lines(outcome.groups), []]
+    return lines
+
+
+def outcome_record(outcome: Outcome, findings: Sequence[Finding] = ()) -> dict[str, Any]:
+    """The same for programs. ``servers`` is null where there are too many points to be listed."""
+    estimate, settings = outcome.estimate, outcome.grid.settings
+    return {
+        "schema": SCHEMA,
+        "total": outcome.total,
+        "kept": outcome.kept,
+        "merged": outcome.merged,
+        "refused": [
+            {
+                "id": item.id,
+                "count": item.count,
+                "words": list(item.words),
+                "message": item.message,
+                "hint": item.hint,
+                "who": item.who,
+            }
+            for item in outcome.refused
+        ],
+        "starts": outcome.starts,
+        "estimate": {
+            "hours": round(estimate.hours, 4),
+            "gpu_hours": round(estimate.gpu_hours, 4),
+            "start_seconds": settings["start_seconds"],
+            "point_seconds": settings["point_seconds"],
+        },
+        "budget_gpu_hours": settings["budget_gpu_hours"],
+        "folder": str(outcome.folder),
+        "servers": [_server_record(group) for group in outcome.groups] if outcome.listed else None,
+        "findings": [finding.to_json() for finding in findings],
+    }
+
+
+def _counts(outcome: Outcome, done: int) -> list[list[Span]]:
+    refused = outcome.total - outcome.kept - outcome.merged
+    estimate, settings = outcome.estimate, outcome.grid.settings
+    assumed = f"{settings['start_seconds']:g} s a start and {settings['point_seconds']:g} s a point are assumed"
+    if outcome.further:
+        assumed += f", and {outcome.further} more of searches at most"
+    took = f"{_hours(estimate.hours)}, {estimate.gpu_hours:.2f} GPU hours"
+    if settings["budget_gpu_hours"] is not None:
+        took += f" of {settings['budget_gpu_hours']:g}"
+    on = f"on {plural(outcome.starts, 'server start')}"
+    if done:
+        on = f"of {plural(outcome.kept, 'point')}: the others have been taken"
+        assumed += ", for all of them"
+    return [
+        [text("to run"), text(f"{outcome.kept - done:,}", "bold"), text(on)],
+        [text("left out"), text(f"{refused:,}"), text(_reasons(outcome))],
+        [text("merged"), text(f"{outcome.merged:,}"), text("the same measurement as another point")],
+        [text("estimate"), text(""), text(f"{took}; {assumed}")],
+        [text("results in"), text(""), text(str(outcome.folder))],
+    ]
+
+
+def _reasons(outcome: Outcome) -> str:
+    return ", ".join(f"{item.count:,} {item.id}" for item in outcome.refused)
+
+
+def _refused_lines(refused: Sequence[Refused]) -> list[Line]:
+    lines: list[Line] = []
+    for item in refused:
+        example = f", such as {short(' '.join(item.words), _SHOWN_WORDS)}" if item.words else ""
+        lines.append([text("  "), text(item.id, "yellow"), text(f"  {plural(item.count, 'point')}{example}")])
+        lines.append([text("      "), text(item.message)])
+        if item.who:
+            lines.append([text("      "), text(item.who, "dim")])
+        if item.hint:
+            lines.append([text("      "), text(f"hint: {item.hint}", "dim")])
+        elif meaning_of(item.id) is None:
+            lines.append([text("      "), text(f"explain {item.id} says more", "dim")])
+    return lines
+
+
+def _server_lines(groups: Sequence[ServerGroup]) -> list[Line]:
+    rows = [[text(title, "bold") for title in ("server", "GPUs", "points", "")]]
+    for group in groups[:_SHOWN_SERVERS]:
+        own = " ".join(item.text for item in group.requests if not item.text.startswith(("bench.", "bench/")))
+        gpus = str(group.gpus) if group.nodes == 1 else f"{group.gpus} on {group.nodes} nodes"
+        rows.append(
+            [text(group.server_id), text(gpus), text(str(len(group.points))), text(short(own, _SHOWN_WORDS), "dim")]
+        )
+    lines = columns(rows)
+    if len(groups) > _SHOWN_SERVERS:
+        lines.append([text(f"  and {len(groups) - _SHOWN_SERVERS} more", "dim")])
+    return lines
+
+
+def _server_record(group: ServerGroup) -> dict[str, Any]:
+    return {
+        "server_id": group.server_id,
+        "gpus": group.gpus,
+        "nodes": group.nodes,
+        "words": [request.text for request in group.requests],
+        "points": [
+            {
+                "point_id": point.point_id,
+                "workload_id": point.workload_id,
+                "repeat": point.repeat,
+                "words": list(point.words),
+            }
+            for point in group.points
+        ],
+    }
+
+
+def _hours(hours: float) -> str:
+    return f"{hours * 60:.0f} minutes" if hours < 1 else f"{hours:.1f} hours"

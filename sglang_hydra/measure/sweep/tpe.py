@@ -1,0 +1,167 @@
+"""What ``sweep.search=tpe`` draws from, and what draws: Optuna's tree-structured Parzen estimator, asked and told.
+
+The study lives in memory only. It is the same again when it is told the same in the same order: nothing of it is kept
+but what the sweep's folder has anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.compose.node_types import types_of, without_none
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import Root
+from sglang_hydra.compose.settings.sweep import TPE
+from sglang_hydra.measure.sweep.axes import Axis
+from sglang_hydra.measure.sweep.required_packages import check_packages
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import Trial
+
+AT_RANDOM = 10
+"""So many points are drawn at random before any is drawn where others were good: the sampler's own default."""
+
+_MOST_CHOICES = 1024
+_DIGITS = 4
+_CONSTRAINT = "launchable"
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One thing that a search varies: a choice among ``choices``, or a number of its axis's span."""
+
+    axis: Axis
+    choices: Mapping[str, tuple[Request, ...]]
+
+    @property
+    def name(self) -> str:
+        return ", ".join(self.axis.keys)
+
+    @property
+    def size(self) -> int | None:
+        """How many values there are; None where they cannot be counted."""
+        span = self.axis.span
+        if span is None:
+            return len(self.choices)
+        step = 1 if self.is_whole and span.step is None else span.step
+        return None if step is None else int((span.high - span.low) / step) + 1
+
+    @property
+    def said(self) -> str:
+        """``tp_size: 1 | 2 | 4`` or ``mem_fraction_static: 0.7 to 0.9``."""
+        span = self.axis.span
+        if span is None:
+            texts = [" ".join(item.text.partition("=")[2] for item in requests) for requests in self.choices.values()]
+            return f"{self.name}: {' | '.join(texts)}"
+        low, high = (requests[0].text.partition("=")[2] for requests in self.ends())
+        return f"{self.name}: {low} to {high}{f' by {span.step}' if span.step else ''}"
+
+    @cached_property
+    def is_whole(self) -> bool:
+        span = self.axis.span
+        assert span is not None
+        ends = (span.low, span.high, span.step or Decimal(1))
+        return all(end == int(end) for end in ends) and not _takes_fractions(self.axis.keys[0])
+
+    @property
+    def distribution(self) -> BaseDistribution:
+        """The same as Optuna knows it."""
+        from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+        span = self.axis.span
+        if span is None:
+            return CategoricalDistribution(tuple(self.choices))
+        if self.is_whole:
+            return IntDistribution(int(span.low), int(span.high), step=int(span.step or 1))
+        step = None if span.step is None else float(span.step)
+        return FloatDistribution(float(span.low), float(span.high), step=step)
+
+    def requests(self, value: Any) -> tuple[Request, ...]:
+        """The overrides that a drawn value stands for. A fraction has as many digits as anyone would type."""
+        span = self.axis.span
+        if span is None:
+            return self.choices[str(value)]
+        if self.is_whole:
+            return (self.axis.request(str(int(value))),)
+        number = Decimal(repr(float(value)))
+        if span.step is not None:
+            number = span.low + span.step * round((number - span.low) / span.step)
+        else:
+            number = Decimal(f"{number:.{_DIGITS}g}")
+        return (self.axis.request(repr(float(min(max(number, span.low), span.high)))),)
+
+    def ends(self) -> list[tuple[Request, ...]]:
+        """Values that stand for all: every choice, or both ends."""
+        span = self.axis.span
+        return list(self.choices.values()) if span is None else [self.requests(end) for end in (span.low, span.high)]
+
+
+def dimensions_of(axes: Sequence[Axis]) -> list[Dimension]:
+    """What varies, in an order that does not depend on how it was typed. Raises ConfigError for too many choices."""
+    found = []
+    for axis in axes:
+        choices: dict[str, tuple[Request, ...]] = {}
+        for requests in axis.values() if axis.span is None else ():
+            choices[" ".join(request.text for request in requests)] = requests
+            if len(choices) > _MOST_CHOICES:
+                message = (
+                    f"{', '.join(axis.keys)} has more than {_MOST_CHOICES} values, which sweep.search=tpe draws from"
+                )
+                hint = f"{axis.keys[0]}=interval(LOW,HIGH) or range(LOW,HIGH,STEP) for numbers"
+                raise ConfigError(Finding("error", "RNR005", message, axis.keys, hint))
+        found.append(Dimension(axis, choices))
+    return sorted(found, key=lambda dimension: dimension.name)
+
+
+class Study:
+    """Asked for points, and told what came of them. Raises MachineError where Optuna is not installed."""
+
+    def __init__(self, dimensions: Sequence[Dimension], seed: int) -> None:
+        check_packages(f"sweep.search={TPE}", "optuna", extra="search")
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=AT_RANDOM)
+        self._dimensions = dimensions
+        self._distributions = {dimension.name: dimension.distribution for dimension in dimensions}
+        self._study = optuna.create_study(direction="maximize", sampler=sampler)
+        self._failed = optuna.trial.TrialState.FAIL
+
+    def ask(self) -> tuple[Trial, tuple[Request, ...]]:
+        """The next proposal, and the overrides that it stands for."""
+        trial = self._study.ask(self._distributions)
+        own = [dimension.requests(trial.params[dimension.name]) for dimension in self._dimensions]
+        return trial, tuple(request for requests in own for request in requests)
+
+    def tell_value(self, trial: Trial, value: float) -> None:
+        """It reached ``value``; more is better."""
+        trial.set_constraint(_CONSTRAINT, 0.0)
+        self._study.tell(trial, value)
+
+    def tell_infeasible(self, trial: Trial) -> None:
+        """It cannot be: what is like it is to be kept away from."""
+        trial.set_constraint(_CONSTRAINT, 1.0)
+        self._study.tell(trial, 0.0)
+
+    def tell_failed(self, trial: Trial) -> None:
+        """Nothing is known of it."""
+        self._study.tell(trial, state=self._failed)
+
+
+def _takes_fractions(key: str) -> bool:
+    """Whether a key holds numbers that need not be whole."""
+    if key in FIELDS:
+        return "float" in FIELDS[key].type
+    schema: Any = Root
+    for name in key.split("."):
+        known = types_of(schema) if isinstance(schema, type) and hasattr(schema, "__dataclass_fields__") else {}
+        schema = without_none(known.get(name))
+    return schema is float

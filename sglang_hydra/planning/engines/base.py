@@ -1,0 +1,86 @@
+"""What an engine is: a server that can run a plan, described by values and started by ``sglang_hydra.run.launch``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from sglang_hydra.text.findings import Finding
+
+
+class Availability(NamedTuple):
+    """Whether an interpreter's environment has an engine. ``missing`` says in a sentence what it has not."""
+
+    ok: bool
+    version: str | None = None
+    missing: str | None = None
+
+
+class Machine(NamedTuple):
+    """This machine as an engine would find it. Memory in bytes, None where it is not known.
+
+    ``accelerator`` is the torch device to use (``cuda``, ``xpu``, ``mps``), None for the CPU;
+    ``accelerator_memory_bytes`` is what the smallest of them has free.
+    """
+
+    memory_bytes: int | None
+    accelerator: str | None = None
+    accelerator_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be served. ``intent`` holds the arguments asked for by name, ``model_path`` and a drawn seed
+    included; ``python`` is the interpreter that has the engine, None for ours; ``host`` and ``port`` are where the
+    server will listen; ``env`` is added to its environment. ``version`` is the release that is told, None for the one
+    whose arguments these are; ``extra`` are arguments of its own."""
+
+    intent: Mapping[str, Any]
+    python: str | None
+    host: str
+    port: int
+    env: Mapping[str, str] = field(default_factory=dict)
+    machine: Machine = field(default_factory=lambda: Machine(None))
+    version: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A server's command line as a list, the variables to add to its environment, and a key that stays out of both.
+
+    ``shown`` is what a person would type for the same server, without the key.
+    """
+
+    argv: Sequence[str]
+    shown: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret: str | None = field(default=None, repr=False)
+
+
+class Engine(Protocol):
+    """One server program. ``auto_rank`` orders the engines that ``engine=auto`` tries, lowest first.
+
+    ``health_path`` answers 200 when the server can serve, within ``health_timeout_s`` seconds. ``used_fields`` are
+    the arguments that it obeys, None for all. ``milestones`` maps a text in its output to the words for how far it is.
+    """
+
+    name: str
+    auto_rank: int
+    health_path: str
+    health_timeout_s: float
+    used_fields: frozenset[str] | None
+    milestones: Mapping[str, str]
+
+    def available(self, python: str | None) -> Availability:
+        """Reads from package metadata whether ``python`` (None: ours) has this engine; imports nothing of it."""
+
+    def obstacle(self, machine: Machine, weights_bytes: int | None) -> str | None:
+        """Why weights of this size cannot be served by this engine here, in a clause; None if they can."""
+
+    def findings(self, request: Request) -> list[Finding]:
+        """What of the request this engine refuses or does not use."""
+
+    def command(self, request: Request) -> Command:
+        """The command that serves the request."""

@@ -1,0 +1,84 @@
+"""Which engine serves here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sglang_hydra.planning.engines.base import Availability, Engine, Machine
+from sglang_hydra.planning.engines.sglang import ENGINE as SGLANG
+from sglang_hydra.planning.engines.transformers import ENGINE as TRANSFORMERS
+from sglang_hydra.text.errors import ConfigError, MachineError
+from sglang_hydra.text.findings import Finding
+
+AUTO = "auto"
+
+
+class Choice(NamedTuple):
+    """The engine, the version of it that is installed, and in a few words why it was chosen."""
+
+    engine: Engine
+    version: str | None
+    reason: str
+
+
+def engines() -> dict[str, Engine]:
+    """Every engine by name, in the order in which ``auto`` tries them."""
+    known: tuple[Engine, ...] = (SGLANG, TRANSFORMERS)
+    return {engine.name: engine for engine in sorted(known, key=lambda engine: engine.auto_rank)}
+
+
+def choose(setting: str, python: str | None, machine: Machine, weights_bytes: int | None) -> Choice:
+    """The engine that ``engine=<setting>`` means here, for weights of that size in bytes (None: unknown).
+
+    Raises MachineError where this machine has none that can serve them, ConfigError for a name that is no engine.
+    """
+    known = engines()
+    if setting == AUTO:
+        return _first_that_can(known, python, machine, weights_bytes)
+    engine = known.get(setting)
+    if engine is None:
+        raise ConfigError(
+            Finding(
+                level="error",
+                id="ENG001",
+                message=f"engine={setting!r} is not an engine",
+                fields=("engine",),
+                hint=f"engine={AUTO}, {', '.join(f'engine={name}' for name in known)}",
+            )
+        )
+    found = engine.available(python)
+    # A size that is not known stops auto; who names an engine has decided.
+    obstacle = engine.obstacle(machine, weights_bytes) if weights_bytes is not None else None
+    if not found.ok or obstacle:
+        raise MachineError(_cannot_serve({setting: _why_not(found, obstacle)}))
+    return Choice(engine, found.version, f"engine={setting}")
+
+
+def _first_that_can(
+    known: dict[str, Engine], python: str | None, machine: Machine, weights_bytes: int | None
+) -> Choice:
+    reasons: dict[str, str] = {}
+    for name, engine in known.items():
+        found = engine.available(python)
+        obstacle = engine.obstacle(machine, weights_bytes) if found.ok else None
+        if found.ok and not obstacle:
+            why = "; ".join(f"no {other}: {reason}" for other, reason in reasons.items())
+            return Choice(engine, found.version, why or f"{name} {found.version} is installed")
+        reasons[name] = _why_not(found, obstacle)
+    raise MachineError(_cannot_serve(reasons))
+
+
+def _why_not(found: Availability, obstacle: str | None) -> str:
+    return obstacle or "" if found.ok else found.missing or "it is not installed"
+
+
+def _cannot_serve(reasons: dict[str, str]) -> Finding:
+    why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    return Finding(
+        level="error",
+        id="ENG002",
+        message=f"nothing here can serve this ({why})",
+        fields=("engine.python", "engine"),
+        hint='engine.python=<an interpreter that has sglang>, or pip install "sglang-hydra[local]" for the embedded '
+        "engine, or model=tiny to try a server on any machine",
+    )

@@ -1,0 +1,151 @@
+"""Which engine a plan is for, before anything is started, and what it will be told."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sglang_hydra.arguments.fields import fresh_defaults
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.facts.packages import find_python
+from sglang_hydra.planning.engines.base import Availability, Engine, Machine, Request
+from sglang_hydra.planning.engines.sglang import ENGINE as SGLANG
+from sglang_hydra.planning.engines.transformers import ENGINE as TRANSFORMERS
+from sglang_hydra.releases.order import is_candidate_of, same_release
+from sglang_hydra.rules.resolution import Resolution
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([a-z.+-]*[0-9a-z]+)*")
+
+
+@dataclass(frozen=True)
+class PlannedEngine:
+    """An engine and the release that the plan is made for; ``installed`` is None where this machine has none."""
+
+    engine: Engine
+    version: str
+    python: str | None
+    installed: str | None
+    settled: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.engine.name
+
+    @property
+    def by_own_rules(self) -> bool:
+        """Whether the rules that make the plan are those of its release."""
+        return self.engine is not SGLANG or same_release(self.version, SPECIFIED_VERSION)
+
+    @property
+    def note(self) -> str:
+        if self.engine is not SGLANG:
+            return f"engine: {self.name} {self.version}, the embedded default; values below are what SGLang would use"
+        if self.installed is None:
+            return f"engine: SGLang is not installed here; planned by the rules of {SPECIFIED_VERSION}"
+        if self.installed != SPECIFIED_VERSION:
+            return f"engine: SGLang {self.installed} is installed; planned by the rules of {SPECIFIED_VERSION}"
+        return f"engine: SGLang {self.installed}"
+
+    def request(
+        self, resolution: Resolution, env: Mapping[str, str], machine: Machine, extra: Mapping[str, Any] | None = None
+    ) -> Request:
+        """What the engine is told: the intent as it was given, and the seed, drawn or not. ``extra`` are arguments that
+        only its release has."""
+        # Null where that is the default says nothing; elsewhere the engine has to say whether it can be told.
+        defaults = fresh_defaults()
+        intent = {
+            name: value
+            for name, value in resolution.intent.items()
+            if value is not None or defaults.get(name) is not None
+        }
+        intent["random_seed"] = resolution.values["random_seed"]
+        return Request(
+            intent=intent,
+            # Ours by its path where it has the engine: the first `python` on PATH may be another one.
+            python=self.python or (sys.executable if self.installed else "python"),
+            host=str(resolution.values["host"]),
+            port=int(resolution.values["port"]),
+            env=env,
+            machine=machine,
+            version=self.version if self.engine is SGLANG else None,
+            extra=extra or {},
+        )
+
+
+def plan_engine(node: Mapping[str, Any], *, embedded_first: bool = False) -> PlannedEngine:
+    """The engine of the ``engine`` node. ``auto`` is SGLang, except with ``embedded_first`` (no accelerator here)
+    where only the embedded one is installed. Raises ConfigError for a name that is no engine."""
+    name, python = node["name"], node["python"]
+    if name == "transformers":
+        return _planned(TRANSFORMERS, node, TRANSFORMERS.available(python))
+    if name not in ("auto", "sglang"):
+        raise ConfigError(
+            Finding(
+                "error",
+                "ENG001",
+                f"engine.name={name!r} is not an engine",
+                ("engine.name",),
+                "engine=auto, engine=sglang or engine=transformers",
+            )
+        )
+    found = SGLANG.available(python)
+    if name == "auto" and not found.ok and embedded_first:
+        embedded = TRANSFORMERS.available(python)
+        if embedded.ok:
+            return _planned(TRANSFORMERS, node, embedded)
+    return _planned(SGLANG, node, found, settled=name != "auto" or found.ok)
+
+
+def told_to_engine(planned: PlannedEngine, request: Request) -> tuple[list[str], list[Finding]]:
+    """The command that a person would type for the request, and what of it the engine refuses, ignores or cannot be
+    told. The command is empty where it cannot be written."""
+    findings = list(planned.engine.findings(request))
+    if planned.python and find_python(planned.python) is None:
+        message = f"engine.python={planned.python} is not a program here"
+        findings.append(Finding("warning", "ENG013", message, ("engine.python",)))
+    if not request.intent.get("model_path"):
+        return [], findings
+    try:
+        return list(planned.engine.command(request).shown), findings
+    except ValueError as failure:
+        return [], [*findings, Finding("error", "ENG005", str(failure), hint="leave it at its default")]
+
+
+def opinions(findings: Iterable[Finding], version: str) -> list[Finding]:
+    """What 0.5.2 refuses, for another release: our opinion, until its own code has been asked."""
+    return [
+        replace(
+            finding,
+            stage="plan",
+            message=f"{finding.message} (a rule of {SPECIFIED_VERSION}; {version} may see it otherwise)",
+        )
+        if finding.level == "error" and not finding.ours and not finding.id.startswith("ARG")
+        else finding
+        for finding in findings
+    ]
+
+
+def _planned(engine: Engine, node: Mapping[str, Any], found: Availability, settled: bool = True) -> PlannedEngine:
+    if node["version"] is not None and not _VERSION.fullmatch(node["version"]):
+        from sglang_hydra.releases.table import known_versions
+
+        known = known_versions()
+        message = f"engine.version={node['version']!r} is no version of SGLang; known are {', '.join(known)}"
+        plain = node["version"].lstrip("vV=")
+        meant = plain if plain in known else known[-1]
+        raise ConfigError(Finding("error", "ENG012", message, ("engine.version",), f"engine.version={meant}"))
+    if engine is SGLANG and node["version"] not in (None, found.version, SPECIFIED_VERSION):
+        from sglang_hydra.releases.table import nearest_known
+
+        near = nearest_known(node["version"]) or ""
+        if not same_release(near, node["version"]) and not is_candidate_of(node["version"], near):
+            from sglang_hydra.arguments.translate import unknown_version
+
+            raise ConfigError(unknown_version(node["version"]))
+    version = node["version"] or found.version or (SPECIFIED_VERSION if engine is SGLANG else "unknown")
+    return PlannedEngine(engine, str(version), node["python"], found.version if found.ok else None, settled)

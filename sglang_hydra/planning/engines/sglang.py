@@ -1,0 +1,86 @@
+"""SGLang itself, from the environment of ``engine.python``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.facts.packages import find_python, installed
+from sglang_hydra.planning.engines.base import Availability, Command, Machine, Request
+from sglang_hydra.releases.order import same_release
+from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from sglang_hydra.arguments.translate import Translation
+
+
+class SGLang:
+    name = "sglang"
+    auto_rank = 0
+    # It generates a token to answer: about a second, and up to 20 (SGLANG_HEALTH_CHECK_TIMEOUT) before it gives up.
+    health_path = "/health"
+    health_timeout_s = 30.0
+    used_fields: frozenset[str] | None = None
+    # As 0.5.2 and 0.5.23 log them; a graph is of CUDA, the CPU or another device, of the model or of its draft.
+    milestones: Mapping[str, str] = {
+        "server_args=": "reading its arguments",
+        "Init torch distributed begin": "joining its ranks",
+        "Init parallel begin": "joining its ranks",
+        "Load weight begin": "loading weights",
+        "Load weight end": "weights loaded",
+        "KV Cache is allocated": "KV cache allocated",
+        "Memory pool end": "KV cache allocated",
+        " graph begin": "capturing graphs",
+        " graph end": "graphs captured",
+        "Application startup complete": "warming up",
+        "The server is fired up": "answering",
+    }
+
+    def available(self, python: str | None) -> Availability:
+        packages = installed(python)
+        version = packages.versions.get("sglang")
+        if version is not None:
+            return Availability(True, version)
+        return Availability(False, None, packages.problem or f"{_whose(python)} has no package sglang")
+
+    def obstacle(self, machine: Machine, weights_bytes: int | None) -> str | None:
+        return None
+
+    def findings(self, request: Request) -> list[Finding]:
+        told = translation_of(request)
+        return [] if told is None else told.findings
+
+    def command(self, request: Request) -> Command:
+        from sglang_hydra.arguments.argv import render_argv
+
+        intent = dict(request.intent)
+        secret = intent.pop("api_key", None)
+        told = translation_of(replace(request, intent=intent))
+        flags = render_argv(intent) if told is None else told.flags()
+        python = find_python(request.python) or str(request.python)
+        child = Path(__file__).parents[2] / "run" / "launch" / "child_sglang.py"
+        return Command(
+            argv=[python, str(child), *flags],
+            shown=[request.python or "python", "-m", "sglang.launch_server", *flags],
+            env=dict(request.env),
+            secret=secret or None,
+        )
+
+
+def translation_of(request: Request) -> Translation | None:
+    """What the request's release is told; None where that is the request itself, as for 0.5.2."""
+    if not request.extra and same_release(request.version or SPECIFIED_VERSION, SPECIFIED_VERSION):
+        return None
+    from sglang_hydra.arguments.translate import translate
+
+    return translate(request.intent, request.version or SPECIFIED_VERSION, request.extra)
+
+
+def _whose(python: str | None) -> str:
+    return f"the environment of engine.python={python}" if python else "this environment"
+
+
+ENGINE = SGLang()

@@ -1,0 +1,181 @@
+"""The embedded engine: ``transformers serve``, for machines without SGLang. Facts are those of transformers 5.23."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.facts.packages import find_python, installed
+from sglang_hydra.planning.engines.base import Availability, Command, Machine, Request
+from sglang_hydra.text.findings import Finding, Offer
+
+# What `transformers[serving]` needs at run time, and torch, which it leaves to its users.
+_PARTS = ("torch", "transformers", "accelerate", "fastapi", "uvicorn", "openai")
+# The first whose `serve` was seen to take the model as its argument.
+_OLDEST = (5, 8)
+_INSTALL = 'pip install "sglang-hydra[local]"'
+# Activations, the KV cache and the copy that loading makes, beside the weights.
+_WEIGHTS_FACTOR = 1.3
+_DTYPES = {"half": "float16", "float": "float32"}
+_PLAIN_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
+_LOG_LEVELS = {"debug", "info", "warning", "error", "critical"}
+
+
+class Transformers:
+    name = "transformers"
+    auto_rank = 1
+    health_path = "/health"
+    health_timeout_s = 10.0
+    used_fields: frozenset[str] | None = frozenset(
+        {
+            "model_path",
+            "tokenizer_path",
+            "host",
+            "port",
+            "device",
+            "dtype",
+            "trust_remote_code",
+            "revision",
+            "served_model_name",
+            "random_seed",
+            "log_level",
+        }
+    )
+    milestones: Mapping[str, str] = {
+        "Loading weights": "loading weights",
+        "Application startup complete": "answering",
+    }
+
+    def available(self, python: str | None) -> Availability:
+        packages = installed(python)
+        if packages.problem:
+            return Availability(False, None, packages.problem)
+        version = packages.versions.get("transformers")
+        lacking = [part for part in _PARTS if part not in packages.versions]
+        whose = f"the environment of engine.python={python}" if python else "this environment"
+        if lacking:
+            return Availability(False, version, f"{whose} lacks {', '.join(lacking)} ({_INSTALL})")
+        if _release(packages.versions["transformers"]) < _OLDEST:
+            needed = ".".join(map(str, _OLDEST))
+            return Availability(False, version, f"{whose} has transformers {version}, before {needed} ({_INSTALL})")
+        return Availability(True, version)
+
+    def obstacle(self, machine: Machine, weights_bytes: int | None) -> str | None:
+        free = machine.accelerator_memory_bytes if machine.accelerator else machine.memory_bytes
+        if weights_bytes is None:
+            return "how large the weights are is not known before they are downloaded"
+        if free is None:
+            return "how much memory is free here is not known"
+        need = int(weights_bytes * _WEIGHTS_FACTOR)
+        if need <= free:
+            return None
+        return f"the weights times {_WEIGHTS_FACTOR} need {_size(need)}, {_size(free)} are free"
+
+    def findings(self, request: Request) -> list[Finding]:
+        findings = []
+        if request.intent.get("api_key"):
+            findings.append(
+                Finding(
+                    level="error",
+                    id="ENG003",
+                    message="the embedded engine cannot enforce api_key: everyone who reaches the port would be served",
+                    fields=("api_key",),
+                    hint="leave api_key out, and listen on 127.0.0.1 only",
+                    offers=(Offer("engine=sglang", ", which enforces it"),),
+                )
+            )
+        unused = self._unused(request)
+        if unused:
+            findings.append(
+                Finding(
+                    level="warning",
+                    id="ENG004",
+                    message=f"the embedded engine (transformers serve) does not use {', '.join(unused)}",
+                    fields=tuple(unused),
+                    hint="the plan shows what SGLang would do with them",
+                    offers=(Offer("engine=sglang", " obeys them"),),
+                )
+            )
+        return findings
+
+    def _unused(self, request: Request) -> list[str]:
+        from sglang_hydra.arguments.fields import fresh_defaults
+
+        intent, defaults = request.intent, fresh_defaults()
+        used = (self.used_fields or frozenset()) | {"api_key"}
+        unused = [name for name, value in intent.items() if name not in used and value != defaults.get(name)]
+        if intent.get("tokenizer_path") not in (None, intent.get("model_path")):
+            unused.append("tokenizer_path")
+        if intent.get("served_model_name") and not _alias(intent):
+            unused.append("served_model_name")
+        return sorted(unused)
+
+    def command(self, request: Request) -> Command:
+        intent = request.intent
+        model = os.path.expanduser(str(intent["model_path"]))
+        alias = _alias(intent)
+        if os.path.isdir(model):
+            model = os.path.abspath(model)
+        elif intent.get("revision"):
+            model = f"{model}@{intent['revision']}"
+        flags = ["--host", request.host, "--port", str(request.port), "--device", self._device(request)]
+        dtype = intent.get("dtype") or "auto"
+        if dtype != "auto":
+            flags += ["--dtype", _DTYPES.get(dtype, dtype)]
+        if intent.get("trust_remote_code"):
+            flags.append("--trust-remote-code")
+        if intent.get("random_seed") is not None:
+            flags += ["--default-seed", str(intent["random_seed"])]
+        if intent.get("log_level") in _LOG_LEVELS:
+            flags += ["--log-level", intent["log_level"]]
+        python = find_python(request.python) or str(request.python)
+        child = Path(__file__).parents[2] / "run" / "launch" / "child_transformers.py"
+        folder = str(_alias_folder(model, alias)) if alias else ""
+        return Command(
+            argv=[python, str(child), model, folder, alias, *flags],
+            shown=[_script(python), "serve", model, *flags],
+            env=dict(request.env),
+        )
+
+    def _device(self, request: Request) -> str:
+        asked = request.intent.get("device")
+        return str(asked) if asked else request.machine.accelerator or "cpu"
+
+
+def _alias(intent: Mapping[str, Any]) -> str:
+    """The name under which a local folder is served, empty for its own path.
+
+    The server answers to the path that it was given and to nothing else, and cuts that at an "@".
+    """
+    folder, name = os.path.expanduser(str(intent["model_path"])), intent.get("served_model_name")
+    if not os.path.isdir(folder):
+        return ""
+    if isinstance(name, str) and _PLAIN_NAME.fullmatch(name):
+        return name
+    return "model" if "@" in os.path.abspath(folder) else ""
+
+
+def _alias_folder(model: str, alias: str) -> Path:
+    from sglang_hydra.facts.tiny import default_cache
+
+    return default_cache() / "names" / hashlib.sha256(f"{model}\0{alias}".encode()).hexdigest()[:16]
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def _script(python: str) -> str:
+    beside = os.path.join(os.path.dirname(python), "transformers")
+    return beside if os.path.isfile(beside) else "transformers"
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+
+
+ENGINE = Transformers()

@@ -1,0 +1,43 @@
+"""``fabric``: the network between the nodes, as NCCL (on AMD: RCCL) and Gloo are told about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import nearest
+
+TCP, ROCE, IB = "tcp", "roce", "ib"
+FABRICS: Mapping[str, str] = {
+    TCP: "plain sockets, also where the nodes have InfiniBand",
+    ROCE: "RDMA over Ethernet (RoCE v2)",
+    IB: "InfiniBand",
+}
+
+
+def fabric_findings(fabric: str | None) -> list[Finding]:
+    """A fabric that is none."""
+    if fabric is None or fabric in FABRICS:
+        return []
+    message = f"fabric={fabric} is none of {', '.join(FABRICS)}"
+    hint = f"fabric={nearest(fabric, FABRICS) or TCP}; null leaves it to NCCL"
+    return [Finding("error", "EXP001", message, ("fabric",), hint)]
+
+
+def is_rdma(fabric: str | None) -> bool:
+    return fabric in (ROCE, IB)
+
+
+def variables(fabric: str | None, *, interface: str | None = None) -> dict[str, str]:
+    """What the environment of every rank says of the fabric; nothing for null, where the libraries find out.
+
+    ``interface`` is the network interface where it is known (``eth0`` in a pod with a network of its own). GID index 3
+    is RoCE v2 over IPv4 on the usual adapters; SGLang's documentation names it too (docs/platforms/amd_gpu.md).
+    """
+    if fabric is None:
+        return {}
+    named = {"NCCL_SOCKET_IFNAME": interface, "GLOO_SOCKET_IFNAME": interface} if interface else {}
+    if fabric == TCP:
+        return {"NCCL_IB_DISABLE": "1", **named}
+    gid = {"NCCL_IB_GID_INDEX": "3"} if fabric == ROCE else {}
+    return {"NCCL_IB_DISABLE": "0", **gid, **named}

@@ -1,0 +1,95 @@
+"""gpu=auto: from what the machine has to the class that stands for it, before anything is resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.facts.machine_cache import once
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import number
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer, Composition
+    from sglang_hydra.compose.overrides import Request
+    from sglang_hydra.facts.gpu import GpuFacts
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a probe adds to a plan: facts that beat the preset's, findings, and remarks for the heading."""
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    without_accelerator: bool = False
+
+
+def choose_gpu_class(
+    composer: Composer,
+    requests: Sequence[Request],
+    composition: Composition,
+    env: Mapping[str, str],
+) -> tuple[Composition, Hardware]:
+    """Replaces ``gpu=auto`` by the class of this machine and composes again; any other choice stays as it is.
+
+    A GPU of no known class keeps its probed facts alone. Without an accelerator the choice is ``none``, which SGLang
+    refuses; for the embedded engine it is ``cpu``.
+    """
+    if composition.nodes["gpu"]["name"] != "auto":
+        return composition, Hardware()
+    from sglang_hydra.facts.probe import probe_gpu
+    from sglang_hydra.facts.recognise import candidates, recognise
+    from sglang_hydra.planning.engines.planned import plan_engine
+
+    python = composition.nodes["engine"]["python"]
+    probe = once(("GPUs", python), lambda: probe_gpu(env, python=python))
+    if not probe.found:
+        embedded = plan_engine(composition.nodes["engine"], embedded_first=True).name == "transformers"
+        choice, why = ("cpu", "the embedded engine runs on the CPU") if embedded else ("none", "no accelerator found")
+        chosen = composer.compose(composer.with_choice(requests, "gpu", choice, "probe"))
+        note = f"gpu: auto -> {choice} ({why}; {'; '.join(probe.tried)})"
+        return chosen, Hardware(notes=(note,), without_accelerator=True)
+    name = recognise(probe, candidates(probe, composer.preset_files("gpu")))
+    seen = f"{probe.count} x {probe.name}, {number(probe.memory_mib)} MiB" + (
+        f", {probe.visible}" if probe.visible else ""
+    )
+    by_hand = _set_by_hand(composition)
+    facts = {key: value for key, value in _probed(probe.facts()).items() if key not in by_hand}
+    if name is None:
+        note = f"gpu: auto -> no class of that name ({seen}): probed facts only, and no gpu_model file is applied"
+        return composition, Hardware(facts=facts, notes=(note,))
+    chosen = composer.compose(composer.with_choice(requests, "gpu", name, "probe"))
+    facts = {key: value for key, value in facts.items() if key != "name"}
+    return chosen, Hardware(
+        facts, tuple(_differences(name, chosen.nodes["gpu"], facts)), (f"gpu: auto -> {name} ({seen})",)
+    )
+
+
+def _set_by_hand(composition: Composition) -> set[str]:
+    """The facts that somebody wrote beside ``gpu=auto``, which itself declares none: they beat the probe."""
+    return {key.removeprefix("gpu.") for key in composition.named if key.startswith("gpu.") and key != "gpu.name"}
+
+
+def _probed(facts: GpuFacts) -> dict[str, Any]:
+    """What the machine itself says, under the keys of the ``gpu`` node."""
+    capability = facts.compute_capability
+    return {
+        "name": facts.name,
+        "vendor": facts.vendor,
+        "device": facts.device,
+        "memory_mib": facts.memory_mib,
+        "compute_capability": f"{capability[0]}.{capability[1]}" if capability else None,
+        "count": facts.count,
+        "flashinfer": facts.flashinfer,
+        "triton_kernels": facts.triton_kernels,
+    }
+
+
+def _differences(name: str, declared: Mapping[str, Any], probed: Mapping[str, Any]) -> Iterator[Finding]:
+    for key, value in probed.items():
+        if key in ("memory_mib", "count", "compute_capability") and declared[key] != value:
+            ours, theirs = number(value), number(declared[key])
+            message = f"gpu.{key}: this machine has {ours}, the class {name} has {theirs}; the machine's is used"
+            yield Finding("info", "FCT003", message, (f"gpu.{key}",))

@@ -1,0 +1,227 @@
+"""The memory fit of a plan: when it can be computed, what it means for the launch, and what would help."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.compose.schema import GpuNode
+from sglang_hydra.facts.config_view import view_of
+from sglang_hydra.facts.declared import gpu_facts
+from sglang_hydra.planning.gpu_class import Hardware
+from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
+from sglang_hydra.rules.resolution import Resolution, resolve, run_checks
+from sglang_hydra.rules.rule import Facts
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
+from sglang_hydra.text.findings import Finding, Offer
+from sglang_hydra.text.quick_yaml import quick_load
+
+if TYPE_CHECKING:
+    from sglang_hydra.facts.gpu import GpuFacts
+    from sglang_hydra.facts.model import ModelFacts
+    from sglang_hydra.fit.remedy import Remedy
+    from sglang_hydra.fit.result import Fit
+    from sglang_hydra.text.origins import Origin
+
+_SHOWN_REMEDIES = 4
+_GPU_NODE = asdict(GpuNode())
+# Most files need not be parsed to know that their class is too small.
+_MEMORY = re.compile(r"^memory_mib: *(\d+) *$", re.MULTILINE)
+_MOST_GIB = 2**20
+
+
+def reserved_gib(settings: Mapping[str, Any]) -> float:
+    """What the ``fit`` node keeps free on each GPU, in GiB. Raises ConfigError for settings that mean nothing."""
+    reserved, context = settings["reserved_gib"], settings["context"]
+    findings = []
+    if not 0 <= reserved < _MOST_GIB:
+        message = f"fit.reserved_gib={reserved} is no size in GiB"
+        findings.append(Finding("error", "CLI022", message, ("fit.reserved_gib",), "a number of GiB, 0 or more"))
+    if context is not None and context < 1:
+        message = f"fit.context={context} is no number of tokens"
+        findings.append(
+            Finding("error", "CLI022", message, ("fit.context",), "a number of tokens, or null for the model's own")
+        )
+    if findings:
+        raise ConfigError(*findings)
+    return float(reserved)
+
+
+def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, sized_end: bool = True) -> Fit | None:
+    """The fit of what was resolved, also where SGLang refuses it for another reason; None where there is nothing to
+    fit into: no GPU with a known memory, or no known model. ``sized_end`` as for ``fit``. Raises ConfigError for a
+    config.json with impossible sizes."""
+    gpu = facts.gpu
+    if gpu.memory_mib is None or gpu.device in (None, "cpu") or not facts.model.known:
+        return None
+    from sglang_hydra.fit.checkpoint import read_checkpoint
+    from sglang_hydra.fit.sizing import fit
+
+    path = str(resolution.values["model_path"])
+    # A name that no file can have (half a character) is not there either; looking into it would fail.
+    weights = read_checkpoint(path) if os.path.exists(path) else None
+    return fit(
+        resolution.values,
+        gpu,
+        facts.model,
+        reserved_gib=reserved_gib,
+        draft=facts.model.draft,
+        weights=weights,
+        sized_end=sized_end,
+    )
+
+
+def fit_or_why(resolution: Resolution, facts: Facts, reserved_gib: float) -> tuple[Fit | None, Sequence[Finding]]:
+    """The fit, or the findings on a config.json or a checkpoint from which none can be computed."""
+    try:
+        return fit_of(resolution, facts, reserved_gib), ()
+    except ConfigError as failure:
+        return None, failure.findings
+
+
+def with_who_stated(finding: Finding, resolution: Resolution, facts: Facts, settings: Mapping[str, Origin]) -> Finding:
+    """A finding on a field of the model's config, blaming whoever set that field over the file that is read:
+    ``json_model_override_args``, or a ``model.config.FIELD`` among ``settings``."""
+    start = f"{facts.model.source}: "
+    if finding.id != "FIT010" or not finding.message.startswith(start):
+        return finding
+    said = finding.message.removeprefix(start)
+    name = said.partition(" is ")[0]
+    view = view_of(facts.model, resolution.values["json_model_override_args"])
+    if view is not None and name.partition(".")[0] in view.overrides:
+        return replace(finding, message=f"json_model_override_args: {said}", fields=("json_model_override_args",))
+    for key in (f"model.config.{name}", f"model.config.{name.rpartition('.')[0]}"):
+        if key in settings:
+            place = settings[key].place or settings[key].layer
+            return replace(finding, message=f"{place}: model.config.{said}", fields=(key,))
+    return finding
+
+
+def checkpoint_bytes(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> int | None:
+    """How large the checkpoint's files are, by its config.json alone; None where that says too little."""
+    from sglang_hydra.architecture.known import text_part
+    from sglang_hydra.architecture.understanding import understand
+    from sglang_hydra.fit.weights import stored_weights
+
+    try:
+        known = understand(values, gpu, model)
+    except ConfigError:
+        return None  # the plan has the finding
+    if known.config is None or known.decoder is None or known.scheme is None or known.tower_missing:
+        return None
+    element = 4 if text_part(known.config).get("torch_dtype") == "float32" else 2
+    return int(stored_weights(known.decoder, known.scheme, known.tower, element))
+
+
+def remedies_of(
+    resolution: Resolution, facts: Facts, found: Fit, preset_files: Sequence[str], reserved_gib: float = 0.0
+) -> tuple[Remedy, ...]:
+    """The smallest changes with which the plan fits, each of them resolved, checked and fitted."""
+    from sglang_hydra.fit.remedy import remedies
+
+    classes: dict[str, GpuFacts] = {}
+
+    def larger() -> Iterator[GpuFacts]:
+        """Their files are read only where no smaller change helps."""
+        classes.update({gpu.name: gpu for gpu in gpu_classes(preset_files, facts.gpu.memory_mib or 0)})
+        yield from classes.values()
+
+    verify = _verifier(resolution, facts, classes, reserved_gib)
+    return remedies(resolution.values, facts.gpu, found, verify, classes=larger())
+
+
+def fit_findings(found: Fit, help_with: Callable[[], Sequence[Remedy]], *, refused: bool = False) -> list[Finding]:
+    """What the fit means: an error of ours where it surely fails, a warning where it is tight. Nothing helps arguments
+    that SGLang refuses for another reason (``refused``), so nothing is offered for them."""
+    fields = ("model_path", "tp_size", "mem_fraction_static")
+    if found.fits is not False and not found.tight:
+        return []
+    offers = () if refused else tuple(_offer(remedy) for remedy in help_with()[:_SHOWN_REMEDIES])
+    if found.fits is False:
+        reasons = "; ".join(found.reasons)
+        return [Finding("error", "FIT001", f"it does not fit: {reasons}", fields, offers=offers)]
+    said = f"it fits only if everything takes the least ever seen: {_likely(found)}"
+    return [Finding("warning", "FIT002", said, fields, offers=offers)]
+
+
+def _offer(remedy: Remedy) -> Offer:
+    typed, colon, why = remedy.change.partition(": ")
+    return Offer(typed, colon + why)
+
+
+def _likely(found: Fit) -> str:
+    """What the likeliest numbers say of a fraction that only the best ones allow."""
+    interval = found.interval
+    if interval is None or found.asked is None:
+        return "the likeliest numbers say no"
+    if interval.empty:
+        return "no mem_fraction_static is likely to work"
+    below = found.asked < interval.low
+    edge, reason = (interval.low, interval.low_reason) if below else (interval.high, interval.high_reason)
+    return (
+        f"mem_fraction_static={found.asked:g} is {'below' if below else 'above'} {edge:g}; {reason.partition(', ')[2]}"
+    )
+
+
+def gpu_classes(preset_files: Sequence[str], above_mib: float = 0) -> list[GpuFacts]:
+    """The GPU classes that presets declare with more memory than that, without those that stand for no GPU."""
+    found = [facts for file in preset_files if (facts := _gpu_class(file, above_mib)) is not None]
+    return [facts for facts in found if (facts.memory_mib or 0) > above_mib]
+
+
+def _gpu_class(file: str, above_mib: float) -> GpuFacts | None:
+    """None also for a class that is smaller, for which its file need not be parsed."""
+    text = _text_of(file)
+    size = _MEMORY.search(text)
+    return None if size and float(size[1]) <= above_mib else _declared_class(text)
+
+
+@lru_cache(maxsize=256)
+def _text_of(file: str) -> str:
+    try:
+        return read_text(file, CONFIG_BYTES)
+    except (OSError, UnicodeDecodeError):
+        return ""  # whoever chooses it is told what is wrong with it
+
+
+@lru_cache(maxsize=256)
+def _declared_class(text: str) -> GpuFacts | None:
+    import yaml
+
+    try:
+        declared = quick_load(text)
+        facts = gpu_facts({**_GPU_NODE, **declared}, Hardware())
+    except (yaml.YAMLError, TypeError, ConfigError):
+        return None  # whoever chooses it is told what is wrong with it
+    return facts if facts.memory_mib is not None else None
+
+
+def _verifier(
+    resolution: Resolution, facts: Facts, classes: Mapping[str, GpuFacts], reserved_gib: float
+) -> Callable[[Mapping[str, Any]], Fit | None]:
+    def verify(overrides: Mapping[str, Any]) -> Fit | None:
+        changes = dict(overrides)
+        gpu = classes.get(changes.pop("gpu", ""), facts.gpu)
+        model = facts.model
+        if "model_path" in changes:
+            from sglang_hydra.architecture.published_checkpoints import facts_as, find_published
+
+            published = find_published(changes["model_path"])
+            if published is None:
+                return None
+            model = facts_as(published, model)
+        intent = {**resolution.intent, **changes}
+        other = Facts(gpu, model, facts.env, facts.seed, intent)
+        planned = resolve(intent, gpu=gpu, model=model, seed=facts.seed, env=facts.env)
+        found = fit_of(planned, other, reserved_gib, sized_end=False)
+        # Most changes do not make it fit; only for those that do are the checks worth their time.
+        if found is None or not found.fits:
+            return found
+        return None if any(said.level == "error" for said in run_checks(PLAN_CHECKS, planned, other)) else found
+
+    return verify

@@ -1,0 +1,269 @@
+"""The plan: everything that was asked for, known, resolved and found, as one artifact with an identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.secrets import masked
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.compose.variables import Secrets
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.releases.order import same_release
+from sglang_hydra.rules.resolution import Resolution
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.origins import Origin
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.provenance import Named
+    from sglang_hydra.fit.result import Fit
+    from sglang_hydra.planning.upstream.verdict import Verdict
+
+SCHEMA = "sglang_hydra.plan/1"
+
+_FLOATS = frozenset(name for name, field in FIELDS.items() if field.kind == "float")
+NOT_IDENTITY = frozenset(
+    (
+        "host",
+        "port",
+        "nccl_port",
+        "dist_init_addr",
+        "node_rank",
+        "base_gpu_id",
+        "disaggregation_bootstrap_port",
+        "api_key",
+        "log_level",
+        "log_level_http",
+        "log_requests",
+        "log_requests_level",
+        "crash_dump_folder",
+        "download_dir",
+        "file_storage_path",
+        "show_time_cost",
+    )
+)
+"""Arguments that say where a server runs or what it writes down, not what it computes."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The server that a plan is for. ``python`` is its interpreter, None where none was found."""
+
+    name: str
+    version: str
+    python: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a plan that was made earlier knew: it is planned again from these, and nothing is asked anew.
+
+    ``seed`` stands in for the one that was drawn, ``inherited`` for the environment of this process. ``locked`` says
+    that ``lock=`` has been followed already.
+    """
+
+    gpu: GpuFacts
+    model: ModelFacts
+    seed: int | None = None
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    locked: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would be started, why, and whether it can be.
+
+    ``ok`` is SGLang's verdict on the arguments; ``launchable`` adds ours. Of a release whose rules these are not, only
+    what its command line refuses is known; what 0.5.2 would refuse is then our opinion. ``environment`` is what the
+    launch sets, ``inherited`` the SGLANG_* variables that the server finds already set. ``ignored`` are findings of
+    ours that ``ignore=[...]`` silenced. ``secrets`` is never written anywhere. ``settings`` are the keys of the nodes
+    that were set, with who set them, and ``programs`` the interpreters among them; ``probed`` says that the GPU facts
+    are this machine's own.
+    ``authority`` is what an installed SGLang made of it, where one was asked.
+    """
+
+    resolution: Resolution
+    origins: Mapping[str, tuple[Origin, ...]]
+    nodes: Mapping[str, Any] = field(repr=False)
+    gpu: GpuFacts
+    model: ModelFacts
+    engine: Engine
+    environment: Mapping[str, str] = field(repr=False)
+    command: Sequence[str]
+    findings: tuple[Finding, ...]
+    ignored: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    choices: Mapping[str, str | None] = field(default_factory=dict)
+    fit: Fit | None = None
+    seed_drawn: bool = False
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Origin] = field(default_factory=dict, repr=False)
+    programs: Mapping[str, Named] = field(default_factory=dict, repr=False)
+    probed: bool = False
+    authority: Verdict | None = None
+    secrets: Secrets = field(default_factory=Secrets, repr=False)
+
+    @property
+    def intent(self) -> Mapping[str, Any]:
+        """The arguments that some layer named. Sealed: resolving writes to a copy."""
+        return self.resolution.intent
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """All 210 arguments as SGLang would hold them after start-up."""
+        return self.resolution.values
+
+    @property
+    def by_own_rules(self) -> bool:
+        """Whether the rules that made ``values`` are those of the release that the plan is for."""
+        return self.engine.name != "sglang" or same_release(self.engine.version, SPECIFIED_VERSION)
+
+    @property
+    def ok(self) -> bool:
+        return (self.resolution.ok or not self.by_own_rules) and all(finding.ours for finding in self.errors)
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.level == "error")
+
+    @property
+    def launchable(self) -> bool:
+        return self.ok and not self.errors
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """Arguments that only the plan's release has, a secret hidden."""
+        return {name: masked(name, value) for name, value in self.nodes["extra"].items()}
+
+    @property
+    def shown_environment(self) -> dict[str, str]:
+        """``environment`` with every value hidden whose name says that it is a secret (HF_TOKEN)."""
+        return {name: str(masked(name, value)) for name, value in self.environment.items()}
+
+    @cached_property
+    def server_id(self) -> str:
+        """16 hex digits: equal for plans whose servers compute the same."""
+        ignored = NOT_IDENTITY | ({"random_seed"} if self.seed_drawn else frozenset())
+        return digest(
+            {
+                "values": {name: _exact(name, value) for name, value in self.values.items() if name not in ignored},
+                "gpu": _gpu_record(self.gpu),
+                "model": {"config": self.model.config, "revision": self.model.revision},
+                "engine": [self.engine.name, self.engine.version],
+                "environment": {**self.inherited, **_sglang(self.shown_environment)},
+                **({"extra": self.extra} if self.extra else {}),
+            }
+        )
+
+    def _setting_records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What was set inside the nodes: the value that holds now, a secret hidden."""
+        for key, origin in self.settings.items():
+            value: Any = self.nodes
+            for name in key.split("."):
+                value = value.get(name) if isinstance(value, Mapping) else None
+            shown = masked(key.rpartition(".")[2], plain(value))
+            yield key, {"layer": origin.layer, "place": origin.place, "value": shown}
+
+    def as_argv(self, node: int = 0) -> list[str]:
+        """SGLang's own flags for one node, without interpreter and API key."""
+        from sglang_hydra.planning.passed import flags_of_nodes
+
+        return flags_of_nodes(self)[node]
+
+    def as_engine_kwargs(self, node: int = 0) -> dict[str, Any]:
+        """``sglang.Engine(**plan.as_engine_kwargs())``: what was asked for and the seed, no address, no API key."""
+        from sglang_hydra.planning.passed import keyword_arguments
+
+        return keyword_arguments(self)[node]
+
+    def as_env(self) -> dict[str, str]:
+        """The variables to set for it, without those that hold secrets."""
+        from sglang_hydra.planning.passed import environment_of
+
+        return environment_of(self)
+
+    def as_yaml(self, node: int = 0) -> str:
+        """A file for SGLang's ``--config`` (0.5.2 has no such option). Raises ConfigError for what it cannot hold."""
+        from sglang_hydra.planning.passed import as_yaml
+
+        return as_yaml(self, node)
+
+    def to_json(self) -> dict[str, Any]:
+        """The artifact. Its schema is committed as schemas/plan.schema.json; it holds no secret."""
+        return {
+            "schema": SCHEMA,
+            "server_id": self.server_id,
+            "ok": self.ok,
+            "launchable": self.launchable,
+            "engine": {"name": self.engine.name, "version": self.engine.version, "python": self.engine.python},
+            "gpu": _gpu_record(self.gpu),
+            "model": {
+                "config": plain(self.model.config),
+                "source": self.model.source,
+                "revision": self.model.revision,
+                "gguf": self.model.gguf,
+                "unknown": list(self.model.unknown),
+                "draft": _draft_record(self.model.draft),
+            },
+            "probed": self.probed,
+            "choices": dict(self.choices),
+            "settings": dict(self._setting_records()),
+            "intent": plain(self.intent),
+            "origins": {
+                name: [plain(origin.to_json()) for origin in self.origins.get(name, ())] for name in self.intent
+            },
+            "extra": plain(self.extra),
+            "values": plain(self.values),
+            "rules": SPECIFIED_VERSION,
+            "authority": self.authority.to_json() if self.authority else None,
+            "seed_drawn": self.seed_drawn,
+            "ledger": [plain(entry._asdict()) for entry in self.resolution.ledger],
+            "findings": [finding.to_json() for finding in self.findings],
+            "ignored": [finding.to_json() for finding in self.ignored],
+            "notes": list(self.notes),
+            "fit": self.fit.to_json() if self.fit else None,
+            "command": list(self.command),
+            "environment": self.shown_environment,
+            "inherited": dict(self.inherited),
+        }
+
+
+def _sglang(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith("SGLANG_")}
+
+
+def _exact(name: str, value: Any) -> Any:
+    """A float argument that was given as an int (SGLang's default of watchdog_timeout is one) counts as that float."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if whole and name in _FLOATS else value
+
+
+def digest(record: Mapping[str, Any]) -> str:
+    """SHA-256 over canonical JSON (sorted keys, shortest exact floats), the first 16 hex digits."""
+    text = json.dumps(plain(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _draft_record(draft: ModelFacts | None) -> dict[str, Any] | None:
+    return None if draft is None else {"config": plain(draft.config), "source": draft.source}
+
+
+def _gpu_record(gpu: GpuFacts) -> dict[str, Any]:
+    return {
+        "name": gpu.name,
+        "vendor": gpu.vendor,
+        "device": gpu.device,
+        "memory_mib": gpu.memory_mib,
+        "compute_capability": list(gpu.compute_capability) if gpu.compute_capability else None,
+        "count": gpu.count,
+        "flashinfer": gpu.flashinfer,
+        "triton_kernels": gpu.triton_kernels,
+    }

@@ -1,0 +1,229 @@
+"""What the servers of a topology must agree on, and what they must not share. Each check is one small function."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
+from sglang_hydra.planning.topology.placement import LAST_PORT, PortUse, gpu_offsets
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import plural
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.plan import Plan
+    from sglang_hydra.planning.topology.plan import Server
+    from sglang_hydra.planning.topology.router import Router
+
+ROUND_ROBIN = "round_robin"
+
+
+def together(name: str, servers: Sequence[Server], router: Router, common: Plan) -> list[Finding]:
+    """Everything that is wrong with the servers as a whole."""
+    findings = [
+        *_needs_sglang(common),
+        *_enough_gpus(servers, common),
+        *_disjoint_gpus(servers),
+        *_disjoint_ports(servers, router),
+        *_events_apart(servers),
+        *_two_to_draw_from(servers, router),
+    ]
+    if name == PD:
+        kinds = {server.role: server.plan.values for server in reversed(servers)}
+        prefill, decode = kinds[PREFILL], kinds[DECODE]
+        for check in (_tp, _decode_pipeline, _transfer, _kv_layout, _round_robin, _same_model):
+            findings += check(prefill, decode)
+    return findings
+
+
+def hint_for(id: str, hint: str | None, roles: Collection[str]) -> str | None:
+    """What to type about a finding that servers of these roles have: where it is one role of a topology=pd, that role's
+    key; and nothing that needs more nodes."""
+    role = next(iter(roles)) if len(roles) == 1 else None
+    if id == "DIS008":
+        return "topology.decode.args.tp_size=N, or topology.prefill.args.tp_size=N"
+    if id == "DIS004" and role == DECODE:
+        return f"{_role_key(DECODE, 'prefill_round_robin_balance')}=true"
+    if id not in ("FIT001", "FIT002", "GPU001") or hint is None:
+        return hint
+    remedies = [part for part in hint.split("; or ") if "nnodes=" not in part]
+    return "; or ".join(_for_role(part, role) if role in (PREFILL, DECODE) else part for part in remedies) or None
+
+
+def _for_role(remedy: str, role: str | None) -> str:
+    """``tp_size=2 ...: why`` with the keys of a role's own arguments."""
+    typed, colon, why = remedy.partition(": ")
+    words = [_role_key(str(role), word) if word.partition("=")[0] in FIELDS else word for word in typed.split()]
+    return " ".join(words) + colon + why
+
+
+def _needs_sglang(common: Plan) -> Iterator[Finding]:
+    if common.engine.name != "sglang":
+        message = f"engine={common.engine.name}: a topology is made of SGLang servers"
+        hint = "engine=sglang engine.python=<an interpreter that has it>"
+        yield Finding("error", "TOP019", message, ("engine",), hint)
+
+
+def _enough_gpus(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
+    count = common.gpu.count
+    used = {gpu for server in servers for gpu in server.gpus}
+    if count is None or not used or max(used) < count:
+        return
+    needed = ", ".join(f"{server.name} takes {numbers(server.gpus)}" for server in servers if max(server.gpus) >= count)
+    total = sum(len(server.gpus) for server in servers)
+    roles = dict.fromkeys(server.role for server in servers)
+    fields = [f"topology.{role}.replicas" if role != "replica" else "replicas" for role in roles]
+    each = len(gpu_offsets(common.values))
+    hints = [f"gpu.count={max(used) + 1} if the node has as many"]
+    if servers[0].role == "replica" and each and count // each:
+        hints.insert(0, f"replicas={count // each}")
+    need = f"{plural(len(servers), 'server')} need {plural(total, 'GPU')}"
+    message = f"{need}, and {common.gpu.name} has {count}: {needed}"
+    yield Finding("error", "TOP004", message, (*fields, "tp_size"), "; or ".join(hints))
+
+
+def _disjoint_gpus(servers: Sequence[Server]) -> Iterator[Finding]:
+    for position, server in enumerate(servers):
+        for other in servers[:position]:
+            shared = sorted(set(server.gpus) & set(other.gpus))
+            if shared:
+                message = f"{other.name} and {server.name} both take GPU {numbers(shared)}"
+                hint = f"leave {_key(server, 'base_gpu_id')} out: each server then gets GPUs of its own"
+                yield Finding("error", "TOP005", message, (_key(server, "base_gpu_id"),), hint)
+
+
+def _disjoint_ports(servers: Sequence[Server], router: Router) -> Iterator[Finding]:
+    """A port that two take, or one takes twice, and a port of the router's that is none."""
+    takers: list[tuple[str, PortUse, str]] = []
+    own = [("HTTP", router.port, "topology.router.port")]
+    if router.prometheus_port is not None:
+        own.append(("metrics", router.prometheus_port, "topology.router.prometheus_port"))
+    for what, port, key in own:
+        if not (0 if what == "HTTP" else 1) <= port <= LAST_PORT:
+            message = f"the router cannot listen on port {port}: ports go up to {LAST_PORT}"
+            yield Finding("error", "TOP006", message, (key,), f"{key}=30000")
+        else:
+            takers.append(("router", PortUse(what, range(port, port + 1)), key))
+    keys = {"bootstrap": "disaggregation_bootstrap_port", "NCCL": "nccl_port", "rendezvous": "dist_init_addr"}
+    for server in servers:
+        takers += [(server.name, use, _key(server, keys.get(use.what, "port"))) for use in server.ports]
+    for position, (name, use, key) in enumerate(takers):
+        for other, theirs, _ in takers[:position]:
+            shared = range(max(use.ports[0], theirs.ports[0]), min(use.ports[-1], theirs.ports[-1]) + 1)
+            if shared:
+                message = f"port {shared[0]} is taken twice: {other} ({theirs.what}) and {name} ({use.what})"
+                hint = f"leave {key} out: each server then gets ports of its own"
+                yield Finding("error", "TOP006", message, (key,), hint)
+
+
+def _events_apart(servers: Sequence[Server]) -> Iterator[Finding]:
+    """KV events are published on an address that is in the argument itself."""
+    first: dict[str, str] = {}
+    for server in servers:
+        config = server.plan.values["kv_events_config"]
+        if isinstance(config, str) and "tcp://" in config:
+            other = first.setdefault(config, server.name)
+            if other != server.name:
+                message = f"{other} and {server.name} publish their KV events at the same address: {config}"
+                yield Finding("error", "TOP006", message, ("kv_events_config",), "an address for each role, or none")
+                return
+
+
+def _two_to_draw_from(servers: Sequence[Server], router: Router) -> Iterator[Finding]:
+    """The router refuses its policy power_of_two for fewer than two servers (0.1.9 to 0.3.2, seen)."""
+    roles = [server.role for server in servers]
+    for role in dict.fromkeys(roles):
+        name = "policy" if role == "replica" else f"{role}_policy"
+        if router.settings.get(name) == "power_of_two" and roles.count(role) < 2:
+            key = f"topology.router.{name}"
+            message = f"{key}=power_of_two draws two servers to choose from, and there is one"
+            yield Finding("error", "TOP013", message, (key,), f"{key}=round_robin")
+
+
+def _tp(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
+    """The ranks that share the KV cache of a request divide one another (disaggregation/mooncake/conn.py, 0.5.2,
+    lines 1264-1325: the ranks of one are counted in whole multiples of the other's); tp_size alone is DIS008."""
+    shares = [_attention_tp(prefill), _attention_tp(decode)]
+    if min(shares) < 1 or max(prefill["tp_size"], decode["tp_size"]) % min(prefill["tp_size"], decode["tp_size"]):
+        return
+    if max(shares) % min(shares):
+        message = (
+            f"attention is split over {shares[0]} ranks of a prefill server and {shares[1]} of a decode server "
+            "(tp_size / dp_size): one must be a multiple of the other"
+        )
+        fields = ("topology.decode.args.dp_size", "topology.prefill.args.dp_size")
+        yield Finding("error", "TOP007", message, fields, "the same tp_size and dp_size for both")
+
+
+def _attention_tp(values: Mapping[str, Any]) -> int:
+    return int(values["tp_size"] // max(values["dp_size"], 1) if values["enable_dp_attention"] else values["tp_size"])
+
+
+def _decode_pipeline(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
+    """SGLang 0.5.2 has no pipeline on the decode side (disaggregation/decode.py, lines 194-195)."""
+    if decode["pp_size"] > 1:
+        message = f"decode servers with pp_size={decode['pp_size']}: SGLang 0.5.2 receives the KV cache in one stage"
+        yield Finding("error", "TOP008", message, ("topology.decode.args.pp_size",), "topology.decode.args.pp_size=1")
+
+
+def _transfer(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
+    name = "disaggregation_transfer_backend"
+    if prefill[name] != decode[name]:
+        message = f"prefill servers send with {prefill[name]}, and decode servers receive with {decode[name]}"
+        yield Finding("error", "TOP009", message, (_role_key(DECODE, name),), f"{name}={prefill[name]} for both")
+
+
+def _kv_layout(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
+    """Pages are copied as they are: their size in tokens and bytes must be the same on both sides."""
+    names = ["page_size", "kv_cache_dtype"]
+    if prefill["kv_cache_dtype"] == decode["kv_cache_dtype"] == "auto":
+        names.append("dtype")
+    for name in names:
+        if prefill[name] != decode[name]:
+            message = (
+                f"{name} is {prefill[name]} on prefill servers and {decode[name]} on decode servers: "
+                "the KV cache of one cannot be read by the other"
+            )
+            hint = f"{_role_key('decode', name)}={prefill[name]}"
+            yield Finding("error", "TOP010", message, (_role_key(DECODE, name), _role_key(PREFILL, name)), hint)
+
+
+def _round_robin(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
+    """Both sides work out a request's data parallel rank from its number, which only this method does
+    (data_parallel_controller.py, 0.5.2, lines 282-293; server_args.py, lines 821-826)."""
+    method, name = prefill["load_balance_method"], "load_balance_method"
+    if method == ROUND_ROBIN or max(prefill["dp_size"], decode["dp_size"]) <= 1:
+        return
+    whose = "prefill" if prefill["dp_size"] > 1 else "decode"
+    size = max(prefill["dp_size"], decode["dp_size"])
+    message = (
+        f"{whose} servers have dp_size={size}, and the prefill servers share requests out by {method}: "
+        f"their ranks find each other only with {ROUND_ROBIN}"
+    )
+    key = _role_key(PREFILL, name)
+    yield Finding("error", "TOP011", message, (key,), f"{key}={ROUND_ROBIN}")
+
+
+def _same_model(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
+    """The KV cache is that of one model with one draft."""
+    for name in ("model_path", "speculative_algorithm", "speculative_draft_model_path"):
+        if prefill[name] != decode[name]:
+            message = f"{name} is {prefill[name]} on prefill servers and {decode[name]} on decode servers"
+            yield Finding("warning", "TOP012", message, (_role_key(DECODE, name),), f"the same {name} for both")
+
+
+def _key(server: Server, name: str) -> str:
+    """The key under which an argument is typed for a server."""
+    return name if server.role == "replica" else _role_key(server.role, name)
+
+
+def _role_key(role: str, name: str) -> str:
+    return f"topology.{role}.args.{name}"
+
+
+def numbers(gpus: Sequence[int]) -> str:
+    """``0-3`` or ``0,2,4``."""
+    if len(gpus) > 2 and gpus[-1] - gpus[0] == len(gpus) - 1:
+        return f"{gpus[0]}-{gpus[-1]}"
+    return ",".join(map(str, gpus))

@@ -1,0 +1,295 @@
+"""The plan of a topology: a plan for each of its servers, made as any other, and the router in front of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from sglang_hydra.arguments.ports import server_url
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
+from sglang_hydra.facts.machine_cache import asking_once
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.plan import Plan, Recorded, digest
+from sglang_hydra.planning.topology import checks
+from sglang_hydra.planning.topology.placement import FIRST_PORT, LAST_PORT, Floor, Place, PortUse, Wish, ports_of
+from sglang_hydra.planning.topology.roles import Role, roles_of
+from sglang_hydra.planning.topology.router import PROMETHEUS_PORT, Router, plan_router, said_of_key
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import plain
+
+SCHEMA = "sglang_hydra.topology/1"
+LAYER = "topology"
+
+
+@dataclass(frozen=True)
+class Server:
+    """One server of a topology: what it is for (``replica``, ``prefill``, ``decode``), its number within that role,
+    its plan, and the numbers of the GPUs that it takes (none on a CPU)."""
+
+    role: str
+    index: int
+    plan: Plan
+    gpus: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.role} {self.index}"
+
+    @property
+    def url(self) -> str:
+        """Where the router reaches it."""
+        return server_url(self.plan.values)
+
+    @property
+    def bootstrap_port(self) -> int:
+        """Where the decode servers find a prefill server."""
+        return int(self.plan.values["disaggregation_bootstrap_port"])
+
+    @property
+    def ports(self) -> list[PortUse]:
+        return ports_of(self.plan.values)
+
+
+@dataclass(frozen=True)
+class Topology:
+    """What ``topology=`` asks for, planned: servers in the order in which they start, and the router after them.
+
+    ``common`` is the plan of what all share, as if it were one server; it gives the settings and is not judged.
+    ``together`` are the findings about the servers as a whole; each plan has its own. ``ok`` is SGLang's verdict on
+    every server, ``launchable`` adds ours.
+    """
+
+    name: str
+    common: Plan
+    servers: tuple[Server, ...]
+    router: Router
+    together: tuple[Finding, ...] = ()
+    ignored: tuple[Finding, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        return all(server.plan.ok for server in self.servers)
+
+    @property
+    def launchable(self) -> bool:
+        apart = any(finding.level == "error" for finding in self.together)
+        return not apart and all(server.plan.launchable for server in self.servers)
+
+    @property
+    def findings_with_servers(self) -> list[tuple[Finding, tuple[Server, ...]]]:
+        """Every finding once, with the servers that have it; those of all together have none."""
+        found: dict[Finding, list[Server]] = {}
+        hints: dict[Finding, str | None] = {}
+        enough = not any(finding.id in ("TOP004", "TOP005") for finding in self.together)
+        for server in self.servers:
+            for finding in server.plan.findings:
+                if not enough and finding.id == "GPU001":
+                    continue  # said for all servers at once
+                same = replace(finding, hint=None)
+                hints.setdefault(same, finding.hint)
+                found.setdefault(same, []).append(server)
+        whole: list[tuple[Finding, tuple[Server, ...]]] = [(finding, ()) for finding in self.together]
+        return whole + [
+            (replace(one, hint=checks.hint_for(one.id, hints[one], {server.role for server in having})), tuple(having))
+            for one, having in found.items()
+        ]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Every finding once."""
+        return [finding for finding, _ in self.findings_with_servers]
+
+    @property
+    def router_argv(self) -> list[str]:
+        """The router's flags, with the addresses of the servers."""
+        if self.name != PD:
+            return self.router.argv([server.url for server in self.servers])
+        prefill = [(server.url, server.bootstrap_port) for server in self.servers if server.role == PREFILL]
+        return self.router.argv([server.url for server in self.servers if server.role == DECODE], prefill)
+
+    @cached_property
+    def topology_id(self) -> str:
+        """16 hex digits: equal for topologies whose servers compute the same behind a router that routes the same."""
+        where = ("host", "port", "prometheus_host", "prometheus_port", "log_level", "log_dir")
+        routing = {name: value for name, value in self.router.settings.items() if name not in where}
+        servers = [[server.role, server.plan.server_id] for server in self.servers]
+        return digest({"topology": self.name, "servers": servers, "router": [self.router.release, routing]})
+
+    def to_json(self) -> dict[str, Any]:
+        """The artifact. Its schema is committed as schemas/topology.schema.json; it holds no secret."""
+        router = self.router
+        return {
+            "schema": SCHEMA,
+            "topology_id": self.topology_id,
+            "name": self.name,
+            "ok": self.ok,
+            "launchable": self.launchable,
+            "servers": [
+                {
+                    "role": server.role,
+                    "index": server.index,
+                    "gpus": list(server.gpus),
+                    "url": server.url,
+                    "ports": [{"use": use.what, "first": use.ports[0], "last": use.ports[-1]} for use in server.ports],
+                    "plan": server.plan.to_json(),
+                }
+                for server in self.servers
+            ],
+            "router": {
+                "release": router.release,
+                "belongs": router.belongs,
+                "installed": router.installed,
+                "python": router.python,
+                "host": router.host,
+                "port": router.port,
+                "settings": plain(router.settings),
+                "command": router.command(self.router_argv),
+            },
+            "on_worker_exit": self.common.nodes["topology"]["on_worker_exit"],
+            "together": [finding.to_json() for finding in self.together],
+            "ignored": [finding.to_json() for finding in self.ignored],
+        }
+
+
+def plan_topology(
+    composer: Composer,
+    requests: Sequence[Request],
+    *,
+    common: Plan | None = None,
+    seed: int | None = None,
+    env: Mapping[str, str] | None = None,
+    recorded: Recorded | None = None,
+    is_free: Callable[[int], bool] = lambda port: True,
+) -> Topology:
+    """Plans every server of the topology that ``requests`` ask for.
+
+    ``common`` is the plan of these requests, where the caller has it; the rest is as for ``app.make_plan``, and one
+    drawn seed is for all servers. Ports that nobody named are those for which ``is_free`` is true. Raises ConfigError
+    for what is no topology.
+    """
+    with asking_once():
+        if common is None:
+            common = make_plan(composer, requests, seed=seed, env=env, recorded=recorded)
+        if seed is None:
+            seed = int(common.values["random_seed"]) if common.seed_drawn else random.randint(0, 1 << 30)
+
+        def planned(*more: Request) -> Plan:
+            return make_plan(composer, [*requests, *more], seed=seed, env=env, recorded=recorded)
+
+        roles = roles_of(common, requests)
+        kinds = {role.name: planned(*role.requests) if role.requests else common for role in roles}
+        node = common.nodes["topology"]["router"]
+        host, port = _address(common)
+        floor = Floor([port, *([] if node["prometheus_port"] is None else [node["prometheus_port"]])], is_free)
+        places = _places(floor, roles, kinds, port)
+        servers = tuple(
+            _server(role, index, place, kinds, planned, common)
+            for role in roles
+            for index, place in enumerate(places[role.name])
+        )
+    metrics = floor.port(PROMETHEUS_PORT) if node["prometheus_port"] is None else node["prometheus_port"]
+    return _with_router(common, servers, host, port, metrics)
+
+
+def _with_router(common: Plan, servers: tuple[Server, ...], host: str, port: int, metrics: int) -> Topology:
+    """The servers as a topology: with the router that belongs to them, and everything looked at together."""
+    name, ignore = common.nodes["topology"]["name"], common.nodes["ignore"]
+    router, said = plan_router(
+        common.nodes["topology"]["router"],
+        sglang=common.engine.version,
+        engine_python=common.engine.python,
+        host=host,
+        port=port,
+        metrics=metrics,
+        pd=name == PD,
+    )
+    if common.secrets:
+        said.append(said_of_key(router))
+    said += checks.together(name, servers, router, common)
+    return Topology(
+        name=name,
+        common=common,
+        servers=servers,
+        router=router,
+        together=tuple(finding for finding in said if finding.id not in ignore),
+        ignored=tuple(finding for finding in said if finding.id in ignore),
+    )
+
+
+def _address(common: Plan) -> tuple[str, int]:
+    """Where clients find the router."""
+    node = common.nodes["topology"]["router"]
+    host = common.values["host"] if node["host"] is None else node["host"]
+    port = common.values["port"] if node["port"] is None else node["port"]
+    return str(host), int(port)
+
+
+def _places(floor: Floor, roles: Sequence[Role], kinds: Mapping[str, Plan], router_port: int) -> dict[str, list[Place]]:
+    """A place for every server; whoever chose numbers by hand comes first."""
+    first = router_port if 0 < router_port < LAST_PORT else FIRST_PORT
+    places: dict[str, list[Place]] = {}
+    for role in sorted(roles, key=lambda role: -len(role.fixed)):
+        kind, own = kinds[role.name], Floor()
+        wish = Wish(
+            values=kind.values,
+            base_gpu_id=kind.values["base_gpu_id"],
+            port=kind.values["port"] if "port" in role.fixed else first + 1,
+            disaggregation_bootstrap_port=(
+                kind.values["disaggregation_bootstrap_port"] if role.name == PREFILL else None
+            ),
+            nccl_port=kind.intent.get("nccl_port"),
+            fixed=role.fixed,
+        )
+        places[role.name] = [floor.give(wish, own) for _ in range(role.replicas)]
+    return places
+
+
+def _server(
+    role: Role,
+    index: int,
+    place: Place,
+    kinds: Mapping[str, Plan],
+    planned: Callable[..., Plan],
+    common: Plan,
+) -> Server:
+    topology = f"topology={common.nodes['topology']['name']}"
+    alone = [
+        Request.typed(name, value, f"{topology}, {role.name} {index}", LAYER)
+        for name, value in _placed(role, place, kinds, common)
+    ]
+    told = [Request.typed(name, value, f"{topology}, {role.name}", LAYER) for name, value in _told(role, kinds)]
+    return Server(role.name, index, planned(*role.requests, *told, *alone), place.gpus)
+
+
+def _placed(role: Role, place: Place, kinds: Mapping[str, Plan], common: Plan) -> Iterator[tuple[str, Any]]:
+    """The arguments that the topology itself sets for one server, where they are not what it has already."""
+    own = kinds[role.name]
+    host = common.nodes["topology"]["worker_host"]
+    if own.values["host"] != host and "host" not in role.fixed:
+        yield "host", host
+    yield "port", place.port
+    if place.gpus:
+        yield "base_gpu_id", place.base_gpu_id
+    if place.nccl is not None:
+        yield "nccl_port", place.nccl
+    if place.bootstrap is not None:
+        yield "disaggregation_bootstrap_port", place.bootstrap
+
+
+def _told(role: Role, kinds: Mapping[str, Plan]) -> Iterator[tuple[str, Any]]:
+    """What servers of one role have to know of those of the other, where it is not what SGLang assumes."""
+    own = kinds[role.name]
+    if role.name == PREFILL:
+        decode = kinds[DECODE].values
+        for name, theirs in (("disaggregation_decode_tp", "tp_size"), ("disaggregation_decode_dp", "dp_size")):
+            if name not in own.intent and decode[theirs] != own.values[theirs]:
+                yield name, decode[theirs]
+    if role.name == DECODE and "disaggregation_prefill_pp" not in own.intent:
+        stages = kinds[PREFILL].values["pp_size"]
+        if stages != own.values["disaggregation_prefill_pp"]:
+            yield "disaggregation_prefill_pp", stages

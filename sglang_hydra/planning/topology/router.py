@@ -1,0 +1,293 @@
+"""The router: which release of sglang-router belongs to an SGLang, what it takes, and its command line."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sglang_hydra.releases.order import at_least, release_key
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import nearest
+
+PACKAGE = "sglang-router"
+MODULE = "sglang_router.launch_router"
+FIRST_WITH_PD = "0.1.5"
+FIRST_WITH_KEY = "0.1.7"
+FIRST_THAT_ASKS_FOR_THE_KEY = "0.2.0"
+# Until then only for Python 3.8 to 3.12 on x86_64 Linux; from then on for every Python, Linux, macOS and Windows.
+FIRST_FOR_EVERY_PYTHON = "0.2.2"
+PROMETHEUS_PORT = 29000
+"""The port of the router's metrics, if it is free; also the router's own default."""
+
+PLACED = ("host", "port", "worker_urls", "pd_disaggregation", "prefill", "decode", "prometheus_host", "prometheus_port")
+SECRET = ("api_key", "control_plane_api_keys", "oracle_password", "postgres_db_url", "redis_url")
+"""Flags whose value holds a password: on the router's command line everybody on the machine could read it."""
+
+_TYPES: Mapping[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str, int, float)}
+_OWN_SETTINGS = ("python", "host", "port", "ready_timeout", "args")
+
+
+class Flag(NamedTuple):
+    """One flag of the router's command line; ``since`` and ``until`` are the first and last release that have it."""
+
+    kind: str
+    since: str
+    until: str | None
+    choices: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def is_in(self, release: str) -> bool:
+        return at_least(release, self.since) and (self.until is None or at_least(self.until, release))
+
+    def choices_in(self, release: str) -> tuple[str, ...]:
+        """The allowed values in a release; empty where any will do."""
+        known = [choices for since, choices in self.choices if at_least(release, since)]
+        return known[-1] if known else ()
+
+
+@dataclass(frozen=True)
+class Router:
+    """The router of a topology. ``release`` is what it is planned for, ``installed`` what ``python`` has, if anything.
+
+    ``belongs`` is the release that was the newest one when this SGLang came out, None before there was one. ``flags``
+    are its command line without the addresses of workers, ``pd`` whether those are prefill and decode servers.
+    """
+
+    python: str | None
+    installed: str | None
+    belongs: str | None
+    release: str
+    host: str
+    port: int
+    pd: bool
+    flags: tuple[str, ...]
+    ready_timeout_s: float
+    prometheus_port: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def argv(self, workers: Sequence[str] = (), prefill: Sequence[tuple[str, int]] = ()) -> list[str]:
+        """The flags for these workers: the URLs of replicas, or with ``prefill`` (URL and bootstrap port) those of
+        the decode servers."""
+        if not self.pd:
+            return [*self.flags, "--worker-urls", *workers]
+        words = [*self.flags, "--pd-disaggregation"]
+        for url, bootstrap in prefill:
+            words += ["--prefill", url, str(bootstrap)]
+        for url in workers:
+            words += ["--decode", url]
+        return words
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """What a person types for ``argv``."""
+        return [self.python or "python", "-m", MODULE, *argv]
+
+    def install_line(self, python: str | None) -> str:
+        """How an interpreter gets the release that belongs here."""
+        return f"{python or 'python'} -m pip install {PACKAGE}=={self.belongs or self.release}"
+
+
+@functools.cache
+def _record() -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(Path(__file__).with_name("router_releases.json").read_text(encoding="utf-8"))
+    return record
+
+
+@functools.cache
+def flags() -> Mapping[str, Flag]:
+    """Every flag that some release of the router has, by its name with underscores."""
+    return {
+        name: Flag(row["kind"], row["since"], row["until"], tuple((since, tuple(of)) for since, of in row["choices"]))
+        for name, row in _record()["flags"].items()
+    }
+
+
+def newest_release() -> str:
+    return str(list(_record()["routers"])[-1])
+
+
+def release_for(sglang: str) -> str | None:
+    """The router that was the newest one when that SGLang came out; None before there was one, and for no version."""
+    if release_key(sglang) is None:
+        return None
+    found = [router for since, router in _record()["sglang"] if at_least(sglang, since)]
+    return found[-1] if found else None
+
+
+def plan_router(
+    node: Mapping[str, Any], *, sglang: str, engine_python: str | None, host: str, port: int, metrics: int, pd: bool
+) -> tuple[Router, list[Finding]]:
+    """The router of these settings (``topology.router``) and what is wrong with them.
+
+    ``host`` and ``port`` are where it listens, ``metrics`` the port for its metrics.
+    """
+    python, installed = find_router(node["python"], engine_python)
+    belongs = release_for(sglang)
+    release = installed or belongs or newest_release()
+    asked = {**{name: node[name] for name in node if name not in _OWN_SETTINGS}, **node["args"]}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    findings = [*_misfits(asked, node, release, pd), *_release_findings(sglang, belongs, installed, release, node, pd)]
+    settings = {"host": host, "port": port, **asked}
+    if flags()["prometheus_port"].is_in(release):
+        settings = {**settings, "prometheus_host": node["prometheus_host"], "prometheus_port": metrics}
+    else:
+        settings = {name: value for name, value in settings.items() if not name.startswith("prometheus_")}
+    router = Router(
+        python=python,
+        installed=installed,
+        belongs=belongs,
+        release=release,
+        host=host,
+        port=port,
+        pd=pd,
+        flags=tuple(word for name, value in settings.items() for word in _written(name, value)),
+        ready_timeout_s=node["ready_timeout"],
+        prometheus_port=settings.get("prometheus_port"),
+        settings=settings,
+    )
+    return router, findings
+
+
+def secret_flags(args: Mapping[str, Any]) -> Iterator[Finding]:
+    """Passwords among ``topology.router.args``. They are refused before anything is shown or written down."""
+    for name in args:
+        key = f"topology.router.args.{name}"
+        if name == "api_key":
+            message, hint = f"{key}: the router is given the servers' key", "api_key='${oc.env:MY_KEY}'"
+            yield Finding("error", "TOP014", message, (key,), hint)
+        elif name in SECRET:
+            message = f"{key} holds a password, which its command line would show"
+            yield Finding("error", "TOP014", message, (key,), f"leave {name} out; or start such a router yourself")
+
+
+def find_router(python: str | None, engine_python: str | None) -> tuple[str | None, str | None]:
+    """The interpreter that has the router and the version there: the one that is named, else the engine's, else ours.
+
+    Reads package metadata and imports nothing. Without a router the interpreter that should have it, and None.
+    """
+    from sglang_hydra.facts.packages import installed
+
+    for candidate in [python] if python else dict.fromkeys((engine_python, None)):
+        version = installed(candidate).versions.get(PACKAGE)
+        if version is not None:
+            return _path_of(candidate), version
+    return python or engine_python, None
+
+
+def absent(router: Router) -> Finding | None:
+    """Why the router cannot be started here; None if it can."""
+    from sglang_hydra.facts.packages import find_python
+
+    if router.installed is not None:
+        return None
+    if router.python and find_python(router.python) is None:
+        message = f"topology.router.python={router.python} is not a program here"
+        hint = "topology.router.python=/venv/bin/python; or leave it out for the engine's, else this program's"
+        return Finding("error", "TOP015", message, ("topology.router.python",), hint)
+    whose = f"the environment of {router.python}" if router.python else "this environment"
+    hint = router.install_line(router.python or _path_of(None))
+    if not at_least(router.belongs or router.release, FIRST_FOR_EVERY_PYTHON):
+        hint += f"; or {router.python or _path_of(None)} -m pip install {PACKAGE}=={newest_release()}"
+        hint += ", which every Python and platform has"
+    return Finding(
+        "error",
+        "TOP015",
+        f"{whose} has no package {PACKAGE}, which stands in front of the servers",
+        ("topology.router.python",),
+        hint,
+    )
+
+
+def _path_of(python: str | None) -> str | None:
+    import sys
+
+    return python or sys.executable
+
+
+def _misfits(asked: Mapping[str, Any], node: Mapping[str, Any], release: str, pd: bool) -> Iterator[Finding]:
+    for name, value in asked.items():
+        key = f"topology.router.args.{name}" if name in node["args"] else f"topology.router.{name}"
+        problem = _misfit(name, value, key, release, pd, by_hand=name in node["args"])
+        if problem:
+            yield Finding("error", "TOP014", problem[0], (key,), problem[1])
+
+
+def _misfit(name: str, value: Any, key: str, release: str, pd: bool, *, by_hand: bool) -> tuple[str, str | None] | None:
+    """What is wrong with one setting of the router, and what to type instead."""
+    if by_hand and name in PLACED:
+        own = f"topology.router.{name}" if name in ("host", "port") or name.startswith("prometheus") else None
+        return f"{key} is set by the topology", f"{own}={value}" if own else None
+    flag = flags().get(name)
+    if flag is None:
+        near = nearest(name, flags())
+        return f"{PACKAGE} has no flag --{name.replace('_', '-')}", f"did you mean {near}?" if near else None
+    if not flag.is_in(release):
+        if name.startswith("prometheus_"):
+            return None  # left out where the release has no metrics
+        then = f"it came with {flag.since}" if not at_least(release, flag.since) else f"{flag.until} was the last"
+        return f"{key}: {PACKAGE} {release} has no --{name.replace('_', '-')}, {then}", None
+    if name in ("prefill_policy", "decode_policy") and not pd:
+        return f"{key} is for topology=pd", f"topology.router.policy={value}"
+    return _bad_value(flag, value, key, release)
+
+
+def _bad_value(flag: Flag, value: Any, key: str, release: str) -> tuple[str, str | None] | None:
+    if flag.kind == "switch":
+        return None if isinstance(value, bool) else (f"{key}={value!r} is neither true nor false", f"{key}=true")
+    if flag.kind == "list":
+        fits = isinstance(value, (list, tuple)) and all(isinstance(item, (str, int, float)) for item in value)
+        return None if fits else (f"{key}={value!r} is no list", f"{key}=[{value}]")
+    if isinstance(value, bool) or not isinstance(value, _TYPES[flag.kind]):
+        return f"{key}={value!r} is not {'text' if flag.kind == 'str' else 'a number'}", None
+    if "\0" in str(value):
+        return f"{key} has a zero byte in it, which no program can be given", None
+    choices = flag.choices_in(release)
+    if choices and value not in choices:
+        near = nearest(str(value), choices)
+        hint = f"{key}={near or choices[0]}"
+        return f"{key}={value}: {PACKAGE} {release} takes {', '.join(choices)}", hint
+    return None
+
+
+def _release_findings(
+    sglang: str, belongs: str | None, installed: str | None, release: str, node: Mapping[str, Any], pd: bool
+) -> Iterator[Finding]:
+    fields = ("topology.router.python",)
+    if pd and not at_least(release, FIRST_WITH_PD):
+        message = f"{PACKAGE} {release} knows no prefill and decode servers; {FIRST_WITH_PD} was the first"
+        wanted = belongs if belongs is not None and at_least(belongs, FIRST_WITH_PD) else FIRST_WITH_PD
+        yield Finding("error", "TOP017", message, fields, f"pip install {PACKAGE}=={wanted}, where the router is")
+    if installed is None or belongs is None or installed == belongs:
+        return
+    newer = at_least(installed, belongs)
+    yield Finding(
+        "info" if newer else "warning",
+        "TOP016",
+        f"{PACKAGE} {installed} is installed; {belongs} is the one that was out when SGLang {sglang} was released. "
+        f"Flags are those of {installed}",
+        fields,
+        None if newer else f"{node['python'] or 'python'} -m pip install {PACKAGE}=={belongs}",
+    )
+
+
+def _written(name: str, value: Any) -> list[str]:
+    """A setting as words of the command line."""
+    flag = f"--{name.replace('_', '-')}"
+    if isinstance(value, bool):
+        return [flag] if value else []
+    if isinstance(value, (list, tuple)):
+        return [flag, *map(str, value)]
+    return [flag, str(value)]
+
+
+def said_of_key(router: Router) -> Finding:
+    """What a router does with the servers' key: later releases ask clients for it themselves."""
+    if not at_least(router.release, FIRST_WITH_KEY):
+        said = "passes on what clients send: the servers check the key; it is not given to the router"
+    elif not at_least(router.release, FIRST_THAT_ASKS_FOR_THE_KEY):
+        said = "passes on what clients send and does not ask for the key itself: its own pages are open"
+    else:
+        said = "asks clients for the same key, and shows it to the servers"
+    return Finding("info", "TOP018", f"api_key: {PACKAGE} {router.release} {said}", ("api_key",))

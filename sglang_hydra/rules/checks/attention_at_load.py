@@ -1,0 +1,208 @@
+"""What the server meets when it makes its attention backend: backends that a model or a GPU has not, and changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sglang_hydra.facts.config_view import view_of
+from sglang_hydra.rules.checks.kernels_at_load import ATTENTION_FIELDS, is_latent, unset_backend
+from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
+from sglang_hydra.text.findings import Offer
+
+if TYPE_CHECKING:
+    from sglang_hydra.arguments.fields import ServerArgs
+
+# What model_specific_adjustment takes for latent attention.
+_FOR_LATENT = ("aiter", "flashinfer", "fa3", "triton", "flashmla", "cutlass_mla", "trtllm_mla", "ascend")
+_ENCODER_DECODER = "MllamaForConditionalGeneration"
+_DELTA_NETS = ("Qwen3NextForCausalLM", "Qwen3NextForCausalLMMTP")
+# Kernels that were built for one architecture alone: its major compute capability, and its name.
+_BUILT_FOR = {"flashmla": (9, "Hopper"), "cutlass_mla": (10, "Blackwell (SM100)")}
+
+
+@rule("RUN007", stage="plan")
+def check_delta_net_gpu(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: models with gated delta nets (Qwen3-Next) run on Hopper or Ampere.
+    Why: for these SGLang 0.5.2 sets its own backend, whatever is asked for, and that takes FlashAttention 3 for the
+        layers with full attention. Inferred: later releases have others.
+    Upstream: model_executor/model_runner.py:308-311 and 1696-1718, 0.5.2.
+    Example: gpu=b200 model=qwen3_next_80b_a3b -> warned
+    """
+    view, capability = view_of(facts.model, args.json_model_override_args), facts.gpu.compute_capability
+    if view is None or view.architecture not in _DELTA_NETS:
+        return None
+    if facts.gpu.is_cuda and (capability is None or capability[0] in (8, 9)):
+        return None
+    if not (facts.gpu.is_cuda or facts.gpu.is_hip):
+        return None
+    return Notice(
+        f"SGLang 0.5.2 runs {view.architecture} with FlashAttention 3, which {facts.gpu.name} does not have",
+        "model_path",
+        hint="a later SGLang",
+        offers="gpu=h200",
+    )
+
+
+@rule("RUN008", stage="plan")
+def check_latent_kernels(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: flashmla has kernels for Hopper, cutlass_mla for Blackwell (SM100).
+    Why: SGLang 0.5.2 does not look; trtllm_mla is looked at (KER008). Inferred: the first forward pass fails.
+    Upstream: layers/attention/flashmla_backend.py and cutlass_mla_backend.py, 0.5.2; sgl-kernel's builds.
+    Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=cutlass_mla -> warned
+    """
+    capability = facts.gpu.compute_capability
+    if not facts.gpu.is_cuda or capability is None:
+        return None
+    for field in ATTENTION_FIELDS:
+        backend = str(getattr(args, field))
+        major, name = _BUILT_FOR.get(backend, (capability[0], ""))
+        if capability[0] != major:
+            return Notice(
+                f"{backend} is built for {name}, and {facts.gpu.name} has compute capability "
+                f"{capability[0]}.{capability[1]}",
+                field,
+                offers=unset_backend(args, backend),
+            )
+    return None
+
+
+@rule("RUN009", stage="plan")
+def check_fa3_cache_type(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: attention_backend=fa3 with kv_cache_dtype=fp8_e5m2 becomes triton, also where SGLang has chosen fa3 itself:
+        on Hopper, for latent attention and a list of classes.
+    Why: FlashAttention 3 reads FP8 as e4m3 only; SGLang changes the backend when it loads the model.
+    Upstream: model_executor/model_runner.py:453-498 and 520-528, utils.py:2323-2347, 0.5.2.
+    Example: gpu=h100 model=qwen3_8b attention_backend=fa3 kv_cache_dtype=fp8_e5m2 -> warned
+    """
+    if args.kv_cache_dtype != "fp8_e5m2" or not (args.attention_backend == "fa3" or _takes_fa3(args, facts)):
+        return None
+    return Notice(
+        "fa3 has no fp8_e5m2 cache: triton is used instead",
+        "kv_cache_dtype",
+        "attention_backend",
+        offers=("kv_cache_dtype=fp8_e4m3", "kv_cache_dtype=auto"),
+    )
+
+
+def _takes_fa3(args: ServerArgs, facts: Facts) -> bool:
+    """Whether SGLang chooses FlashAttention 3 where no backend was named."""
+    view = view_of(facts.model, args.json_model_override_args)
+    if any(getattr(args, field) is not None for field in ATTENTION_FIELDS) or view is None or not facts.gpu.is_sm90:
+        return False
+    if is_latent(view):
+        return True
+    from sglang_hydra.architecture.architectures import FA3_BY_DEFAULT
+
+    topk, page = args.speculative_eagle_topk, args.page_size
+    return view.architecture in FA3_BY_DEFAULT and (topk is None or (topk == 1 and page == 1))
+
+
+@rule("RUN013", stage="plan")
+def check_cross_attention(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: models with cross attention (Mllama) do not run on the triton backend.
+    Why: it has none; SGLang asserts it when it makes the backend, after the weights are loaded.
+    Upstream: model_executor/model_runner.py:1622-1626, 0.5.2.
+    Example: model=meta-llama/Llama-3.2-11B-Vision-Instruct attention_backend=triton -> refused
+    """
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None or _ENCODER_DECODER not in (view.architectures or ()):
+        return None
+    for field in ATTENTION_FIELDS:
+        if getattr(args, field) == "triton":
+            return Refusal(
+                "the triton backend has no cross attention", field, offers=unset_backend(args, "triton", "flashinfer")
+            )
+    return None
+
+
+@rule("RUN014", stage="plan")
+def check_dual_chunks(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: a model with dual_chunk_attention_config runs with attention_backend=dual_chunk_flash_attn, or with none set;
+        no other model runs with that one.
+    Why: SGLang refuses any other when it loads the model; the backend asserts that the config has its chunks.
+    Upstream: model_executor/model_runner.py:437-450; layers/attention/dual_chunk_flashattention_backend.py:125-128,
+        0.5.2.
+    Example: model=Qwen/Qwen2.5-7B-Instruct-1M attention_backend=fa3 -> refused
+    """
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None:
+        return None
+    if view.get("dual_chunk_attention_config") is None:
+        return _only_for(args, "dual_chunk_flash_attn", "models with dual_chunk_attention_config in their config.json")
+    if args.attention_backend in (None, "dual_chunk_flash_attn"):
+        return None
+    return Refusal(
+        f"this model's attention works on two chunks, which attention_backend={args.attention_backend} does not",
+        "attention_backend",
+        offers=("attention_backend=dual_chunk_flash_attn", "attention_backend=null"),
+    )
+
+
+def _only_for(args: ServerArgs, backend: str, models: str) -> Refusal | None:
+    fields = [field for field in ATTENTION_FIELDS if getattr(args, field) == backend]
+    if not fields:
+        return None
+    return Refusal(f"{backend} is for {models}", *fields, offers=unset_backend(args, backend))
+
+
+@rule("RUN020", stage="plan")
+def check_delta_net_backend(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: hybrid_linear_attn is refused for models without gated delta nets (Qwen3-Next has them).
+    Why: SGLang sets it itself for these models, and asserts that the model is one when it makes the backend.
+    Upstream: model_executor/model_runner.py:308-311 and 1696-1699, 0.5.2.
+    Example: model=qwen3_8b attention_backend=hybrid_linear_attn -> refused
+    """
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None or view.architecture in _DELTA_NETS:
+        return None
+    return _only_for(args, "hybrid_linear_attn", "models with gated delta nets (Qwen3-Next)")
+
+
+@rule("RUN017", stage="plan")
+def check_latent_backend(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: latent attention (DeepSeek and kin) runs on aiter, flashinfer, fa3, triton, flashmla, cutlass_mla, trtllm_mla
+        and ascend.
+    Why: SGLang refuses any other when it loads the model.
+    Upstream: model_executor/model_runner.py:499-518, 0.5.2.
+    Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=torch_native -> refused
+    """
+    view, backend = view_of(facts.model, args.json_model_override_args), args.attention_backend
+    if view is None or backend is None or not is_latent(view) or backend == "trtllm_mha":  # RUN002 says that one
+        return None
+    if backend in _FOR_LATENT or facts.gpu.device in (None, "cpu"):
+        return None
+    return Refusal(f"{backend} does not serve latent attention", "attention_backend",
+                   offers=Offer("attention_backend=null", " lets SGLang choose"))  # fmt: skip
+
+
+@rule("RUN019", stage="plan")
+def check_graph_sizes(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: with DP attention or DeepEP, cuda_graph_max_bs must be at least the ranks that share an attention layer.
+    Why: batches are captured in multiples of these; with none left the server fails when it captures, at the end of
+        the start.
+    Upstream: model_executor/cuda_graph_runner.py:197-215, 0.5.2.
+    Example: gpu=h200 model=deepseek_v3 tp_size=8 dp_size=2 enable_dp_attention=true cuda_graph_max_bs=2 -> refused
+    """
+    limit = args.cuda_graph_max_bs
+    if not isinstance(limit, int) or limit < 1 or args.disable_cuda_graph or args.cuda_graph_bs:
+        return None
+    shared = args.enable_dp_attention and args.dp_size > 1
+    if not shared and args.moe_a2a_backend != "deepep":
+        return None
+    ranks = max(1, args.tp_size // args.dp_size) if shared else args.tp_size
+    unit = ranks * (2 if args.enable_two_batch_overlap else 1)
+    if limit >= unit:
+        return None
+    return Refusal(
+        f"cuda_graph_max_bs={limit} leaves no batch to capture: they are multiples of {unit} here",
+        "cuda_graph_max_bs",
+        offers=(f"cuda_graph_max_bs={unit}", "cuda_graph_max_bs=null", "disable_cuda_graph=true"),
+    )

@@ -1,0 +1,98 @@
+"""What prefill and decode servers must know of each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.text.findings import Offer
+
+if TYPE_CHECKING:
+    from sglang_hydra.arguments.fields import ServerArgs
+
+
+IN_CI = "SGLANG_IS_IN_CI"
+
+
+@rule("DIS001", (810, 813))
+def decode_server_has_no_decode_tp(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: disaggregation_decode_tp is refused on a decode server.
+    Why: it tells a prefill server of its receivers; a decode server is one and has tp_size.
+    Upstream: server_args.py 0.5.2 lines 810-813.
+    Example: disaggregation_mode=decode disaggregation_decode_tp=4 -> refused
+    """
+    if args.disaggregation_mode != "decode" or args.disaggregation_decode_tp is None:
+        return None
+    return Refusal(
+        f"disaggregation_decode_tp={args.disaggregation_decode_tp} is for prefill servers",
+        "disaggregation_decode_tp",
+        hint="tp_size sets it here",
+        offers="disaggregation_decode_tp=null",
+    )
+
+
+@rule("DIS002", (814, 816))
+def decode_server_has_no_decode_dp(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: disaggregation_decode_dp is refused on a decode server.
+    Why: it tells a prefill server of its receivers; a decode server is one and has dp_size.
+    Upstream: server_args.py 0.5.2 lines 814-816.
+    Example: disaggregation_mode=decode disaggregation_decode_dp=2 -> refused
+    """
+    if args.disaggregation_mode != "decode" or args.disaggregation_decode_dp is None:
+        return None
+    return Refusal(
+        f"disaggregation_decode_dp={args.disaggregation_decode_dp} is for prefill servers",
+        "disaggregation_decode_dp",
+        hint="dp_size sets it here",
+        offers="disaggregation_decode_dp=null",
+    )
+
+
+@rule("DIS004", (821, 826))
+def decode_replicas_are_served_in_turn(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: a decode server with dp_size above 1 is refused without prefill_round_robin_balance.
+    Why: SGLang asserts it, and asks for load_balance_method=round_robin on the prefill servers. Inferred: both sides
+        must send a request to the same rank, which they find out by counting. SGLang's own test runs (SGLANG_IS_IN_CI)
+        are let through.
+    Upstream: server_args.py 0.5.2 lines 821-826.
+    Example: dp_size=2 disaggregation_mode=decode -> refused
+    """
+    if args.disaggregation_mode != "decode" or not args.dp_size > 1 or args.prefill_round_robin_balance:
+        return None
+    if facts.env.get(IN_CI, "false").lower() in ("true", "1"):
+        return None
+    return Refusal(
+        f"a decode server with dp_size={args.dp_size} needs prefill_round_robin_balance=true",
+        "prefill_round_robin_balance",
+        "dp_size",
+        offers=Offer(
+            "prefill_round_robin_balance=true", ", and load_balance_method=round_robin on the prefill servers"
+        ),
+    )
+
+
+@rule("DIS008", (2382, 2388))
+def one_tp_divides_the_other(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: on a prefill server, tp_size and disaggregation_decode_tp must divide one another.
+    Why: SGLang says that no other sizes are supported. Inferred: the KV cache is split anew on its way, and only whole
+        shares can be merged or cut.
+    Upstream: server_args.py 0.5.2 lines 2382-2388.
+    Example: tp_size=4 disaggregation_mode=prefill disaggregation_decode_tp=6 -> refused
+    """
+    if args.disaggregation_mode != "prefill":
+        return None
+    prefill: Any = args.tp_size
+    decode: Any = args.disaggregation_decode_tp
+    smaller, larger = min(decode, prefill), max(decode, prefill)
+    if smaller != 0 and larger % smaller == 0:
+        return None
+    return Refusal(
+        f"tp_size={prefill} and disaggregation_decode_tp={decode}: one must be a multiple of the other",
+        "disaggregation_decode_tp",
+        "tp_size",
+        offers=(f"disaggregation_decode_tp={prefill}", "disaggregation_decode_tp=1"),
+    )

@@ -1,0 +1,209 @@
+"""What the server meets only when it loads weights or builds its attention: kernels that this GPU or model has not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sglang_hydra.facts.config_view import ConfigView, view_of
+from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
+
+if TYPE_CHECKING:
+    from sglang_hydra.arguments.fields import ServerArgs
+
+# The lowest compute capability, times ten, that each method asks for (SGLang 0.5.2, layers/quantization/*,
+# get_min_capability).
+_MIN_CAPABILITY: Mapping[str, int] = {
+    "awq": 75,
+    "awq_marlin": 80,
+    "blockwise_int8": 80,
+    "fbgemm_fp8": 80,
+    "fp8": 80,
+    "gptq": 60,
+    "gptq_marlin": 80,
+    "marlin": 80,
+    "modelopt": 89,
+    "modelopt_fp4": 100,
+    "moe_wna16": 70,
+    "mxfp4": 80,
+    "petit_nvfp4": 90,
+    "qoq": 80,
+    "w4afp8": 90,
+    "w8a8_fp8": 89,
+    "w8a8_int8": 75,
+    "compressed-tensors": 70,
+}
+
+# Architectures with multi-head latent attention (SGLang 0.5.2, configs/model_config.py).
+_MLA = (
+    "DeepseekV2ForCausalLM",
+    "DeepseekV3ForCausalLM",
+    "DeepseekV3ForCausalLMNextN",
+    "LongcatFlashForCausalLM",
+    "LongcatFlashForCausalLMNextN",
+    "MiniCPM3ForCausalLM",
+    "DeepseekVL2ForCausalLM",
+    "KimiVLForConditionalGeneration",
+)
+ATTENTION_FIELDS = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
+_MLA_BACKENDS = ("flashmla", "cutlass_mla", "trtllm_mla")
+_LOWEST_CAPABILITY = 75
+# Drafts that come from the model itself, so that no draft model has to be named.
+_OWN_DRAFT = (
+    "DeepseekV3ForCausalLM",
+    "Glm4MoeForCausalLM",
+    "LongcatFlashForCausalLM",
+    "MiMoForCausalLM",
+    "Ernie4_5_MoeForCausalLM",
+    "Qwen3NextForCausalLM",
+)
+
+
+@rule("RUN001", stage="plan")
+def check_quantization_kernels(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: the GPU must have the compute capability that the quantization's kernels ask for.
+    Why: SGLang looks when it builds the model, just before it reads the weights; NVFP4 asks for 10.0, FP8 for 8.0.
+    Upstream: model_loader/loader.py 0.5.2; get_min_capability in layers/quantization/.
+    Example: gpu=h200 quantization=modelopt_fp4 -> refused, Hopper has 9.0
+    """
+    capability = facts.gpu.compute_capability
+    method = _quantization(args, facts)
+    if not facts.gpu.is_cuda or capability is None or method is None:
+        return None
+    lowest = _MIN_CAPABILITY.get(method)
+    if lowest is None or capability[0] * 10 + capability[1] >= lowest:
+        return None
+    return Refusal(
+        f"{method} needs compute capability {lowest // 10}.{lowest % 10}, and {facts.gpu.name} has "
+        f"{capability[0]}.{capability[1]}",
+        "quantization",
+        "model_path",
+        hint="a checkpoint in another format, or a newer GPU",
+        offers=_newer(lowest),
+    )
+
+
+@rule("RUN002", stage="plan")
+def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: the MLA backends (flashmla, cutlass_mla, trtllm_mla) serve latent-attention models only, and trtllm_mha none
+        of these.
+    Why: the trtllm backends refuse it by name; flashmla and cutlass_mla read kv_lora_rank, which SGLang sets for latent
+        attention only. All of it happens when the attention is built, after the weights.
+    Upstream: model_executor/model_runner.py, _get_attention_backend_from_str; layers/attention/flashmla_backend.py and
+        cutlass_mla_backend.py; configs/model_config.py:217-247, 0.5.2.
+    Example: model=llama_3_1_8b attention_backend=flashmla -> refused
+    """
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None:
+        return None
+    latent = is_latent(view)
+    for field in ATTENTION_FIELDS:
+        backend = getattr(args, field)
+        if backend in _MLA_BACKENDS and not latent:
+            return Refusal(
+                f"{backend} is for latent attention (DeepSeek and kin)", field, offers=unset_backend(args, backend)
+            )
+        if backend == "trtllm_mha" and latent:
+            return Refusal(
+                "trtllm_mha cannot read a latent KV cache", field, offers=unset_backend(args, backend, "trtllm_mla")
+            )
+    return None
+
+
+@rule("RUN003", stage="plan")
+def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: attention_backend=fa3 needs Hopper, or Ampere and Ada where the model has no latent attention.
+    Why: an assertion says so, after the weights are loaded. Inferred: FlashAttention 3 has no kernels elsewhere.
+    Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str.
+    Example: gpu=b200 attention_backend=fa3 -> refused
+    """
+    capability = facts.gpu.compute_capability
+    if not facts.gpu.is_cuda or capability is None:
+        return None
+    view = view_of(facts.model, args.json_model_override_args)
+    latent = view is not None and is_latent(view)
+    if capability[0] == 9 or (capability[0] == 8 and not latent):
+        return None
+    for field in ATTENTION_FIELDS:
+        replaced = field == "attention_backend" and args.kv_cache_dtype == "fp8_e5m2"  # RUN009: by triton
+        if getattr(args, field) == "fa3" and not replaced:
+            return Refusal(
+                f"fa3 has no kernels for compute capability {capability[0]}.{capability[1]}",
+                field,
+                offers=unset_backend(args, "fa3"),
+            )
+    return None
+
+
+@rule("RUN004", stage="plan")
+def check_draft_model(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: a speculative algorithm needs speculative_draft_model_path, unless the model brings its own draft layers.
+    Why: without it the draft worker loads the target's own checkpoint a second time. Inferred: that is no draft.
+    Upstream: managers/tp_worker.py and configs/model_config.py 0.5.2.
+    Example: model=llama_3_1_8b speculative_algorithm=EAGLE -> warned
+    """
+    if args.speculative_algorithm is None or args.speculative_draft_model_path is not None:
+        return None
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None or view.architecture in _OWN_DRAFT or (view.get("num_nextn_predict_layers") or 0) > 0:
+        return None
+    return Notice(
+        f"speculative_algorithm={args.speculative_algorithm} has no draft model",
+        "speculative_draft_model_path",
+        "speculative_algorithm",
+        hint="speculative_draft_model_path takes a draft that was trained for this model",
+    )
+
+
+@rule("RUN005", stage="plan")
+def check_lowest_gpu(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: NVIDIA GPUs older than Turing (7.5) are refused.
+    Why: SGLang raises an error that names sm75 as the lowest, before it reads the weights. Inferred: its kernels start
+        there.
+    Upstream: model_executor/model_runner.py 0.5.2, load_model.
+    Example: gpu.compute_capability='7.0' -> refused
+    """
+    capability = facts.gpu.compute_capability
+    if not facts.gpu.is_cuda or capability is None or capability[0] * 10 + capability[1] >= _LOWEST_CAPABILITY:
+        return None
+    return Refusal(f"{facts.gpu.name} has compute capability {capability[0]}.{capability[1]}, 7.5 is the lowest", "gpu")
+
+
+def unset_backend(args: ServerArgs, backend: str, better: str | None = None) -> list[str]:
+    """Every argument that names ``backend`` with a ``better`` one, then with none."""
+    named = [field for field in ATTENTION_FIELDS if getattr(args, field) == backend]
+    values = [better, "null"] if better else ["null"]
+    return [" ".join(f"{field}={value}" for field in named) for value in values]
+
+
+def _newer(capability: int) -> list[str]:
+    """Classes that have at least this compute capability."""
+    classes = ((75, "t4"), (80, "a100_80gb"), (89, "l40s"), (90, "h100"), (90, "h200"), (100, "b200"))
+    return [f"gpu={name}" for has, name in classes if has >= capability]
+
+
+def is_latent(view: ConfigView) -> bool:
+    """Whether a model has latent attention, as SGLang tells it: by its class."""
+    return any(name in _MLA for name in view.architectures or ())
+
+
+def _quantization(args: ServerArgs, facts: Facts) -> str | None:
+    """The method that will run: the one asked for, else the checkpoint's."""
+    if args.quantization is not None:
+        return args.quantization.lower()
+    view = view_of(facts.model, args.json_model_override_args)
+    stored = _stored(view) if view else None
+    if stored is None:
+        return None
+    method = str(stored.get("quant_method", "")).lower()
+    return "modelopt_fp4" if method == "modelopt" and "FP4" in str(stored.get("quant_algo")) else method
+
+
+def _stored(view: ConfigView) -> Mapping[str, object] | None:
+    stored = view.get("quantization_config") or view.get("compression_config")
+    return stored if isinstance(stored, Mapping) else None

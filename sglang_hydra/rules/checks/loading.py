@@ -1,0 +1,29 @@
+"""What model_path may be."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+
+if TYPE_CHECKING:
+    from sglang_hydra.arguments.fields import ServerArgs
+
+
+@rule("LOD001", (797, 805))
+def model_path_is_text(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: model_path must be text.
+    Why: it is a folder, a file, a repository on the hub or a URL.
+    Upstream: server_args.py 0.5.2 lines 797-805.
+    Example: model_path=null -> refused
+    """
+    model_path: Any = args.model_path
+    if isinstance(model_path, (str, os.PathLike)):
+        return None
+    return Refusal(
+        f"model_path is {model_path!r}; it must be text",
+        "model_path",
+        hint="the name of a model on the hub, or its folder",
+    )

@@ -1,0 +1,149 @@
+"""Adapters: whether each can be read, and whether there is room for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.rules.lora import is_adapter
+from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
+from sglang_hydra.text.words import typed
+
+if TYPE_CHECKING:
+    from sglang_hydra.arguments.fields import ServerArgs
+
+
+_FORMS = "a list of NAME=PATH, of paths, or of {lora_name: NAME, lora_path: PATH}"
+
+
+@rule("LOR001", (2300, 2300), stage="check")
+def batch_holds_adapters(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: max_loras_per_batch must be 1 or more, also with LoRA off.
+    Why: it is the number of adapters that one batch can use.
+    Upstream: server_args.py 0.5.2 lines 2300-2300.
+    Example: max_loras_per_batch=0 -> refused
+    """
+    if args.max_loras_per_batch > 0:
+        return None
+    return Refusal(
+        f"max_loras_per_batch={args.max_loras_per_batch}: it must be 1 or more",
+        "max_loras_per_batch",
+        offers="max_loras_per_batch=8",
+    )
+
+
+@rule("LOR003", (2309, 2312), stage="check")
+def adapters_are_not_ignored(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: lora_paths with enable_lora=false are remarked on.
+    Why: no adapter is loaded then.
+    Upstream: server_args.py 0.5.2 lines 2309-2312.
+    Example: enable_lora=false lora_paths=["a=/l/a"] -> warned
+    """
+    if args.enable_lora is not False or not args.lora_paths:
+        return None
+    return Notice(
+        "enable_lora=false: lora_paths are ignored",
+        "enable_lora",
+        "lora_paths",
+        offers=("enable_lora=true", "lora_paths=null"),
+    )
+
+
+@rule("LOR004", (2314, 2355), stage="check")
+def adapters_are_readable(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: with LoRA on, lora_paths must be a list of NAME=PATH, PATH or mappings with lora_name and lora_path, or one
+        mapping of names to paths.
+    Why: every adapter needs a name for requests to choose it by. Finished LoRARefs are refused by SGLang too.
+    Upstream: server_args.py 0.5.2 lines 2314-2355.
+    Example: enable_lora=true lora_paths=[7] -> refused
+    """
+    adapters: Any = args.lora_paths
+    if not args.enable_lora or adapters is None or isinstance(adapters, dict):
+        return None
+    if not isinstance(adapters, list):
+        return Refusal(f"lora_paths is {adapters!r}, and not a list or a mapping", "lora_paths", hint=_FORMS)
+    for place, item in enumerate(adapters):
+        if not is_adapter(item):
+            got = "has not both lora_name and lora_path" if isinstance(item, dict) else "is not text or a mapping"
+            return Refusal(f"lora_paths[{place}] {got}: {item!r}", "lora_paths", hint=_FORMS)
+    return None
+
+
+@rule("LOR006", (2357, 2363), stage="check")
+def all_modules_stands_alone(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: with LoRA on, all in lora_target_modules is refused beside other names.
+    Why: it stands for every module already.
+    Upstream: server_args.py 0.5.2 lines 2357-2363.
+    Example: enable_lora=true max_lora_rank=16 lora_target_modules=["all","q_proj"] -> refused
+    """
+    if not args.enable_lora or not args.lora_target_modules:
+        return None
+    modules = set(args.lora_target_modules)
+    if "all" not in modules or len(modules) == 1:
+        return None
+    return Refusal(
+        f"lora_target_modules names all and {len(modules) - 1} more",
+        "lora_target_modules",
+        offers='lora_target_modules=["all"]',
+    )
+
+
+@rule("LOR008", (2366, 2369), stage="check")
+def adapter_shape_is_known(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: LoRA without lora_paths needs both max_lora_rank and lora_target_modules.
+    Why: Inferred: buffers are made at the start; their shape is taken from the adapters, or must be said.
+    Upstream: server_args.py 0.5.2 lines 2366-2369.
+    Example: enable_lora=true -> refused
+    """
+    if not args.enable_lora or args.lora_paths or (args.max_lora_rank and args.lora_target_modules):
+        return None
+    return Refusal(
+        f"LoRA without lora_paths needs both: max_lora_rank is {typed(args.max_lora_rank)}, "
+        f"lora_target_modules is {typed(args.lora_target_modules)}",
+        "max_lora_rank",
+        "lora_target_modules",
+        offers='max_lora_rank=16 lora_target_modules=["all"]',
+    )
+
+
+@rule("LOR009", (2371, 2376), stage="check")
+def loaded_adapters_fill_a_batch(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: with LoRA on, max_loaded_loras must not be below max_loras_per_batch.
+    Why: what a batch can use must be loaded.
+    Upstream: server_args.py 0.5.2 lines 2371-2376.
+    Example: lora_paths=["a=/l/a"] max_loaded_loras=4 -> refused
+    """
+    if not args.enable_lora or args.max_loaded_loras is None:
+        return None
+    if args.max_loaded_loras >= args.max_loras_per_batch:
+        return None
+    return Refusal(
+        f"max_loaded_loras={args.max_loaded_loras} is below max_loras_per_batch={args.max_loras_per_batch}",
+        "max_loaded_loras",
+        "max_loras_per_batch",
+        offers=(f"max_loaded_loras={args.max_loras_per_batch}", f"max_loras_per_batch={args.max_loaded_loras}"),
+    )
+
+
+@rule("LOR010", (2377, 2380), stage="check")
+def adapters_can_be_loaded(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: with LoRA on, there must not be more lora_paths than max_loaded_loras.
+    Why: all of lora_paths are loaded at the start.
+    Upstream: server_args.py 0.5.2 lines 2377-2380.
+    Example: lora_paths=["a=/l/a","b=/l/b"] max_loaded_loras=1 max_loras_per_batch=1 -> refused
+    """
+    adapters: Any = args.lora_paths
+    if not args.enable_lora or args.max_loaded_loras is None or len(adapters) <= args.max_loaded_loras:
+        return None
+    return Refusal(
+        f"{len(adapters)} adapters in lora_paths, and max_loaded_loras={args.max_loaded_loras}",
+        "max_loaded_loras",
+        "lora_paths",
+        offers=f"max_loaded_loras={len(adapters)}",
+    )

@@ -1,0 +1,210 @@
+"""Whether the model's config can be read, and whether the model runs on the chosen attention backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.facts.config_view import ConfigView, UnreadableOverrides, read_overrides, view_of
+from sglang_hydra.rules.model import GPT_OSS_BACKENDS, LLAMA_4_BACKENDS, gpt_oss_view
+from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.text.findings import Offer
+from sglang_hydra.text.words import typed
+
+if TYPE_CHECKING:
+    from sglang_hydra.arguments.fields import ServerArgs
+
+_OVERRIDES = "json_model_override_args"
+_NO_GAUDI = "another GPU: device=hpu forces torch_native"
+_HINT = 'a JSON object, {"key": value}, of keys of the model\'s config'
+
+
+def _overrides_problem(args: ServerArgs) -> Refusal | None:
+    try:
+        read_overrides(args.json_model_override_args)
+    except UnreadableOverrides as unreadable:
+        return Refusal(str(unreadable), _OVERRIDES, hint=_HINT, offers="json_model_override_args='{}'")
+    return None
+
+
+def _architectures_problem(view: ConfigView | None) -> Refusal | None:
+    if view is None:
+        return None
+    published: Any = view.published.get("architectures")
+    if published is not None and not _names_one(published):
+        return Refusal(
+            f"the model's config.json names no architecture: architectures is {typed(published)}, and SGLang reads the "
+            "first one before it lays json_model_override_args over the file",
+            "model_path",
+            hint='a config.json with "architectures": ["LlamaForCausalLM"], or without the key and with an override',
+        )
+    if _names_one(view.architectures):
+        return None
+    return Refusal(
+        f"the model's config names no architecture: architectures is {typed(view.architectures)}",
+        "model_path",
+        _OVERRIDES,
+        hint="the name of the model's class, in architectures of its config.json or of json_model_override_args",
+    )
+
+
+def _names_one(architectures: Any) -> bool:
+    try:
+        return isinstance(architectures[0], str)
+    except (TypeError, IndexError, KeyError):
+        return False
+
+
+@rule("MDL014", (2238, 2247))
+def config_has_a_class(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: a config.json is refused that no config class reads: its model_type is none of transformers 4.56.1's and of
+        SGLang's own, or the checkpoint brings code for it and trust_remote_code is not set.
+    Why: SGLang reads the file through AutoConfig while it resolves its arguments (hf_transformers_utils.get_config).
+    Upstream: server_args.py 0.5.2 lines 2238-2247.
+    Example: model=unheard_of -> refused
+    """
+    if facts.model.refused is None:
+        return None
+    return Refusal(
+        f"SGLang 0.5.2 cannot read the model's config.json: {facts.model.refused}",
+        "model_path",
+        "trust_remote_code",
+        hint="a config.json with a model_type that is known",
+        offers=Offer("trust_remote_code=true", " where the checkpoint brings code that you trust"),
+    )
+
+
+@rule("MDL001", (500, 506))
+def config_is_readable_for_memory(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: if mem_fraction_static is unset, a config without architectures is refused, and json_model_override_args
+        that are not a JSON object.
+    Why: SGLang then looks first whether the model is multimodal. Nothing is refused for a model that is not known.
+    Upstream: server_args.py 0.5.2 lines 500-506.
+    Example: json_model_override_args=nope -> refused
+    """
+    if facts.was_given("mem_fraction_static"):
+        return None
+    problem = _overrides_problem(args)
+    if problem is not None:
+        return problem
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is not None and view.architectures == [] and args.enable_multimodal is not None:
+        return None  # the list is only searched then, which an empty one survives; MDL003 refuses it
+    return _architectures_problem(view)
+
+
+@rule("MDL002", (2238, 2247))
+def overrides_are_an_object(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: json_model_override_args that are not a JSON object are refused, also with mem_fraction_static given.
+    Why: they replace keys of the model's config. null, 0, "" and [] replace nothing and pass.
+    Upstream: server_args.py 0.5.2 lines 2238-2247.
+    Example: mem_fraction_static=0.8 json_model_override_args='[1]' -> refused
+    """
+    if not facts.was_given("mem_fraction_static"):
+        return None  # MDL001 has said it
+    return _overrides_problem(args)
+
+
+@rule("MDL003", (2438, 2440))
+def config_names_an_architecture(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: a config without architectures is refused, also with mem_fraction_static given.
+    Why: the first architecture decides which model class is loaded and which rules below apply.
+    Upstream: server_args.py 0.5.2 lines 2438-2440.
+    Example: mem_fraction_static=0.8 json_model_override_args='{"architectures":[]}' -> refused
+    """
+    view = view_of(facts.model, args.json_model_override_args)
+    said = not facts.was_given("mem_fraction_static") and (args.enable_multimodal is None or view is None)
+    return None if said else _architectures_problem(view)
+
+
+@rule("MDL005", (2449, 2455))
+def gpt_oss_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: gpt-oss is refused with an attention_backend other than triton, trtllm_mha and fa3.
+    Why: its attention sinks are implemented in these three only. device=hpu forces torch_native, which fails here.
+    Upstream: server_args.py 0.5.2 lines 2449-2455.
+    Example: gpu=h100 model=gpt_oss attention_backend=flashinfer -> refused
+    """
+    if args.attention_backend in GPT_OSS_BACKENDS or gpt_oss_view(args, facts) is None:
+        return None
+    return Refusal(
+        f"gpt-oss does not run on attention_backend={typed(args.attention_backend)}; it runs on "
+        f"{_either(GPT_OSS_BACKENDS)}",
+        "attention_backend",
+        hint=_NO_GAUDI if args.device == "hpu" else None,
+        offers=(Offer("attention_backend=null", " lets SGLang choose"), *_backends(GPT_OSS_BACKENDS)),
+    )
+
+
+@rule("MDL015", (2457, 2457))
+def gpt_oss_runs_on_cuda(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: gpt-oss is refused where torch has neither CUDA nor ROCm.
+    Why: SGLang asks torch.cuda for the compute capability, whatever the device, and torch raises "Torch not compiled
+        with CUDA enabled" (utils.py, is_sm100_supported).
+    Upstream: server_args.py 0.5.2 lines 2457-2457.
+    Example: gpu=cpu model=gpt_oss -> refused
+    """
+    if facts.gpu.torch_cuda is not False or gpt_oss_view(args, facts) is None:
+        return None
+    return Refusal(
+        f"SGLang 0.5.2 starts gpt-oss only where torch has CUDA or ROCm, and {facts.gpu.name} has neither",
+        "model_path",
+        "device",
+        hint="another GPU of NVIDIA or AMD",
+        offers=("gpu=h100", "gpu=mi300x"),
+    )
+
+
+@rule("MDL008", (2475, 2478))
+def triton_kernel_runs_without_ep(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: gpt-oss with moe_runner_backend=triton_kernel is refused with an ep_size other than 1.
+    Why: SGLang says that this runner is supported with ep_size=1 only. On SM100 an MXFP4 gpt-oss has another runner by
+        now.
+    Upstream: server_args.py 0.5.2 lines 2475-2478.
+    Example: gpu=h100 model=gpt_oss tp_size=4 ep_size=4 moe_runner_backend=triton_kernel -> refused
+    """
+    if args.moe_runner_backend != "triton_kernel" or args.ep_size == 1 or gpt_oss_view(args, facts) is None:
+        return None
+    return Refusal(
+        f"gpt-oss with moe_runner_backend=triton_kernel needs ep_size=1, not {args.ep_size}",
+        "ep_size",
+        "moe_runner_backend",
+        offers=("ep_size=1", "moe_runner_backend=triton", "moe_runner_backend=auto"),
+    )
+
+
+@rule("MDL012", (2493, 2498))
+def llama_4_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: Llama 4 is refused unless attention_backend is fa3, aiter or triton; SGLang chooses none for it.
+    Why: SGLang's assertion names these three and gives no reason. Inferred: its chunked attention is implemented in no
+        other.
+    Upstream: server_args.py 0.5.2 lines 2493-2498.
+    Example: gpu=h100 model=llama_4_scout attention_backend=null -> refused
+    """
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None or "Llama4" not in view.architecture:
+        return None
+    # A set: upstream's test is a membership in one, which an unhashable value fails differently from a tuple's.
+    if args.attention_backend in set(LLAMA_4_BACKENDS):
+        return None
+    return Refusal(
+        f"Llama 4 does not run on attention_backend={typed(args.attention_backend)}; it runs on "
+        f"{_either(LLAMA_4_BACKENDS)}",
+        "attention_backend",
+        hint=_NO_GAUDI if args.device == "hpu" else None,
+        offers=_backends(LLAMA_4_BACKENDS),
+    )
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return " or ".join(names)
+
+
+def _backends(names: tuple[str, ...]) -> list[Offer]:
+    return [Offer(f"attention_backend={name}") for name in names]

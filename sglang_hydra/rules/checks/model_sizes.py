@@ -1,0 +1,65 @@
+"""Whether SGLang can build its ModelConfig, which it does to see whether the model is multimodal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.facts.config_view import TEXT_PARTS, ConfigView, is_own_text, text_config, view_of
+from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.text.words import typed
+
+if TYPE_CHECKING:
+    from sglang_hydra.arguments.fields import ServerArgs
+
+_OVERRIDES = "json_model_override_args"
+_LATENT = ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV3ForCausalLMNextN", "LongcatFlashForCausalLM")
+
+
+@rule("MDL016", (500, 506))
+def config_states_its_sizes(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: if mem_fraction_static is unset, a config is refused whose language model has no hidden_size and
+        num_attention_heads that are numbers, or no num_hidden_layers or vocab_size, with its class's defaults; and
+        json_model_override_args that replace the nested config of the language model.
+    Why: SGLang builds its ModelConfig to see whether the model is multimodal, and that divides the one by the other
+        (configs/model_config.py). An override becomes a plain mapping there, without the attributes that it reads.
+    Upstream: server_args.py 0.5.2 lines 500-506.
+    Example: model=sizeless -> refused
+    """
+    view = view_of(facts.model, args.json_model_override_args)
+    if facts.model.config_class is None or view is None or facts.was_given("mem_fraction_static"):
+        return None
+    replaced = next((name for name in TEXT_PARTS[:2] if name in view.overrides), None)
+    if replaced is not None and not is_own_text(view.published):
+        return Refusal(
+            f"{_OVERRIDES} replaces {replaced} by a mapping that SGLang cannot read",
+            _OVERRIDES,
+            hint="""json_model_override_args='{"key": value}', of keys beside it""",
+        )
+    text = text_config(view)
+    wrong = next(_unusable(args, view, text), None)
+    if wrong is None:
+        return None
+    return Refusal(
+        f"SGLang 0.5.2 cannot use the model's config: its {wrong} is {typed(text.get(wrong))}",
+        "model_path",
+        hint=f"a config.json that states {wrong}",
+    )
+
+
+def _unusable(args: ServerArgs, view: ConfigView, text: Mapping[str, Any]) -> Iterator[str]:
+    """The fields of the language model that ModelConfig fails on."""
+    yield from (name for name in ("hidden_size", "num_attention_heads") if not _is_number(text.get(name)))
+    if text["num_attention_heads"] == 0:
+        yield "num_attention_heads"
+    yield from (name for name in ("num_hidden_layers", "vocab_size") if name not in text)
+    if any(name in _LATENT for name in view.architectures or ()):
+        yield from (name for name in ("qk_nope_head_dim", "qk_rope_head_dim") if not _is_number(view.get(name)))
+    # The dtype of a model that is stored in float32 is chosen by its type.
+    if args.dtype == "auto" and text.get("torch_dtype") in (None, "float32") and text.get("model_type", "") is None:
+        yield "model_type"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))

@@ -1,0 +1,182 @@
+"""Sizes of parallel groups, and which GPUs they take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+
+if TYPE_CHECKING:
+    from sglang_hydra.arguments.fields import ServerArgs
+
+
+@rule("DPA003", (640, 640))
+def dp_ranks_divide_tp(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: enable_dp_attention is refused unless dp_size divides tp_size.
+    Why: the ranks of data parallel attention are equal parts of the tensor parallel group (layers/dp_attention.py).
+    Upstream: server_args.py 0.5.2 lines 640-640.
+    Example: tp_size=8 dp_size=3 enable_dp_attention=true -> refused
+    """
+    if not args.enable_dp_attention:
+        return None
+    if args.dp_size == 0:
+        return Refusal(
+            "enable_dp_attention=true with dp_size=0",
+            "dp_size",
+            offers=(f"dp_size={args.tp_size}", "enable_dp_attention=false dp_size=1"),
+        )
+    if args.tp_size % args.dp_size == 0:
+        return None
+    return Refusal(
+        f"DP attention needs a dp_size that divides tp_size={args.tp_size}; got dp_size={args.dp_size}",
+        "dp_size",
+        "tp_size",
+        offers=[f"dp_size={size}" for size in _dividing(args.tp_size, args.dp_size)],
+    )
+
+
+@rule("DPA005", (646, 649))
+def dp_lm_head_has_dp_attention(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: enable_dp_lm_head is refused without enable_dp_attention.
+    Why: it saves a gather that only DP attention makes. With dp_size=1, DPA001 has switched that off.
+    Upstream: server_args.py 0.5.2 lines 646-649.
+    Example: tp_size=8 enable_dp_lm_head=true -> refused
+    """
+    if not args.enable_dp_lm_head or args.enable_dp_attention:
+        return None
+    if facts.given.get("enable_dp_attention"):
+        return Refusal(
+            "enable_dp_lm_head=true needs DP attention, which dp_size=1 has switched off",
+            "dp_size",
+            "enable_dp_lm_head",
+            offers=(f"dp_size={args.tp_size}", "enable_dp_lm_head=false"),
+        )
+    return Refusal(
+        "enable_dp_lm_head=true needs enable_dp_attention=true",
+        "enable_dp_attention",
+        "enable_dp_lm_head",
+        offers=(f"enable_dp_attention=true dp_size={args.tp_size}", "enable_dp_lm_head=false"),
+    )
+
+
+@rule("PAR001", (2250, 2253), stage="check")
+def nodes_divide_gpus(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: tp_size x pp_size must be a multiple of nnodes.
+    Why: SGLang asserts it. Inferred: every node brings the same number of GPUs.
+    Upstream: server_args.py 0.5.2 lines 2250-2253.
+    Example: tp_size=8 nnodes=3 -> refused
+    """
+    if args.nnodes == 0:
+        return Refusal("nnodes=0: at least one node must serve", "nnodes", offers="nnodes=1")
+    gpus = args.tp_size * args.pp_size
+    if gpus % args.nnodes == 0:
+        return None
+    return Refusal(
+        f"tp_size x pp_size = {gpus} GPUs cannot be shared by nnodes={args.nnodes} nodes equally",
+        "nnodes",
+        "tp_size",
+        "pp_size",
+        offers=(
+            f"tp_size={max(args.tp_size // args.nnodes, 1) * args.nnodes}",
+            "nnodes=1",
+            *(f"nnodes={size}" for size in _dividing(gpus, args.nnodes)[:2]),
+        ),
+    )
+
+
+@rule("PIP002", (2255, 2260), stage="check")
+def pipeline_runs_alone(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: pp_size above 1 is refused with the overlap scheduler, speculative decoding or mixed chunks.
+    Why: the pipeline's loop supports none of them. The overlap scheduler is off by then (PIP001).
+    Upstream: server_args.py 0.5.2 lines 2255-2260.
+    Example: pp_size=2 enable_mixed_chunk=true -> refused
+    """
+    if not args.pp_size > 1:
+        return None
+    if not args.disable_overlap_schedule:
+        field, got = "disable_overlap_schedule", "the overlap scheduler"
+        instead = "disable_overlap_schedule=true"
+    elif args.speculative_algorithm is not None:
+        field, got = "speculative_algorithm", f"speculative_algorithm={args.speculative_algorithm}"
+        instead = "speculative_algorithm=null"
+    elif args.enable_mixed_chunk:
+        field, got = "enable_mixed_chunk", "enable_mixed_chunk=true"
+        instead = "enable_mixed_chunk=false"
+    else:
+        return None
+    message = f"a pipeline (pp_size={args.pp_size}) does not run with {got}"
+    return Refusal(message, field, "pp_size", offers=(instead, "pp_size=1"))
+
+
+@rule("PAR002", (2262, 2264), stage="check")
+def replicas_stay_on_one_node(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: dp_size above 1 on several nodes is refused without enable_dp_attention.
+    Why: plain replicas are independent: start one server on each node, behind a router.
+    Upstream: server_args.py 0.5.2 lines 2262-2264.
+    Example: tp_size=8 dp_size=2 nnodes=2 -> refused
+    """
+    if not args.dp_size > 1 or args.nnodes == 1 or args.enable_dp_attention:
+        return None
+    return Refusal(
+        f"dp_size={args.dp_size} on nnodes={args.nnodes} nodes needs DP attention",
+        "enable_dp_attention",
+        "dp_size",
+        "nnodes",
+        hint="one server a node",
+        offers=("enable_dp_attention=true", "dp_size=1"),
+    )
+
+
+@rule("PAR003", (2266, 2266), stage="check")
+def first_gpu_is_counted_from_zero(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: base_gpu_id must be 0 or more.
+    Why: it is the number of the first GPU that the server takes.
+    Upstream: server_args.py 0.5.2 lines 2266-2266.
+    Example: base_gpu_id=-1 -> refused
+    """
+    if args.base_gpu_id >= 0:
+        return None
+    return Refusal(f"base_gpu_id={args.base_gpu_id}: GPUs are counted from 0", "base_gpu_id", offers="base_gpu_id=0")
+
+
+@rule("PAR004", (2267, 2267), stage="check")
+def gpu_step_goes_up(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: gpu_id_step must be 1 or more.
+    Why: the server takes every n-th GPU from base_gpu_id on.
+    Upstream: server_args.py 0.5.2 lines 2267-2267.
+    Example: gpu_id_step=0 -> refused
+    """
+    if args.gpu_id_step >= 1:
+        return None
+    return Refusal(f"gpu_id_step={args.gpu_id_step}: it must be 1 or more", "gpu_id_step", offers="gpu_id_step=1")
+
+
+@rule("PAR005", (2269, 2272), stage="check")
+def dense_layers_split_or_not(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: moe_dense_tp_size must be 1 or null.
+    Why: the dense layers of a MoE model are either whole on each GPU or split like the rest.
+    Upstream: server_args.py 0.5.2 lines 2269-2272.
+    Example: moe_dense_tp_size=2 -> refused
+    """
+    # A set: upstream's test is a membership in one, which an unhashable value fails differently from a tuple's.
+    if args.moe_dense_tp_size in {1, None}:
+        return None
+    return Refusal(
+        f"moe_dense_tp_size={args.moe_dense_tp_size}; it may be 1 or null",
+        "moe_dense_tp_size",
+        offers=("moe_dense_tp_size=1", "moe_dense_tp_size=null"),
+    )
+
+
+def _dividing(whole: int, asked: int) -> list[int]:
+    """The divisors of ``whole`` beside ``asked``, the nearest first and the larger of two that are as near."""
+    sizes = [size for size in range(1, min(whole, 1024) + 1) if whole % size == 0 and size != asked]
+    return sorted(sizes, key=lambda size: (abs(size - asked), -size))

@@ -1,0 +1,110 @@
+"""Numbers that SGLang takes as they are and that no server can run with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.text.words import short, typed
+
+if TYPE_CHECKING:
+    from sglang_hydra.arguments.fields import ServerArgs
+
+# The least and the most that make sense of each: beyond that a digit too many was typed.
+_RANGES = {
+    "tp_size": (1, 2**16),
+    "pp_size": (1, 2**16),
+    "dp_size": (1, 2**16),
+    "ep_size": (1, 2**16),
+    "nnodes": (1, 2**16),
+    "context_length": (1, 2**31),
+    "max_running_requests": (1, 2**31),
+    "max_total_tokens": (1, 2**40),
+    "max_prefill_tokens": (1, 2**31),
+    "chunked_prefill_size": (-1, 2**31),
+    "cuda_graph_max_bs": (1, 2**20),
+    "cuda_graph_bs": (1, 2**20),
+    "page_size": (1, 2**20),
+    "stream_interval": (1, 2**31),
+    "tokenizer_worker_num": (1, 2**16),
+}
+_ANY_NUMBER = (-(2**63), 2**63)  # what a computer counts with
+_PORTS = ("port", "nccl_port", "disaggregation_bootstrap_port")
+_USUAL_PORTS = {"port": "30000", "nccl_port": "null", "disaggregation_bootstrap_port": "8998"}
+_LAST_PORT = 65535
+
+
+@rule("ARG020", stage="plan")
+def check_sizes(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: sizes and counts must be 1 or more and no absurd number: tp_size, dp_size, context_length, ...
+    Why: Inferred: SGLang computes with whatever is given and fails later: no rank is started, a division by zero, no
+        memory.
+    Upstream: none.
+    Example: tp_size=0 -> refused
+    """
+    wrong = [name for name, value in vars(args).items() if not _is_in(_RANGES.get(name, _ANY_NUMBER), value)]
+    if not wrong:
+        return None
+    said = []
+    for name in wrong:
+        least, most = _RANGES.get(name, _ANY_NUMBER)
+        said.append(f"{name}={short(str(getattr(args, name)), 20)} must lie between {least} and {most}")
+    return Refusal("; ".join(said), *wrong, offers=_usual(wrong), hint="leave it out")
+
+
+@rule("ARG021", stage="plan")
+def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: ports must lie between 1 and 65535. port=0 is allowed: a free one is taken when the server starts.
+    Why: Inferred: SGLang's command line takes any number, and the server fails when it listens.
+    Upstream: none.
+    Example: port=70000 -> refused
+    """
+    wrong = [name for name in _PORTS if not _is_port(getattr(args, name), lowest=int(name != "port"))]
+    if not wrong:
+        return None
+    said = ", ".join(f"{name}={short(str(getattr(args, name)), 20)}" for name in wrong)
+    return Refusal(
+        f"{said}: a port lies between 1 and {_LAST_PORT}",
+        *wrong,
+        offers=" ".join(f"{name}={_USUAL_PORTS[name]}" for name in wrong),
+    )
+
+
+@rule("ARG022", stage="plan")
+def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: model_path must name a model: it is neither empty nor Hydra's sign for a missing value.
+    Why: Inferred: an unset shell variable (model_path=$MODEL) would start a server that then looks for a model without
+        a name.
+    Upstream: none.
+    Example: model_path='' -> refused
+    """
+    if not isinstance(args.model_path, str) or args.model_path.strip() not in ("", "???"):
+        return None
+    return Refusal(
+        f"model_path={args.model_path!r} names no model",
+        "model_path",
+        hint="the name of a model on the hub, or its folder",
+    )
+
+
+def _usual(names: list[str]) -> tuple[str, ...]:
+    """The names with SGLang's defaults; a list or a number without one is left to SGLang."""
+    from sglang_hydra.arguments.fields import FIELDS
+
+    if not all(name in FIELDS for name in names):
+        return ()
+    return (" ".join(f"{name}={typed(FIELDS[name].default)}" for name in names),)
+
+
+def _is_in(limits: tuple[int, int], value: Any) -> bool:
+    """Whether a number, or each number of a list, lies within ``limits``; anything else does."""
+    if isinstance(value, list):
+        return all(_is_in(limits, item) for item in value)
+    return not isinstance(value, int) or isinstance(value, bool) or limits[0] <= value <= limits[1]
+
+
+def _is_port(value: Any, lowest: int) -> bool:
+    return value is None or lowest <= value <= _LAST_PORT

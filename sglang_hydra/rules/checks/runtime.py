@@ -1,0 +1,58 @@
+"""Whether there is a device, and whether SGLang can read its memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
+from sglang_hydra.text.findings import Offer
+
+if TYPE_CHECKING:
+    from sglang_hydra.arguments.fields import ServerArgs
+
+
+@rule("DEV002", (444, 445))
+def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: a machine without accelerator is refused, unless device is set or SGLANG_USE_CPU_ENGINE=1.
+    Why: SGLang serves from the CPU only when it is asked to.
+    Upstream: server_args.py 0.5.2 lines 444-445.
+    Example: gpu=none -> refused
+    """
+    if args.device is not None:
+        return None
+    return Refusal(
+        "no accelerator was found and device is not set",
+        "device",
+        offers=(
+            Offer("gpu=h100", " (or another class) plans for a machine that has one"),
+            *("gpu=cpu", "gpu=h200", "gpu=b200"),
+        ),
+    )
+
+
+@rule("DEV003", (449, 449))
+def device_memory_is_readable(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: device=hpu and device=npu are refused on a machine that is not one; so is a GPU of unknown memory.
+    Why: SGLang asks the vendor's tool for the memory first of all: nvidia-smi, rocminfo, hl-smi or torch_npu.
+        NVIDIA and AMD GPUs are asked whatever device says.
+    Upstream: server_args.py 0.5.2 lines 449-449.
+    Example: gpu=cpu device=hpu -> refused
+    """
+    gpu = facts.gpu
+    if not (gpu.is_cuda or gpu.is_hip):
+        if args.device not in ("hpu", "npu"):
+            return None
+        if args.device != gpu.device:
+            tool = "hl-smi" if args.device == "hpu" else "torch_npu"
+            return Refusal(
+                f"device={args.device} needs {tool}, and {gpu.name} has device={gpu.device}",
+                "device",
+                offers="device=null",
+            )
+    if gpu.memory_mib is None:
+        return Refusal(
+            f"the memory of {gpu.name} is unknown", "gpu.memory_mib", hint="what the vendor's tool reports, in MiB"
+        )
+    return None

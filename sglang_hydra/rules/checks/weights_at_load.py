@@ -1,0 +1,281 @@
+"""What the server meets when it builds its layers and loads its weights: shapes, formats and classes it has not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.facts.config_view import ConfigView, text_config, view_of
+from sglang_hydra.rules.checks.model_config import LONGER_CONTEXT_VARIABLE, derived_context_length, stored_quantization
+from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
+
+if TYPE_CHECKING:
+    from sglang_hydra.arguments.fields import ServerArgs
+
+_BLOCK_METHODS = ("fp8", "blockwise_int8", "blockwise-int8", "awq", "awq_marlin", "gptq", "gptq_marlin")
+_FP8_METHODS = ("fp8", "compressed-tensors", "compressed_tensors")
+# Files of models/ in 0.5.2 that compare tp_size with the number of experts.
+_COUNTS_EXPERTS = (
+    *("DeepseekForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "Glm4MoeForCausalLM"),
+    *("HunYuanMoEV1ForCausalLM", "LongcatFlashForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"),
+    *("Step3VLForConditionalGeneration", "XverseMoeForCausalLM"),
+)
+_EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+# No offer names more of them; SGLang accepts any number, and a slip of the finger is one too.
+_MOST_RANKS = 4096
+# Classes of 0.5.2 that hand hidden states of several layers to an EAGLE-3 draft (set_eagle3_layers_to_capture).
+_FEEDS_EAGLE3 = (
+    *("GptOssForCausalLM", "LlamaForCausalLM", "Llama4ForConditionalGeneration", "Qwen2ForCausalLM"),
+    *("Qwen2_5_VLForConditionalGeneration", "Qwen2MoeForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
+    *("Glm4vForConditionalGeneration", "Glm4vMoeForConditionalGeneration", "InternLM3ForCausalLM"),
+    *("Llama4ForCausalLM", "MistralForCausalLM", "Phi3ForCausalLM"),
+)
+
+
+@rule("RUN006", stage="plan")
+def check_draft_context(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: the draft model's own config must allow the target's context length.
+    Why: the draft is loaded with the target's length, after the target; a shorter one stops the server then, unless
+        SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1. Inferred: EAGLE drafts often state 2048.
+    Upstream: speculative/eagle_worker.py:89 and configs/model_config.py:177-198, 0.5.2.
+    Example: model=llama_3_1_8b speculative_algorithm=EAGLE3
+        speculative_draft_model_path=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B -> warned
+    """
+    view, draft = view_of(facts.model, args.json_model_override_args), facts.model.draft
+    if view is None or draft is None or draft.config is None or args.speculative_algorithm is None:
+        return None
+    target = args.context_length or derived_context_length(text_config(view))
+    longest = derived_context_length(draft.config)
+    allowed = any(
+        facts.env.get(name, "").lower() in ("1", "true") for name in (LONGER_CONTEXT_VARIABLE, "SGLANG_IS_IN_CI")
+    )
+    if target is None or longest is None or target <= longest or allowed:
+        return None
+    message = f"the draft model allows {longest} tokens, the target is served with {target}"
+    offers = (f"engine.env.{LONGER_CONTEXT_VARIABLE}=1", f"context_length={longest}")
+    fields = ("speculative_draft_model_path", "context_length")
+    # What a published draft states may have changed; its own file is what the server reads.
+    return (Notice if draft.extra.get("published") else Refusal)(message, *fields, offers=offers)
+
+
+@rule("RUN010", stage="plan")
+def check_quantized_shapes(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: the matrices on each GPU must divide by the blocks or groups of their format: FP8 and INT8 blocks, AWQ, GPTQ.
+    Why: the layers refuse it while they are built; those of AWQ and GPTQ say that too large a tp_size can be the cause.
+        Inferred: a scale cannot be cut; fewer GPUs for each matrix, or ep_size for experts, help.
+    Upstream: layers/quantization/fp8.py, blockwise_int8.py, awq.py:342, gptq.py:417, all 0.5.2.
+    Example: model_path=Qwen/Qwen3-235B-A22B-FP8 tp_size=8 -> refused, 1536 / 8 = 192 is no multiple of 128
+    """
+    view = view_of(facts.model, args.json_model_override_args)
+    method = stored_quantization(args, facts)
+    if view is None or method not in _BLOCK_METHODS:
+        return None
+    from sglang_hydra.architecture.alignment import misaligned
+    from sglang_hydra.architecture.understanding import understand
+    from sglang_hydra.text.errors import ConfigError
+
+    values = vars(args)
+    try:
+        found = misaligned(understand(values, facts.gpu, facts.model))
+    except ConfigError:
+        return None  # the fit says which field of the config cannot be a size
+    if not found:
+        return None
+
+    def aligned(change: Mapping[str, Any]) -> bool:
+        changed = {**values, **change}
+        return not misaligned(understand(changed, facts.gpu, facts.model))
+
+    offers = [name for name, change in _fewer_cuts(args, view) if aligned(change)]
+    return Refusal("; ".join(found), "tp_size", "model_path", hint="a checkpoint in another format", offers=offers)
+
+
+def _fewer_cuts(args: ServerArgs, view: ConfigView) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Changes with which a matrix is cut less often, as typed and as values: whole experts, then fewer GPUs."""
+    if args.ep_size < args.tp_size and _experts(text_config(view)) % args.tp_size == 0:
+        yield f"ep_size={args.tp_size}", {"ep_size": args.tp_size}
+    unit = math.lcm(args.ep_size, args.dp_size if args.enable_dp_attention else 1)
+    for size in reversed(_divisors(args.tp_size)):
+        if size < args.tp_size and size % unit == 0:
+            yield f"tp_size={size}", {"tp_size": size}
+
+
+@rule("RUN011", stage="plan")
+def check_fp8_on_ampere(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: FP8 weights with block scales, and FP8 experts, need compute capability 8.9.
+    Why: below, SGLang 0.5.2 has a Marlin kernel for other FP8 linear layers only; these two go through Triton.
+        Inferred: that has no FP8 (e4m3) there and stops at the first forward pass.
+    Upstream: layers/quantization/fp8.py (block_quant turns Marlin off), fp8_utils.py:140-150 and 823-829, 0.5.2.
+    Example: gpu=a100_80gb model_path=Qwen/Qwen3-8B-FP8 -> refused
+    """
+    capability = facts.gpu.compute_capability
+    view = view_of(facts.model, args.json_model_override_args)
+    if not facts.gpu.is_cuda or capability is None or not (8, 0) <= capability < (8, 9) or view is None:
+        return None
+    stored = _stored(view)
+    method = (args.quantization or str(stored.get("quant_method", ""))).lower()
+    is_fp8 = method == "fp8" or (method in _FP8_METHODS and _is_float8(stored))
+    if not is_fp8:
+        return None
+    blocks = bool(stored.get("weight_block_size"))
+    experts = _experts(text_config(view)) > 1
+    if not blocks and not experts:
+        return None
+    what = "FP8 with block scales" if blocks else "FP8 experts"
+    return Refusal(
+        f"{what}: compute capability 8.9 is needed, and {facts.gpu.name} has {capability[0]}.{capability[1]}",
+        "model_path" if stored else "quantization",
+        "quantization",
+        hint="a checkpoint in another format (BF16, AWQ, GPTQ, INT8)",
+        offers=("gpu=l40s", "gpu=h100"),
+    )
+
+
+@rule("RUN012", stage="plan")
+def check_eagle3_target(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: EAGLE3 needs a model class that hands out the hidden states of several layers.
+    Why: the server asks the class for it after loading; most classes of 0.5.2 have no such method.
+    Upstream: model_executor/model_runner.py and models/*.py, set_eagle3_layers_to_capture, 0.5.2.
+    Example: model=deepseek_v3 speculative_algorithm=EAGLE3 -> refused
+    """
+    if args.speculative_algorithm != "EAGLE3":
+        return None
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None or not view.architecture or view.architecture in _FEEDS_EAGLE3:
+        return None
+    from sglang_hydra.architecture.architectures import KNOWN
+
+    if view.architecture not in KNOWN:
+        return None  # a class of another release
+    return Refusal(
+        f"{view.architecture} of SGLang 0.5.2 does not feed an EAGLE-3 draft", "speculative_algorithm",
+        offers=("speculative_algorithm=EAGLE", "speculative_algorithm=null"),
+    )  # fmt: skip
+
+
+@rule("RUN015", stage="plan")
+def check_class(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: the model's first architecture should be a class of SGLang 0.5.2.
+    Why: one that is not is tried through transformers, or refused; other releases have other classes. SGLang
+        warns that through transformers features may be missing and performance may not be the best.
+    Upstream: model_loader/utils.py 0.5.2, get_model_architecture.
+    Example: model=Qwen/Qwen3.5-27B -> warned
+    """
+    view = view_of(facts.model, args.json_model_override_args)
+    if view is None or not view.architecture:
+        return None
+    from sglang_hydra.architecture.architectures import is_served
+
+    if is_served(view.architecture) or str(args.model_impl) == "transformers":
+        return None
+    return Notice(
+        f"SGLang 0.5.2 has no class {view.architecture}: it tries transformers' own, or stops",
+        "model_path",
+        hint="a later SGLang, or model_impl=transformers where that is meant",
+    )
+
+
+@rule("RUN016", stage="plan")
+def check_compressed_format(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: of compressed-tensors SGLang 0.5.2 has 8 bit weights, and with vLLM beside it packed integers; 4 bit floats
+        (NVFP4) and FP8 blocks came later.
+    Why: it looks at each layer while it builds it, and stops at the first one without a kernel.
+    Upstream: layers/quantization/compressed_tensors/compressed_tensors.py:360-436, 0.5.2.
+    Example: model=RedHatAI/Qwen3-32B-NVFP4 -> refused
+    """
+    if stored_quantization(args, facts) not in ("compressed-tensors", "compressed_tensors"):
+        return None
+    view = view_of(facts.model, args.json_model_override_args)
+    groups = _stored(view).get("config_groups") if view is not None else None
+    weights = [
+        group["weights"]
+        for group in (groups.values() if isinstance(groups, Mapping) else ())
+        if isinstance(group, Mapping) and isinstance(group.get("weights"), Mapping)
+    ]
+    for one in weights:
+        bits, kind, strategy = one.get("num_bits"), one.get("type"), one.get("strategy")
+        if kind == "float" and (bits == 4 or strategy == "block"):
+            what = "4 bit floats" if bits == 4 else "FP8 with block scales"
+            return Refusal(f"compressed-tensors with {what}: SGLang 0.5.2 has no kernel", "model_path",
+                           hint="the vendor's own FP8, AWQ or GPTQ checkpoint, or a later SGLang")  # fmt: skip
+        if kind == "int" and bits != 8:
+            return Notice("packed integers of compressed-tensors: SGLang 0.5.2 takes vLLM's kernels", "model_path",
+                          hint="vLLM installed beside it, or an AWQ or GPTQ checkpoint")  # fmt: skip
+    return None
+
+
+@rule("RUN018", stage="plan")
+def check_experts(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: ep_size must divide tp_size, whatever the model, and the experts, with the redundant ones; tp_size must not
+        exceed their number.
+    Why: the groups of ranks that share the experts are cut from those of tp_size, and each rank takes whole experts;
+        the engine and the layers fail while they are built.
+    Upstream: entrypoints/engine.py:774, distributed/parallel_state.py:1461-1499,
+        layers/moe/fused_moe_triton/layer.py:171 and models/deepseek_v2.py:346 and its kin, 0.5.2.
+    Example: model=qwen3_30b_a3b tp_size=6 ep_size=6 -> refused, 128 experts
+    """
+    ranks = args.tp_size if args.moe_a2a_backend == "deepep" else args.ep_size
+    if ranks > 1 and args.tp_size % ranks:
+        return Refusal(f"ep_size={ranks} does not divide tp_size={args.tp_size}", "ep_size", "tp_size",
+                       offers=_groups(args, args.tp_size))  # fmt: skip
+    view = view_of(facts.model, args.json_model_override_args)
+    experts = _experts(text_config(view)) if view is not None else 0
+    if view is None or experts <= 1:
+        return None
+    from sglang_hydra.architecture.ranks import REPEATS_EXPERTS
+
+    repeats = view.architecture in REPEATS_EXPERTS
+    redundant = args.ep_num_redundant_experts or 0 if repeats else 0
+    if ranks > 1 and (experts + redundant) % ranks:
+        held = f"{experts} experts" + (f" and {redundant} redundant ones" if redundant else "")
+        return Refusal(f"{held} do not divide by ep_size={ranks}", "ep_size", "tp_size",
+                       offers=_dividing(args, experts, redundant, ranks, repeats))  # fmt: skip
+    if view.architecture in _COUNTS_EXPERTS and args.tp_size > experts:
+        return Refusal(f"tp_size={args.tp_size} is above the model's {experts} experts", "tp_size",
+                       offers=[f"tp_size={size}" for size in reversed(_divisors(experts))])  # fmt: skip
+    return None
+
+
+def _dividing(args: ServerArgs, experts: int, redundant: int, ranks: int, repeats: bool) -> list[str]:
+    """What to type so that the experts divide: another group of ranks, or as many redundant experts as are missing."""
+    held = experts + redundant
+    if args.moe_a2a_backend == "deepep":  # DeepEP spreads over all of tp_size
+        sizes = sorted((size for size in _divisors(held) if size <= 64), key=lambda size: abs(size - args.tp_size))
+        offers = [f"tp_size={size}" for size in sizes]
+    else:
+        offers = _groups(args, held)
+    return [*([f"ep_num_redundant_experts={-experts % ranks}"] if repeats else []), *offers]
+
+
+def _groups(args: ServerArgs, held: int) -> list[str]:
+    """Groups of ranks that divide both tp_size and what they hold, the largest first."""
+    return [f"ep_size={size}" for size in reversed(_divisors(args.tp_size)) if held % size == 0]
+
+
+def _divisors(number: int) -> list[int]:
+    """The numbers of ranks that divide it; what nobody has is not looked for, whatever was typed."""
+    return [size for size in range(1, min(number, _MOST_RANKS) + 1) if number % size == 0]
+
+
+def _experts(text: Mapping[str, Any]) -> int:
+    stated = next((text[name] for name in _EXPERT_COUNTS if isinstance(text.get(name), int)), 0)
+    return int(stated)
+
+
+def _stored(view: ConfigView) -> Mapping[str, Any]:
+    stored = view.get("quantization_config") or view.get("compression_config")
+    return stored if isinstance(stored, Mapping) else {}
+
+
+def _is_float8(stored: Mapping[str, Any]) -> bool:
+    groups = stored.get("config_groups")
+    weights = [group.get("weights") for group in groups.values()] if isinstance(groups, Mapping) else []
+    return any(isinstance(one, Mapping) and one.get("type") == "float" and one.get("num_bits") == 8 for one in weights)

@@ -1,0 +1,215 @@
+"""The engine of rules: it runs them in their one order, applies what they answer and writes it down."""
+
+from __future__ import annotations
+
+import difflib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from sglang_hydra.arguments.fields import FIELDS, ServerArgs, fresh_defaults, sealed
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.rules.environment import planned_environment
+from sglang_hydra.rules.ledger import Entry, Ledger
+from sglang_hydra.rules.order import ORDER
+from sglang_hydra.rules.rule import Change, Facts, Notice, Refusal, Restated, Rule
+from sglang_hydra.text.findings import Finding, offers_of
+from sglang_hydra.text.words import program, typed
+
+_NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
+
+# What Python raises for values of a wrong type or zero where SGLang computes with them: there, as here,
+# the configuration is refused at that place.
+_UNCOMPUTABLE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, MemoryError)
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What SGLang 0.5.2 would make of an intent on the given hardware and model.
+
+    ``ok`` is upstream's own verdict: False if any of its rules or checks refuses. ``values`` holds all 210
+    arguments by name; ``ledger`` every write that led there; ``env`` the environment variables that SGLang sets
+    while resolving; ``intent`` what was asked for, untouched.
+    """
+
+    intent: Mapping[str, Any] = field(repr=False)
+    values: Mapping[str, Any] = field(repr=False)
+    ledger: Ledger
+    findings: tuple[Finding, ...]
+    env: Mapping[str, str]
+
+    @property
+    def ok(self) -> bool:
+        return not any(finding.level == "error" and not finding.ours for finding in self.findings)
+
+    @cached_property
+    def args(self) -> ServerArgs:
+        """The arguments as one sealed object: reading works, writing raises ``FrozenInstanceError``."""
+        return sealed(self.values)
+
+
+def resolve(
+    intent: Mapping[str, Any],
+    *,
+    gpu: GpuFacts,
+    model: ModelFacts,
+    seed: int | None = None,
+    env: Mapping[str, str] = _NO_ENVIRONMENT,
+) -> Resolution:
+    """Applies every rule and check of SGLang 0.5.2 to ``intent`` and reports all findings at once.
+
+    ``intent`` maps argument names to the values asked for; it takes what upstream's constructor takes (no
+    choices and few types are checked here: that is done where text comes in). ``seed`` is used where no
+    ``random_seed`` was set; without it one is drawn. ``env`` is the environment that a rule may ask for
+    (SGLANG_IS_IN_CI); the process's own is never read. Nothing is raised for a value that cannot work:
+    it ends in ``findings``. TypeError is raised for a ``gpu`` or ``model`` that is no such object.
+    """
+    for name, given, wanted in (("gpu", gpu, GpuFacts), ("model", model, ModelFacts)):
+        if not isinstance(given, wanted):
+            raise TypeError(f"{name} is a {wanted.__name__}, not {given!r}; sglang_hydra.plan takes presets by name")
+    values = fresh_defaults()
+    findings = list(_unknown_or_missing(intent, values))
+    values.update({name: value for name, value in intent.items() if name in values})
+    facts = Facts(gpu, model, env, random.randint(0, 1 << 30) if seed is None else seed, intent)
+    entries = _run(values, intent, facts, findings) if "model_path" in intent else []
+    return Resolution(
+        intent=MappingProxyType(dict(intent)),
+        values=MappingProxyType(values),
+        ledger=Ledger(entries),
+        findings=tuple(findings),
+        env=planned_environment(values),
+    )
+
+
+def run_checks(checks: Sequence[Rule], resolution: Resolution, facts: Facts) -> list[Finding]:
+    """Runs checks over what was resolved. After a refusal of SGLang's own some values may not be final: a check that
+    cannot be computed from them says nothing then."""
+    findings: list[Finding] = []
+    for check in checks:
+        try:
+            outcome = check.apply(resolution.args, facts)
+        except _UNCOMPUTABLE as failure:
+            if resolution.ok:
+                findings.append(_uncomputable(check, failure, resolution.intent))
+            continue
+        if isinstance(outcome, Refusal):
+            findings.append(_said(outcome, check))
+    return findings
+
+
+def _run(values: dict[str, Any], intent: Mapping[str, Any], facts: Facts, findings: list[Finding]) -> list[Entry]:
+    """Runs the rules over ``values`` in place. A rule sees them as a ServerArgs that shares their storage."""
+    entries: list[Entry] = []
+    args = object.__new__(ServerArgs)
+    args.__dict__ = values
+    refused = False
+    for rule in ORDER:
+        try:
+            outcome = rule.apply(args, facts)
+        except _UNCOMPUTABLE as failure:
+            # After a refusal the values downstream of it may be missing: only the cause is reported.
+            if not refused:
+                findings.append(_uncomputable(rule, failure, intent))
+                refused = True
+            continue
+        if outcome is None:
+            continue
+        if isinstance(outcome, Change):
+            _apply(outcome, rule, values, intent, entries, findings)
+        else:
+            findings.append(_said(outcome, rule))
+            refused = refused or not isinstance(outcome, Notice)
+    return entries
+
+
+def _apply(
+    change: Change,
+    rule: Rule,
+    values: dict[str, Any],
+    intent: Mapping[str, Any],
+    entries: list[Entry],
+    findings: list[Finding],
+) -> None:
+    for name, after in change.values.items():
+        before = values[name]
+        if before == after and type(before) is type(after):
+            continue
+        values[name] = after
+        entries.append(Entry(name, before, after, rule.id, change.reason))
+        if name in intent and before is not None and (intent[name] is before or intent[name] == before):
+            findings.append(_overridden(name, before, change, rule))
+
+
+def _overridden(field: str, before: Any, change: Change, rule: Rule) -> Finding:
+    return Finding(
+        level="info" if isinstance(change, Restated) else "warning",
+        id=rule.id,
+        message=f"{field}={typed(before)} was set, and SGLang makes it {typed(change.values[field])}: {change.reason}",
+        fields=(field,),
+        stage=rule.stage,
+        upstream=rule.lines,
+    )
+
+
+def _said(outcome: Refusal, rule: Rule) -> Finding:
+    return Finding(
+        level="warning" if isinstance(outcome, Notice) else "error",
+        id=rule.id,
+        message=outcome.message,
+        fields=outcome.fields,
+        hint=outcome.hint,
+        stage=rule.stage,
+        upstream=rule.lines,
+        offers=outcome.offers,
+    )
+
+
+def _uncomputable(rule: Rule, failure: Exception, intent: Mapping[str, Any]) -> Finding:
+    from sglang_hydra.arguments.fields.check import check_value
+
+    odd = {name: said for name, value in intent.items() if name in FIELDS and (said := check_value(name, value))}
+    why = "; ".join(odd.values()) or f"{type(failure).__name__}: {failure}"
+    return Finding(
+        level="error",
+        id=rule.id,
+        message=f"{rule.name.replace('_', ' ')} cannot be computed from these values ({why}); "
+        "SGLang fails at the same place",
+        fields=tuple(odd),
+        hint=f"{program()} explain {rule.id} names the arguments it reads",
+        stage=rule.stage,
+        upstream=rule.lines,
+    )
+
+
+def _unknown_or_missing(intent: Mapping[str, Any], values: Mapping[str, Any]) -> list[Finding]:
+    findings = []
+    for name in intent:
+        if name not in values:
+            near = difflib.get_close_matches(name, values, n=1)
+            findings.append(
+                Finding(
+                    level="error",
+                    id="ARG001",
+                    message=f"{name!r} is not an argument of SGLang 0.5.2",
+                    fields=(name,),
+                    hint=f"did you mean {near[0]}?" if near else f"{program()} --help WORD finds arguments",
+                    stage="post_init",
+                )
+            )
+    if "model_path" not in intent:
+        findings.append(
+            Finding(
+                level="error",
+                id="ARG002",
+                message="no model was named: model_path has no default",
+                fields=("model_path",),
+                hint="model=org/name, model=./folder or model_path=... names yours",
+                stage="post_init",
+                offers=offers_of("model=llama_3_1_8b"),
+            )
+        )
+    return findings

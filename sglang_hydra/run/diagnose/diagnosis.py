@@ -1,0 +1,165 @@
+"""What went wrong with a server, by its exit state and its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglang_hydra.run.diagnose.advice import fitted
+from sglang_hydra.run.diagnose.classes import BY_KIND
+from sglang_hydra.run.diagnose.failure_class import UNKNOWN, FailureClass
+from sglang_hydra.run.diagnose.life import Life
+from sglang_hydra.run.diagnose.lines import Line
+from sglang_hydra.run.diagnose.reader import LogReader
+from sglang_hydra.run.diagnose.releases import version_of
+from sglang_hydra.run.diagnose.server_args import CUT
+from sglang_hydra.run.diagnose.verdict import STOPPED, Verdict, decide, without_secrets
+from sglang_hydra.text.findings import Finding
+
+UNKNOWN_ID = "DIA000"
+HEALTHY_ID = "DIA060"
+_LONGEST_LINE = 600
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A failure by class.
+
+    ``kind`` is the stable name of the class, ``unknown`` where nothing decides; ``confidence`` is from 0 (unknown) to
+    1, and never between 0 and 0.5. ``healthy`` says of an unknown one that the server became ready and that no failure
+    is in its log. ``line`` is the deciding line as it can be shown, ``line_number`` its number from
+    1, both None where only the exit state decides. ``stage`` is what the server was doing (load, kv, graphs, serve,
+    ...). ``version`` is the release of SGLang, ``server_args`` the arguments that the log writes down (under their
+    names there), None where it does not say. ``gpu`` and ``gpu_memory_mib`` are the device that it speaks of.
+    ``ready`` says that the server had begun to serve. ``finding`` is the message: what happened, and what to type.
+    ``also`` are the other classes with evidence, ``last_lines`` the end of the log, ``lines`` how many there were.
+    ``remedies`` are the changes of the hint that were planned clean, ``notes`` what was assumed to plan them, or why
+    nothing was planned.
+    """
+
+    kind: str
+    confidence: float
+    line: str | None
+    line_number: int | None
+    version: str | None
+    server_args: Mapping[str, Any] | None
+    finding: Finding
+    stage: str | None = None
+    rank: str | None = None
+    ready: bool = False
+    healthy: bool = False
+    retryable: bool = False
+    gpu: str | None = None
+    gpu_memory_mib: float | None = None
+    also: tuple[str, ...] = ()
+    lines: int = 0
+    last_lines: tuple[tuple[int, str], ...] = field(default=(), repr=False)
+    remedies: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether a class of failure was found."""
+        return self.kind != UNKNOWN
+
+    @property
+    def failure(self) -> FailureClass | None:
+        """The class, with what it means; None where it is unknown."""
+        return BY_KIND.get(self.kind)
+
+
+def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
+    """Classifies a failed server by its log and, where it is known, its exit code (137 or -9: SIGKILL).
+
+    ``lines`` are read once and in order, in memory that does not grow with them. Nothing in them is trusted: whatever
+    they hold, this gives a Diagnosis. What nothing explains is ``unknown``.
+    """
+    reader = LogReader().read(lines)
+    return judged(reader, exit_code)
+
+
+def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
+    """The diagnosis of a log that was read."""
+    verdict = decide(reader.lives, exit_code) if reader.others.name is None else Verdict(None, 0.0)
+    args = next((life.server_args for life in reversed(reader.lives) if life.server_args is not None), None)
+    found = verdict.found
+    healthy = verdict.failure is None and _is_healthy(reader, exit_code)
+    return Diagnosis(
+        kind=verdict.failure.kind if verdict.failure else UNKNOWN,
+        confidence=verdict.confidence,
+        line=_shown(found.line) if found else None,
+        line_number=found.line.number if found else None,
+        version=reader.version or _version(args),
+        server_args={key: value for key, value in args.items() if key != CUT} if args is not None else None,
+        finding=_finding(verdict, reader, args, healthy=healthy),
+        stage=found.stage.name.lower() if found and found.stage else None,
+        rank=(found.line.rank or None) if found else None,
+        ready=reader.life.ready,
+        healthy=healthy,
+        retryable=verdict.failure.retryable if verdict.failure else False,
+        gpu=reader.devices.name,
+        gpu_memory_mib=reader.devices.capacity_mib,
+        also=tuple(dict.fromkeys(other.failure.kind for other in verdict.also)),
+        lines=reader.count,
+        last_lines=tuple((number, without_secrets(text.rstrip("\r\n"))) for number, text in reader.last),
+    )
+
+
+def _version(args: Mapping[str, Any] | None) -> str | None:
+    if args is None:
+        return None
+    return version_of([name for name in args if name != CUT], whole=CUT not in args)
+
+
+def _shown(line: Line) -> str:
+    return without_secrets(line.text.strip())[:_LONGEST_LINE]
+
+
+def _is_healthy(reader: LogReader, exit_code: int | None) -> bool:
+    """Whether a log without a known failure shows a server that served and goes on, or was asked to stop."""
+    life = reader.life
+    if reader.others.name is not None:
+        return False
+    ended = life.ended_at is not None and not _was_stopped(life)
+    return life.ready and not ended and not life.troubled and exit_code in (None, 0)
+
+
+def _was_stopped(life: Life) -> bool:
+    return any(kind == STOPPED for kind, _ in life.evidence)
+
+
+def _finding(verdict: Verdict, reader: LogReader, args: Mapping[str, Any] | None, *, healthy: bool = False) -> Finding:
+    failure, found = verdict.failure, verdict.found
+    if failure is None:
+        return _healthy(reader) if healthy else _unknown(reader)
+    detail = failure.details(_shown(found.line)) if failure.details and found else None
+    said = f": {detail}" if detail else ""
+    if found is None:
+        said = f": ended by signal {verdict.signal}, and the log says no more"
+    advice = (found.signature.advice if found else None) or failure.advice
+    return Finding("error", failure.id, failure.what + said, failure.fields, fitted(advice, args))
+
+
+def _healthy(reader: LogReader) -> Finding:
+    life = reader.life
+    later = "was asked to stop later" if _was_stopped(life) else "nothing after says that it ended"
+    message = f"the server became ready, and no failure is in its log; {later}"
+    return Finding("info", HEALTHY_ID, message)
+
+
+def _unknown(reader: LogReader) -> Finding:
+    if reader.count == 0:
+        message = "the log is empty"
+    elif reader.others.name is not None:
+        message = f"this is a log of {reader.others.name}, and of no SGLang; nothing is said of it"
+        return Finding("error", UNKNOWN_ID, message, (), "the log of the SGLang server, from its beginning")
+    else:
+        read = "1 line was read, and it is shown" if reader.count == 1 else f"{reader.count} lines were read"
+        shown = "" if reader.count == 1 else ", and the last ones are shown"
+        message = f"the failure is of no known class; {read}{shown}"
+    hint = "the log from its beginning, of every rank; or --log-level debug and another start"
+    return Finding("error", UNKNOWN_ID, message, (), hint)
+
+
+__all__ = ["UNKNOWN", "Diagnosis", "diagnose", "judged"]

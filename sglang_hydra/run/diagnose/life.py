@@ -1,0 +1,159 @@
+"""One life of a server in a log: how far it came, what went wrong in it, whether it ended."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglang_hydra.run.diagnose.failure_class import FailureClass, Signature, Stage, Weight
+from sglang_hydra.run.diagnose.lines import Line
+
+# The lines by which a rank tells how far it is, in releases 0.4 to 0.5.23; the first that a line holds counts.
+MILESTONES: tuple[tuple[str, Stage], ...] = (
+    ("Init torch distributed begin", Stage.CONNECT),
+    ("Load weight begin", Stage.LOAD),
+    ("Load weight end", Stage.KV),
+    ("KV Cache is allocated", Stage.KV),
+    ("Memory pool end", Stage.GRAPHS),
+    ("apture cuda graph begin", Stage.GRAPHS),
+    ("apture draft cuda graph begin", Stage.GRAPHS),
+    ("CUDA graph begin", Stage.GRAPHS),
+    ("graph begin. ", Stage.GRAPHS),
+    ("Capturing batches", Stage.GRAPHS),
+    ("checkpoint shards", Stage.LOAD),
+    ("thread loading shards", Stage.LOAD),
+    ("max_total_num_tokens=", Stage.SERVE),
+    ("Application startup complete", Stage.SERVE),
+    ("Uvicorn running on", Stage.SERVE),
+    ("ready to roll", Stage.SERVE),
+)
+READY = ("Application startup complete", "Uvicorn running on", "ready to roll")
+STARTED = "server_args="
+# Work done for clients: a server that does it has outlived what came before.
+WORK = ("Decode batch", "Prefill batch")
+_ANSWERED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 200')
+# A request that was refused: the server told its client so, and lives.
+_REFUSED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 4\d\d\b')
+# That a process, or all of them, came to an end.
+ENDINGS = (
+    "eceived sigquit",
+    "SIGQUIT received",
+    "scheduler is dead",
+    "scheduler died during initialization",
+    "terminated with",
+    "Triggering SIGQUIT",
+    "Please see the error messages above",
+    "unexpectedly failed with",
+    "core dumped",
+    "exited with code",
+    "Exited with exit code",
+    "CrashLoopBackOff",
+    "Application shutdown complete",
+    "Finished server process",
+    "slurmstepd: error: ***",
+    "slurmstepd: error: Detected",
+    "slurmstepd: error: Exceeded",
+)
+QUIT = ("eceived sigquit", "SIGQUIT received")
+"""After these SGLang kills its own processes with SIGKILL: an exit state of 9 or 137 says nothing any more."""
+
+_ACQUITTED_AFTER = 25
+_REQUEST_ACQUITTED_AFTER = 1
+_LONGEST_EVIDENCE = 2000
+
+
+@dataclass(slots=True)
+class Evidence:
+    """A line that fits a class: how much it says, when it came, what the server did then."""
+
+    failure: FailureClass
+    signature: Signature
+    line: Line
+    stage: Stage
+    exception: bool
+    work: int
+
+    @property
+    def weight(self) -> Weight:
+        return self.signature.weight
+
+
+@dataclass(slots=True)
+class Life:
+    """What is remembered of one start of a server: bounded by the number of classes, whatever the log's length."""
+
+    started_at: int = 0
+    stream: str = ""
+    evidence: dict[tuple[str, Weight], Evidence] = field(default_factory=dict)
+    stages: dict[str, Stage] = field(default_factory=dict)
+    furthest: Stage = Stage.UNKNOWN
+    ready: bool = False
+    troubled: bool = False
+    """An exception of no known class came since it last worked."""
+    work: int = 0
+    ended_at: int | None = None
+    quit: bool = False
+    """Whether SGLang ends its processes by itself, with SIGKILL."""
+    server_args: dict[str, Any] | None = None
+
+    def stage_of(self, rank: str) -> Stage:
+        """What ``rank`` was doing; where it never said, the furthest that any rank came. A server that is ready serves,
+        although only its first process says so."""
+        if self.ready:
+            return Stage.SERVE
+        if not rank and len(self.stages) > 1:  # a line without a header, of any rank
+            return self.furthest
+        return self.stages.get(rank, self.furthest)
+
+    def advance(self, line: Line) -> None:
+        """Takes note of a milestone. What the same rank complained of before it did not stop it; a progress bar, which
+        is written once more when it breaks off, proves nothing."""
+        stage = next(stage for words, stage in MILESTONES if words in line.text)
+        if len(self.stages) < 4096 or line.rank in self.stages:
+            self.stages[line.rank] = stage
+        self.furthest = max(self.furthest, stage)
+        ready = any(words in line.text for words in READY)
+        self.ready = self.ready or ready
+        self.troubled = self.troubled and not ready
+        if ready or line.headed:
+            self._acquit(lambda found: ready or (found.line.rank, found.line.stream) == (line.rank, line.stream))
+
+    def worked(self, text: str) -> None:
+        """Takes note of work done for clients. It shows that the server is ready, and acquits what it outlived."""
+        if not (any(words in text for words in WORK) or _ANSWERED.search(text)):
+            return
+        self.work += 1
+        self.troubled = False
+        if not self.ready:
+            self.ready, self.furthest = True, Stage.SERVE
+        if self.evidence:
+            self._acquit(lambda found: self.work - found.work >= _patience(found))
+
+    def refused(self, text: str) -> None:
+        """Takes note of a request that was refused: what failed it alone left the server alive."""
+        if self.ready and _REFUSED.search(text):
+            self.troubled = False
+            self._acquit(lambda found: found.signature.request)
+
+    def end(self, line: Line) -> None:
+        """Takes note that a process ended."""
+        if self.ended_at is None:
+            self.ended_at = line.number
+        self.quit = self.quit or any(words in line.text for words in QUIT)
+
+    def add(self, found: Evidence) -> None:
+        """Keeps the first evidence of a class and weight."""
+        key = (found.failure.kind, found.weight)
+        if key not in self.evidence:
+            shortened = found.line._replace(text=found.line.text[:_LONGEST_EVIDENCE])
+            found.line = shortened
+            self.evidence[key] = found
+
+    def _acquit(self, outlived: Any) -> None:
+        if self.ended_at is None:
+            self.evidence = {key: found for key, found in self.evidence.items() if not outlived(found)}
+
+
+def _patience(found: Evidence) -> int:
+    return _REQUEST_ACQUITTED_AFTER if found.signature.request else _ACQUITTED_AFTER

@@ -1,0 +1,61 @@
+"""The page of each class of failure, for ``explain DIA007`` and for docs/diagnosis.md."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+from sglang_hydra.run.diagnose.advice import as_typed
+from sglang_hydra.run.diagnose.classes import CLASSES
+from sglang_hydra.run.diagnose.failure_class import FailureClass, Weight
+
+_WIDTH = 94
+_MOST_SHOWN = 6
+_LEAST_LETTERS = 8
+
+
+@dataclass(frozen=True)
+class Page:
+    """What ``explain`` shows of an id: its name and its text; ``lines`` of SGLang's source there are none."""
+
+    name: str
+    page: str
+    lines: None = None
+
+
+def page_of(id: str) -> Page | None:
+    """The page of a class of failure, None for another id."""
+    failure = next((failure for failure in CLASSES if failure.id == id), None)
+    return Page(failure.kind, as_typed(_text(failure))) if failure else None
+
+
+def ids() -> list[str]:
+    return [failure.id for failure in CLASSES]
+
+
+def telling(failure: FailureClass) -> list[str]:
+    """Some of the texts by which the class is known, the most telling first."""
+    signatures = sorted(failure.signatures, key=lambda signature: signature.weight)
+    found = [item.needle.strip() for item in signatures if item.weight < Weight.END and item.frame is None]
+    shown = [needle for needle in dict.fromkeys(found) if len(needle) >= _LEAST_LETTERS]
+    return shown[:_MOST_SHOWN]
+
+
+def advice(failure: FailureClass) -> list[str]:
+    """What to type, one thing an item."""
+    return failure.advice.split("; or ")
+
+
+def _text(failure: FailureClass) -> str:
+    parts = [
+        f"What: {failure.what}.",
+        f"Why: {failure.meaning}",
+        f"To type: {'; or '.join(advice(failure))}.",
+        f"Again: {'the same command may succeed next time' if failure.retryable else 'the same command fails again'}.",
+        f"Known by: {', '.join(telling(failure))}" if telling(failure) else "",
+    ]
+    return "\n".join(
+        textwrap.fill(part, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        for part in parts
+        if part
+    )

@@ -1,0 +1,228 @@
+"""The smallest change after which the plan of a failed server is clean: each is planned before it is offered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.run.diagnose.diagnosis import Diagnosis
+from sglang_hydra.run.diagnose.failure_class import FailureClass
+from sglang_hydra.run.diagnose.replan import Replanned, offline, replan
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.screen import shown
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.planning.plan import Plan
+
+MOST_OFFERED = 4
+_STEP = 0.04
+_LEAST_STEP = 0.01
+_TRIED = 12
+_ARGUMENT = re.compile(r"[a-z][a-z0-9_.]*=")
+
+Change = Mapping[str, Any]
+
+
+def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Diagnosis:
+    """The diagnosis with changes that were planned clean first among its advice.
+
+    Where nothing can be planned, or no change is clean, the advice of the class stays; ``notes`` say why.
+    """
+    failure = diagnosis.failure
+    if failure is None or not _can_be_planned(failure):
+        return diagnosis
+    planned = replan(diagnosis, composer, overrides)
+    if isinstance(planned, str):
+        return replace(diagnosis, notes=(planned,))
+    offers = offered(failure, diagnosis, planned, composer)
+    return with_offers(replace(diagnosis, notes=planned.remarks), offers)
+
+
+def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Sequence[Request]) -> Diagnosis:
+    """The same for a server that was started from ``plan``, which ``requests`` make."""
+    failure = diagnosis.failure
+    if failure is None:
+        return diagnosis
+    planned = Replanned((plan,), (tuple(requests),), ())
+    return with_offers(diagnosis, offered(failure, diagnosis, planned, composer))
+
+
+def with_offers(diagnosis: Diagnosis, offers: Sequence[str]) -> Diagnosis:
+    """The diagnosis with ``offers`` as its hint; of the class's advice what is no argument stays behind them."""
+    if not offers:
+        return diagnosis
+    general = (diagnosis.finding.hint or "").split("; or ")
+    hint = "; or ".join([*offers, *(advice for advice in general if not _ARGUMENT.match(advice))])
+    return replace(diagnosis, finding=replace(diagnosis.finding, hint=hint), remedies=tuple(offers))
+
+
+def _can_be_planned(failure: FailureClass) -> bool:
+    """Whether an argument may help at all: nothing is planned for a cable or a full disk."""
+    return failure.memory or bool(failure.changes) or failure.kind in _BY_KIND
+
+
+def offered(failure: FailureClass, diagnosis: Diagnosis, planned: Replanned, composer: Composer) -> list[str]:
+    """The changes that plan clean on every GPU that the log's may be, worded to be typed."""
+    first = planned.plans[0]
+    found: list[str] = []
+    for tried, change in enumerate(_candidates(failure, diagnosis, first, composer)):
+        if len(found) == MOST_OFFERED or tried == _TRIED:
+            break
+        cleans = [_clean(composer, requests, change, fitted=failure.memory) for requests in planned.requests]
+        plans = [plan for plan in cleans if plan is not None]
+        if len(plans) == len(cleans):
+            found.append(_worded(change, plans))
+    return found
+
+
+def _candidates(failure: FailureClass, diagnosis: Diagnosis, plan: Plan, composer: Composer) -> Iterator[Change]:
+    """Changes worth planning for this class, the smallest first; each one once."""
+    seen: list[Change] = []
+    sources: list[Iterator[Change]] = [_declared(failure)]
+    if failure.kind in _BY_KIND:
+        sources.append(_BY_KIND[failure.kind](diagnosis, plan))
+    if failure.memory:
+        sources += [_fractions(failure, plan), _memory_changes(failure, plan), _fit_remedies(plan, composer)]
+    if failure.kind == "oom_load":
+        sources.append(_larger_sizes(plan))
+    for source in sources:
+        for change in (_smallest(change, plan) for change in source):
+            if change and change not in seen and not _makes_it_worse(failure, change, plan):
+                seen.append(change)
+                yield change
+
+
+def _makes_it_worse(failure: FailureClass, change: Change, plan: Plan) -> bool:
+    """A larger static part where memory outside of it ran out. While weights are loaded no fraction of it matters."""
+    if set(change) != {"mem_fraction_static"} or failure.kind == "mem_fraction_too_low":
+        return False
+    used = plan.values.get("mem_fraction_static")
+    return failure.kind == "oom_load" or (isinstance(used, float) and change["mem_fraction_static"] > used)
+
+
+def _clean(composer: Composer, requests: Sequence[Request], change: Change, *, fitted: bool) -> Plan | None:
+    """The plan with ``change`` on top, None unless it can be launched and fits; ``fitted``: the fit must be known."""
+    from sglang_hydra.planning.make import make_plan
+
+    kept = [request for request in requests if request.text.partition("=")[0] not in change]
+    typed = [Request.typed(name, value, "a change") for name, value in change.items()]
+    try:
+        plan = make_plan(composer, [*kept, *typed], env=offline())
+    except ConfigError:
+        return None
+    fits = not fitted if plan.fit is None else plan.fit.fits is True and not plan.fit.tight
+    return plan if plan.launchable and fits else None
+
+
+def _smallest(change: Change, plan: Plan) -> Change:
+    """``change`` without what the plan has already."""
+    return {name: value for name, value in change.items() if name not in plan.values or plan.values[name] != value}
+
+
+def _declared(failure: FailureClass) -> Iterator[Change]:
+    import yaml
+
+    for text in failure.changes:
+        name, _, value = text.partition("=")
+        yield {name: yaml.safe_load(value)}
+
+
+def _fractions(failure: FailureClass, plan: Plan) -> Iterator[Change]:
+    """Another mem_fraction_static within what the fit allows: higher where the KV cache has no room, else lower."""
+    interval = plan.fit.interval if plan.fit else None
+    used = plan.values.get("mem_fraction_static")
+    if interval is None or interval.empty or not isinstance(used, float) or failure.kind == "oom_load":
+        return
+    if failure.kind == "mem_fraction_too_low":
+        targets = (used + _STEP, (interval.low + interval.high) / 2, interval.high - _LEAST_STEP)
+        wanted = [target for target in targets if target > used]
+    else:
+        targets = (used - _STEP, used - 2 * _STEP, (interval.low + interval.high) / 2)
+        wanted = [target for target in targets if target < used]
+    for target in wanted:
+        fraction = round(min(max(target, interval.low), interval.high), 2)
+        if fraction in interval and fraction != round(used, 2):
+            yield {"mem_fraction_static": fraction}
+            return
+
+
+def _memory_changes(failure: FailureClass, plan: Plan) -> Iterator[Change]:
+    """Less of what is allocated outside of the static part, by what was being done."""
+    values = plan.values
+    graphs = 0 if values.get("disable_cuda_graph") else values.get("cuda_graph_max_bs") or 160
+    chunk = values.get("chunked_prefill_size") or 0
+    if failure.kind in ("oom_graph", "oom_gpu"):
+        yield from ({"cuda_graph_max_bs": size} for size in (64, 16) if graphs > size)
+    if failure.kind in ("oom_runtime", "oom_graph", "oom_gpu"):
+        yield from ({"chunked_prefill_size": size} for size in (4096, 2048) if chunk > size)
+    if failure.kind == "oom_runtime":
+        running = values.get("max_running_requests") or 4096
+        yield from ({"max_running_requests": most} for most in (256, 64) if running > most)
+
+
+def _fit_remedies(plan: Plan, composer: Composer) -> Iterator[Change]:
+    """What the memory fit knows where the server does not fit at all; else more GPUs."""
+    if plan.fit is not None and plan.fit.fits is False:
+        from sglang_hydra.planning.memory import remedies_of
+        from sglang_hydra.rules.rule import Facts
+
+        facts = Facts(plan.gpu, plan.model, plan.environment, 0, plan.intent)
+        for remedy in remedies_of(plan.resolution, facts, plan.fit, composer.preset_files("gpu")):
+            yield remedy.overrides
+        return
+    yield from _larger_sizes(plan)
+
+
+def _larger_sizes(plan: Plan) -> Iterator[Change]:
+    size, here = int(plan.values.get("tp_size") or 1), plan.gpu.count or 8
+    while size * 2 <= here:
+        size *= 2
+        yield {"tp_size": size}
+
+
+def _parallel_sizes(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
+    """Other numbers of ranks, the nearest first."""
+    size = int(plan.values.get("tp_size") or 1)
+    others = sorted(
+        (other for other in (1, 2, 4, 8, 16) if other != size), key=lambda other: (abs(other - size), other)
+    )
+    here = plan.gpu.count or 8
+    yield from ({"tp_size": other, "nnodes": max(1, other // here)} for other in others)
+
+
+def _smaller_sizes(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
+    size = int(plan.values.get("tp_size") or 1)
+    yield from ({"tp_size": other} for other in (8, 4, 2, 1) if other < size)
+
+
+def _shorter_context(diagnosis: Diagnosis, plan: Plan) -> Iterator[Change]:
+    """The length that the line says the model has; else the model's own."""
+    found = re.search(r"derived context_length \((\d{1,9})\)", diagnosis.line or "")
+    if found:
+        yield {"context_length": int(found[1])}
+    yield {"context_length": None}
+
+
+def _worded(change: Change, plans: Sequence[Plan]) -> str:
+    """``mem_fraction_static=0.84 (0.71-0.86 works)``, with what the plan says of memory."""
+    typed = " ".join(f"{name}={shown(value)}" for name, value in change.items())
+    fits = [plan.fit for plan in plans if plan.fit is not None]
+    if not fits:
+        return typed
+    intervals = [fit.interval for fit in fits if fit.interval is not None and not fit.interval.empty]
+    if "mem_fraction_static" in change and len(intervals) == len(plans):
+        low, high = max(item.low for item in intervals), min(item.high for item in intervals)
+        return f"{typed} ({low:.2f}-{high:.2f} works)"
+    tokens = [fit.kv_tokens for fit in fits if fit.kv_tokens is not None]
+    return f"{typed} (room for {min(tokens):,} KV tokens)" if tokens else typed
+
+
+_BY_KIND: Mapping[str, Callable[[Diagnosis, Plan], Iterator[Change]]] = {
+    "parallel_size": _parallel_sizes,
+    "too_few_gpus": _smaller_sizes,
+    "context_length": _shorter_context,
+}

@@ -1,0 +1,265 @@
+"""A failed server planned again: from the arguments that its log writes down, on the GPU that the log speaks of."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.run.diagnose.diagnosis import Diagnosis
+from sglang_hydra.run.diagnose.server_args import named
+from sglang_hydra.text.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.planning.audit import Preset
+    from sglang_hydra.planning.plan import Plan
+
+# What decides memory, ranks and kernels. Ports, paths, logging and the like are of the other machine.
+_CONCERNS = frozenset(
+    (
+        "model",
+        "quantization",
+        "memory",
+        "scheduling",
+        "parallel",
+        "kernels",
+        "speculative",
+        "experts",
+        "sparsity",
+        "offload",
+        "graphs",
+        "disaggregation",
+    )
+)
+_MACHINE = frozenset(
+    ("device", "base_gpu_id", "dist_init_addr", "node_rank", "nccl_port", "disaggregation_ib_device", "revision")
+)
+_SNAPSHOT = re.compile(r"models--([\w.-]+?)--([\w.-]+)/")
+_PLACE = "the log"
+_CAPACITY_BELOW = (0.005, 0.03)
+"""By how much less than the class's memory torch sees, as a share: the driver and the context keep the rest."""
+_MOST_CLASSES = 4
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Replanned:
+    """One plan for each GPU class that the log's GPU may be, and what was assumed on the way."""
+
+    plans: tuple[Plan, ...]
+    requests: tuple[tuple[Request, ...], ...]
+    remarks: tuple[str, ...]
+
+
+def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Replanned | str:
+    """Plans the server of a log again; ``overrides`` (gpu=h100, model=...) beat what the log says.
+
+    Gives the reason as text where that is impossible: no model, or no GPU, can be told.
+    """
+    typed = {request.text.partition("=")[0].partition(".")[0] for request in overrides}
+    remarks: list[str] = []
+    values = _planned_values(diagnosis.server_args or {})
+    model = list(_model_requests(values, typed, composer, remarks))
+    if not model and not typed & {"model", "model_path", "recipe"}:
+        return "the log has no server_args line that names a model; type model=... behind the file"
+    gpus = [None] if typed & {"gpu", "recipe"} else gpu_classes_of(diagnosis, composer, remarks)
+    if not gpus:
+        return "the log does not say which GPU it was; type gpu=... behind the file"
+    plans, kept = [], []
+    for gpu in gpus:
+        chosen = [Request("engine=sglang", _PLACE, "experiment")] if "engine" not in typed else []
+        chosen += [Request(f"gpu={gpu}", _PLACE, "experiment")] if gpu else []
+        rest = {name: value for name, value in values.items() if name not in typed and name != "model_path"}
+        try:
+            plan, requests = _minimal(composer, [*model, *chosen], rest, overrides, remarks)
+            ranks = _ranks_of_a_node(plan)
+            if "gpu" not in typed and (plan.gpu.count or 0) < ranks:
+                chosen.append(Request(f"gpu.count={ranks}", _PLACE, "experiment"))
+                plan, requests = _minimal(composer, [*model, *chosen], rest, overrides, remarks)
+        except ConfigError as failure:
+            return f"the arguments of the log cannot be planned: {failure.findings[0].message}"
+        if not plan.model.known:
+            path = plan.values["model_path"]
+            return f"nothing is known of {path} here; type model=PRESET or model=FOLDER behind the file"
+        plans.append(plan)
+        kept.append(tuple(requests))
+    return Replanned(tuple(plans), tuple(kept), tuple(dict.fromkeys(remarks)))
+
+
+def _ranks_of_a_node(plan: Plan) -> int:
+    """The GPUs that the server had on a node: one for each of its ranks there."""
+    values = plan.values
+    copies = 1 if values["enable_dp_attention"] else int(values["dp_size"] or 1)
+    return -(-int(values["tp_size"]) * int(values["pp_size"] or 1) * copies // int(values["nnodes"] or 1))
+
+
+def _planned_values(args: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in named(args).items()
+        if name == "model_path" or (FIELDS[name].concern in _CONCERNS and name not in _MACHINE)
+    }
+
+
+def _model_requests(
+    values: Mapping[str, Any], typed: set[str], composer: Composer, remarks: list[str]
+) -> Iterator[Request]:
+    """The model: a path that is here, a name of the hub, or the preset of that name."""
+    path = values.get("model_path")
+    if typed & {"model", "model_path", "recipe"} or not isinstance(path, str) or not path:
+        return
+    snapshot = _SNAPSHOT.search(path)
+    if snapshot is not None:
+        path = f"{snapshot[1]}/{snapshot[2]}"
+    if not os.path.exists(path):
+        preset = _preset_of(path, composer)
+        if preset is not None:
+            if preset.path != path:
+                remarks.append(f"{path} is taken for model={preset.name}, by its name")
+            yield Request(f"model={preset.name}", _PLACE, "experiment")
+            return
+    yield Request.typed("model_path", path, _PLACE, "experiment")
+
+
+def _preset_of(path: str, composer: Composer) -> Preset | None:
+    """The preset whose checkpoint has the last part of this path as its name."""
+    from sglang_hydra.planning.audit import model_presets
+
+    name = path.rstrip("/").rpartition("/")[2].lower()
+    return next(
+        (
+            preset
+            for preset in model_presets(composer)
+            if not preset.path.startswith("${") and preset.path.rpartition("/")[2].lower() == name
+        ),
+        None,
+    )
+
+
+def gpu_classes_of(diagnosis: Diagnosis, composer: Composer, remarks: list[str]) -> list[str | None]:
+    """The classes that the log's GPU may be: by its name, else every one with that much memory."""
+    from sglang_hydra.facts.probe import GpuProbe
+    from sglang_hydra.facts.recognise import candidates, recognise
+
+    args = diagnosis.server_args or {}
+    if args.get("device") == "cpu":
+        return ["cpu"]
+    files = composer.preset_files("gpu")
+    if diagnosis.gpu:
+        probe = GpuProbe("nvidia", "cuda", (diagnosis.gpu,), count=1)
+        presets = candidates(probe, files)
+        for preset in presets.values():
+            memory = diagnosis.gpu_memory_mib or preset.get("memory_mib")
+            seen = GpuProbe("nvidia", "cuda", (diagnosis.gpu,), visible_memory_mib=memory, count=1)
+            name = recognise(seen, presets)
+            if name is not None:
+                remarks.append(f"the log names {diagnosis.gpu}: gpu={name}")
+                return [name]
+    return _by_capacity(diagnosis.gpu_memory_mib, files, remarks)
+
+
+def _by_capacity(capacity: float | None, files: Sequence[str], remarks: list[str]) -> list[str | None]:
+    from sglang_hydra.planning.memory import gpu_classes
+
+    if capacity is None:
+        return []
+    least, most = _CAPACITY_BELOW
+    found: list[str | None] = [
+        gpu.name
+        for gpu in gpu_classes(files)
+        if gpu.is_cuda and gpu.memory_mib and least <= 1 - capacity / gpu.memory_mib <= most
+    ]
+    if len(found) > _MOST_CLASSES:
+        return []
+    if found:
+        remarks.append(f"a GPU of {capacity / 1024:.1f} GiB is taken for gpu={' or '.join(map(str, found))}")
+    return found
+
+
+def _minimal(
+    composer: Composer,
+    fixed: Sequence[Request],
+    values: Mapping[str, Any],
+    overrides: Sequence[Request],
+    remarks: list[str],
+) -> tuple[Plan, list[Request]]:
+    """The plan with the fewest arguments that resolve to what the log shows.
+
+    The line is written after SGLang has resolved: most of it was never typed. Raises ConfigError where nothing of it
+    can be composed.
+    """
+    from sglang_hydra.planning.make import make_plan
+    from sglang_hydra.rules.resolution import resolve
+
+    plan, values = _composed(composer, fixed, dict(values), overrides, remarks)
+    intent = {name: value for name, value in plan.intent.items() if value is not None}
+
+    def resolved(tried: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+        """How many arguments resolve otherwise than the log shows, and all that do."""
+        planned = resolve(tried, gpu=plan.gpu, model=plan.model, seed=0, env=plan.environment)
+        if not planned.ok and plan.ok:
+            return len(values) + 1, planned.values
+        return sum(planned.values[name] != value for name, value in values.items()), planned.values
+
+    best, _ = resolved(intent)
+    for _ in range(_ROUNDS):
+        before = dict(intent)
+        for name in values:
+            for tried in _lighter(intent, name, values):
+                away, found = resolved(tried)
+                if away <= best and found[name] == values[name]:
+                    intent, best = tried, away
+                    break
+        if intent == before:
+            break
+    requests = [
+        *fixed,
+        *(Request.typed(name, intent[name], _PLACE, "experiment") for name in values if intent.get(name) is not None),
+        *overrides,
+    ]
+    return make_plan(composer, requests, env=offline()), requests
+
+
+def _lighter(intent: Mapping[str, Any], name: str, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """``intent`` without ``name``; or, where DP attention divides it, with what it was before."""
+    if name not in intent:
+        return
+    yield {key: value for key, value in intent.items() if key != name}
+    if name == "chunked_prefill_size" and values.get("enable_dp_attention") and isinstance(values[name], int):
+        yield {**intent, name: values[name] * int(values.get("dp_size") or 1)}
+
+
+def _composed(
+    composer: Composer,
+    fixed: Sequence[Request],
+    values: dict[str, Any],
+    overrides: Sequence[Request],
+    remarks: list[str],
+) -> tuple[Plan, dict[str, Any]]:
+    """The plan of all ``values`` that compose; those that another release has and 0.5.2 refuses are left out."""
+    from sglang_hydra.planning.make import make_plan
+
+    for _ in range(_ROUNDS):
+        requests = [Request.typed(name, value, _PLACE, "experiment") for name, value in values.items()]
+        try:
+            return make_plan(composer, [*fixed, *requests, *overrides], env=offline()), values
+        except ConfigError as failure:
+            refused = {name for finding in failure.findings for name in finding.fields} & set(values)
+            refused = refused or {name for name in values if any(name in item.message for item in failure.findings)}
+            if not refused:
+                raise
+            remarks.append(f"left out, as these rules do not know the value: {', '.join(sorted(refused))}")
+            values = {name: value for name, value in values.items() if name not in refused}
+    return make_plan(composer, [*fixed, *overrides], env=offline()), {}
+
+
+def offline() -> dict[str, str]:
+    """The environment without the variables of this machine's servers, and without the hub: nothing is downloaded to
+    read a log."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SGLANG_")}
+    return {**kept, "HF_HUB_OFFLINE": "1"}

@@ -1,0 +1,111 @@
+"""A diagnosis as people and programs read it. It renders and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sglang_hydra.run.diagnose.diagnosis import Diagnosis
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.screen import VERBATIM, Line, columns, shown, text
+
+SCHEMA = "sglang_hydra.diagnosis/1"
+_LONGEST_LINE = 400
+# The arguments that tell one server from another at a glance.
+_TELLING = ("tp_size", "dp_size", "pp_size", "ep_size", "nnodes", "quantization", "mem_fraction_static")
+_DOING = {
+    "start": "before it loaded anything",
+    "connect": "while the ranks connected",
+    "load": "while it loaded the weights",
+    "kv": "while it allocated the KV cache",
+    "graphs": "while it captured graphs",
+    "serve": "while it served",
+}
+
+
+def record(results: Sequence[tuple[str, Diagnosis]]) -> dict[str, Any]:
+    """``diagnose --json``; the schema is committed as schemas/diagnosis.schema.json."""
+    return {"schema": SCHEMA, "results": [_entry(name, found) for name, found in results]}
+
+
+def _entry(name: str, found: Diagnosis) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": found.kind,
+        "id": found.finding.id,
+        "confidence": found.confidence,
+        "retryable": found.retryable,
+        "line": found.line,
+        "line_number": found.line_number,
+        "rank": found.rank,
+        "stage": found.stage,
+        "ready": found.ready,
+        "healthy": found.healthy,
+        "version": found.version,
+        "server_args": plain(found.server_args) if found.server_args is not None else None,
+        "gpu": found.gpu,
+        "gpu_memory_mib": found.gpu_memory_mib,
+        "finding": found.finding.to_json(),
+        "remedies": list(found.remedies),
+        "notes": list(found.notes),
+        "also": list(found.also),
+        "lines": found.lines,
+        "last_lines": [{"number": number, "text": said} for number, said in found.last_lines],
+    }
+
+
+def screen(results: Sequence[tuple[str, Diagnosis]]) -> list[Line]:
+    """Each log: its class, the deciding line, what the server was, and what to type."""
+    lines: list[Line] = []
+    for name, found in results:
+        lines += [*_head(name, found), *finding_lines([found.finding])]
+    return lines
+
+
+def _head(name: str, found: Diagnosis) -> Iterator[Line]:
+    if found.known:
+        sure = f"  {found.confidence:.0%} sure"
+        yield [text(f"{name}: "), text(found.kind, "bold red"), text(sure, "dim")]
+    else:
+        yield [
+            text(f"{name}: "),
+            *([text("healthy", "bold green")] if found.healthy else [text(found.kind, "bold yellow")]),
+        ]
+    if found.line is not None:
+        rank = f" ({found.rank})" if found.rank else ""
+        yield [text(f"  line {found.line_number}{rank}  ", "dim"), text(found.line[:_LONGEST_LINE], VERBATIM)]
+    elif not found.known and not found.healthy:
+        yield from _last(found.last_lines)
+    yield from columns([[text(label, "dim"), text(said)] for label, said in _facts(found)])
+    yield []
+
+
+def _last(lines: Sequence[tuple[int, str]]) -> Iterator[Line]:
+    width = len(str(lines[-1][0])) if lines else 0
+    for number, said in lines:
+        yield [text(f"  {number:>{width}}  ", "dim"), text(said[:_LONGEST_LINE], VERBATIM)]
+
+
+def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
+    if found.version or found.server_args:
+        yield "SGLang", " ".join([found.version or "of an unknown release", *_serving(found.server_args or {})])
+    if found.gpu or found.gpu_memory_mib:
+        memory = f"{found.gpu_memory_mib / 1024:.1f} GiB" if found.gpu_memory_mib else None
+        yield "GPU", ", ".join(filter(None, (found.gpu, memory)))
+    if found.stage in _DOING and found.failure is not None and found.failure.memory:
+        yield "when", _DOING[found.stage]
+    if found.known:
+        yield "again?", "the same command may succeed next time" if found.retryable else "it would fail again"
+    if found.also:
+        yield "also", ", ".join(found.also)
+    for note in found.notes:
+        yield "note", note
+
+
+def _serving(args: Mapping[str, Any]) -> Iterator[str]:
+    if args.get("model_path"):
+        yield f"serving {shown(args['model_path'])}"
+    telling = [f"{name}={shown(args[name])}" for name in _TELLING if args.get(name) not in (None, 1)]
+    if telling:
+        yield f"with {' '.join(telling)}"

@@ -1,0 +1,143 @@
+"""The line in which a server writes its arguments down: ``server_args=ServerArgs(a=1, b='x')`` of 0.4 to 0.5.18, and
+``server_args={'a': 1, 'b': 'x'}`` since 0.5.19. It is taken apart, never evaluated."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
+
+CUT = "..."
+"""Key under which it is noted that the line ended before its closing bracket."""
+
+_START = re.compile(r"server_args=(?:ServerArgs\(|\{)")
+_NAME = re.compile(r"\s*(?:([A-Za-z_]\w{0,120})=|(['\"])([A-Za-z_]\w{0,120})\2: )")
+_ENUM = re.compile(r"<[\w.]{1,80}: (.{1,80})>")
+_WRAPPED = re.compile(r"(?:Posix|Windows)?Path\((['\"].*['\"])\)|(?:torch\.)(\w{1,20})", re.DOTALL)
+_PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
+_LONGEST_VALUE = 20_000
+
+# Arguments that later releases spell otherwise.
+RENAMED: Mapping[str, str] = {
+    "cuda_graph_max_bs_decode": "cuda_graph_max_bs",
+    "cuda_graph_bs_decode": "cuda_graph_bs",
+    "max_micro_batch_size": "max_micro_batch_size",
+    "pp_max_micro_batch_size": "max_micro_batch_size",
+    "hybrid_kvcache_ratio": "hybrid_kvcache_ratio",
+}
+
+
+def parse_server_args(text: str) -> dict[str, Any] | None:
+    """The arguments that a line of the log writes down, None where it writes none.
+
+    What is no literal of Python (an object, an enum) stays text. A key or token in it is hidden. Where the line was
+    cut, the arguments before the cut are there, and ``CUT`` is a key.
+    """
+    begin = _START.search(text)
+    if begin is None:
+        return None
+    values: dict[str, Any] = {}
+    for name, written in _items(text, begin.end()):
+        values[name] = HIDDEN if written != "None" and is_secret_name(name) else _value(written)
+    if not values:
+        return None
+    if not _is_closed(text, begin):
+        values[CUT] = True
+    return values
+
+
+def named(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments among ``values`` that this package knows, under its own names; those at their default left out.
+
+    A value that is no plain one (an object of the server's) is left out too.
+    """
+    known: dict[str, Any] = {}
+    for key, value in values.items():
+        name = RENAMED.get(key, key)
+        field = FIELDS.get(name)
+        if field is None or is_secret_name(name) or (value == field.default and type(value) is type(field.default)):
+            continue
+        if value is None or isinstance(value, (bool, int, float, str, list, dict)):
+            known[name] = value
+    return known
+
+
+def _items(text: str, start: int) -> Iterator[tuple[str, str]]:
+    """Each argument's name and what is written for it, until the bracket closes or the text ends."""
+    at = start
+    while at < len(text):
+        found = _NAME.match(text, at)
+        if found is None:
+            return
+        end, whole = _end_of_value(text, found.end())
+        if whole:
+            yield found[1] or found[3], text[found.end() : end].strip()
+        if not whole or text[end] != ",":
+            return
+        at = end + 1
+
+
+def _end_of_value(text: str, start: int) -> tuple[int, bool]:
+    """Where the value that begins at ``start`` ends: at a comma or the closing bracket of the whole. False: cut."""
+    closing: list[str] = []
+    at = start
+    while at < len(text):
+        char = text[at]
+        if char in "'\"":
+            at = _end_of_text(text, at)
+            continue
+        if closing and char == closing[-1]:
+            closing.pop()
+        elif char in _PAIRS and (char != "<" or at == start or text[at - 1] in "[(, :"):
+            closing.append(_PAIRS[char])
+        elif not closing and char in ",)}":
+            return at, True
+        at += 1
+    return len(text), False
+
+
+def _end_of_text(text: str, start: int) -> int:
+    """The place after a quoted text, as Python quotes it."""
+    at = start + 1
+    while at < len(text):
+        if text[at] == "\\":
+            at += 2
+        elif text[at] == text[start]:
+            return at + 1
+        else:
+            at += 1
+    return len(text)
+
+
+def _value(written: str) -> Any:
+    if len(written) > _LONGEST_VALUE:
+        return written[:_LONGEST_VALUE]
+    enum = _ENUM.fullmatch(written)
+    wrapped = _WRAPPED.fullmatch(written)
+    plain = enum[1] if enum else (wrapped[1] or f"'{wrapped[2]}'") if wrapped else written
+    if plain in ("nan", "inf", "-inf"):
+        return float(plain)
+    if plain == "set()":
+        return []
+    try:
+        value = ast.literal_eval(plain)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return written
+    return sorted(value, key=repr) if isinstance(value, (set, frozenset)) else _as_plain(value)
+
+
+def _as_plain(value: Any) -> Any:
+    """Tuples as lists; bytes, complex numbers and the like as they are written."""
+    if isinstance(value, (list, tuple)):
+        return [_as_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _as_plain(item) for key, item in value.items()}
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+
+
+def _is_closed(text: str, begin: re.Match[str]) -> bool:
+    return text.rstrip()[-1:] == (")" if begin[0].endswith("(") else "}")

@@ -1,0 +1,106 @@
+"""From what was read to one verdict: the class, how sure it is, and the line that decides."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from sglang_hydra.run.diagnose.classes import CLASSES
+from sglang_hydra.run.diagnose.failure_class import FailureClass, Weight
+from sglang_hydra.run.diagnose.life import Evidence, Life
+
+# How sure a line of each weight makes: what is less than ENOUGH is not said.
+_SURE = {Weight.CAUSE: 0.95, Weight.GENERAL: 0.85, Weight.EFFECT: 0.7, Weight.END: 0.6}
+_NOT_FATAL = 0.2
+_EARLIER_LIFE = 0.3
+_BY_SIGNAL_ALONE = 0.6
+ENOUGH = 0.5
+STOPPED = "stopped"
+_SECRETS = tuple(
+    (re.compile(pattern, re.IGNORECASE), replacement)
+    for pattern, replacement in (
+        (r"\bhf_[A-Za-z0-9]{16,}", "hf_***"),
+        (r"\b(Bearer) [\w.~+/=-]{4,}", r"\1 ***"),
+        (
+            r"((?:api[_-]?key|token|password|secret)['\"]?\s?[=:]\s?['\"]?)(?!none\b|null\b)(?=\S*[a-z])[^'\",\s)]{6,}",
+            r"\1***",
+        ),
+        (r"(--(?:admin-)?api-key[= ])\S+", r"\1***"),
+        (r"(://[^/\s:@]{1,80}:)[^@/\s]{1,200}@", r"\1***@"),
+    )
+)
+
+
+class Verdict(NamedTuple):
+    """``found`` is the evidence that decides, None where only the exit state does, or nothing. ``also`` is what
+    other classes have evidence for, the most telling first."""
+
+    failure: FailureClass | None
+    confidence: float
+    found: Evidence | None = None
+    signal: int | None = None
+    also: tuple[Evidence, ...] = ()
+
+
+def decide(lives: Iterable[Life], exit_code: int | None = None) -> Verdict:
+    """The verdict on the last life that says anything.
+
+    A server that became ready and shows no failure after is healthy: then nothing is said about earlier lives.
+    """
+    whole = list(lives)
+    number = signal_of(exit_code)
+    for age, life in enumerate(reversed(whole)):
+        ranked = sorted(_plausible(life, exit_code), key=lambda found: (found.weight, found.line.number))
+        if ranked:
+            first = ranked[0]
+            confidence = round(max(0.0, _confidence(first, life, exit_code) - _EARLIER_LIFE * min(age, 1)), 2)
+            if confidence >= ENOUGH:
+                return Verdict(first.failure, confidence, first, number, tuple(ranked[1:]))
+        if life.ready:
+            break
+    return _by_signal(whole[-1], number)
+
+
+def signal_of(exit_code: int | None) -> int | None:
+    """The signal that ended a process, from a code as Python (-9) or a shell (137) gives it."""
+    if exit_code is None:
+        return None
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    return number if 0 < number <= signal.NSIG else None
+
+
+def _plausible(life: Life, exit_code: int | None) -> Iterator[Evidence]:
+    """Evidence without what SGLang's own killing of its processes explains."""
+    for found in life.evidence.values():
+        if found.weight == Weight.END and life.quit and 9 in found.failure.signals:
+            continue
+        if found.signature.request and life.ready and exit_code == 0:
+            continue
+        if exit_code is None and found.failure.kind == STOPPED and found.weight >= Weight.EFFECT and life.ready:
+            continue  # a server that served and was asked to stop is healthy
+        yield found
+
+
+def _confidence(found: Evidence, life: Life, exit_code: int | None) -> float:
+    sure = _SURE[found.weight]
+    fatal = life.ended_at is not None or exit_code not in (None, 0) or not life.ready
+    return sure if fatal else sure - _NOT_FATAL
+
+
+def _by_signal(life: Life, number: int | None) -> Verdict:
+    """What the exit state alone says. SIGKILL says nothing after SGLang has ended its processes by it."""
+    if number is None or (number == signal.SIGKILL and life.quit):
+        return Verdict(None, 0.0, signal=number)
+    for failure in CLASSES:
+        if number in failure.signals:
+            return Verdict(failure, _BY_SIGNAL_ALONE, signal=number)
+    return Verdict(None, 0.0, signal=number)
+
+
+def without_secrets(text: str) -> str:
+    """A line that can be shown: keys and tokens in it are hidden."""
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
+    return text

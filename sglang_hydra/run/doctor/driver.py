@@ -1,0 +1,197 @@
+"""The NVIDIA driver, and the CUDA that the installed torch was built for."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from sglang_hydra.run.doctor.examination import Verdict, check
+from sglang_hydra.run.doctor.machine_state import World
+from sglang_hydra.run.doctor.phrases import dotted
+
+Version = tuple[int, ...]
+
+TOOLKIT_DRIVERS: dict[tuple[int, int], str] = {
+    (11, 8): "520.61.05",
+    (12, 0): "525.60.13",
+    (12, 1): "530.30.02",
+    (12, 2): "535.54.03",
+    (12, 3): "545.23.06",
+    (12, 4): "550.54.14",
+    (12, 5): "555.42.02",
+    (12, 6): "560.28.03",
+    (12, 8): "570.26",
+    (12, 9): "575.51.03",
+    (13, 0): "580.65.06",
+    (13, 1): "590.44.01",
+    (13, 2): "595.45.04",
+}
+"""CUDA toolkit to the driver of its first release for Linux: all of its features work from there on. Source: the table
+of toolkits and drivers in NVIDIA's CUDA toolkit release notes; from 13.2 on the driver that the installer's name states
+(cuda_13.2.0_595.45.04_linux.run)."""
+
+FAMILY_DRIVERS: dict[int, str] = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
+"""CUDA major version to the oldest driver that runs programs built with any of its toolkits, without what came later:
+CUDA's minor version compatibility. Source: NVIDIA's CUDA compatibility guide (>= 450, 525, 580) and release notes."""
+
+TORCH_CUDA: dict[str, str] = {"2.6": "12.4", "2.7": "12.6", "2.8": "12.8", "2.9": "12.8"}
+"""torch to the CUDA of its wheels on PyPI, which is what an SGLang that pins it brings. Source: what those wheels
+require (nvidia-cuda-runtime-cu12 of the same CUDA); SGLang 0.5.2 pins torch 2.8.0 (its pyproject.toml)."""
+
+# The GPU architecture and the first CUDA toolkit that can build for it. Source: NVIDIA's toolkit release notes.
+_ARCHITECTURES: dict[int, tuple[str, Version]] = {
+    9: ("Hopper", (11, 8)),
+    10: ("Blackwell", (12, 8)),
+    12: ("Blackwell", (12, 8)),
+}
+
+
+class Need(NamedTuple):
+    """What a CUDA version asks of a driver; None where no source says it."""
+
+    full: str | None
+    least: str | None
+
+
+def driver_for(cuda: Version) -> Need:
+    return Need(TOOLKIT_DRIVERS.get((cuda[0], cuda[1] if len(cuda) > 1 else 0)), FAMILY_DRIVERS.get(cuda[0]))
+
+
+def read_version(text: str | None) -> Version | None:
+    """``580.82.07`` as (580, 82, 7); None for what is no version."""
+    found = re.match(r"\d+(\.\d+)*", text or "")
+    return tuple(int(part) for part in found[0].split(".")) if found else None
+
+
+@check("DOC001", "NVIDIA driver")
+def check_driver(world: World) -> Verdict:
+    """
+    What: the NVIDIA driver answers, and runs the CUDA version that the engine's torch was built for; where none is
+        installed for CUDA, the one that SGLang asks for.
+    Why: torch refuses a driver older than its CUDA's major version; within one major version it runs, but code that is
+        compiled for the GPU at run time and newer driver functions do not.
+    Source: NVIDIA's CUDA toolkit release notes and CUDA compatibility guide; torch/version.py of the engine.
+    Example: driver 550.54 with a torch for CUDA 13.0 -> error, 580.65.06 is needed
+    """
+    nvidia = world.nvidia
+    values = {
+        "driver": nvidia.driver,
+        "driver_cuda": dotted(nvidia.cuda) if nvidia.cuda else None,
+        "torch_cuda": (world.interpreter.torch_build or {}).get("cuda"),
+    }
+    if nvidia.problem is not None or not nvidia.gpus:
+        return _without_gpu(world, values)
+    shown = f"{nvidia.driver or 'version unknown'} (runs CUDA up to {dotted(nvidia.cuda)})"
+    wanted = read_version(values["torch_cuda"])
+    if wanted is None:
+        return _before_torch(world, shown, values)
+    need = driver_for(wanted)
+    values |= {"driver_needed": need.full, "driver_least": need.least}
+    built = f"torch is built for CUDA {values['torch_cuda']}"
+    fix = f"install driver {need.full or 'for CUDA ' + str(values['torch_cuda'])} or newer"
+    fix += ", or a torch built for an older CUDA"
+    if _runs(nvidia.cuda, wanted) or _at_least(nvidia.driver, need.full):
+        return Verdict("ok", f"{shown}; {built}", values=values)
+    if nvidia.cuda is None and read_version(nvidia.driver) is None:
+        return Verdict("unknown", f"{shown}; {built}", values=values)
+    if (nvidia.cuda is not None and nvidia.cuda[0] == wanted[0]) or _at_least(nvidia.driver, need.least):
+        limits = "kernels compiled at run time from PTX and newer driver functions fail"
+        return Verdict(
+            "warning", f"{shown}; {built}: it runs by minor version compatibility, but {limits}", fix, values=values
+        )
+    asked = f", which needs driver {need.least} or newer" if need.least else ""
+    return Verdict("error", f"{shown}; {built}{asked}", fix, values=values)
+
+
+def _before_torch(world: World, shown: str, values: dict[str, str | None]) -> Verdict:
+    """Where no torch for CUDA is there yet: the driver against the one that SGLang would bring."""
+    pins = (re.match(r"torch==(\d+\.\d+)", line) for line in world.interpreter.requires)
+    pinned = next((found[1] for found in pins if found), None if world.interpreter.requires else "2.8")
+    cuda = TORCH_CUDA.get(pinned or "")
+    wanted = read_version(cuda)
+    if wanted is None or (nvidia := world.nvidia).cuda is None:
+        return Verdict("ok", f"{shown}; no torch for CUDA is installed to compare it with", values=values)
+    need = driver_for(wanted)
+    values |= {"driver_needed": need.full, "driver_least": need.least}
+    sglang = f"SGLang {world.interpreter.versions.get('sglang') or '0.5.2'}"
+    found = f"{shown}; {sglang} brings torch {pinned} for CUDA {cuda}"
+    if _runs(nvidia.cuda, wanted) or _at_least(nvidia.driver, need.least):
+        return Verdict("ok", found, values=values)
+    fix = f"install driver {need.full or need.least} or newer before SGLang"
+    return Verdict("warning", f"{found}, which needs driver {need.least} or newer", fix, values=values)
+
+
+def _without_gpu(world: World, values: dict[str, str | None]) -> Verdict:
+    nvidia = world.nvidia
+    if not nvidia.on_bus:
+        return Verdict("ok", "no NVIDIA GPU is on this machine's PCI bus, so none is needed", values=values)
+    there = f"{nvidia.on_bus} NVIDIA GPU(s) on the PCI bus"
+    problem = nvidia.problem or "the driver lists none of them"
+    fix = "sudo nvidia-smi, to see what the driver says; install NVIDIA's driver if there is none"
+    if "mismatch" in problem.lower():
+        fix = "sudo reboot: the driver was upgraded and its old kernel module is still loaded"
+    elif world.container in ("docker", "podman"):
+        fix = "docker run --gpus all ..., with NVIDIA's container toolkit installed on the host"
+    elif world.container == "kubernetes":
+        fix = "resources: {limits: {nvidia.com/gpu: N}} in the pod"
+    elif world.container == "apptainer":
+        fix = "apptainer run --nv ..."
+    elif world.job:
+        fix = "ask the scheduler for GPUs (sbatch --gres=gpu:N), or sudo nvidia-smi to see what the driver says"
+    return Verdict("error", f"{there}, but the driver does not answer: {problem}", fix, values=values)
+
+
+@check("DOC017", "torch for this accelerator")
+def check_torch_build(world: World) -> Verdict:
+    """
+    What: the engine's torch was built for the kind of accelerator that is here, and its CUDA knows the architecture.
+    Why: a torch for the CPU, which some package indexes give by default, sees no GPU; one built for a CUDA from before
+        an architecture has no kernels for it ("no kernel image is available").
+    Source: torch/version.py of the engine's environment, read as text; NVIDIA's toolkit release notes.
+    Example: torch 2.8.0+cpu beside 8 x H200 -> error
+    """
+    build = world.interpreter.torch_build
+    version = world.interpreter.versions.get("torch")
+    values = {"torch": version, **{name: (build or {}).get(name) for name in ("cuda", "hip", "xpu")}}
+    vendor = "nvidia" if world.visible else world.other.vendor if world.other else "none"
+    if build is None:
+        found = "torch is not installed in the engine's environment"
+        needed = world.interpreter.versions.get("sglang") is not None
+        return Verdict(
+            "error" if needed else "unknown", found, _install_torch(world) if needed else None, values=values
+        )
+    kinds = [
+        f"{label} {build[name]}"
+        for name, label in (("cuda", "CUDA"), ("hip", "ROCm"), ("xpu", "XPU"))
+        if build.get(name)
+    ]
+    shown = f"torch {version or '(version unknown)'} is built for {' and '.join(kinds) or 'the CPU alone'}"
+    wanted = {"nvidia": "cuda", "amd": "hip", "intel": "xpu"}.get(vendor)
+    if wanted is not None and not build.get(wanted):
+        return Verdict(
+            "error", f"{shown}, but the accelerator here is {vendor}'s", _install_torch(world), values=values
+        )
+    cuda = read_version(build.get("cuda"))
+    for gpu in world.visible:
+        name, first = _ARCHITECTURES.get((gpu.capability or (0, 0))[0], ("", (0,)))
+        if cuda is not None and cuda < first:
+            found = f"{shown}; {gpu.name} is {name} and needs CUDA {dotted(first)} or newer"
+            return Verdict("error", found, _install_torch(world), values=values)
+    return Verdict("ok", shown, values=values)
+
+
+def _install_torch(world: World) -> str:
+    python = world.interpreter.path or "python"
+    version = world.interpreter.versions.get("torch", "").partition("+")[0]
+    pin = f"torch=={version}" if version else "torch"
+    channel = {"amd": "rocm6.3", "intel": "xpu"}.get(world.other.vendor if world.other else "", "cu128")
+    return f'{python} -m pip install --force-reinstall "{pin}" from PyTorch\'s own wheel index for {channel}'
+
+
+def _runs(driver_cuda: tuple[int, int] | None, wanted: Version) -> bool:
+    return driver_cuda is not None and driver_cuda >= wanted[:2]
+
+
+def _at_least(driver: str | None, wanted: str | None) -> bool:
+    here, there = read_version(driver), read_version(wanted)
+    return here is not None and there is not None and here >= there

@@ -1,0 +1,86 @@
+"""What a check is, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from sglang_hydra.run.doctor.machine_state import World
+
+State = Literal["ok", "warning", "error", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """One thing that was looked at.
+
+    ``id`` is stable forever (``DOC003``). ``state``: ``ok`` nothing to do; ``warning`` a server may start and then
+    be slower, smaller or refuse some settings; ``error`` a server fails here; ``unknown`` it could not be found out.
+    ``found`` is one sentence with the numbers and their units, ``details`` one line for each GPU, folder or package
+    concerned, ``fix`` what to type (None where there is nothing to do), ``values`` the numbers alone, each key with
+    its unit (``free_mib``), None for an unknown one.
+    """
+
+    id: str
+    subject: str
+    state: State
+    found: str
+    fix: str | None = None
+    details: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        record = asdict(self)
+        record["details"] = list(self.details)
+        return record
+
+
+class Verdict(NamedTuple):
+    """What a check says; its id and subject are its own and are added to make an Examination."""
+
+    state: State
+    found: str
+    fix: str | None = None
+    details: tuple[str, ...] = ()
+    values: Mapping[str, Any] = {}
+
+
+Look = Callable[["World"], Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One small pure function from what was observed to a verdict; its docstring is its page."""
+
+    id: str
+    subject: str
+    look: Look
+
+    @property
+    def name(self) -> str:
+        return self.look.__name__
+
+    @property
+    def page(self) -> str:
+        return self.look.__doc__ or ""
+
+    def __call__(self, world: World) -> Examination:
+        verdict = self.look(world)
+        return Examination(self.id, self.subject, *verdict)
+
+
+def check(id: str, subject: str) -> Callable[[Look], Check]:
+    """Makes a function a check. Its docstring is its page: what, why, source, example."""
+
+    def decorate(function: Look) -> Check:
+        return Check(id, subject, function)
+
+    return decorate
+
+
+def worst(states: list[State]) -> State:
+    """The one to act on first; ``ok`` of none."""
+    order: tuple[State, ...] = ("error", "warning", "unknown", "ok")
+    return next((state for state in order if state in states), "ok")

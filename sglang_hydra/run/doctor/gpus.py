@@ -1,0 +1,243 @@
+"""The accelerators: which there are, what is free on them, who holds the rest, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from sglang_hydra.run.doctor.examination import State, Verdict, check, worst
+from sglang_hydra.run.doctor.machine_state import Gpu, Holder, World
+from sglang_hydra.run.doctor.phrases import dotted, listed, mib, plural, several
+
+_OLDEST = (7, 5)  # SGLang 0.5.2 stops on an older one when it loads the model (model_executor/model_runner.py:712)
+HELD_MIB = 1024  # what the driver keeps for itself is below this on every class
+LEFT = 0.1  # of its memory: with less free on every GPU no server fits
+BALANCE = 0.9  # SGLang 0.5.2 stops where one rank has less free than this share of another's (model_runner.py:678)
+
+
+@check("DOC002", "accelerators")
+def check_accelerators(world: World) -> Verdict:
+    """
+    What: the accelerators that a server started here would see, and those that do not answer.
+    Why: without one SGLang refuses to start, and one older than compute capability 7.5 is refused just before the
+        weights are read. Of mixed GPUs the one with the least free memory decides for all. Inferred: one that fell off
+        the bus fails the whole server.
+    Source: NVIDIA's management library; rocminfo, hl-smi, torch for other vendors; SGLang 0.5.2, model_runner.py:712.
+    Example: GPU 3 answers "GPU is lost" -> error, sudo nvidia-smi --gpu-reset -i 3
+    """
+    if not world.nvidia.gpus:
+        return _other_accelerators(world)
+    every, seen = world.nvidia.gpus, world.visible
+    values = {
+        "count": len(every),
+        "visible": len(seen),
+        "names": [gpu.name for gpu in seen],
+        "memory_mib": [_rounded(gpu.total_mib) for gpu in seen],
+        "compute_capability": [dotted(gpu.capability) if gpu.capability else None for gpu in seen],
+    }
+    lost = [gpu for gpu in every if gpu.problem]
+    details = tuple(f"GPU {gpu.number} does not answer: {gpu.problem}" for gpu in lost)
+    if lost:
+        fix = f"sudo nvidia-smi --gpu-reset -i {lost[0].number}, or reboot; sudo dmesg | grep -i xid says why"
+        return Verdict("error", f"{several([gpu.number for gpu in lost])} of {len(every)} failed", fix, details, values)
+    if not seen:
+        return Verdict("error", f"of {plural(len(every), 'GPU')} here none is visible", "see DOC006", values=values)
+    kinds = Counter(
+        f"{gpu.name or 'unnamed'}, {mib(gpu.total_mib)}, compute capability {dotted(gpu.capability)}" for gpu in seen
+    )
+    found = "; ".join(f"{count} x {kind}" for kind, count in kinds.items())
+    if len(seen) < len(every):
+        found += f" (visible of {len(every)})"
+    old = [gpu.number for gpu in seen if gpu.capability is not None and gpu.capability < _OLDEST]
+    if old:
+        return Verdict(
+            "error",
+            f"{found}: {several(old)} too old, SGLang needs compute capability 7.5",
+            _other(world, old),
+            values=values,
+        )
+    if len(kinds) > 1:
+        return Verdict("warning", f"{found}: of mixed GPUs the smallest decides for all", _same(seen), values=values)
+    return Verdict("ok", found, values=values)
+
+
+def _other_accelerators(world: World) -> Verdict:
+    probe = world.other
+    tried = probe.tried if probe else ()
+    if probe is not None and probe.device == "cpu":
+        values: dict[str, object] = {"count": probe.total, "visible": 0}
+        return Verdict("ok", "none is used: SGLANG_USE_CPU_ENGINE=1 chooses SGLang's CPU engine", values=values)
+    if probe is None or not probe.found:
+        values = {"count": probe.total if probe else 0, "visible": 0}
+        wanted = world.request.gpu
+        if world.request.device == "cpu":
+            return Verdict("ok", f"none was found, and gpu={wanted} needs none", values=values)
+        if wanted is not None:
+            fix = "doctor on the machine that has it; plan and fit need no GPU; model=tiny alone tries a server here"
+            return Verdict("error", f"no accelerator was found, and the plan is for {wanted}", fix, tried, values)
+        fix = "gpu=h100 (or another class) plans for a machine that has one; gpu=cpu plans for SGLang's CPU engine"
+        fix += "; model=tiny tries a server here"
+        return Verdict("warning", "no accelerator was found; SGLang needs one, or its CPU engine", fix, tried, values)
+    values = {
+        "count": probe.total,
+        "visible": probe.count,
+        "names": list(probe.names),
+        "memory_mib": probe.memory_mib,
+        "compute_capability": dotted(probe.compute_capability) if probe.compute_capability else None,
+    }
+    found = f"{probe.count} x {probe.name or 'unnamed'}, {mib(probe.memory_mib)} ({probe.vendor})"
+    return Verdict("ok", found, details=tried, values=values)
+
+
+@check("DOC003", "GPU memory")
+def check_gpu_memory(world: World) -> Verdict:
+    """
+    What: how much of each visible GPU is free, and which processes hold the rest.
+    Why: SGLang sizes the KV cache from what is free when it starts, and with tp_size above 1 it stops where one GPU
+        has less than 90 % of another's free. Inferred: a server that died may leave processes
+        that hold everything.
+    Source: NVIDIA's management library; SGLang 0.5.2, model_runner.py:678. Only program names are shown: a command
+        line may hold a key.
+    Example: GPU 1 has 1200 of 143771 MiB free, process 4242 (python) holds 141000 MiB -> warning
+    """
+    seen = [gpu for gpu in world.visible if not gpu.problem]
+    if not seen:
+        return Verdict("unknown" if world.accelerated else "ok", "no NVIDIA GPU to ask")
+    values = {
+        "free_mib": [_rounded(gpu.free_mib) for gpu in seen],
+        "used_mib": [_rounded(gpu.used_mib) for gpu in seen],
+        "holders": [
+            {"gpu": gpu.number, "pid": holder.pid, "name": holder.name, "memory_mib": _rounded(holder.memory_mib)}
+            for gpu in seen
+            for holder in gpu.holders or ()
+        ],
+    }
+    known = [gpu for gpu in seen if gpu.free_mib is not None]
+    if not known:
+        return Verdict("unknown", "the driver does not tell, as is usual under MIG", values=values)
+    free = [gpu.free_mib or 0.0 for gpu in known]
+    held = [gpu for gpu in known if (gpu.used_mib or 0.0) > HELD_MIB]
+    found = f"{mib(min(free))} free on the fullest of {plural(len(known), 'GPU')}"
+    if not held:
+        return Verdict("ok", found, values=values)
+    details = tuple(line for gpu in held for line in holder_lines(gpu, world.container))
+    found += f"; others hold memory of {several([gpu.number for gpu in held])}"
+    if len(known) > 1 and min(free) < BALANCE * max(free):
+        found += ": with tp_size over these SGLang stops, one has less than 90 % of another's free"
+    hopeless = all((gpu.free_mib or 0.0) < LEFT * (gpu.total_mib or 0.0) for gpu in known)
+    return Verdict("error" if hopeless else "warning", found, _make_room(held, known), details, values)
+
+
+def holder_lines(gpu: Gpu, container: str | None) -> Iterator[str]:
+    """How much of a GPU is used, and one line for each process that holds some of it, as far as one can see."""
+    yield f"GPU {gpu.number}: {mib(gpu.used_mib)} of {mib(gpu.total_mib)} used"
+    for holder in gpu.holders or ():
+        yield f"  {named(holder)} holds {mib(holder.memory_mib)}"
+    if not gpu.holders:
+        where = "in another container or on the host" if container else "of another user, or that ended badly"
+        yield f"  by processes that cannot be seen from here ({where})"
+
+
+def _make_room(held: Sequence[Gpu], known: Sequence[Gpu]) -> str:
+    holders = list(dict.fromkeys(named(holder) for gpu in held for holder in gpu.holders or ()))
+    free = [str(gpu.number) for gpu in known if gpu not in held]
+    fixes = [f"stop {listed(holders)}" if holders else "stop what holds it (sudo nvidia-smi names the processes)"]
+    if free:
+        fixes.append(f"CUDA_VISIBLE_DEVICES={','.join(free)}")
+    return ", or ".join(fixes)
+
+
+def _rounded(amount: float | None) -> int | None:
+    return None if amount is None else round(amount)
+
+
+def named(holder: Holder) -> str:
+    """``process 4242 (python)``."""
+    return f"process {holder.pid}" + (f" ({holder.name})" if holder.name else "")
+
+
+@check("DOC004", "GPU modes and errors")
+def check_gpu_modes(world: World) -> Verdict:
+    """
+    What: compute mode, MIG, uncorrected memory errors, rows waiting to be replaced, persistence mode.
+    Why: a prohibited GPU takes no process and an exclusive one a single process; of a split GPU a process sees one
+        slice; without persistence mode the driver is set up again for every start. Inferred: memory errors end a
+        server.
+    Source: NVIDIA's management library.
+    Example: compute mode prohibited on GPU 0 -> error, sudo nvidia-smi -i 0 -c DEFAULT
+    """
+    seen = [gpu for gpu in world.visible if not gpu.problem]
+    if not seen:
+        return Verdict("unknown" if world.accelerated else "ok", "no NVIDIA GPU to ask")
+    values = {
+        "mig": [gpu.number for gpu in seen if gpu.mig],
+        "ecc_uncorrected": [gpu.ecc_errors for gpu in seen],
+        "remap_pending": [gpu.remap_pending for gpu in seen],
+        "remap_failed": [gpu.remap_failed for gpu in seen],
+        "compute_mode": [gpu.compute_mode for gpu in seen],
+        "persistence": [gpu.persistence for gpu in seen],
+    }
+    remarks = [remark for gpu in seen for remark in _mode_remarks(gpu)]
+    if not remarks:
+        unknown = all(gpu.compute_mode is None and gpu.ecc_errors is None for gpu in seen)
+        found = "the driver does not tell" if unknown else "default compute mode, no MIG, no memory errors"
+        return Verdict("unknown" if unknown else "ok", found, values=values)
+    state = worst([remark[0] for remark in remarks])
+    first = next(remark for remark in remarks if remark[0] == state)
+    # Persistence alone costs seconds at the start and nothing after: worth a line, not a warning.
+    found = first[1] if state != "ok" else "nothing wrong; persistence mode is off, so that starts take longer"
+    return Verdict(state, found, first[2], tuple(remark[1] for remark in remarks), values)
+
+
+def _mode_remarks(gpu: Gpu) -> Iterator[tuple[State, str, str]]:
+    place = f"GPU {gpu.number}"
+    if gpu.compute_mode == "prohibited":
+        yield (
+            "error",
+            f"{place}: compute mode prohibited, no process may use it",
+            f"sudo nvidia-smi -i {gpu.number} -c DEFAULT",
+        )
+    if gpu.remap_failed:
+        yield (
+            "error",
+            f"{place}: broken memory could not be replaced",
+            "replace the card; leave it out with CUDA_VISIBLE_DEVICES",
+        )
+    if gpu.compute_mode == "exclusive":
+        yield (
+            "warning",
+            f"{place}: exclusive compute mode, one process only",
+            f"sudo nvidia-smi -i {gpu.number} -c DEFAULT",
+        )
+    if gpu.remap_pending:
+        yield "warning", f"{place}: broken memory waits to be replaced", f"sudo nvidia-smi --gpu-reset -i {gpu.number}"
+    if gpu.ecc_errors:
+        yield (
+            "warning",
+            f"{place}: {plural(gpu.ecc_errors, 'uncorrected memory error')}",
+            f"sudo nvidia-smi --gpu-reset -i {gpu.number}",
+        )
+    if gpu.mig:
+        cut = plural(len(gpu.slices), "slice")
+        yield (
+            "warning",
+            f"{place}: split by MIG into {cut}; a server sees one of them",
+            f"tp_size=1, or sudo nvidia-smi -i {gpu.number} -mig 0",
+        )
+    if gpu.persistence is False:
+        yield "ok", f"{place}: persistence mode is off", "sudo nvidia-smi -pm 1"
+
+
+def _other(world: World, old: Sequence[int]) -> str:
+    rest = [str(gpu.number) for gpu in world.visible if gpu.number not in old]
+    return (
+        f"CUDA_VISIBLE_DEVICES={','.join(rest)}"
+        if rest
+        else "engine=transformers serves on any GPU that torch supports"
+    )
+
+
+def _same(seen: Sequence[Gpu]) -> str:
+    kinds = Counter(gpu.name for gpu in seen)
+    most = kinds.most_common(1)[0][0]
+    return f"CUDA_VISIBLE_DEVICES={','.join(str(gpu.number) for gpu in seen if gpu.name == most)}"

@@ -1,0 +1,119 @@
+"""Reads what the engine's interpreter has installed from metadata on disk; nothing of it is imported."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+from sglang_hydra.run.doctor.machine_state import Interpreter
+from sglang_hydra.text.file_text import read_text
+
+_TIMEOUT_S = 20.0
+# -c puts the working directory first on the path: it may be a checkout of somebody else's, with a json.py.
+_ASK = (
+    "import sys; sys.path[:] = [p for p in sys.path if p]; import json, sysconfig;"
+    "print(json.dumps([list(sys.version_info[:3]), [p for p in sys.path if p], sysconfig.get_paths()['include']]))"
+)
+
+
+def read_interpreter(python: str | None) -> Interpreter:
+    """The environment of ``python`` (None: ours). Another interpreter that may be started is run once and imports
+    nothing but its own standard library."""
+    from sglang_hydra.facts.installed import torch_build
+    from sglang_hydra.facts.packages import find_python, installed
+    from sglang_hydra.facts.trust import may_start
+
+    path = find_python(python)
+    packages = installed(python)
+    if path is None or packages.problem:
+        return Interpreter(path, problem=packages.problem)
+    ask = _asked if may_start(path) else _on_disk
+    answer = _ourselves() if path == sys.executable else ask(path)
+    if answer is None and not may_start(path):
+        return Interpreter(path, problem=f"{path} was not asked, as a file names it and nobody typed it")
+    if answer is None:
+        return Interpreter(path, problem=f"{path} is no Python interpreter that runs here")
+    version, folders, include = answer
+    header = _metadata(folders, packages.versions.get("sglang"))
+    return Interpreter(
+        path=path,
+        version=version,
+        headers=os.path.isfile(os.path.join(include, "Python.h")),
+        versions=packages.versions,
+        requires=tuple(value for key, value in header if key == "requires-dist"),
+        requires_python=next((value for key, value in header if key == "requires-python"), None),
+        torch_build=torch_build(folders),
+    )
+
+
+def _ourselves() -> tuple[tuple[int, int, int], Sequence[str], str]:
+    import sysconfig
+
+    return (sys.version_info[:3], [path for path in sys.path if path], sysconfig.get_paths()["include"])
+
+
+def _asked(path: str) -> tuple[tuple[int, int, int], Sequence[str], str] | None:
+    import json
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            [path, "-c", _ASK],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+        version, folders, include = json.loads(done.stdout)
+        return ((int(version[0]), int(version[1]), int(version[2])), [str(folder) for folder in folders], str(include))
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError, IndexError):
+        return None
+
+
+def _on_disk(path: str) -> tuple[tuple[int, int, int], Sequence[str], str] | None:
+    """What the pyvenv.cfg of a virtual environment says, which is not started; None where it does not say enough."""
+    from sglang_hydra.facts.environments import environment_settings
+    from sglang_hydra.facts.installed import interpreter_paths
+
+    settings = environment_settings(path)
+    version = re.match(r"(3)\.([0-9]{1,3})\.([0-9]{1,3})", settings.get("version_info") or settings.get("version", ""))
+    if version is None or "home" not in settings:
+        return None
+    major, minor, patch = (int(part) for part in version.groups())
+    include = os.path.join(os.path.dirname(settings["home"]), "include", f"python{major}.{minor}")
+    return ((major, minor, patch), interpreter_paths(path), include)
+
+
+def _metadata(folders: Sequence[str], version: str | None) -> list[tuple[str, str]]:
+    """The header of SGLang's METADATA as (lower-case key, value) pairs; empty if it is not installed."""
+    from sglang_hydra.facts.packages import normalised
+
+    for folder in folders if version else ():
+        try:
+            names = [name for name in os.listdir(folder) if normalised(name.partition("-")[0]) == "sglang"]
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith(".dist-info"):
+                try:
+                    return _header(read_text(os.path.join(folder, name, "METADATA"), errors="replace"))
+                except OSError:
+                    continue
+    return []
+
+
+def _header(text: str) -> list[tuple[str, str]]:
+    """Keys and values up to the first empty line; a folded line belongs to the value before it."""
+    pairs: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        if not line:
+            break
+        key, colon, value = line.partition(":")
+        if line[0].isspace() and pairs:
+            pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]} {line.strip()}")
+        elif colon:
+            pairs.append((key.strip().lower(), value.strip()))
+    return pairs

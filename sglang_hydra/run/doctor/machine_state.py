@@ -1,0 +1,218 @@
+"""What was observed of a machine: plain values, None for what could not be found out. Sizes are in bytes or MiB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from sglang_hydra.facts.hub import OWN, Access
+from sglang_hydra.facts.visible_gpus import Device, Slice, Visible, visible_devices
+
+if TYPE_CHECKING:
+    from sglang_hydra.facts.probe import GpuProbe
+    from sglang_hydra.text.findings import Finding
+
+
+class Request(NamedTuple):
+    """What the machine is wanted for. ``device`` and ``gpu`` are torch's device and the GPU class that the plan names,
+    None where it takes what is here; ``access`` is how the hub may be asked for the model."""
+
+    python: str | None = None
+    model_path: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 30000
+    download_dir: str | None = None
+    device: str | None = None
+    gpu: str | None = None
+    access: Access = OWN
+
+
+class Holder(NamedTuple):
+    """A process that holds memory of a GPU; in a container the id may be the host's."""
+
+    pid: int
+    name: str | None = None
+    memory_mib: float | None = None
+
+
+class Gpu(NamedTuple):
+    """One NVIDIA GPU, numbered in PCI bus order. ``problem`` says why it does not answer, and then all else is None.
+
+    ``holders`` is None where the driver does not tell. ``compute_mode`` is default, exclusive or prohibited;
+    ``fabric`` the state of its NVSwitch fabric: ready, in progress, not started, None where it has none.
+    ``ecc_errors`` counts the uncorrected ones since the driver was loaded, ``remap_pending`` and ``remap_failed``
+    are about rows of broken memory being replaced.
+    """
+
+    number: int
+    name: str | None = None
+    uuid: str | None = None
+    total_mib: float | None = None
+    used_mib: float | None = None
+    free_mib: float | None = None
+    capability: tuple[int, int] | None = None
+    mig: bool = False
+    slices: tuple[Slice, ...] = ()
+    holders: tuple[Holder, ...] | None = None
+    persistence: bool | None = None
+    compute_mode: str | None = None
+    ecc_errors: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    fabric: str | None = None
+    problem: str | None = None
+
+
+class Pair(NamedTuple):
+    """Two GPUs. ``obstacle`` is why they cannot read each other's memory, empty where they can."""
+
+    first: int
+    second: int
+    obstacle: str | None = None
+    nvlink: bool | None = None
+    path: str | None = None
+
+
+class Nvidia(NamedTuple):
+    """The NVIDIA side of the machine. ``cuda`` is the newest CUDA that the driver runs.
+
+    ``problem`` says why NVIDIA's library cannot be asked. ``on_bus`` counts NVIDIA's graphics processors on the PCI
+    bus, which a container sees also where it was given none.
+    """
+
+    problem: str | None = None
+    driver: str | None = None
+    cuda: tuple[int, int] | None = None
+    gpus: tuple[Gpu, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    on_bus: int = 0
+
+
+class Space(NamedTuple):
+    """A folder on a disk: ``existing`` is the folder itself or the nearest one above it that is there."""
+
+    path: str
+    existing: str | None = None
+    total_bytes: int | None = None
+    free_bytes: int | None = None
+    writable: bool | None = None
+
+
+class Limit(NamedTuple):
+    """A resource limit; None is unlimited."""
+
+    soft: int | None
+    hard: int | None
+
+
+class Memory(NamedTuple):
+    """The host's memory in bytes: all of it, what a new process can take, and the control group's limit if any."""
+
+    total: int | None = None
+    available: int | None = None
+    limit: int | None = None
+
+
+class Interpreter(NamedTuple):
+    """The engine's environment, read without importing anything of it.
+
+    ``requires`` are the requirement lines in the metadata of its SGLang, ``torch_build`` what its torch was built
+    for ({cuda, hip, xpu} to a version or None), ``headers`` whether Python.h is there. ``problem``: why nothing of
+    it is known.
+    """
+
+    path: str | None = None
+    version: tuple[int, int, int] | None = None
+    headers: bool | None = None
+    versions: Mapping[str, str] = {}
+    requires: tuple[str, ...] = ()
+    requires_python: str | None = None
+    torch_build: Mapping[str, str | None] | None = None
+    problem: str | None = None
+
+
+class HubAnswer(NamedTuple):
+    """What the hub said of a model: ``state`` is open, gated, absent, silent (no answer) or not asked, and why."""
+
+    state: str
+    why: str = ""
+    weight_bytes: int | None = None
+
+
+class ModelFiles(NamedTuple):
+    """What is on this machine of a model.
+
+    ``kind`` is folder, file, cached, hub, remote or missing. ``config_problem`` says what is wrong with its
+    config.json. ``weight_bytes`` is the size that the checkpoint states, ``missing`` names weight files that it
+    lists and that are not there, ``pointers`` those that are Git LFS pointers, ``unreadable`` what this user may
+    not read. ``token`` names where a Hugging Face token is set, never the token.
+    """
+
+    kind: str
+    folder: str | None = None
+    config_problem: str | None = None
+    tokenizer: bool | None = None
+    weight_bytes: int | None = None
+    missing: tuple[str, ...] = ()
+    pointers: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    token: str | None = None
+    hub: HubAnswer | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing has to be downloaded."""
+        return self.kind in ("folder", "file", "cached") and not (self.missing or self.pointers)
+
+
+class Port(NamedTuple):
+    """A port that a server would take. ``purpose`` is http or dp_attention."""
+
+    number: int
+    purpose: str
+    obstacle: Finding | None = None
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that the checks look at."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    request: Request = field(default_factory=Request)
+    nvidia: Nvidia = field(default_factory=Nvidia)
+    other: GpuProbe | None = None
+    shm: Space | None = None
+    memlock: Limit | None = None
+    nofile: Limit | None = None
+    memory: Memory = field(default_factory=Memory)
+    rdma: tuple[str, ...] = ()
+    container: str | None = None
+    job: str | None = None
+    interpreter: Interpreter = field(default_factory=Interpreter)
+    tools: Mapping[str, str | None] = field(default_factory=dict)
+    weights: Space | None = None
+    caches: tuple[Space, ...] = ()
+    model: ModelFiles | None = None
+    ports: tuple[Port, ...] = ()
+
+    @property
+    def seen(self) -> Visible:
+        """The NVIDIA GPUs that a server would see, by the rules of CUDA_VISIBLE_DEVICES."""
+        devices = [_device(place, gpu) for place, gpu in enumerate(self.nvidia.gpus)]
+        return visible_devices(self.env.get("CUDA_VISIBLE_DEVICES"), devices)
+
+    @property
+    def visible(self) -> tuple[Gpu, ...]:
+        """The same as ``seen``, with everything known of each."""
+        return tuple(self.nvidia.gpus[int(device.name or 0)] for device in self.seen.devices)
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether a server would find an accelerator of any maker."""
+        return bool(self.visible) or (self.other is not None and self.other.found)
+
+
+def _device(place: int, gpu: Gpu) -> Device:
+    # The place in the list stands where the name would, so that a chosen device leads back to its GPU.
+    return Device(str(place), gpu.uuid, gpu.total_mib, gpu.capability, gpu.mig, gpu.slices)

@@ -1,0 +1,61 @@
+"""What people read and what programs read of an examination."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sglang_hydra.run.doctor.examination import Examination, State
+from sglang_hydra.run.doctor.phrases import plural
+from sglang_hydra.text.screen import Line, columns, printable, text
+
+_STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "bold red", "unknown": "cyan"}
+
+
+def doctor_screen(examinations: Sequence[Examination]) -> list[Line]:
+    """One line for each, what to type under it, and a summary; details only of what is not ok."""
+    rows = [
+        [
+            text(item.state, _STYLES[item.state]),
+            text(item.id, "bold"),
+            text(item.subject),
+            text(printable(item.found)),
+        ]
+        for item in examinations
+    ]
+    lines: list[Line] = [[text("Doctor", "bold")]]
+    for item, line in zip(examinations, columns(rows), strict=True):
+        lines.append(line)
+        if item.state != "ok":
+            lines += [[text(f"      {printable(detail)}", "dim")] for detail in item.details]
+            if item.fix:
+                lines.append([text("      type: ", "dim"), text(printable(item.fix), "green")])
+    return [*lines, [], _summary(examinations)]
+
+
+def doctor_record(examinations: Sequence[Examination]) -> dict[str, Any]:
+    """``doctor --json``. ``ok`` is whether no check ended in an error."""
+    counts = _counts(examinations)
+    return {
+        "schema": "sglang_hydra.doctor/1",
+        "ok": not counts["error"],
+        "counts": counts,
+        "examinations": [item.to_json() for item in examinations],
+    }
+
+
+def _summary(examinations: Sequence[Examination]) -> Line:
+    counts = _counts(examinations)
+    said = f"{plural(counts['error'], 'error')}, {plural(counts['warning'], 'warning')}, {counts['unknown']} unknown: "
+    if counts["error"]:
+        verdict = text("a server would fail here", "bold red")
+    elif counts["warning"]:
+        verdict = text("a server may start here; read the warnings", "yellow")
+    else:
+        verdict = text("nothing stands in the way of a server", "bold green")
+    return [text(f"{len(examinations)} looked at; {said}"), verdict]
+
+
+def _counts(examinations: Sequence[Examination]) -> dict[State, int]:
+    states: tuple[State, ...] = ("ok", "warning", "error", "unknown")
+    return {state: sum(item.state == state for item in examinations) for state in states}

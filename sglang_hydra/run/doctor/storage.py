@@ -1,0 +1,194 @@
+"""Disks and the model: room for its weights, folders that can be written, and whether it can be had at all."""
+
+from __future__ import annotations
+
+from sglang_hydra.run.doctor.examination import Verdict, check
+from sglang_hydra.run.doctor.machine_state import HubAnswer, ModelFiles, Space, World
+from sglang_hydra.run.doctor.phrases import gib, listed, plural, size
+
+_GIB = 1 << 30
+# A judgement: where the size is not known, a disk with less has no room for most models.
+_LITTLE, _CACHE_NEED = 20 * _GIB, 1 * _GIB
+
+
+@check("DOC011", "disk for weights")
+def check_weights_disk(world: World) -> Verdict:
+    """
+    What: free space where weights are downloaded to (download_dir, else the Hugging Face cache), against the model's.
+    Why: Inferred: a download that fills the disk fails only then, and leaves parts behind.
+    Source: the file system; the size that the checkpoint's index or the hub states.
+    Example: 120 GiB free, 641 GiB to download -> error, download_dir=/another/disk
+    """
+    disk, model = world.weights, world.model
+    if disk is None or disk.free_bytes is None:
+        return Verdict("unknown", "its size cannot be read")
+    wanted = model.weight_bytes if model else None
+    values = {
+        "path": disk.path,
+        "free_gib": gib(disk.free_bytes),
+        "total_gib": gib(disk.total_bytes),
+        "weights_gib": gib(wanted),
+    }
+    found = f"{size(disk.free_bytes)} free on {disk.path}"
+    if model is not None and model.complete:
+        return Verdict("ok", f"{found}; the weights are here already", values=values)
+    fix = "download_dir=/another/disk, or export HF_HOME=/another/disk"
+    # Only a part may be missing: what is there of it is not counted, so this asks for too much rather than too little.
+    if wanted is not None and wanted > disk.free_bytes:
+        return Verdict("error", f"{found}, {size(wanted)} to download", fix, values=values)
+    if wanted is not None:
+        return Verdict("ok", f"{found}, {size(wanted)} to download", values=values)
+    if disk.free_bytes < _LITTLE:
+        return Verdict("warning", f"{found}, which is little for a model's weights", fix, values=values)
+    return Verdict("ok", found, values=values)
+
+
+@check("DOC012", "folders to write to")
+def check_writable(world: World) -> Verdict:
+    """
+    What: whether this user may write to the weights' folder, the caches of compiled kernels and the temporary folder.
+    Why: the processes of a server talk through sockets in the temporary folder. Inferred: kernels are compiled at the
+        first start; where they cannot be kept the server fails, or every start compiles them again.
+    Source: SGLang 0.5.2, Triton, FlashInfer and DeepGEMM, each with its own variable.
+    Example: ~/.triton on a read-only disk -> error, export TRITON_CACHE_DIR=/tmp/triton
+    """
+    folders = [folder for folder in (world.weights, *world.caches) if folder is not None]
+    values = {
+        "folders": [
+            {"path": folder.path, "writable": folder.writable, "free_gib": gib(folder.free_bytes)} for folder in folders
+        ]
+    }
+    model = world.model
+    needless = model is not None and model.complete
+    closed = [folder for folder in folders if folder.writable is False and not (needless and folder is world.weights)]
+    full = [folder for folder in world.caches if folder.free_bytes is not None and folder.free_bytes < _CACHE_NEED]
+    if closed:
+        details = tuple(f"{folder.path}: this user may not write to {folder.existing}" for folder in closed)
+        return Verdict(
+            "error",
+            f"{plural(len(closed), 'folder')} cannot be written to",
+            _elsewhere(world, closed[0]),
+            details,
+            values,
+        )
+    if full:
+        details = tuple(f"{folder.path}: {size(folder.free_bytes)} free" for folder in full)
+        return Verdict(
+            "warning",
+            f"{plural(len(full), 'folder')} with less than 1 GiB free",
+            _elsewhere(world, full[0]),
+            details,
+            values,
+        )
+    if all(folder.writable is None for folder in folders):
+        return Verdict("unknown", "this system does not tell", values=values)
+    return Verdict(
+        "ok", f"all {len(folders)} can be written to", details=tuple(folder.path for folder in folders), values=values
+    )
+
+
+def _elsewhere(world: World, folder: Space) -> str:
+    if folder is world.weights:
+        return "download_dir=/a/folder/of/yours, or export HF_HOME=/a/folder/of/yours"
+    for mark, variable in (
+        ("triton", "TRITON_CACHE_DIR"),
+        ("flashinfer", "FLASHINFER_WORKSPACE_BASE"),
+        ("deep_gemm", "SGL_DG_CACHE_DIR"),
+    ):
+        if mark in folder.path:
+            return f"export {variable}=/a/folder/of/yours"
+    return "export TMPDIR=/a/folder/of/yours"
+
+
+@check("DOC013", "access to the model")
+def check_model(world: World) -> Verdict:
+    """
+    What: whether the model is here whole and readable, or else whether the hub would give it to this user.
+    Why: Inferred: a missing shard, a Git LFS pointer in place of weights, or a gated model without a token ends the
+        start only after minutes of loading or downloading.
+    Source: the checkpoint's own index; the hub, asked once and only where HF_HUB_OFFLINE is not set.
+    Example: model-00003-of-00163.safetensors is listed and not there -> error
+    """
+    model, name = world.model, world.request.model_path
+    if model is None:
+        return Verdict("unknown", "no model was named", "doctor model=NAME")
+    values = {
+        "model_path": name,
+        "kind": model.kind,
+        "folder": model.folder,
+        "weights_gib": gib(model.weight_bytes),
+        "missing": len(model.missing),
+        "token": model.token,
+        "hub": model.hub.state if model.hub else None,
+    }
+    if model.kind == "missing":
+        return Verdict(
+            "error",
+            f"{name} is not on this machine",
+            "model_path=an existing folder, or a hub id (org/name)",
+            values=values,
+        )
+    if model.kind == "remote":
+        return Verdict("unknown", f"{name} is read when the server starts", values=values)
+    obstacle = _local_obstacle(model)
+    if obstacle is not None and (model.kind != "cached" or model.unreadable):
+        return obstacle._replace(values=values)
+    if model.kind == "hub" or obstacle is not None:
+        return _from_hub(model, str(name))._replace(values=values)
+    place = f"{model.folder} ({size(model.weight_bytes)})"
+    if model.kind == "file":
+        return Verdict("ok", place, values=values)
+    if not model.tokenizer:
+        fix = "tokenizer_path=FOLDER, or skip_tokenizer_init=true"
+        return Verdict("warning", f"{place} has no tokenizer", fix, values=values)
+    return Verdict("ok", f"{place}, config and tokenizer there", values=values)
+
+
+def _local_obstacle(model: ModelFiles) -> Verdict | None:
+    """What keeps the files here from being served; None if nothing does."""
+    if model.unreadable:
+        first = model.unreadable[0]
+        return Verdict(
+            "error", f"this user may not read {listed(model.unreadable)}", f"sudo chmod a+r {model.folder}/{first}"
+        )
+    if model.pointers:
+        found = f"{plural(len(model.pointers), 'file')} of weights are Git LFS pointers: {listed(model.pointers)}"
+        return Verdict("error", found, f"git -C {model.folder} lfs pull")
+    if model.missing:
+        return Verdict(
+            "error",
+            f"{model.folder} lacks {listed(model.missing)}",
+            "download it again, or load_format=dummy to try without weights",
+        )
+    if model.config_problem:
+        return Verdict("error", f"{model.folder}: {model.config_problem}", "download its config.json again")
+    return None
+
+
+def _from_hub(model: ModelFiles, name: str) -> Verdict:
+    token = f"a token is set in {model.token}" if model.token else "no token is set"
+    part = f"{model.folder} still lacks {listed(model.missing)}; " if model.missing and model.folder else ""
+    answer = model.hub or HubAnswer("not asked")
+    why = f" ({answer.why})" if answer.why else ""
+    if answer.state == "open":
+        amount = f"{size(model.weight_bytes)} to download" if model.weight_bytes else "its size is unknown"
+        return Verdict("ok", f"{part}the hub has it, {amount}; {token}")
+    if answer.state == "gated":
+        fix = f"ask for access at https://huggingface.co/{name}, then export HF_TOKEN=..."
+        return Verdict("error", f"{part}it is gated{why}; {token}", fix)
+    if answer.state == "absent":
+        fix = "model_path=org/name as the hub spells it" + (
+            "" if model.token else "; export HF_TOKEN=... for a private one"
+        )
+        return Verdict("error", f"{part}{answer.why}; {token}", fix)
+    if "OFFLINE" in answer.why:
+        fix = f"unset {answer.why.split()[0]}, or download it first: hf download {name}"
+        return Verdict("error", f"{part or 'it is not in the local cache; '}the hub may not be asked{why}", fix)
+    if answer.state == "silent":
+        fix = f"check the network (HF_ENDPOINT, HTTPS_PROXY), or hf download {name} elsewhere and copy the folder"
+        return Verdict("warning", f"{part or 'it is not in the local cache; '}the hub: {answer.why}", fix)
+    return Verdict(
+        "unknown",
+        f"{part or 'it is not in the local cache; '}the hub was not asked{why}; {token}",
+        f"hf download {name}",
+    )

@@ -1,0 +1,124 @@
+"""Whether a server that answers is the one that was planned: whose its port is, and what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.secrets import masked
+from sglang_hydra.planning.actual import UNNAMED, Comparison, Difference
+from sglang_hydra.planning.actual_reasons import DRAWN
+from sglang_hydra.planning.actual_values import comparable
+from sglang_hydra.releases.order import same_release
+from sglang_hydra.run.launch.failure import Failure
+from sglang_hydra.run.launch.listening import UNSEEN, Owner
+from sglang_hydra.text.errors import ServerError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.words import plural
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.plan import Plan
+    from sglang_hydra.run.launch.local import LocalServer
+
+Compared = Comparison | Finding | None
+"""A comparison; or why there is none; or None for an engine that says nothing of itself."""
+
+KIND = "not_as_planned"
+_SHOWN = 5
+_FOLLOWS = ("tokenizer_path",)
+"""What follows from another argument alone, which is compared itself."""
+
+
+def mismatch(plan: Plan, compared: Compared, owner: Owner | None) -> Finding | None:
+    """Why the server is not the planned one; None where it is, as far as it can be known, or ``launch.force`` says that
+    it is good enough."""
+    if plan.nodes["launch"]["force"]:
+        return None
+    hint = "launch.force=true takes it all the same"
+    hidden = owner is not None and owner.whose == UNSEEN
+    if isinstance(compared, Comparison):
+        wrong = failing(plan, compared, hidden)
+        if not wrong:
+            return None
+        more = f"; and {plural(len(wrong) - _SHOWN, 'more')}" if len(wrong) > _SHOWN else ""
+        said = "; ".join(item.text for item in wrong[:_SHOWN])
+        fields = tuple(item.field for item in wrong)
+        return Finding("error", "ACT005", f"the server is not as planned: {said}{more}", fields, hint)
+    if isinstance(compared, Finding) and owner is not None and hidden:
+        message = f"whether this is the server that was started is not known: {owner.who}; and {compared.message}"
+        return Finding("error", "ACT005", message, ("port",), hint)
+    return None
+
+
+def must_be_planned(plan: Plan, compared: Compared, owner: Owner | None, server: LocalServer | None = None) -> None:
+    """Raises ServerError for a server that is not the planned one, and lets ``server`` remember why."""
+    found = mismatch(plan, compared, owner)
+    if found is None:
+        return
+    if server is not None:
+        server.failure = Failure(KIND, (found,))
+    raise ServerError(found)
+
+
+def failing(plan: Plan, compared: Comparison, hidden: bool = False) -> list[Difference]:
+    """The differences that make it another server. Of a release whose rules are 0.5.2's all do; of another one, whose
+    resolved values are estimates, those in what it was passed, unless its own argument code makes the same of it.
+    ``hidden``: nothing else identifies it, so it has to name what it was passed."""
+    passed = {*plan.intent, *plan.nodes["extra"], "random_seed"}
+    wrong = [item for item in compared.differences if item.field in passed]
+    if plan.by_own_rules and (compared.version == UNNAMED or same_release(compared.version, plan.engine.version)):
+        ours = [item for item in compared.differences if item.field not in (*passed, *_FOLLOWS)]
+        wrong += [item for item in ours if item.field not in DRAWN or item.field == "port"]
+        return [*wrong, *(_unnamed(plan, name) for name in compared.absent if hidden and name in plan.intent)]
+    wrong = [item for item in wrong if item.actual != _asked(plan, item.field)]
+    made = {item.field: item.actual for item in _made_by_release(plan)} if wrong else {}
+    return [item for item in wrong if item.field not in made or made[item.field] != item.actual]
+
+
+def _unnamed(plan: Plan, name: str) -> Difference:
+    return Difference(name, masked(name, plain(plan.values[name])), None, "it says nothing of it")
+
+
+def _asked(plan: Plan, name: str) -> Any:
+    if name not in plan.intent:
+        return plain(plan.nodes["extra"].get(name))
+    return comparable(FIELDS[name], plan.intent[name])
+
+
+def owner_note(owner: Owner | None) -> Finding | None:
+    """What there is to say of a port whose owner cannot be seen."""
+    if owner is None or owner.whose != UNSEEN:
+        return None
+    message = f"whose the port is cannot be seen ({owner.who}): what the server says of itself is what counts"
+    return Finding("info", "ACT006", message, ("port",))
+
+
+def record_of(plan: Plan, compared: Compared, owner: Owner | None) -> dict[str, Any]:
+    """What is kept with each result of a server."""
+    known = compared if isinstance(compared, Comparison) else None
+    return {
+        "owner": owner.whose if owner else UNSEEN,
+        "why_unseen": owner.who if owner and owner.whose == UNSEEN else None,
+        "version": known.version if known else None,
+        "same": known.same if known else None,
+        "of": known.of if known else None,
+        "absent": len(known.absent) if known else None,
+        "differences": [vars(item) for item in known.differences] if known else [],
+        "problem": compared.message if isinstance(compared, Finding) else None,
+    }
+
+
+def _made_by_release(plan: Plan) -> Sequence[Difference]:
+    """What the installed release's own argument code makes of the plan's command line, where it differs from the plan;
+    nothing where it cannot be asked. Takes the seconds that it takes to be imported."""
+    from sglang_hydra.planning.upstream.ask import INSTALLED, find_authority
+    from sglang_hydra.planning.upstream.verdict import verdicts_on
+    from sglang_hydra.text.errors import SglangHydraError
+
+    try:
+        (verdict,) = verdicts_on(find_authority(INSTALLED, plan.engine.python), [plan])
+    except SglangHydraError:
+        return ()
+    return verdict.differences

@@ -1,0 +1,256 @@
+"""``status``, ``stop`` and ``logs``: the verbs for servers that were started with ``launch.detach=true``."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from sglang_hydra.run.launch.display import harmless
+from sglang_hydra.run.launch.health import HEALTHY, health_of
+from sglang_hydra.run.launch.listening import FOREIGN, port_owner
+from sglang_hydra.run.launch.log_reading import Tail, log_lines, opened_log
+from sglang_hydra.run.launch.processes import Life
+from sglang_hydra.run.launch.server_info import written_comparison
+from sglang_hydra.run.launch.servers import FAILED, READY, ServerRecord, chosen, damaged, forget, records, state_folder
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.text.errors import MachineError, ServerError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import Line, columns, shown, text, write
+from sglang_hydra.text.words import program
+
+_HEALTH_S = 5.0
+_AT_ONCE = 16
+_LOOK_S = 0.05
+_FOLLOW_S = 0.25
+# Beyond its own time to stop: for the guard to collect what is left, and for the supervisor to write it down.
+_EXTRA_S = 10.0
+_LAST_LINES = 40
+
+
+class Condition(NamedTuple):
+    """How a server is now, in a word, and what more there is to say."""
+
+    state: str
+    detail: str = ""
+
+
+def status(words: Sequence[str], *, as_json: bool = False) -> int:
+    """Shows the detached servers, or those that are named. 0 also where one has failed: it is what was asked."""
+    known = records()
+    picked = chosen(words, known, "status") if words else known
+    broken = [] if words else damaged()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        conditions = list(pool.map(condition_of, picked))
+    if as_json:
+        from sglang_hydra.text.screen import print_json
+
+        servers = [
+            {
+                **record.to_json(),
+                "condition": condition.state,
+                "detail": condition.detail,
+                "actual": _compared(record),
+            }
+            for record, condition in zip(picked, conditions, strict=True)
+        ]
+        unread = [finding.to_json() for finding in broken]
+        folder = str(state_folder())
+        print_json({"schema": "sglang_hydra.status/1", "folder": folder, "servers": servers, "damaged": unread})
+    else:
+        write([*_status_lines(picked, conditions), *finding_lines(broken)])
+    return 0
+
+
+def condition_of(record: ServerRecord) -> Condition:
+    """Starting, ready, busy (its health page does not say 200 now), taken (another process answers on its port),
+    failed, gone (its supervisor was killed, or the machine restarted) or elsewhere (another machine or container,
+    whose processes cannot be seen from here)."""
+    life = record.life
+    if record.state == FAILED:
+        return Condition("failed", record.kind or "")
+    if life is Life.ELSEWHERE:
+        return Condition("elsewhere", f"on {record.process.host}")
+    if life is Life.GONE:
+        return Condition("gone", "it was killed, or the machine restarted")
+    if record.state != READY:
+        return Condition(record.state, record.milestone)
+    answer = _health(record)
+    if answer is not None and (taken_by := _other_process(record)):
+        return Condition("taken", f"its port is answered by {taken_by}")
+    if answer == HEALTHY:
+        compared = _compared(record)
+        return Condition("ready", compared["summary"] if compared else "")
+    said = f"{record.health} gives {answer}" if answer else f"{record.health} gives no answer within {_HEALTH_S:g} s"
+    return Condition("busy", said)
+
+
+def _other_process(record: ServerRecord) -> str | None:
+    """Who answers in place of a server that is alive; None where it is the server, as far as that can be seen."""
+    place = urlsplit(record.url)
+    owner = port_owner(place.hostname or "127.0.0.1", place.port or 0, record.process.pid)
+    return owner.who if owner.whose == FOREIGN else None
+
+
+def _compared(record: ServerRecord) -> dict[str, Any] | None:
+    """How a server that is ready compares with its plan, where that was asked."""
+    return written_comparison(Path(record.run_folder), record.server_id) if record.state == READY else None
+
+
+def stop(words: Sequence[str], *, as_json: bool = False) -> int:
+    """Stops the servers that are named, all at once; without a word the only one there is. 4 where one would not end,
+    3 for one that cannot be reached from here."""
+    known = records()
+    picked = chosen(words, known, "stop")
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        ends = list(pool.map(_stop, picked))
+    if as_json:
+        from sglang_hydra.text.screen import print_json
+
+        stopped = [
+            {"name": record.name, "server_id": record.server_id, "how": end.how, "seconds": round(end.seconds, 3)}
+            for record, end in zip(picked, ends, strict=True)
+        ]
+        print_json({"schema": "sglang_hydra.stop/1", "servers": stopped})
+    else:
+        lines: list[Line] = [
+            [text(record.name, "bold"), text(f" {end.said}")] for record, end in zip(picked, ends, strict=True)
+        ]
+        write(lines or _none())
+    codes = [end.exit_code for end in ends]
+    return next((code for code in (ServerError.exit_code, MachineError.exit_code) if code in codes), 0)
+
+
+def logs(words: Sequence[str], *, follow: bool = False) -> int:
+    """Prints what a server wrote; with ``follow`` its last lines and then each new one until it ends."""
+    known = records()
+    picked = chosen(words, known, "logs")
+    if len(picked) != 1:
+        write([[text("logs shows one server at a time.")]] if picked else _none())
+        return 0 if not picked else 2
+    record = picked[0]
+    path = Path(record.log)
+    with opened_log(path) as files:
+        there = bool(files)
+    if not there:
+        message = f"{record.name} has no log any more: {path} is not there"
+        write(
+            finding_lines([Finding("error", "LCH011", message, hint=f"{program()} status {record.name}")]), sys.stderr
+        )
+        return MachineError.exit_code
+    if not follow:
+        for line in log_lines(path):
+            _print(line)
+        return 0
+    with contextlib.closing(Tail(path)) as tail:
+        for line in tail.last(_LAST_LINES):
+            _print(line)
+        while record.life is Life.ALIVE:
+            for line in tail.new():
+                _print(line)
+            time.sleep(_FOLLOW_S)
+        for line in tail.new():
+            _print(line)
+    return 0
+
+
+class _End(NamedTuple):
+    how: str
+    said: str
+    seconds: float = 0.0
+    exit_code: int = 0
+
+
+def _stop(record: ServerRecord) -> _End:
+    begun = time.monotonic()
+    life = record.life
+    if life is Life.ELSEWHERE:
+        said = f"runs on {record.process.host}, which cannot be reached from here: type it there"
+        return _End("elsewhere", said, exit_code=MachineError.exit_code)
+    if life is Life.GONE:
+        forget(record)
+        how = f"had failed ({record.kind})" if record.state == FAILED else "had ended already"
+        return _End("ended", f"{how}; it is forgotten")
+    try:
+        # The second signal lets it kill what did not end, the last ends the supervisor, with whom its server dies.
+        for number, patience_s in (
+            (signal.SIGTERM, record.stop_timeout + _EXTRA_S),
+            (signal.SIGTERM, _EXTRA_S),
+            (signal.SIGKILL, _EXTRA_S),
+        ):
+            record.process.send(number)
+            if _ended(record, patience_s):
+                seconds = time.monotonic() - begun
+                forget(record)
+                killed = number == signal.SIGKILL
+                return _End("killed" if killed else "stopped", f"stopped after {seconds:.1f} s", seconds)
+    except PermissionError:
+        said = f"belongs to another user: process {record.process.pid}"
+        return _End("refused", said, exit_code=MachineError.exit_code)
+    seconds = time.monotonic() - begun
+    return _End("alive", f"does not end: process {record.process.pid}", seconds, ServerError.exit_code)
+
+
+def _ended(record: ServerRecord, patience_s: float) -> bool:
+    deadline = time.monotonic() + patience_s
+    while record.process.life() is Life.ALIVE:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _health(record: ServerRecord) -> int | None:
+    place = urlsplit(record.url)
+    return health_of(place.hostname or "127.0.0.1", place.port, record.health, _HEALTH_S)
+
+
+def _none() -> list[Line]:
+    """There is no server; or its file cannot be read."""
+    return [[text("No detached server is there.")], *finding_lines(damaged())]
+
+
+def _status_lines(picked: Sequence[ServerRecord], conditions: Sequence[Condition]) -> list[Line]:
+    if not picked:
+        return [[text("No detached server is there. launch.detach=true starts one.")]]
+    titles = ("name", "server_id", "url", "pid", "state", "since", "model", "run folder")
+    rows = [[text(title, "bold") for title in titles]]
+    for record, condition in zip(picked, conditions, strict=True):
+        style = {"ready": "green", "starting": "cyan", "busy": "yellow"}.get(condition.state, "red")
+        said = condition.state + (f": {condition.detail}" if condition.detail else "")
+        since = record.ended_at or record.ready_at or record.started_at
+        cells: list[Any] = [record.name, record.server_id, record.url, str(record.process.pid)]
+        rows.append(
+            [
+                *map(text, cells),
+                text(said, style),
+                text(_since(since)),
+                text(shown(record.model, width=48)),
+                text(record.run_folder, "dim"),
+            ]
+        )
+    failed = [record for record in picked if record.findings]
+    lines = columns(rows)
+    for record in failed:
+        lines += [[], [text(record.name, "bold")], *finding_lines(record.findings)]
+    return lines
+
+
+def _since(moment: float) -> str:
+    """When that was, on the clock of whoever reads it, and how long ago."""
+    seconds = max(0, int(time.time() - moment))
+    days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60
+    ago = f"{days} d {hours} h" if days else f"{hours} h {minutes} min" if seconds >= 3600 else f"{minutes} min"
+    return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(moment))} ({ago if seconds >= 60 else f'{seconds} s'})"
+
+
+def _print(line: bytes) -> None:
+    content = harmless(line.decode("utf-8", "replace"))
+    encoding = sys.stdout.encoding or "utf-8"
+    print(content.encode(encoding, "backslashreplace").decode(encoding), flush=True)

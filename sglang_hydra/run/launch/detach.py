@@ -1,0 +1,197 @@
+"""``launch.detach=true``: starts a server that stays when this command has returned.
+
+A process of its own, the supervisor, starts the server and stays with it. What it tells is shown here as if the server
+were ours, until it is ready; then it is told to keep the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.run.launch.display import Display, display_for, say
+from sglang_hydra.run.launch.local import INTERRUPTED, Launch
+from sglang_hydra.run.launch.servers import short_name
+from sglang_hydra.run.launch.signals import stopping_on_signals
+from sglang_hydra.run.launch.supervisor import KEEP, OWN_LOG
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.text.errors import MachineError, ServerError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import Line, text
+from sglang_hydra.text.words import program
+
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+# It has told its last and only has to end.
+_END_S = 5.0
+
+
+class Told(NamedTuple):
+    """How the start went: the server's name, None where it did not get that far, and the exit code to leave with.
+    ``server_exit`` is the exit code of a server that failed by itself."""
+
+    name: str | None
+    exit_code: int
+    findings: tuple[Finding, ...] = ()
+    server_exit: int | None = None
+
+
+def start_detached(
+    plan: Plan,
+    launch: Launch,
+    folder: Path,
+    said_ready: Callable[[float], Sequence[Line]],
+    explained: Callable[[Sequence[Finding], int | None], Sequence[Finding]],
+    *,
+    wait: bool = True,
+) -> int:
+    """Starts the server of ``plan`` and returns the exit code: when it is ready, or with ``wait=False`` as soon as it
+    has its place in the state folder. ``said_ready`` gives the lines to show for a server that is up, ``explained``
+    what more there is to say of one that failed, by its findings and its exit code."""
+
+    def ready(name: str, seconds: float) -> None:
+        say([*said_ready(seconds), [text("  it stays when this command has returned", "dim")], *_how_to(name)])
+
+    told = follow({**orders_of(plan, launch, folder), "comparing": not wait}, folder, display_for(), ready, wait=wait)
+    say(finding_lines(explained(told.findings, told.server_exit)), sys.stderr)
+    if told.exit_code == 0 and not wait and told.name is not None:
+        say([[], [text(f"{told.name} is starting", "bold green")], *_how_to(told.name)])
+    return told.exit_code
+
+
+def orders_of(plan: Plan, launch: Launch, folder: Path) -> dict[str, Any]:
+    """What the supervisor needs to know. It holds the API key and is handed over unseen."""
+    served, preset = plan.values["served_model_name"], plan.nodes["model"]["name"]
+    model = str(served or plan.values["model_path"])
+    return {
+        "launch": {**asdict(launch), "log_file": str(launch.log_file) if launch.log_file else None},
+        "record": {
+            "name": short_name(str(preset or model), launch.port),
+            "server_id": plan.server_id,
+            "url": launch.url,
+            "health": launch.health_path,
+            "model": model,
+            "engine": f"{plan.engine.name} {plan.engine.version}",
+            "run_folder": str(folder),
+            "log": str(launch.log_file or ""),
+            "stop_timeout": launch.stop_timeout_s,
+        },
+    }
+
+
+def follow(
+    orders: dict[str, Any],
+    folder: Path,
+    display: Display,
+    ready: Callable[[str, float], None],
+    *,
+    wait: bool = True,
+) -> Told:
+    """Starts a supervisor with ``orders`` and shows what it tells until the server may be left to it.
+
+    Interrupted before that, the server is stopped. ``ready`` is called with its name and the seconds that it took.
+    """
+    with _supervisor(folder) as process, stopping_on_signals(process.terminate) as signals:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(orders).encode() + b"\n")
+        name = None
+        try:
+            for event in _events(process.stdout):
+                kind = event.pop("event")
+                if kind == "claimed":
+                    name = event["name"]
+                if kind == "ready":
+                    display.close()
+                    ready(str(name), event["seconds"])
+                if kind == ("ready" if wait else "claimed") and not signals:
+                    process.stdin.write(KEEP)
+                elif kind == "kept":
+                    return Told(name, INTERRUPTED if signals else 0)
+                elif kind == "ended":
+                    code = INTERRUPTED if signals else event["exit_code"]
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_END_S)
+                    findings = tuple(map(_finding, event["findings"]))
+                    return Told(name, code or ServerError.exit_code, findings, event["server_exit"])
+                elif kind in ("line", "waiting", "note"):
+                    getattr(display, kind)(**event)
+        finally:
+            display.close()
+        return Told(name, INTERRUPTED if signals else 1, () if signals else (_crashed(folder),))
+
+
+@contextlib.contextmanager
+def _supervisor(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The running supervisor, told to stop when the block ends unless it was told to keep its server."""
+    log = folder / OWN_LOG
+    try:
+        errors: IO[bytes] | int = log.open("ab")
+    except OSError:
+        errors = subprocess.DEVNULL
+    try:
+        process = subprocess.Popen(
+            [sys.executable, str(_SUPERVISOR)],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+    except OSError as failure:
+        raise MachineError(_cannot_start(failure)) from failure
+    finally:
+        if not isinstance(errors, int):
+            errors.close()
+    try:
+        yield process
+    finally:
+        # Its standard input ends here. It goes on by itself from now on, or stops its server and ends.
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0)
+        # Not waited for: it is meant to outlive us. Python would warn of a child that still runs.
+        process.returncode = process.returncode or 0
+
+
+def _events(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """Each event that the supervisor tells, until it tells no more."""
+    pending = b""
+    while chunk := os.read(stream.fileno(), 1 << 16):
+        *lines, pending = (pending + chunk).split(b"\n")
+        yield from map(json.loads, lines)
+
+
+def _finding(record: dict[str, Any]) -> Finding:
+    return Finding(**{**record, "fields": tuple(record["fields"])})
+
+
+def _how_to(name: str) -> list[Line]:
+    typed = program()
+    return [
+        [text(f"  {typed} status"), text("          every detached server", "dim")],
+        [text(f"  {typed} logs -f {name}")],
+        [text(f"  {typed} stop {name}")],
+        [],
+    ]
+
+
+def _crashed(folder: Path) -> Finding:
+    message = "the supervisor of the server ended without a word; the server ended with it"
+    return Finding("error", "LCH009", message, ("launch.detach",), f"see {folder / OWN_LOG}")
+
+
+def _cannot_start(failure: OSError) -> Finding:
+    message = f"no process can be started: {failure.strerror or failure}"
+    return Finding("error", "LCH010", message, ("launch.detach",), "ulimit -u shows how many this user may have")

@@ -1,0 +1,99 @@
+"""A server that went wrong: what its exit and its last words say, and what to type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sglang_hydra.run.launch.log_reading import log_lines
+from sglang_hydra.run.launch.signals import FOR_MEMORY
+from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.compose.overrides import Request
+    from sglang_hydra.planning.plan import Plan
+    from sglang_hydra.run.diagnose import Diagnosis
+
+_LONGEST_QUOTE = 500
+NOT_READY = "not_ready"
+HOST_MEMORY = "host_oom"
+
+
+class Failure(NamedTuple):
+    """``kind`` is the class that the diagnosis found, or ``unknown``; ``not_ready`` where nothing explains why the
+    server was not ready in time. The first finding says what happened, the second why, and what to change, where that
+    is known."""
+
+    kind: str
+    findings: tuple[Finding, ...]
+    diagnosis: Diagnosis | None = None
+    exit_code: int | None = None
+
+
+def failure_of(
+    id: str,
+    what: str,
+    lines: Sequence[str],
+    exit_code: int | None,
+    log: Path | None = None,
+    advice: str | None = None,
+) -> Failure:
+    """What went wrong with a server that wrote ``lines`` and ended with ``exit_code`` (None: it was not ready in time).
+
+    ``what`` says so in words, ``advice`` is what helps in any case.
+    """
+    from sglang_hydra.run.diagnose import UNKNOWN, diagnose
+
+    found = diagnose(lines, exit_code)
+    if found.kind != HOST_MEMORY:
+        what = what.replace(FOR_MEMORY, "")  # SGLang ends its own processes by SIGKILL once one of them has failed
+    said = "" if found.known else last_words(lines)
+    place = f"its output is in {log}" if log else "its output is above"
+    happened = Finding(
+        level="error",
+        id=id,
+        message=f"{what}; it last said: {said}" if said else what,
+        fields=("engine",),
+        hint=f"{advice}; {place}" if advice else place,
+    )
+    if found.known:
+        return Failure(found.kind, (happened, found.finding), found, exit_code)
+    return Failure(NOT_READY if exit_code is None else UNKNOWN, (happened,), None, exit_code)
+
+
+def with_smallest_change(
+    findings: Sequence[Finding],
+    diagnosis: Diagnosis | None,
+    plan: Plan,
+    composer: Composer,
+    requests: Sequence[Request],
+) -> tuple[Finding, ...]:
+    """The findings on a server of ``plan`` that failed, with changes in the hint whose plans are clean.
+
+    ``requests`` are those that made the plan.
+    """
+    if diagnosis is None:
+        return tuple(findings)
+    from sglang_hydra.run.diagnose.remedy import with_plan
+
+    better = with_plan(diagnosis, plan, composer, requests).finding
+    return tuple(better if finding == diagnosis.finding else finding for finding in findings)
+
+
+def diagnosis_of(log: Path, exit_code: int | None) -> Diagnosis | None:
+    """The diagnosis of a server that others ran, by its log; None where nothing decides."""
+    from sglang_hydra.run.diagnose import diagnose
+
+    found = diagnose((line.decode("utf-8", "replace") for line in log_lines(log)), exit_code)
+    return found if found.known else None
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """The line that most likely says why: the last that reads like an error, else the last."""
+    lines = [line.strip() for line in lines[-200:] if line.strip()]
+    # Of several ranks under srun, the last word is its own: that one of them ended.
+    lines = [line for line in lines if not line.startswith("srun: ")] or lines
+    telling = [line for line in lines if "Error" in line or "error:" in line or line.startswith("cannot run")]
+    return (telling or lines or [""])[-1][:_LONGEST_QUOTE]

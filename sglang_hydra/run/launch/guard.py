@@ -1,0 +1,212 @@
+"""Program that starts one server and sees to it that nothing of it outlives the one who asked for it.
+
+    python guard.py WATCH_FD STOP_SECONDS PROGRAM [ARGUMENT ...]
+
+It stands between us and the server, imports nothing but the standard library, and so still acts when we are
+killed with -9 or the server no longer reacts. It asks the server to
+stop (SIGTERM) when it is told to stop itself, when WATCH_FD closes (its other end is ours: it closes however we end) or
+when its parent is gone; after STOP_SECONDS, or when told twice, it kills. Once the server has ended it kills every
+process that the server left, grandchildren in sessions of their own included, and ends with the server's exit code
+(128 + N for signal N).
+
+It is two processes, and each does the rest of the work where the other is killed. The outer one is our child: it
+passes on what it is asked, and collects what the inner one leaves. The inner one starts the server. Both hold WATCH_FD,
+so that we see when both have ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_KEY_FD = "SGLANG_HYDRA_KEY_FD"
+_TICK_S = 0.5
+# Beyond the server's own time, for the inner process to collect the dead.
+_INNER_EXTRA_S = 6.0
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform.startswith("linux"):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _run_server(argv: list[str], guard: int, watch: int) -> None:
+    """In the forked child: becomes the server. It dies with the guard, should the guard be killed."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != guard:
+        os._exit(1)
+    os.close(watch)
+    # Python ignores the last two, and what is ignored stays so in the program that follows.
+    for number in (*_STOP_SIGNALS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as failure:
+        os.write(2, f"cannot run {argv[0]}: {failure.strerror}\n".encode())
+        os._exit(127)
+
+
+def _parents() -> dict[int, int]:
+    """Every process of the machine and its parent."""
+    if not os.path.isdir("/proc/self"):
+        with os.popen("ps -A -o pid=,ppid=") as table:
+            return {int(pid): int(parent) for pid, parent in (line.split() for line in table)}
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    # The name in brackets may hold anything, brackets and spaces too.
+                    parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+    return parents
+
+
+def _descendants() -> set[int]:
+    parents = _parents()
+    found = {os.getpid()}
+    while True:
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        if not more:
+            return found - {os.getpid()}
+        found |= more
+
+
+def _reap(server: int) -> int | None:
+    """Collects the dead; the server's wait status if it is among them."""
+    status = None
+    while True:
+        try:
+            pid, how = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return status
+        if pid == 0:
+            return status
+        if pid == server:
+            status = how
+
+
+def _kill_everything() -> None:
+    """Kills until nothing is left: a process may start another one while it is being killed."""
+    deadline = time.monotonic() + 5
+    while (left := _descendants()) and time.monotonic() < deadline:
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                continue
+        _reap(-1)
+        time.sleep(0.01)
+
+
+def _watch_over(
+    child: int, watch: int, told: int, stop_s: float, ask: Callable[[int], None], counted: tuple[int, ...] = ()
+) -> int:
+    """Waits for the child's end, however it comes about; its wait status.
+
+    ``told`` gives a byte for each signal, of which those in ``counted`` ask for the end; each byte of ``watch`` does,
+    and so does its close. ``ask`` is called with the number of each time; after ``stop_s`` seconds the child is killed.
+    """
+    parent, deadline, number = os.getppid(), None, 0
+    selector = selectors.DefaultSelector()
+    selector.register(told, selectors.EVENT_READ)
+    selector.register(watch, selectors.EVENT_READ)
+    watched = True
+    while True:
+        status = _reap(child)
+        if status is not None:
+            return status
+        timeout = _TICK_S if deadline is None else min(_TICK_S, max(0.0, deadline - time.monotonic()))
+        readable = {key.fd for key, _ in selector.select(timeout)}
+        asked = 0
+        if told in readable:
+            asked = sum(signal_number in counted for signal_number in os.read(told, 4096))
+        if watched:
+            came = os.read(watch, 64) if watch in readable else None
+            # The pipe alone would not tell if a process that was forked still held the other end of it.
+            watched = came != b"" and os.getppid() == parent
+            asked += len(came or b"") + (not watched)
+            if not watched:
+                selector.unregister(watch)
+        for _ in range(asked):
+            number += 1
+            ask(number)
+        if asked and deadline is None:
+            deadline = time.monotonic() + stop_s
+        if deadline is not None and time.monotonic() >= deadline:
+            deadline = time.monotonic() + _TICK_S
+            os.kill(child, signal.SIGKILL)
+
+
+def _hear_signals() -> int:
+    """From now on each signal is a byte in the pipe whose reading end this is."""
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    for number in (*_STOP_SIGNALS, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+    # What loses its parent becomes a child of ours, in a session of its own, too.
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    return told
+
+
+def _inner(argv: list[str], orders: int, watch: int, stop_s: float) -> int:
+    """Starts the server and watches over it; its wait status. Only the outer process asks it for the end: a signal
+    to all processes of a group or a job must not count twice."""
+    told = _hear_signals()
+    guard = os.getpid()
+    server = os.fork()
+    if server == 0:
+        _run_server(argv, guard, watch)
+    _close_key()
+
+    def ask(number: int) -> None:
+        os.kill(server, signal.SIGTERM if number == 1 else signal.SIGKILL)
+
+    return _watch_over(server, orders, told, stop_s, ask)
+
+
+def _close_key() -> None:
+    key = os.environ.get(_KEY_FD)
+    if key is not None:
+        os.close(int(key))
+
+
+def main(arguments: list[str]) -> int:
+    watch, stop_s, argv = int(arguments[0]), float(arguments[1]), arguments[2:]
+    os.set_inheritable(watch, False)
+    orders, order = os.pipe()
+    told = _hear_signals()
+    inner = os.fork()
+    if inner == 0:
+        os.close(order)
+        status = _inner(argv, orders, watch, stop_s)
+    else:
+        os.close(orders)
+        _close_key()
+
+        def ask(number: int) -> None:
+            with contextlib.suppress(OSError):
+                os.write(order, b".")
+
+        status = _watch_over(inner, watch, told, stop_s + _INNER_EXTRA_S, ask, _STOP_SIGNALS)
+        if os.WIFSIGNALED(status):
+            os.write(2, f"the guard of the server was ended by signal {os.WTERMSIG(status)}\n".encode())
+    _kill_everything()
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,166 @@
+"""The address of node 0 of a server on several nodes: chosen here, or checked before anything is started."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.nodes import Head, head_of, ports_for_head
+from sglang_hydra.run.launch.port import port_obstacle
+from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.planning.plan import Plan
+
+# Below the ports that Linux gives to outgoing connections, and below SGLang's own default of 30000.
+_FIRST_PORT, _LAST_PORT = 20000, 29000
+# SGLang draws the port of NCCL up to this far above the HTTP port.
+_NCCL_REACH = 1100
+_TRIES = 200
+_CONNECT_S = 5.0
+# RFC 5737: an address that no machine has. Nothing is sent to it; the system only says by which way it would go.
+_NOBODY = "192.0.2.1"
+
+
+def with_head(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
+    """For a node that is started here: node 0 with an address for the others, any other node with a head that can be
+    reached. Raises MachineError where node 0 cannot listen there or another node does not get there."""
+    if plan.values["nnodes"] <= 1:
+        return plan
+    head = head_of(plan.values)
+    if plan.values["node_rank"] > 0:
+        if head is not None:
+            _must_be_reachable(head)
+        return plan
+    if head is not None:
+        _must_be_free(head)
+        _must_lead_here(head)
+        return plan
+    chosen = Head(own_address(), free_port_block(ports_for_head(plan.values), [int(plan.values["port"])]))
+    place = "this machine's address and a port that was free"
+    invocation.requests.append(Request.typed("dist_init_addr", chosen.address, place))
+    engine = Request(f"engine={plan.engine.name}", "engine=auto", "engine")
+    rest = [request for request in invocation.requests if request.text.partition("=")[0] != "engine"]
+    return make_plan(composer, [*rest, engine], seed=int(plan.values["random_seed"]))
+
+
+def own_address(toward: str = _NOBODY) -> str:
+    """The address of this machine on the way to ``toward``, a name or an address: what is there reaches it back.
+
+    Nothing is sent. Where there is no such way, the loopback address.
+    """
+    import socket
+
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(toward, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"
+
+
+def free_port_block(count: int, http_ports: Iterable[int] = ()) -> int:
+    """The first of ``count`` ports in a row that are free on this machine now and that no server on ``http_ports``
+    will use. Raises MachineError where none is found."""
+    taken = [range(port, port + _NCCL_REACH) for port in http_ports]
+    for _ in range(_TRIES):
+        first = random.randrange(_FIRST_PORT, _LAST_PORT)
+        ports = range(first, first + count)
+        if not any(port in reach for port in ports for reach in taken) and all(map(_is_free, ports)):
+            return first
+    message = f"no {count} ports in a row are free between {_FIRST_PORT} and {_LAST_PORT}"
+    raise MachineError(Finding("error", "NOD007", message, ("dist_init_addr",), "dist_init_addr=HOST:PORT names one"))
+
+
+def _is_free(port: int) -> bool:
+    return port_obstacle("0.0.0.0", port) is None
+
+
+def _must_be_free(head: Head) -> None:
+    """torch's store listens on every address of node 0."""
+    from dataclasses import replace
+
+    obstacle = port_obstacle("0.0.0.0", head.port)
+    if obstacle is not None:
+        hint = f"dist_init_addr={Head(head.host, head.port + 1).address} on every node, or stop the other server"
+        message = f"dist_init_addr={head.address}: {obstacle.message}"
+        raise MachineError(replace(obstacle, id="NOD007", message=message, fields=("dist_init_addr",), hint=hint))
+
+
+def _must_lead_here(head: Head) -> None:
+    """For node 0: torch's store listens on every address, and even its own process goes to it by the named one.
+
+    An address of this machine is that; any other (behind a translation, a service of Kubernetes) is tried.
+    """
+    import socket
+
+    try:
+        if _is_own(head.host) or _comes_back(head):
+            return
+        why = "what is sent there does not come back"
+    except socket.gaierror as failure:
+        why = failure.strerror or str(failure)
+    except OSError as failure:
+        why = (
+            f"no answer in {_CONNECT_S:.0f} s"
+            if isinstance(failure, TimeoutError)
+            else failure.strerror or str(failure)
+        )
+    message = f"node 0 is this machine, and dist_init_addr={head.address} does not lead to it: {why}"
+    own = Head(own_address(), head.port).address
+    hint = f"dist_init_addr={own} on every node; or node_rank=1 where this is another node"
+    raise MachineError(Finding("error", "NOD008", message, ("dist_init_addr", "node_rank"), hint))
+
+
+def _is_own(host: str) -> bool:
+    """Whether a name or an address is one of this machine's: only those can be bound. Raises OSError for no name."""
+    import contextlib
+    import socket
+
+    for family, _, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind(address)
+            return True
+    return False
+
+
+def _comes_back(head: Head) -> bool:
+    """Whether a connection to the head's address ends at a listener of ours. Raises OSError where there is none."""
+    import secrets
+    import socket
+    import struct
+
+    word = secrets.token_bytes(16)
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    with socket.create_server(("", head.port), family=family, backlog=1, dualstack_ipv6=both) as listener:
+        listener.settimeout(_CONNECT_S)
+        with socket.create_connection((head.host, head.port), _CONNECT_S) as ours:
+            # The connection leaves nothing behind that would keep the port from the server.
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            ours.sendall(word)
+            with listener.accept()[0] as theirs:
+                theirs.settimeout(_CONNECT_S)
+                return theirs.recv(len(word), socket.MSG_WAITALL) == word
+
+
+def _must_be_reachable(head: Head) -> None:
+    """A head that is up but does not listen yet is fine: torch asks again until it does."""
+    import socket
+
+    try:
+        socket.create_connection((head.host, head.port), _CONNECT_S).close()
+    except ConnectionRefusedError:
+        return
+    except OSError as failure:
+        why = f"no answer in {_CONNECT_S:.0f} s" if isinstance(failure, TimeoutError) else failure.strerror
+        message = f"node 0 cannot be reached: host {head.host}, port {head.port}: {why or failure}"
+        hint = "dist_init_addr=HOST:PORT as node 0 shows it; firewalls must let the nodes reach each other"
+        raise MachineError(Finding("error", "NOD008", message, ("dist_init_addr",), hint)) from failure

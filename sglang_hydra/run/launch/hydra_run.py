@@ -1,0 +1,176 @@
+"""A run of ours as a Hydra job: with its run folder, its record of the overrides and its logging."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.grammar import quoted
+from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.text import whole_file
+from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import conf_dir
+from sglang_hydra.text.screen import write
+
+if TYPE_CHECKING:
+    from hydra.core.config_search_path import ConfigSearchPath
+
+    from sglang_hydra.cli.invocation import Invocation
+
+_FULL_ERROR = "HYDRA_FULL_ERROR"
+_JOB = "serve"
+
+
+def in_hydra(composer: Composer, invocation: Invocation, task: Callable[[], int], mark: str = "") -> int:
+    """Runs ``task`` as a Hydra job and returns its exit code, or that of what it raised of ours, which is shown.
+
+    What ``@hydra.main`` does for one run, less a second composing that only tells one run from several. ``mark`` is
+    added to the name of a run folder that nobody has named: two runs may begin in one second. Raises ConfigError
+    where Hydra refuses its own keys, MachineError where the run folder cannot be written.
+    """
+    from hydra._internal.hydra import Hydra
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    codes: list[int] = []
+    begun = False
+
+    def job(config: Any) -> None:
+        nonlocal begun
+        begun = True
+        try:
+            codes.append(task())
+        except SglangHydraError as failure:
+            write(finding_lines(list(failure.findings)), sys.stderr)
+            codes.append(failure.exit_code)
+
+    words = [*_words(composer, invocation), *_marked_folder(invocation, mark), "hydra.mode=RUN"]
+    try:
+        hydra = Hydra.create_main_hydra2(_JOB, search_path_of(invocation.config_dirs))
+        try:
+            hydra.run(invocation.config_name or PRIMARY_NAME, job, words)
+        finally:
+            GlobalHydra.instance().clear()
+    except (HydraException, OmegaConfBaseException) as failure:
+        raise hydra_refuses(failure) from failure
+    except OSError as failure:
+        if begun:
+            raise
+        raise MachineError(_no_folder(failure)) from failure
+    return codes[-1] if codes else 0
+
+
+def ask_hydra(composer: Composer, invocation: Invocation) -> int:
+    """Answers Hydra's own flags (``--cfg job``, ``--info``, ``--hydra-help``) as Hydra does; starts nothing."""
+    import hydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    main = hydra.main(
+        version_base="1.3", config_path=str(conf_dir()), config_name=invocation.config_name or PRIMARY_NAME
+    )
+    folders = [word for folder in invocation.config_dirs[:1] for word in ("--config-dir", folder)]
+    before, full_error = sys.argv, os.environ.get(_FULL_ERROR)
+    # Otherwise Hydra prints its errors in its own words and leaves with its own exit code.
+    os.environ[_FULL_ERROR] = "1"
+    sys.argv = [before[0], *with_our_sweeper(_words(composer, invocation)), *folders, *_hydra_flags(before[1:])]
+    try:
+        main(lambda config: None)()
+    except (HydraException, OmegaConfBaseException, OSError) as failure:
+        raise hydra_refuses(failure) from failure
+    finally:
+        sys.argv = before
+        if full_error is None:
+            os.environ.pop(_FULL_ERROR, None)
+        else:
+            os.environ[_FULL_ERROR] = full_error
+    return 0
+
+
+def run_folder() -> Path:
+    """The folder of the Hydra job that is running now."""
+    from hydra.core.hydra_config import HydraConfig
+
+    return Path(HydraConfig.get().runtime.output_dir)
+
+
+def write_whole(path: Path, content: str) -> None:
+    """Writes a file that is there whole or not at all. Raises MachineError where it cannot be written."""
+    try:
+        whole_file.write_whole(path, content)
+    except OSError as failure:
+        raise MachineError(_no_folder(failure)) from failure
+
+
+def _words(composer: Composer, invocation: Invocation) -> list[str]:
+    """The overrides as Hydra takes them: ours as they were understood, Hydra's own as they were typed."""
+    own = [_at_home(request.text) for request in invocation.requests if _is_hydras(request.text)]
+    return [*composer.canonical(invocation.requests), *own]
+
+
+def _at_home(word: str) -> str:
+    """``hydra.run.dir=~/runs`` as the home folder means it, which Hydra takes for a folder called ``~``."""
+    key, _, value = word.partition("=")
+    return f"{key}={quoted(os.path.expanduser(value))}" if key.endswith(".dir") and value.startswith("~/") else word
+
+
+def _marked_folder(invocation: Invocation, mark: str) -> list[str]:
+    """Hydra's usual folder, of the day and the second, with ``mark`` at its end; nothing where it may be another."""
+    named = any(_is_hydras(request.text) and ".run" in request.text for request in invocation.requests)
+    if named or not mark or invocation.config_name or invocation.config_dirs:
+        return []
+    return ["hydra.run.dir=outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}" + f"-{mark}"]
+
+
+def with_our_sweeper(words: Sequence[str]) -> list[str]:
+    """``words`` with the sweeper that plans before it runs, unless another one is named; not in our primary config,
+    which other apps take as a whole below a node of theirs."""
+    named = any(word.lstrip("+").startswith("hydra/sweeper=") for word in words)
+    return [*words, *([] if named else ["hydra/sweeper=sglang"])]
+
+
+def _is_hydras(word: str) -> bool:
+    return word.lstrip("+~").startswith(("hydra.", "hydra/"))
+
+
+def search_path_of(config_dirs: Sequence[str]) -> ConfigSearchPath:
+    """Where the composer looks, in its order: the folders that were named, then ours; and Hydra's own beside them."""
+    from hydra._internal.utils import create_config_search_path
+    from hydra.core.config_search_path import SearchPathQuery
+
+    search_path = create_config_search_path(str(conf_dir()))
+    for folder in config_dirs:
+        search_path.prepend("command-line", f"file://{os.path.abspath(folder)}", SearchPathQuery(provider="main"))
+    return search_path
+
+
+def _hydra_flags(words: Sequence[str]) -> list[str]:
+    """The flags that only Hydra reads (``--cfg job``), with their values."""
+    from sglang_hydra.text.flags import HYDRA_FLAGS
+
+    kept: list[str] = []
+    for position, word in enumerate(words):
+        if word.partition("=")[0] in HYDRA_FLAGS:
+            following = words[position + 1 : position + 2]
+            kept += [word, *(value for value in following if "=" not in value and not value.startswith("-"))]
+    return kept
+
+
+def hydra_refuses(failure: Exception) -> ConfigError:
+    said = " ".join(str(failure).split())
+    hint = "hydra.run.dir=FOLDER names the run folder; python serve.py --hydra-help lists Hydra's own keys"
+    return ConfigError(Finding("error", "CLI023", f"Hydra cannot set up the run: {said}", ("hydra",), hint))
+
+
+def _no_folder(failure: OSError) -> Finding:
+    why = failure.strerror or str(failure)
+    where = f" ({failure.filename})" if failure.filename else ""
+    message = f"the run folder cannot be written: {why}{where}"
+    return Finding("error", "LCH001", message, ("hydra.run.dir",), "hydra.run.dir=/another/folder")

@@ -1,0 +1,204 @@
+"""``serve``: from a plan to a running server, and nothing started before everything has been looked at."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
+from sglang_hydra.facts.weights import weights_bytes
+from sglang_hydra.planning.engines.base import Machine
+from sglang_hydra.planning.engines.choose import choose
+from sglang_hydra.planning.engines.planned import plan_engine
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.run.launch.display import say
+from sglang_hydra.run.launch.example import curl_line
+from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_whole
+from sglang_hydra.run.launch.listening import Owner
+from sglang_hydra.run.launch.local import Launch, LocalServer, Outcome
+from sglang_hydra.run.launch.local import serve as run_server
+from sglang_hydra.run.launch.preflight import preflight
+from sglang_hydra.run.launch.server_info import ACTUAL, after_start
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.plan import plan_screen
+from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import shown_path
+from sglang_hydra.text.screen import Line, text, write
+from sglang_hydra.text.words import plural
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+    from sglang_hydra.run.diagnose import Diagnosis
+
+Explain = Callable[[Sequence[Finding], "Diagnosis | None"], Sequence[Finding]]
+
+
+def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Launch:
+    """What is started for a plan: the intent, the key apart from it, and how readiness is told."""
+    planned = plan_engine(plan.nodes["engine"], embedded_first=True)
+    request = planned.request(plan.resolution, plan.environment, machine, plan.nodes["extra"])
+    settings = plan.nodes["launch"]
+    command = planned.engine.command(_with_secret(request, plan))
+    return Launch(
+        command=command,
+        host=request.host,
+        port=request.port,
+        health_path=planned.engine.health_path,
+        health_timeout_s=planned.engine.health_timeout_s,
+        ready_timeout_s=settings["ready_timeout"],
+        stop_timeout_s=settings["stop_timeout"],
+        milestones=planned.engine.milestones,
+        log_file=log_file,
+    )
+
+
+def may_start(plan: Plan) -> bool:
+    """Whether nothing of the plan speaks against starting it, or only we do and ``launch.force`` overrides us."""
+    return plan.launchable or (plan.ok and bool(plan.nodes["launch"]["force"]))
+
+
+def ready_lines(
+    plan: Plan,
+    launch: Launch,
+    seconds: float,
+    folder: Path,
+    server: LocalServer | None = None,
+    owner: Owner | None = None,
+) -> list[Line]:
+    """What is said once the server of a plan is up: how it compares with the plan, and how to use it. Raises
+    ServerError for a server that is not the planned one."""
+    lines: list[Line] = [
+        [],
+        *after_start(plan, launch.host, launch.port, folder, owner=owner, server=server),
+        [text(f"Ready after {seconds:.1f} s at {launch.url}", "bold green")],
+    ]
+    if plan.values["node_rank"]:
+        return [*lines, [text("  this node holds a part of the model; the first node answers", "dim")], []]
+    lines.append([text(f"  {curl_line(plan, launch.url)}")])
+    if plan.nodes["model"]["name"] == "tiny":
+        lines.append([text("  tiny has random weights: its text is random on purpose", "dim")])
+    return lines
+
+
+def serve_here(composer: Composer, invocation: Invocation, plan: Plan) -> int:
+    """On this machine: everything is looked at, all that is wrong is shown at once, then the server runs."""
+    found = preflight(plan)
+    findings = list(found.findings)
+    try:
+        plan = _settle_engine(composer, invocation.requests, plan, found.machine)
+        plan = _with_port(composer, invocation, plan)
+        plan = _with_head(composer, invocation, plan)
+    except MachineError as failure:
+        findings += [finding for finding in failure.findings if finding not in findings]
+    write([*plan_screen(plan), *finding_lines(findings, plan)])
+    if not may_start(plan):
+        return 2
+    wrong = [finding for finding in findings if finding.level == "error"]
+    if wrong and not plan.nodes["launch"]["force"]:
+        said = f"Not started: {plural(len(wrong), 'error')} of this machine; launch.force=true starts it all the same"
+        write([[text(said, "bold red")]])
+        return MachineError.exit_code
+    run = _run_detached if plan.nodes["launch"]["detach"] else _run
+
+    def explain(findings: Sequence[Finding], diagnosis: Diagnosis | None) -> Sequence[Finding]:
+        from sglang_hydra.run.launch.failure import with_smallest_change
+
+        return with_smallest_change(findings, diagnosis, plan, composer, invocation.requests)
+
+    node = f"-node{plan.values['node_rank']}" if plan.values["nnodes"] > 1 else ""
+    mark = f"{plan.values['port']}{node}"
+    return in_hydra(composer, invocation, lambda: run(plan, found.machine, explain), mark)
+
+
+def _with_secret(request: Any, plan: Plan) -> Any:
+    from dataclasses import replace
+
+    return replace(request, intent={**request.intent, **plan.secrets}) if plan.secrets else request
+
+
+def _settle_engine(composer: Composer, requests: Sequence[Request], plan: Plan, machine: Machine) -> Plan:
+    """Decides what ``engine=auto`` is here; plans again if that is another engine than the plan was made for.
+
+    The checkpoint of ``model=tiny`` is made first, so that its size is known. Raises MachineError where nothing here
+    can serve the plan.
+    """
+    if plan.values["model_path"] == str(tiny_path()):
+        ensure_tiny()
+    node = plan.nodes["engine"]
+    choice = choose(node["name"], node["python"], machine, weights_bytes(str(plan.values["model_path"])))
+    if choice.engine.name == plan.engine.name:
+        return plan
+    settled = Request(f"engine={choice.engine.name}", f"engine=auto: {choice.reason}", "engine")
+    rest = [request for request in requests if request.text.partition("=")[0] != "engine"]
+    return make_plan(composer, [*rest, settled])
+
+
+def _with_port(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
+    """The same for a ``port: 0`` from a file or from SGLang's own flags, which is known only now."""
+    if plan.values["port"] != 0:
+        return plan
+    invocation.requests.append(Request.typed("port", free_port(), "port=0: one that was free"))
+    engine = Request(f"engine={plan.engine.name}", "engine=auto", "engine")
+    rest = [request for request in invocation.requests if request.text.partition("=")[0] != "engine"]
+    return make_plan(composer, [*rest, engine], seed=int(plan.values["random_seed"]))
+
+
+def _with_head(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
+    if plan.values["nnodes"] <= 1:
+        return plan
+    from sglang_hydra.run.launch.head import with_head
+
+    return with_head(composer, invocation, plan)
+
+
+def free_port() -> int:
+    from sglang_hydra.run.launch.head import free_port_block
+
+    # Below those that the system gives to outgoing connections: the server listens only after a while.
+    return free_port_block(1)
+
+
+def _run(plan: Plan, machine: Machine, explain: Explain) -> int:
+    """Inside Hydra's run folder: leaves the plan there, starts the server, waits for its end."""
+    folder = _leave_plan(plan)
+
+    def ready(server: LocalServer, seconds: float) -> None:
+        lines = ready_lines(plan, server.launch, seconds, folder, server, server.owner)
+        say([*lines, [text("  Ctrl-C stops it", "dim")], []])
+
+    outcome: Outcome = run_server(launch_of(plan, machine, folder / "server.log"), on_ready=ready)
+    say(finding_lines(explain(outcome.findings, outcome.diagnosis)), sys.stderr)
+    return outcome.exit_code
+
+
+def _run_detached(plan: Plan, machine: Machine, explain: Explain) -> int:
+    """The same, but the server stays when this command has returned."""
+    from sglang_hydra.run.launch.detach import start_detached
+    from sglang_hydra.run.launch.failure import diagnosis_of
+
+    folder = _leave_plan(plan)
+    launch = launch_of(plan, machine, folder / "server.log")
+
+    def ready(seconds: float) -> list[Line]:
+        return ready_lines(plan, launch, seconds, folder)
+
+    def explained(findings: Sequence[Finding], code: int | None) -> Sequence[Finding]:
+        return explain(findings, None if code is None else diagnosis_of(folder / "server.log", code))
+
+    return start_detached(plan, launch, folder, ready, explained, wait=bool(plan.nodes["launch"]["wait"]))
+
+
+def _leave_plan(plan: Plan) -> Path:
+    folder = run_folder()
+    # What an earlier server of the same folder held says nothing of this one.
+    (folder / ACTUAL).unlink(missing_ok=True)
+    write_whole(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
+    say([[text(f"Run folder {shown_path(str(folder))}: plan.json, server.log", "dim")]])
+    return folder

@@ -1,0 +1,259 @@
+"""Asks a running server what it runs with, and tells the user how that compares. The time is bounded, and what goes
+wrong with asking is a warning; a server that is not the planned one is a failure."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.releases.order import at_least
+from sglang_hydra.run.launch.port import client_host
+from sglang_hydra.show.comparison import comparison_lines
+from sglang_hydra.text.errors import MachineError, SglangHydraError
+from sglang_hydra.text.file_text import read_text
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import Line
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from sglang_hydra.facts.gpu import GpuFacts
+    from sglang_hydra.planning.plan import Plan
+    from sglang_hydra.run.launch.as_planned import Compared
+    from sglang_hydra.run.launch.listening import Owner
+    from sglang_hydra.run.launch.local import Launch, LocalServer
+
+ACTUAL = "actual.json"
+"""In a run folder: what the server held, against its plan."""
+NEW_PAGE, OLD_PAGE = "/server_info", "/get_server_info"
+_NEW_SINCE = "0.5.6"
+_WAIT_S = 10.0
+_MOST_BYTES = 16 << 20
+_CHUNK = 1 << 16
+
+
+class NoServerInfo(Exception):
+    """A server did not say what it runs with; the text is why, in a clause."""
+
+
+def after_start(
+    plan: Plan,
+    host: str,
+    port: int,
+    folder: Path | None = None,
+    *,
+    wait_s: float = _WAIT_S,
+    owner: Owner | None = None,
+    server: LocalServer | None = None,
+) -> list[Line]:
+    """Compares a server that is up with its plan: the lines to show, and ``actual.json`` in ``folder``. ``owner`` is
+    whose the port was seen to be, ``server`` the one that remembers a failure.
+
+    For SGLang's own server; another engine has nothing to compare and gets no line, and no more a node other than the
+    first, which answers no questions. Takes ``wait_s`` seconds at most for the server's answer. Raises ServerError for
+    a server that is not the planned one.
+    """
+    from sglang_hydra.run.launch.as_planned import must_be_planned, owner_note
+    from sglang_hydra.show.findings import finding_lines
+
+    compared = compared_with_plan(plan, host, port, folder, wait_s=wait_s)
+    must_be_planned(plan, compared, owner, server)
+    note = owner_note(owner)
+    lines = finding_lines([note] if note else [])
+    if compared is None:
+        return lines
+    return [*lines, *(finding_lines([compared]) if isinstance(compared, Finding) else comparison_lines(compared))]
+
+
+def compared_with_plan(
+    plan: Plan, host: str, port: int, folder: Path | None = None, *, wait_s: float = _WAIT_S
+) -> Compared:
+    """The same for programs: the comparison, None where there is nothing to compare, or why there is none."""
+    if plan.engine.name != "sglang" or plan.values["node_rank"] != 0:
+        return None
+    from sglang_hydra.planning.actual import compare
+
+    try:
+        info = read_server_info(host, port, plan.secrets.get("api_key"), plan.engine.version, wait_s=wait_s)
+        compared = compare(plan, info)
+        if compared.differences or (compared.kv is not None and compared.kv.finding):
+            compared = compare(plan, info, _machine(plan))
+        if folder is not None:
+            _write(folder / ACTUAL, compared.to_json(plan))
+    except (NoServerInfo, ValueError, OSError, MachineError) as failure:
+        return _not_compared(str(failure))
+    except Exception as failure:  # noqa: BLE001 - a server that serves must outlive any mistake in this look at it
+        return _not_compared(f"a mistake of this program: {type(failure).__name__}: {failure}")
+    return compared
+
+
+def compared_with_written_plan(launch: Launch, folder: Path, server: LocalServer | None = None) -> Compared:
+    """The same for the server of ``launch`` and the plan that was left in its run folder. Raises ServerError where
+    ``server``, which was started for that plan, is not the planned one."""
+    from sglang_hydra.run.launch.as_planned import must_be_planned
+
+    plan = _written_plan(launch, folder)
+    compared = plan if isinstance(plan, Finding) else compared_with_plan(plan, launch.host, launch.port, folder)
+    if server is not None and not isinstance(plan, Finding):
+        must_be_planned(plan, compared, server.owner, server)
+    return compared
+
+
+def _written_plan(launch: Launch, folder: Path) -> Plan | Finding:
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.compose.overrides import Request
+    from sglang_hydra.compose.schema import PRIMARY_NAME
+    from sglang_hydra.planning.input_files import read_document
+    from sglang_hydra.planning.make import make_plan
+
+    try:
+        document = read_document(folder / "plan.json")
+        requests = list(document.requests)
+        if launch.command.secret is not None:
+            requests.append(Request.typed("api_key", launch.command.secret, "the server's own", "lock"))
+        recorded = document.recorded
+        seed = recorded.seed if recorded is not None else None
+        return make_plan(Composer([], PRIMARY_NAME), requests, recorded=recorded, seed=seed)
+    except SglangHydraError as failure:
+        return _not_compared(str(failure))
+    except Exception as failure:  # noqa: BLE001 - as above
+        return _not_compared(f"a mistake of this program: {type(failure).__name__}: {failure}")
+
+
+def read_server_info(
+    host: str, port: int, key: str | None = None, version: str = "", *, wait_s: float = _WAIT_S
+) -> Mapping[str, Any]:
+    """The server's own account of its arguments, from whichever of the two pages it has.
+
+    Raises NoServerInfo for a server that does not answer within ``wait_s`` seconds, refuses, or answers with something
+    else.
+    """
+    pages = [NEW_PAGE, OLD_PAGE] if at_least(version, _NEW_SINCE) else [OLD_PAGE, NEW_PAGE]
+    answer: list[Mapping[str, Any] | Exception] = []
+    asked: list[socket] = []
+
+    def ask() -> None:
+        try:
+            answer.append(_ask(host, port, key, pages, asked, wait_s))
+        except Exception as failure:  # noqa: BLE001 - it is raised again in the thread that waits
+            answer.append(failure)
+
+    # A thread of its own: a server that sends its answer byte by byte would outlast every time-out of a socket.
+    asking = threading.Thread(target=ask, name="server-info", daemon=True)
+    asking.start()
+    asking.join(wait_s)
+    if not answer:
+        _hang_up(asked)
+        raise _late(wait_s)
+    if isinstance(answer[0], Exception):
+        raise answer[0]
+    return answer[0]
+
+
+def written_comparison(folder: Path, server_id: str) -> dict[str, Any] | None:
+    """The numbers of the comparison in a run folder: ``same``, ``of``, ``absent``, ``version`` and its ``summary``.
+
+    None where there is none for the plan ``server_id``, or none that can be read.
+    """
+    from sglang_hydra.planning.actual import SCHEMA, summary_of
+
+    try:
+        record = json.loads(read_text(folder / ACTUAL))
+        if record["schema"] != SCHEMA or record["server_id"] != server_id:
+            return None
+        same, of, absent = int(record["same"]), int(record["of"]), len(record["absent"])
+        version = str(record["version"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    summary = summary_of(same, of, absent, version)
+    return {"same": same, "of": of, "absent": absent, "version": version, "summary": summary}
+
+
+def _ask(
+    host: str, port: int, key: str | None, pages: list[str], asked: list[socket], wait_s: float
+) -> Mapping[str, Any]:
+    # Not urllib: it would obey proxy settings.
+    import http.client
+
+    until = time.monotonic() + wait_s
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    status = 0
+    for page in pages:
+        connection = http.client.HTTPConnection(client_host(host), port, timeout=max(0.1, until - time.monotonic()))
+        try:
+            connection.connect()
+            asked.append(connection.sock)
+            connection.request("GET", page, headers=headers)
+            with connection.getresponse() as answer:
+                status, content = answer.status, _read(answer)
+        except TimeoutError as failure:
+            raise _late(wait_s) from failure
+        except (OSError, http.client.HTTPException) as failure:
+            raise NoServerInfo(f"{page}: {failure or type(failure).__name__}") from failure
+        finally:
+            connection.close()
+        if status == http.client.OK:
+            return _parsed(page, content)
+        if status != http.client.NOT_FOUND:
+            break
+    raise NoServerInfo(f"{page} answered {status}")
+
+
+def _late(wait_s: float) -> NoServerInfo:
+    return NoServerInfo(f"it did not answer within {wait_s:g} s")
+
+
+def _read(answer: Any) -> bytes:
+    content = b""
+    while chunk := answer.read(_CHUNK):
+        content += chunk
+        if len(content) > _MOST_BYTES:
+            raise NoServerInfo(f"its answer is longer than {_MOST_BYTES >> 20} MiB")
+    return content
+
+
+def _parsed(page: str, content: bytes) -> Mapping[str, Any]:
+    try:
+        info = json.loads(content)
+    except (ValueError, RecursionError) as failure:
+        raise NoServerInfo(f"{page} answered with what is no JSON") from failure
+    if not isinstance(info, dict):
+        raise NoServerInfo(f"{page} answered with a {type(info).__name__}, not with a mapping")
+    return info
+
+
+def _hang_up(connections: list[socket]) -> None:
+    """Wakes whoever still reads from them."""
+    from socket import SHUT_RDWR
+
+    for connection in connections:
+        with contextlib.suppress(OSError):
+            connection.shutdown(SHUT_RDWR)
+
+
+def _machine(plan: Plan) -> GpuFacts | None:
+    """What this machine's GPUs say of themselves, for a plan that is for GPUs; None where nothing can be asked."""
+    if plan.gpu.device in (None, "cpu"):
+        return None
+    import os
+
+    from sglang_hydra.facts.probe import probe_gpu
+
+    probe = probe_gpu(os.environ, python=plan.engine.python)
+    return probe.facts() if probe.found else None
+
+
+def _not_compared(why: str) -> Finding:
+    message = f"what the server runs with could not be compared with the plan: {why}"
+    return Finding("warning", "ACT003", message, ("engine",))
+
+
+def _write(path: Path, record: Mapping[str, Any]) -> None:
+    from sglang_hydra.run.launch.hydra_run import write_whole
+
+    write_whole(path, json.dumps(record, indent=2, allow_nan=False) + "\n")

@@ -1,0 +1,238 @@
+"""The servers that were started with ``launch.detach=true``: one file each in the state folder.
+
+A server's supervisor writes its file, everybody may read it. A file says which process it belongs to in a way that
+survives a reuse of process numbers, a restart of the machine and a home folder shared by many machines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sglang_hydra.run.launch.processes import Life
+from sglang_hydra.run.launch.server_file import FAILED, READY, STARTING, NoRecord, ServerRecord, read_record
+from sglang_hydra.text.errors import ConfigError, MachineError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.whole_file import write_whole
+
+__all__ = [
+    "FAILED",
+    "READY",
+    "STARTING",
+    "STATE_DIR_VARIABLE",
+    "ServerRecord",
+    "chosen",
+    "claim",
+    "damaged",
+    "forget",
+    "records",
+    "short_name",
+    "state_folder",
+    "update",
+]
+
+STATE_DIR_VARIABLE = "SGLANG_HYDRA_STATE_DIR"
+
+_FORGET_AFTER_S = 7 * 24 * 3600
+_LONGEST_NAME = 40
+_SHORTEST_ID = 4
+_MOST_ALIKE = 1000
+
+
+def state_folder() -> Path:
+    """Where the files are: SGLANG_HYDRA_STATE_DIR, else sglang_hydra in the user's state folder (XDG_STATE_HOME)."""
+    own = os.environ.get(STATE_DIR_VARIABLE)
+    if own:
+        return Path(own).expanduser().absolute()
+    base = os.environ.get("XDG_STATE_HOME")
+    # The specification of that variable: a relative path is to be ignored.
+    folder = Path(base) if base and os.path.isabs(base) else Path("~/.local/state").expanduser()
+    return folder / "sglang_hydra"
+
+
+def records() -> list[ServerRecord]:
+    """Every server that has a file, by name. A file that cannot be read as one is left out: ``damaged`` names it."""
+    found: list[ServerRecord | None] = []
+    with contextlib.suppress(OSError):
+        found += map(_read, _files())
+    return [record for record in found if record is not None]
+
+
+def damaged() -> list[Finding]:
+    """What cannot be read in the state folder: each file, what is wrong with it and what to type. It stays there: what
+    it was is not known, and its server may live."""
+    found: list[Finding] = []
+    try:
+        files = _files()
+    except OSError as failure:
+        why = failure.strerror or str(failure)
+        return [_damage(f"the state folder {_folder()} cannot be read: {why}", f"ls -ld {_quoted(_folder())}")]
+    for path in files:
+        try:
+            read_record(path)
+        except NoRecord as failure:
+            if not os.path.lexists(path):
+                continue  # its server was stopped meanwhile
+            hint = f"pgrep -af supervisor.py shows servers that live; then mv {_quoted(path)} {_quoted(path)}.old"
+            found.append(_damage(f"{path} is left out: {failure}", hint))
+    return found
+
+
+def claim(record: ServerRecord) -> ServerRecord:
+    """Writes the file of a new server, under a name that no other living server has: ``record.name``, else with a
+    number. Raises MachineError where the state folder cannot be written."""
+    try:
+        folder = _folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _alone(folder):
+            _forget_old()
+            for number in range(1, _MOST_ALIKE):
+                named = replace(record, name=record.name if number == 1 else f"{record.name}-{number}")
+                path = _path(named.name)
+                there = _read(path)
+                if there is not None and there.life is Life.GONE:
+                    forget(there)
+                if not path.exists():
+                    _write(named)
+                    return named
+    except OSError as failure:
+        raise MachineError(_unwritable(failure)) from failure
+    raise MachineError(_unwritable(OSError(f"{_MOST_ALIKE} servers are named {record.name}")))
+
+
+def update(record: ServerRecord) -> None:
+    """Writes a server's file again. A full disk is no reason to stop the server: the file then stays as it is."""
+    with contextlib.suppress(OSError):
+        _write(record)
+
+
+def forget(record: ServerRecord) -> None:
+    """Removes a server's file, unless another server has taken it over or it can no longer be read."""
+    path = _path(record.name)
+    there = _read(path)
+    if there is not None and there.process == record.process:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def chosen(words: Sequence[str], known: Sequence[ServerRecord], verb: str) -> list[ServerRecord]:
+    """The servers that ``words`` name: by name or its beginning, port, url or the beginning of a server_id; ``all`` is
+    each of them.
+
+    Without a word the only one there is. Raises ConfigError for a word that names none or several, and for no word
+    where there are several.
+    """
+    if not words:
+        if len(known) > 1:
+            message = f"{verb} which one? There are {', '.join(record.name for record in known)}"
+            raise ConfigError(Finding("error", "LCH007", message, hint=f"{verb} {known[0].name}"))
+        return list(known)
+    found: list[ServerRecord] = []
+    for word in words:
+        named = list(known) if word == "all" else _named(word, known)
+        if not named and word != "all":
+            raise ConfigError(_no_such(word, known, verb))
+        if len(named) > 1 and word != "all":
+            names = ", ".join(record.name for record in named)
+            raise ConfigError(Finding("error", "LCH007", f"{word} may be {names}", hint=f"{verb} {named[0].name}"))
+        found += [record for record in named if record not in found]
+    return found
+
+
+def short_name(model: str, port: int) -> str:
+    """What a server is called: its model and its port, as a file name and a word of a shell."""
+    last = model.rstrip("/").rpartition("/")[2]
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-.")[:_LONGEST_NAME]
+    return f"{plain or 'server'}-{port}"
+
+
+def _named(word: str, known: Sequence[ServerRecord]) -> list[ServerRecord]:
+    exactly = [record for record in known if word in (record.name, record.url, record.url.rpartition(":")[2])]
+    if exactly or not word:
+        return exactly
+    return [
+        record
+        for record in known
+        if record.name.startswith(word) or (len(word) >= _SHORTEST_ID and record.server_id.startswith(word))
+    ]
+
+
+def _no_such(word: str, known: Sequence[ServerRecord], verb: str) -> Finding:
+    from sglang_hydra.text.words import nearest, short
+
+    broken = next((finding for finding in damaged() if f"/{word}.json " in finding.message), None)
+    if broken is not None:
+        return Finding("error", "LCH007", f"{short(word)} cannot be reached: {broken.message}", hint=broken.hint)
+    names = [record.name for record in known]
+    near = nearest(word, names)
+    there = (
+        f"there are {', '.join(names)}" if names else "none was started with launch.detach=true, or all were stopped"
+    )
+    hint = f"{verb} {near}" if near else None
+    return Finding("error", "LCH007", f"no detached server is named {short(word)!r}: {there}", hint=hint)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While no other process or thread is here; on a file system without locks, while none is expected."""
+    import fcntl
+
+    with (folder / ".lock").open("ab") as lock:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _forget_old() -> None:
+    for record in records():
+        if record.ended_at is not None and time.time() - record.ended_at > _FORGET_AFTER_S:
+            forget(record)
+
+
+def _files() -> list[Path]:
+    """The files that should be servers'. Raises OSError for a folder that is there and cannot be read."""
+    try:
+        names = os.listdir(_folder())
+    except FileNotFoundError:
+        return []
+    return sorted(_folder() / name for name in names if name.endswith(".json") and not name.startswith("."))
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
+def _damage(message: str, hint: str) -> Finding:
+    return Finding("warning", "LCH012", message, (STATE_DIR_VARIABLE,), hint)
+
+
+def _folder() -> Path:
+    return state_folder() / "servers"
+
+
+def _path(name: str) -> Path:
+    return _folder() / f"{name}.json"
+
+
+def _write(record: ServerRecord) -> None:
+    write_whole(_path(record.name), json.dumps(record.to_json(), indent=2) + "\n", mode=0o600)
+
+
+def _read(path: Path) -> ServerRecord | None:
+    try:
+        return read_record(path)
+    except NoRecord:
+        return None
+
+
+def _unwritable(failure: OSError) -> Finding:
+    message = f"the state folder {state_folder()} cannot be written: {failure.strerror or failure}"
+    hint = f"export {STATE_DIR_VARIABLE}=/a/folder/of/yours; or start it without launch.detach=true"
+    return Finding("error", "LCH008", message, ("launch.detach",), hint)

@@ -1,0 +1,77 @@
+"""The nodes that Slurm gave to a job: their names and addresses, the address of the head, and ports on them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sglang_hydra.planning.nodes import Head
+from sglang_hydra.run.launch.head import free_port_block, own_address
+from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.findings import Finding
+
+_ASK_S = 30.0
+_LOOPBACK = ("127.", "::1")
+
+
+class Node(NamedTuple):
+    """A node as Slurm knows it: its name, the address that Slurm itself reaches it by, and the machine's own name."""
+
+    name: str
+    address: str
+    machine: str
+
+
+def nodes_of_job(environ: Mapping[str, str] = os.environ) -> list[Node]:
+    """This job's nodes in the order of its ranks. Raises MachineError outside of a job."""
+    listed = environ.get("SLURM_JOB_NODELIST")
+    said = _asked("scontrol", "show", "hostnames", listed) if listed else None
+    if said is None:
+        message = "this is no Slurm job: it has no list of nodes"
+        raise MachineError(Finding("error", "SLM005", message, ("launch",), "launch=slurm starts it inside of one"))
+    names = said.split()
+    rows = _asked("scontrol", "--oneliner", "show", "node", str(listed)) or ""
+    known = {words["NodeName"]: words for line in rows.splitlines() if "NodeName" in (words := _words(line))}
+    return [
+        Node(name, known.get(name, {}).get("NodeAddr", name), known.get(name, {}).get("NodeHostName", name))
+        for name in names
+    ]
+
+
+def head_on(nodes: Sequence[Node], ports: int, http_port: int) -> Head:
+    """Where the other nodes reach this one: the address that it has on its way to the second node, and ports that are
+    free here. Raises MachineError where that is the loopback address and the others are other machines."""
+    host = own_address(nodes[1].address)
+    others = {node.machine for node in nodes[1:]} - {nodes[0].machine}
+    if host.startswith(_LOOPBACK) and others:
+        host = own_address()
+    if host.startswith(_LOOPBACK) and others:
+        message = f"node {nodes[0].name} has no address that {nodes[1].name} ({nodes[1].address}) could reach"
+        hint = "dist_init_addr=HOST:PORT with launch.slurm.sbatch.nodelist=..., or ask who runs the cluster"
+        raise MachineError(Finding("error", "SLM006", message, ("dist_init_addr",), hint))
+    return Head(host, free_port_block(ports, [http_port] if http_port else []))
+
+
+def follower_ports(nodes: Sequence[Node], port: int) -> list[int]:
+    """The HTTP port of every rank but the first. It answers health checks only, and may not be the first one's where
+    several of Slurm's nodes are one machine."""
+    taken: dict[str, list[int]] = {nodes[0].machine: [port]}
+    ports = []
+    for node in nodes[1:]:
+        here = taken.setdefault(node.machine, [])
+        ports.append(free_port_block(1, here) if here else port)
+        here.append(ports[-1])
+    return ports
+
+
+def _words(line: str) -> dict[str, str]:
+    return {name: value for word in line.split() for name, equals, value in [word.partition("=")] if equals}
+
+
+def _asked(*words: str) -> str | None:
+    try:
+        return subprocess.run(words, capture_output=True, text=True, timeout=_ASK_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,267 @@
+"""What runs inside the job: finds the head's address, starts one rank on each node with srun, and watches them.
+
+The batch process is on the first node of the job, where rank 0 serves. It treats srun as the process of the server,
+whose life is then the same as on one machine (``launch.local``): milestones, /health, stop, diagnosis.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from sglang_hydra.arguments.secrets import HIDDEN
+from sglang_hydra.planning.engines.base import Command, Request
+from sglang_hydra.planning.engines.choose import engines
+from sglang_hydra.planning.nodes import node_intents
+from sglang_hydra.run.launch.head import free_port_block, own_address
+from sglang_hydra.run.launch.local import INTERRUPTED, Launch, LocalServer
+from sglang_hydra.run.launch.local import serve as run_server
+from sglang_hydra.run.launch.slurm.allocation import follower_ports, head_on, nodes_of_job
+from sglang_hydra.run.launch.slurm.keys import Secrets, take_secrets
+from sglang_hydra.run.launch.slurm.record import ENDED, READY, Account, Record
+from sglang_hydra.run.launch.slurm.submit import ORIGINAL_PYTHONPATH
+from sglang_hydra.text.errors import MachineError, SglangHydraError
+from sglang_hydra.text.findings import Finding
+
+PROGRAMS = Path(__file__).parents[1]
+"""The folder of the programs that run on the nodes; a container must see it."""
+
+PORT_OWNER = "sglang_hydra_port_owner"
+"""In what the server said of itself: whose its port was seen to be."""
+ORDERS_NAME, LOG_NAME, INFO_NAME = "ranks.json", "server.log", "server_info.json"
+# Beyond their own deadline, for the ranks' guards to collect the dead and for srun to notice.
+_SRUN_EXTRA_S = 12.0
+_WRITE_EVERY_S = 1.0
+_MOST_NOTES = 100
+
+
+@dataclass(frozen=True)
+class ServerSpec:
+    """One server of a job. It holds no secret and can be pickled.
+
+    ``request`` is what the engine of that name and version is asked for; its intent has neither key nor node_rank.
+    ``head_ports`` is how many ports in a row node 0 needs (``nodes.ports_for_head``). ``srun`` are further words for
+    srun, ``container`` the words before a rank's own, ``python`` the interpreter inside that container. ``folder`` is
+    the run folder, where the log, the orders and the job's own account go; ``secrets`` the file to take them from.
+    """
+
+    engine: str
+    version: str
+    request: Request
+    folder: Path
+    nnodes: int = 1
+    head_ports: int = 1
+    ready_timeout_s: float = 1800.0
+    stop_timeout_s: float = 12.0
+    srun: Sequence[str] = ()
+    container: Sequence[str] = ()
+    python: str | None = None
+    secrets: Path | None = None
+
+
+def serve_in_job(spec: ServerSpec) -> None:
+    """What ``launch=slurm`` submits: the server until its end, with an account of it. Exits with the server's code."""
+    _leave_our_path()
+    record = Record(spec.folder, Account(os.environ.get("SLURM_JOB_ID", "")))
+    code: int = 1
+    findings: tuple[Finding, ...] = ()
+
+    def ready(server: LocalServer, seconds: float) -> None:
+        _leave_info(spec, server)
+        _ready(record, seconds)
+
+    try:
+        with _ended_by_signals():
+            launch = prepared(spec, record)
+            outcome = run_server(launch, JobDisplay(record), on_ready=ready)
+        code, findings = outcome.exit_code, tuple(outcome.findings)
+    except SglangHydraError as failure:
+        code, findings = failure.exit_code, tuple(failure.findings)
+    except SystemExit:
+        code = INTERRUPTED
+    finally:
+        record.update(phase=ENDED, exit_code=code, findings=findings)
+    # The job's state is then FAILED for Slurm too. submitit would take an exception for a crash of its own.
+    if code:
+        sys.exit(code)
+
+
+@contextlib.contextmanager
+def server_of(spec: ServerSpec) -> Iterator[LocalServer]:
+    """For a function that was submitted with ``submit``: the server of ``spec`` on all nodes of this job, healthy when
+    the block begins and stopped when it ends. A client in the block reaches it at ``server.launch.url``.
+
+    Raises MachineError where it cannot be started here, ServerError where it fails, and SystemExit (130) when the job
+    is cancelled or its walltime is over; each has been written into the job's account. One server at a time: the
+    ranks take all of the job's GPUs.
+    """
+    _leave_our_path()
+    record = Record(spec.folder, Account(os.environ.get("SLURM_JOB_ID", "")))
+    code: int = 1
+    findings: tuple[Finding, ...] = ()
+    try:
+        with _ended_by_signals(), LocalServer(prepared(spec, record), JobDisplay(record)) as server:
+            _ready(record, server.wait_ready() or 0.0)
+            yield server
+        code = 0
+    except SglangHydraError as failure:
+        code, findings = failure.exit_code, tuple(failure.findings)
+        raise
+    except SystemExit:
+        code = INTERRUPTED
+        raise
+    finally:
+        record.update(phase=ENDED, exit_code=code, findings=findings)
+
+
+def prepared(spec: ServerSpec, record: Record) -> Launch:
+    """The launch of all ranks through one srun: their commands are settled here, where the nodes are known.
+
+    Raises MachineError where the head's address cannot be found.
+    """
+    secrets = take_secrets(spec.secrets)
+    nodes = nodes_of_job()
+    if len(nodes) < spec.nnodes:
+        message = f"the server needs {spec.nnodes} nodes, and this job has {len(nodes)}"
+        raise MachineError(Finding("error", "SLM005", message, ("nnodes",), f"sbatch --nodes={spec.nnodes}"))
+    address = spec.request.intent.get("dist_init_addr")
+    head = None
+    if spec.nnodes > 1 and not address:
+        head = head_on(nodes, spec.head_ports, spec.request.port)
+        address = head.address
+    port = spec.request.port or free_port_block(1)
+    ports = [port, *follower_ports(nodes, port)] if spec.nnodes > 1 else [port]
+    commands = rank_commands(spec, ports, address)
+    orders = spec.folder / ORDERS_NAME
+    orders.write_text(json.dumps(orders_of(spec, commands), indent=2) + "\n", encoding="utf-8")
+    record.update(
+        nodes=[node.name for node in nodes],
+        node=nodes[0].name,
+        address=head.host if head else own_address(),
+        dist_init_addr=address,
+        host=spec.request.host,
+        port=port,
+    )
+    engine = engines()[spec.engine]
+    return Launch(
+        command=srun_command(spec, orders, secrets),
+        host=spec.request.host,
+        port=port,
+        health_path=engine.health_path,
+        health_timeout_s=engine.health_timeout_s,
+        ready_timeout_s=spec.ready_timeout_s,
+        stop_timeout_s=spec.stop_timeout_s + _SRUN_EXTRA_S,
+        milestones=engine.milestones,
+        log_file=spec.folder / LOG_NAME,
+        job=os.environ.get("SLURM_JOB_ID", ""),
+    )
+
+
+def rank_commands(spec: ServerSpec, ports: Sequence[int], head: str | None) -> list[list[str]]:
+    """Each rank's command line, rank 0 first, without any secret. ``ports`` is the HTTP port of each."""
+    commands = []
+    engine = engines()[spec.engine]
+    for intent, port in zip(node_intents(spec.request.intent, spec.nnodes, head), ports, strict=True):
+        asked = replace(spec.request, intent={**intent, "port": port}, port=port)
+        argv = list(engine.command(asked).argv)
+        commands.append([spec.python, *argv[1:]] if spec.python else argv)
+    return commands
+
+
+def orders_of(spec: ServerSpec, commands: Sequence[Sequence[str]]) -> dict[str, object]:
+    """What ``child_rank.py`` is told on every node, without the secrets that ``child_srun.py`` adds."""
+    environment = {"PYTHONUNBUFFERED": "1", **spec.request.env}
+    own = os.path.dirname(commands[0][0])
+    if own and not spec.python:
+        # Tools of the engine's environment (ninja, for one) are found by what the engine runs.
+        environment.setdefault("PATH", f"{own}{os.pathsep}{os.environ.get('PATH', os.defpath)}")
+    return {"commands": [list(command) for command in commands], "env": environment, "stop_s": spec.stop_timeout_s}
+
+
+def srun_command(spec: ServerSpec, orders: Path, secrets: Secrets) -> Command:
+    """The command that stands for the whole server in this process: srun with every rank, told its orders."""
+    count = spec.nnodes
+    srun = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--input=all", "--export=ALL"]
+    # One rank without the others serves nobody and holds their GPUs.
+    srun += ["--mpi=none", "--kill-on-bad-exit=1", f"--wait={int(spec.stop_timeout_s + _SRUN_EXTRA_S)}"]
+    srun += [*(["--label"] if count > 1 else []), *spec.srun]
+    rank = [*spec.container, spec.python or sys.executable, str(PROGRAMS / "child_rank.py")]
+    relay = [sys.executable, "-I", "-S", str(PROGRAMS / "child_srun.py"), str(orders), ",".join(sorted(secrets.env))]
+    return Command(argv=[*relay, *srun, *rank], shown=[*srun, *rank], env=dict(secrets.env), secret=secrets.key)
+
+
+class JobDisplay:
+    """A launcher's display inside a job: what people see of it is written where the terminal looks."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._written_at = 0.0
+
+    def line(self, stream: str, text: str) -> None:
+        """The log has it."""
+
+    def waiting(self, elapsed_s: float, milestone: str) -> None:
+        if time.monotonic() - self._written_at >= _WRITE_EVERY_S:
+            self._written_at = time.monotonic()
+            self._record.update(elapsed_s=round(elapsed_s, 1), milestone=milestone)
+
+    def note(self, text: str) -> None:
+        self._record.update(notes=[*self._record.account.notes, text][-_MOST_NOTES:])
+
+    def close(self) -> None:
+        return
+
+
+def _ready(record: Record, seconds: float) -> None:
+    record.update(phase=READY, elapsed_s=round(seconds, 1), milestone="answering")
+
+
+def _leave_info(spec: ServerSpec, server: LocalServer) -> None:
+    """What the server says of itself and whose its port is, for whoever has the plan to compare; asked here, where it
+    can be reached."""
+    from sglang_hydra.run.launch.server_info import NoServerInfo, read_server_info
+
+    if spec.engine != "sglang":
+        return
+    launch = server.launch
+    key = launch.command.secret
+    try:
+        info = dict(read_server_info(launch.host, launch.port, key, spec.version))
+    except (NoServerInfo, OSError, ValueError) as failure:
+        info = {"problem": str(failure)}
+    content = json.dumps({**info, PORT_OWNER: list(server.owner or ())})
+    if key:
+        content = content.replace(json.dumps(key)[1:-1], HIDDEN)
+    (spec.folder / INFO_NAME).write_text(content + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """submitit ignores SIGTERM; wherever the server's own handlers do not stand, it ends us."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(INTERRUPTED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave_our_path() -> None:
+    """The server must not find this package's environment on its path: it has one of its own."""
+    original = os.environ.pop(ORIGINAL_PYTHONPATH, None)
+    if original:
+        os.environ["PYTHONPATH"] = original
+    elif original is not None:
+        os.environ.pop("PYTHONPATH", None)

@@ -1,0 +1,240 @@
+"""``launch=slurm`` at the terminal: settles what is still open, submits the job, and stays with it until its end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sglang_hydra.arguments.ports import host_and_port
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
+from sglang_hydra.planning.engines.base import Machine
+from sglang_hydra.planning.engines.choose import choose
+from sglang_hydra.planning.engines.planned import plan_engine
+from sglang_hydra.planning.nodes import ports_for_head
+from sglang_hydra.planning.slurm_options import container_command, sbatch_settings, srun_settings
+from sglang_hydra.run.launch.display import display_for
+from sglang_hydra.run.launch.example import curl_line
+from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_whole
+from sglang_hydra.run.launch.listening import Owner
+from sglang_hydra.run.launch.local import INTERRUPTED
+from sglang_hydra.run.launch.log import log_files
+from sglang_hydra.run.launch.signals import stopping_on_signals
+from sglang_hydra.run.launch.slurm.follow import Follower, LastingDisplay, cancelled_with_us
+from sglang_hydra.run.launch.slurm.inside import INFO_NAME, LOG_NAME, PORT_OWNER, PROGRAMS, ServerSpec, serve_in_job
+from sglang_hydra.run.launch.slurm.keys import drop_secrets, leave_secrets, secrets_of
+from sglang_hydra.run.launch.slurm.record import ENDED, FILE_NAME, Account
+from sglang_hydra.run.launch.slurm.states import JobState, ended_finding
+from sglang_hydra.run.launch.slurm.submit import Job, require_slurm, submit
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.plan import plan_screen
+from sglang_hydra.text.errors import ConfigError, ServerError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import VERBATIM, Line, text, write
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.planning.plan import Plan
+
+JOB_FOLDER = "slurm"
+"""Below the run folder: the job's script, its pickle and the output of its batch process."""
+
+_EVERYWHERE = ("0.0.0.0", "::", "")
+# Their state says all; what the server's own account says of the same moment is only how it was killed.
+_SLURM_ENDED_IT = ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
+
+
+def serve(composer: Composer, invocation: Invocation, plan: Plan) -> int:
+    """Shows the plan and the job, submits it, streams its log, and cancels it on a signal. Returns the exit code.
+
+    Raises MachineError where this machine has no Slurm, no submitit or not the engine, or Slurm refuses the job;
+    ConfigError for a secret in what Slurm would record.
+    """
+    refuse_recorded_secrets(plan)
+    if plan.nodes["launch"]["detach"]:
+        message = "launch.detach is for servers on this machine; a job of launch=slurm lives as long as this command"
+        hint = "leave it out, in tmux or screen; or sbatch what `export slurm` writes"
+        raise ConfigError(Finding("error", "SLM008", message, ("launch.detach",), hint))
+    write([*plan_screen(plan), *job_lines(plan)])
+    require_slurm()
+    if plan.nodes["launch"]["slurm"]["container"] == "none":
+        # Not for this machine's memory, which is not that of the nodes.
+        choose(plan.engine.name, plan.engine.python, Machine(None), None)
+    if plan.values["model_path"] == str(tiny_path()):
+        ensure_tiny()
+    return in_hydra(composer, invocation, lambda: _run(plan))
+
+
+def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> ServerSpec:
+    """What a job needs to serve a plan; ``folder`` is where it writes, ``secrets`` the file it takes them from."""
+    launch = plan.nodes["launch"]
+    container = launch["slurm"]["container"] != "none"
+    programs = [str(PROGRAMS)] if container else []
+    planned = plan_engine(plan.nodes["engine"], embedded_first=plan.engine.name == "transformers")
+    public = {name: value for name, value in plan.environment.items() if not is_secret_name(name)}
+    request = planned.request(plan.resolution, public, Machine(None), plan.nodes["extra"])
+    # The key goes its own way, and every node gets its own rank.
+    intent = {name: value for name, value in request.intent.items() if name not in (*SECRET_FIELDS, "node_rank")}
+    return ServerSpec(
+        engine=planned.name,
+        version=planned.version,
+        request=replace(request, intent=intent),
+        folder=folder,
+        nnodes=int(plan.values["nnodes"]),
+        head_ports=ports_for_head(plan.values),
+        ready_timeout_s=launch["ready_timeout"],
+        stop_timeout_s=launch["stop_timeout"],
+        srun=tuple(srun_settings(plan, programs)),
+        container=tuple(container_command(plan, programs)),
+        python=(plan.engine.python or "python3") if container else None,
+        secrets=secrets,
+    )
+
+
+def refuse_recorded_secrets(plan: Plan) -> None:
+    """Raises ConfigError where a setting that goes into the job's script holds the API key or a token."""
+    hidden = [value for value in _hidden(plan) if value]
+    settings = plan.nodes["launch"]["slurm"]
+    for key in ("setup", "sbatch", "srun", "mounts"):
+        if any(value in str(settings[key]) for value in hidden):
+            message = f"launch.slurm.{key} holds a secret, and Slurm would keep and show it"
+            hint = "api_key=${oc.env:NAME}, engine.env.HF_TOKEN=${oc.env:HF_TOKEN}: these are handed over unseen"
+            raise ConfigError(Finding("error", "SLM007", message, (f"launch.slurm.{key}",), hint))
+
+
+def job_lines(plan: Plan) -> list[Line]:
+    """What Slurm will be asked for."""
+    options = [f"--{name}" + ("" if value is True else f"={value}") for name, value in sbatch_settings(plan).items()]
+    return [[text("Slurm job", "bold")], [text(f"  sbatch {shlex.join(options)}", VERBATIM)], []]
+
+
+def _run(plan: Plan) -> int:
+    """Inside Hydra's run folder."""
+    folder = run_folder()
+    _clear(folder)
+    write_whole(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
+    secrets = leave_secrets(folder, secrets_of(plan.secrets.get("api_key"), plan.environment, os.environ))
+    display = LastingDisplay(display_for())
+    try:
+        with stopping_on_signals(lambda: None, loud=False) as signals:
+            job = submit(
+                serve_in_job,
+                server_spec(plan, folder, secrets),
+                options=sbatch_settings(plan),
+                folder=folder / JOB_FOLDER,
+                setup=plan.nodes["launch"]["slurm"]["setup"],
+                hidden=_hidden(plan),
+            )
+            with cancelled_with_us(job.id, secrets):
+                display.note(f"the job {job.id} was submitted; its files are in {folder}")
+                follower = Follower(job, folder, display, float(plan.nodes["launch"]["stop_timeout"]))
+                follower.until_end(signals, lambda account: write(ready_lines(plan, job, account, folder)))
+    finally:
+        drop_secrets(secrets)
+    if signals:
+        return INTERRUPTED
+    code, findings = outcome_of(job, follower.account, follower.state, folder)
+    with contextlib.suppress(OSError):
+        write(finding_lines(findings), sys.stderr)
+    return code
+
+
+def _clear(folder: Path) -> None:
+    """A run folder that was used before holds what an earlier job said of itself."""
+    for file in (folder / FILE_NAME, folder / INFO_NAME, *log_files(folder / LOG_NAME)):
+        file.unlink(missing_ok=True)
+
+
+def outcome_of(job: Job, account: Account | None, state: JobState | None, folder: Path) -> tuple[int, list[Finding]]:
+    """How a job that nobody here stopped came to its end: the exit code and what to say."""
+    told = account if account is not None and account.phase == ENDED else None
+    by_slurm = state is not None and state.state in _SLURM_ENDED_IT
+    if told is not None and not by_slurm:
+        if told.findings or told.exit_code == 0:
+            return int(told.exit_code or 0), list(told.findings)
+        if told.exit_code == INTERRUPTED:
+            # A signal to the batch process alone: Slurm has no word for that.
+            state = JobState("CANCELLED")
+    ended = state or JobState("FAILED")
+    findings = [ended_finding(job.id, ended, str(folder / JOB_FOLDER))]
+    diagnosed = diagnosis_of([folder / LOG_NAME, job.output[1]]) if ended.state != "CANCELLED" else None
+    return ServerError.exit_code, [*findings, *([diagnosed] if diagnosed else [])]
+
+
+def diagnosis_of(logs: list[Path]) -> Finding | None:
+    """What the first of the logs says that says anything; None where none does."""
+    from sglang_hydra.run.diagnose import diagnose
+    from sglang_hydra.run.diagnose.lines import read_lines
+
+    for log in logs:
+        try:
+            with log.open("rb") as file:
+                found = diagnose(read_lines(file))
+        except FileNotFoundError:
+            continue
+        if found.kind != "unknown":
+            return found.finding
+    return None
+
+
+def ready_lines(plan: Plan, job: Job, account: Account, folder: Path) -> list[Line]:
+    """How the server compares with the plan, where it answers, and how to get there from here."""
+    here = f"http://127.0.0.1:{account.port}"
+    everywhere = account.host in _EVERYWHERE
+    url = f"http://{host_and_port(str(account.address), account.port or 0)}" if everywhere else here
+    where = "" if everywhere else f" on {account.node}"
+    lines: list[Line] = [
+        [],
+        *comparison(plan, account, folder),
+        [text(f"Ready after {account.elapsed_s:.1f} s at {url}{where}, job {job.id}", "bold green")],
+    ]
+    if not everywhere:
+        lines.append([text(f"  from here: ssh -N -L {account.port}:{account.host}:{account.port} {account.node}")])
+    lines += [
+        [text(f"  {curl_line(plan, url, stream=False)}")],
+        [text("  Ctrl-C stops it and gives its nodes back", "dim")],
+        [],
+    ]
+    return lines
+
+
+def comparison(plan: Plan, account: Account, folder: Path) -> list[Line]:
+    """What the server said of itself in the job, held against the plan; ``actual.json`` in ``folder`` has it whole.
+    Raises ServerError for a server that is not the planned one."""
+    from sglang_hydra.planning.actual import compare
+    from sglang_hydra.run.launch.as_planned import must_be_planned, owner_note
+    from sglang_hydra.show.comparison import comparison_lines
+
+    try:
+        info = json.loads((folder / INFO_NAME).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    seen = info.pop(PORT_OWNER, None)
+    owner = Owner(*seen) if seen else None
+    for name, settled in (("port", account.port), ("dist_init_addr", account.dist_init_addr)):
+        # What the plan leaves to the job is as planned when it is what the job found.
+        if settled is not None and info.get(name) == settled:
+            info[name] = plan.values[name]
+    try:
+        compared = compare(plan, info)
+    except ValueError as failure:
+        message = f"what the server runs with could not be compared with the plan: {info.get('problem') or failure}"
+        found = Finding("warning", "ACT003", message, ("engine",))
+        must_be_planned(plan, found, owner)
+        return finding_lines([found])
+    write_whole(folder / "actual.json", json.dumps(compared.to_json(plan), indent=2, allow_nan=False) + "\n")
+    must_be_planned(plan, compared, owner)
+    note = owner_note(owner)
+    return [*finding_lines([note] if note else []), *comparison_lines(compared)]
+
+
+def _hidden(plan: Plan) -> list[str]:
+    tokens = [value for name, value in plan.environment.items() if is_secret_name(name)]
+    return [*plan.secrets.values(), *tokens]

@@ -1,0 +1,154 @@
+"""What Slurm says of a job, with or without accounting, and what that means."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sglang_hydra.text.findings import Finding
+
+# Slurm's compact list (job_state_string in slurm_protocol_defs.c); anything else is still on its way.
+_OVER = frozenset(
+    (
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "REVOKED",
+        "TIMEOUT",
+    )
+)
+_WAITING = frozenset(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"))
+WAITS_FOR_EVER = (
+    "BadConstraints",
+    "DependencyNeverSatisfied",
+    "InvalidAccount",
+    "InvalidQOS",
+    "PartitionConfig",
+    "PartitionNodeLimit",
+    "PartitionTimeLimit",
+)
+"""How those of Slurm's reasons begin for which a job that asks for too much is left waiting instead of refused."""
+_ASK_S = 30.0
+# The order is scontrol's. Names and comments can hold anything, but not this before it: job names are plain.
+_JOB = re.compile(r" JobState=(?P<state>[A-Z_]+) Reason=(?P<reason>\S*) Dependency=(?P<rest>.*)", re.DOTALL)
+_REST = {name: re.compile(rf"\s{name}=(\S*)") for name in ("ExitCode", "EndTime", "NodeList")}
+
+_MEANINGS = {
+    "TIMEOUT": (
+        "SLM011",
+        "its walltime was over",
+        "launch.slurm.walltime",
+        "launch.slurm.walltime=D-HH:MM:SS asks for more",
+    ),
+    "DEADLINE": ("SLM011", "its deadline was over", "launch.slurm.sbatch", "a later launch.slurm.sbatch.deadline"),
+    "PREEMPTED": (
+        "SLM012",
+        "another job needed its nodes",
+        "launch.slurm.qos",
+        "launch.slurm.qos or launch.slurm.partition without preemption",
+    ),
+    "NODE_FAIL": ("SLM013", "a node of it went down", "launch.slurm", "start it again: Slurm leaves that node out"),
+    "BOOT_FAIL": ("SLM013", "a node of it did not start", "launch.slurm", "start it again: Slurm leaves that node out"),
+    "OUT_OF_MEMORY": ("SLM014", "it used more memory than its job has", "launch.slurm.mem", "launch.slurm.mem=0"),
+    "CANCELLED": ("SLM015", "somebody else cancelled it", "launch", "ask whoever did: `scontrol show job {job}`"),
+    "FAILED": ("SLM016", "it failed", "launch", "its output is in {folder}"),
+    "COMPLETED": ("SLM016", "it ended before the server was there", "launch", "its output is in {folder}"),
+}
+
+
+class JobState(NamedTuple):
+    """A job as Slurm knows it. ``reason`` is Slurm's word for why it waits or ended, ``end`` when it will end or has
+    ended (the cluster's own time), ``nodes`` in Slurm's notation (``node[1-2]``)."""
+
+    state: str
+    reason: str | None = None
+    exit_code: str | None = None
+    nodes: str | None = None
+    end: str | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.state in _OVER
+
+    @property
+    def waiting(self) -> bool:
+        return self.state in _WAITING
+
+
+def state_of(job: str) -> JobState | None:
+    """Asks Slurm about a job; None where it does not answer now.
+
+    Its controller forgets a job some minutes after its end (MinJobAge); accounting, where there is some, does not.
+    """
+    said = _asked(["scontrol", "--oneliner", "show", "job", job])
+    if said is not None:
+        return read_scontrol(said)
+    said = _asked(
+        ["sacct", "--noheader", "--parsable2", "--allocations", "-j", job, "-o", "State,ExitCode,NodeList,End"]
+    )
+    return read_sacct(said) if said else None
+
+
+def read_scontrol(line: str) -> JobState | None:
+    """The state in a line of ``scontrol --oneliner show job``; None where there is none."""
+    job = _JOB.search(line)
+    if job is None:
+        return None
+    found = {name: match[1] for name, pattern in _REST.items() if (match := pattern.search(job["rest"]))}
+    return JobState(
+        job["state"],
+        _known(job["reason"]),
+        _known(found.get("ExitCode")),
+        _known(found.get("NodeList")),
+        _known(found.get("EndTime")),
+    )
+
+
+def read_sacct(text: str) -> JobState | None:
+    """The same from accounting: ``CANCELLED by 1000|0:15|node[1-2]|2025-01-01T10:00:00``."""
+    first = next((line for line in text.splitlines() if line.count("|") >= 3), None)
+    if first is None:
+        return None
+    state, exit_code, nodes, end = first.split("|")[:4]
+    return JobState(state.partition(" ")[0], None, _known(exit_code), _known(nodes), _known(end))
+
+
+def ended_finding(job: str, state: JobState, folder: str) -> Finding:
+    """What the end of a job means that did not say itself why it ended."""
+    id, why, field, hint = _MEANINGS.get(state.state, _MEANINGS["FAILED"])
+    reason = (
+        f" ({state.reason})" if state.reason and state.reason.lower() != state.state.replace("_", "").lower() else ""
+    )
+    message = f"the job {job} ended as {state.state}{reason}: {why}"
+    return Finding("error", id, message, (field,), hint.format(job=job, folder=folder))
+
+
+def cancel(job: str, signal: str | None = None, *, batch: bool = False) -> str | None:
+    """Cancels a job, or sends one signal to it (``batch``: to its script alone); what scancel said if it could not."""
+    words = ["scancel", *([f"--signal={signal}"] if signal else []), *(["--batch"] if batch else []), job]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_ASK_S, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError) as failure:
+        return str(failure)
+    return None if done.returncode == 0 else (done.stderr or done.stdout).strip()
+
+
+def _asked(words: Sequence[str]) -> str | None:
+    try:
+        answer = subprocess.run(
+            list(words), capture_output=True, text=True, timeout=_ASK_S, stdin=subprocess.DEVNULL, errors="replace"
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout if answer.returncode == 0 else None
+
+
+def _known(value: str | None) -> str | None:
+    return None if value in (None, "", "None", "(null)", "N/A", "Unknown") else value

@@ -1,0 +1,173 @@
+"""Submitting a function as one job, through submitit, with nothing secret in what Slurm keeps of it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.findings import Finding
+
+ORIGINAL_PYTHONPATH = "SGLANG_HYDRA_PYTHONPATH"
+"""In the job: what PYTHONPATH was before the job's own script added this package to it."""
+
+_SHORTEST_SECRET = 4
+# Variables of sbatch that are not named like their option.
+_VARIABLES = {"time": "TIMELIMIT", "mem": "MEM_PER_NODE"}
+# What sbatch says, and what to type about it. From Slurm's own messages (slurm_errno.c), 22.05 to 24.05.
+_REFUSALS = (
+    ("invalid partition", "launch.slurm.partition", "{partitions}"),
+    ("invalid account", "launch.slurm.account", "launch.slurm.account=NAME: `sacctmgr show assoc user=$USER`"),
+    ("invalid qos", "launch.slurm.qos", "launch.slurm.qos=NAME: `sacctmgr show qos`"),
+    ("invalid feature", "launch.slurm.constraint", "launch.slurm.constraint=NAME: `sinfo -o %f` lists the features"),
+    ("time limit", "launch.slurm.walltime", "launch.slurm.walltime=1:00:00, or a partition that allows more"),
+    ("memory specification", "launch.slurm.mem", "launch.slurm.mem=0 takes all of a node"),
+    ("generic resource", "launch.slurm.gpus", "launch.slurm.gpus=gres, launch.slurm.gpu_type=...: `sinfo -o %G`"),
+    ("node configuration is not available", "launch.slurm", "fewer GPUs, cpus or nodes: `sinfo -N -o '%N %c %m %G'`"),
+    ("more processors", "launch.slurm.cpus", "launch.slurm.cpus=...: `sinfo -N -o '%N %c'`"),
+    ("invalid node name", "launch.slurm.sbatch", "a node that `sinfo -N` lists"),
+    ("node count", "nnodes", "nnodes=..., or a partition with more nodes: `sinfo`"),
+    ("unrecognized option", "launch.slurm.sbatch", "leave the option out: `sbatch --help` lists them"),
+    ("configuration source", "launch", "export SLURM_CONF=/etc/slurm/slurm.conf, or start it on a login node"),
+    ("contact slurm controller", "launch", "try again when Slurm runs: `scontrol ping`"),
+)
+
+
+class Job(NamedTuple):
+    """A job that was submitted. ``folder`` has its script, its pickle and its own output."""
+
+    id: str
+    folder: Path
+
+    @property
+    def output(self) -> tuple[Path, Path]:
+        """Where the batch process's stdout and stderr go, on the shared file system."""
+        return self.folder / f"{self.id}_0_log.out", self.folder / f"{self.id}_0_log.err"
+
+
+def require_slurm() -> None:
+    """Raises MachineError where this machine cannot submit: no Slurm commands, no submitit."""
+    missing = [name for name in ("sbatch", "srun", "scontrol", "scancel") if shutil.which(name) is None]
+    if missing:
+        message = f"launch=slurm needs Slurm's commands, and this machine has no {', '.join(missing)}"
+        hint = "start it on a login node of the cluster; launch=local runs here"
+        raise MachineError(Finding("error", "SLM003", message, ("launch",), hint))
+    import importlib.util
+
+    if importlib.util.find_spec("submitit") is None:
+        message = "launch=slurm needs the package submitit, which this environment has not"
+        raise MachineError(Finding("error", "SLM003", message, ("launch",), 'pip install "sglang-hydra[slurm]"'))
+
+
+def submit(
+    call: Callable[..., Any],
+    *arguments: Any,
+    options: Mapping[str, str | bool],
+    folder: Path,
+    setup: Sequence[str] = (),
+    hidden: Collection[str] = (),
+) -> Job:
+    """Submits ``call(*arguments)`` as one job, to run once, on the job's first node.
+
+    ``call`` must be importable (a module's function, or functools.partial of one); it runs under this interpreter,
+    with this package, from this directory: all three must be at the same path on the nodes. ``options`` are sbatch's
+    long options (``options.sbatch_settings``), ``setup`` lines of shell before anything else. ``folder`` takes the
+    script, the pickle and the output. Variables that hold one of ``hidden``, or whose name says that they hold a
+    secret, are not in the environment that Slurm records with the job: ``keys`` hands them over.
+
+    Raises MachineError with what sbatch said where Slurm refuses the job.
+    """
+    require_slurm()
+    if "%" in str(folder):
+        message = f"Slurm and submitit read % in the name of the job's folder {folder}"
+        raise MachineError(Finding("error", "SLM004", message, ("hydra.run.dir",), "hydra.run.dir=FOLDER without %"))
+    from submitit import SlurmExecutor
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+    # `exec`: signals for the batch script reach our process. srun is ours, see inside.py.
+    executor = SlurmExecutor(folder, python=f"exec {shlex.quote(sys.executable)}")
+    own = {"signal": "B:CONT@1", **options}  # submitit always sends one; this one changes nothing
+    executor.update_parameters(
+        job_name=None,
+        time=None,
+        wckey=None,
+        use_srun=False,
+        setup=[*setup, *_path_lines()],
+        additional_parameters={name.replace("_", "-"): value for name, value in own.items()},
+    )
+    try:
+        # submitit would print what sbatch said, and the finding says it again.
+        with _recorded_environment(options, hidden), contextlib.redirect_stderr(io.StringIO()):
+            job = executor.submit(call, *arguments)
+    except (FailedJobError, FailedSubmissionError, OSError) as failure:
+        raise MachineError(_refused(str(failure))) from failure
+    return Job(str(job.job_id), Path(folder))
+
+
+def _path_lines() -> list[str]:
+    """A checkout is found in the job as it is here; ``inside`` takes the path away again."""
+    root = Path(__file__).parents[4]
+    if root.name in ("site-packages", "dist-packages"):
+        return []
+    return [
+        f'export {ORIGINAL_PYTHONPATH}="${{PYTHONPATH-}}"',
+        f'export PYTHONPATH={shlex.quote(str(root))}"${{PYTHONPATH:+:$PYTHONPATH}}"',
+    ]
+
+
+@contextlib.contextmanager
+def _recorded_environment(options: Collection[str], hidden: Collection[str]) -> Iterator[None]:
+    """While it lasts, the environment is what the job may see and Slurm may keep: sbatch sends all of it.
+
+    Without secrets; without what another job left there, when this runs inside one (SLURM_MEM_PER_CPU contradicts an
+    own ``mem``); and without the variables of sbatch that would beat ``options`` in its script.
+    """
+    telling = [text for text in hidden if len(text) >= _SHORTEST_SECRET]
+    beating = {f"SBATCH_{_VARIABLES.get(name, name.replace('-', '_').upper())}" for name in options}
+
+    def unwanted(name: str, value: str) -> bool:
+        of_another_job = name.startswith("SLURM_") and name not in ("SLURM_CONF", "SLURM_CLUSTERS")
+        return is_secret_name(name) or name in beating or of_another_job or any(text in value for text in telling)
+
+    taken = {name: value for name, value in os.environ.items() if unwanted(name, value)}
+    for name in taken:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(taken)
+
+
+def _refused(said: str) -> Finding:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    told = "; ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)[:600]
+    for part, field, hint in _REFUSALS:
+        if part in said.lower():
+            typed = _partitions() if hint == "{partitions}" else hint
+            return Finding("error", "SLM004", f"Slurm refused the job: {told}", (field,), typed)
+    return Finding(
+        "error", "SLM004", f"Slurm refused the job: {told}", ("launch.slurm",), "`sinfo` shows what there is"
+    )
+
+
+def _partitions() -> str:
+    """What to type instead of a partition that does not exist."""
+    import subprocess
+
+    try:
+        answer = subprocess.run(
+            ["sinfo", "--noheader", "-o", "%R"], capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "launch.slurm.partition=NAME: `sinfo` lists them"
+    names = sorted(set(re.findall(r"[\w.-]+", answer.stdout)))
+    return "; or ".join(f"launch.slurm.partition={name}" for name in names[:4]) or "`sinfo` lists the partitions"

@@ -1,0 +1,219 @@
+"""Program that stays with a detached server: keeps its log within bounds and its file in the state folder.
+
+    python supervisor.py < ORDERS
+
+The orders are one line of JSON: the launch, the API key included, and what the server's file says of it. What happens
+is told in lines of JSON on standard output, as long as somebody listens. Until ``keep`` comes on standard input
+the server belongs to whoever gave the orders and ends with them; from then on it stays until it is stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if __name__ == "__main__":
+    # Run by its path: this folder is no place to import from, and the package may be in no folder that Python knows.
+    _HERE, _ROOT = str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[3])
+    sys.path[:] = [place for place in sys.path if os.path.realpath(place) != _HERE]
+    if _ROOT not in map(os.path.realpath, sys.path):
+        sys.path.insert(0, _ROOT)
+
+from sglang_hydra.run.launch.processes import name_of
+from sglang_hydra.run.launch.servers import FAILED, READY, ServerRecord, claim, forget, update
+from sglang_hydra.text.errors import MachineError
+
+if TYPE_CHECKING:
+    from sglang_hydra.run.launch.local import Launch, LocalServer
+    from sglang_hydra.text.findings import Finding
+
+INTERRUPTED = 130
+
+OWN_LOG = "supervisor.log"
+"""Where a mistake of this program itself is told, in the run folder."""
+
+KEEP = b"keep"
+"""What makes a server stay."""
+
+
+class Events:
+    """A display that tells whoever started us, in lines of JSON; silent once nobody listens any more.
+
+    ``reached`` is called with each new milestone.
+    """
+
+    def __init__(self, stream: int) -> None:
+        self._stream: int | None = stream
+        self._lock = threading.Lock()
+        self._milestone = ""
+        self.reached: Callable[[str], None] = lambda milestone: None
+
+    def line(self, stream: str, text: str) -> None:
+        self.tell("line", stream=stream, text=text)
+
+    def waiting(self, elapsed_s: float, milestone: str) -> None:
+        if milestone != self._milestone:
+            self._milestone = milestone
+            self.reached(milestone)
+        self.tell("waiting", elapsed_s=elapsed_s, milestone=milestone)
+
+    def note(self, text: str) -> None:
+        self.tell("note", text=text)
+
+    def close(self) -> None:
+        return
+
+    def tell(self, event: str, **said: Any) -> None:
+        if self._stream is None:
+            return
+        content = json.dumps({"event": event, **said}).encode() + b"\n"
+        with self._lock:
+            while self._stream is not None and content:
+                try:
+                    content = content[os.write(self._stream, content) :]
+                except OSError:
+                    self._stream = None
+
+    def end(self, exit_code: int, findings: Sequence[Finding], server_exit: int | None = None) -> None:
+        said = [finding.to_json() for finding in findings]
+        self.tell("ended", exit_code=exit_code, server_exit=server_exit, findings=said)
+
+    def hush(self) -> None:
+        """Tells no more, and lets go of the stream."""
+        with self._lock:
+            if self._stream is not None:
+                nothing = os.open(os.devnull, os.O_RDWR)
+                os.dup2(nothing, self._stream)
+                os.close(nothing)
+            self._stream = None
+
+
+def supervise(launch: Launch, record: ServerRecord, events: Events, *, comparing: bool = False) -> int:
+    """Runs the server until its end; its file is there as long, and longer where it failed. Returns the exit code.
+
+    With ``comparing`` the server is held against its plan before it is called ready: nobody else waits for that. One
+    that is not the planned one has failed.
+    """
+    from sglang_hydra.run.launch.listening import UNSEEN
+    from sglang_hydra.run.launch.local import serve
+
+    claimed = False
+
+    def ready(server: LocalServer, seconds: float) -> None:
+        nonlocal record
+        hidden = server.owner is not None and server.owner.whose == UNSEEN
+        found = _not_compared(server, Path(record.run_folder)) if comparing or hidden else ()
+        record = replace(record, state=READY, milestone="", ready_at=time.time(), findings=found)
+        update(record)
+        events.tell("ready", seconds=seconds)
+
+    try:
+        record = claim(record)
+        claimed = True
+        events.tell("claimed", name=record.name)
+        events.reached = lambda milestone: update(replace(record, milestone=milestone))
+        outcome = serve(launch, events, on_ready=ready, loud=False)
+    except MachineError as failure:
+        if claimed:
+            forget(record)
+        events.end(failure.exit_code, failure.findings)
+        return failure.exit_code
+    except BaseException:
+        if claimed:
+            forget(record)
+        raise
+    if outcome.exit_code in (0, INTERRUPTED):
+        forget(record)
+    else:
+        # It can still be asked what it died of.
+        code, kind, findings = outcome.exit_code, outcome.kind, outcome.findings
+        update(replace(record, state=FAILED, ended_at=time.time(), exit_code=code, kind=kind, findings=findings))
+    events.end(outcome.exit_code, outcome.findings, outcome.server_exit)
+    return outcome.exit_code
+
+
+def _not_compared(server: LocalServer, folder: Path) -> tuple[Finding, ...]:
+    """Leaves ``actual.json`` in the run folder; why not, where it could not be written. Raises ServerError for a server
+    that is not the planned one."""
+    from sglang_hydra.run.launch.server_info import compared_with_written_plan
+    from sglang_hydra.text.findings import Finding
+
+    compared = compared_with_written_plan(server.launch, folder, server)
+    return (compared,) if isinstance(compared, Finding) else ()
+
+
+def _wait_for_keep(events: Events) -> None:
+    """Whoever gave the orders either says ``keep`` or goes away, and then nothing is to stay."""
+    word = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(0, 64):
+            word += chunk
+            if KEEP in word:
+                events.tell("kept")
+                events.hush()
+                return
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _asked_to_end(number: int, frame: FrameType | None) -> NoReturn:
+    """Before there is a server that could be stopped."""
+    raise SystemExit(INTERRUPTED)
+
+
+def main() -> int:
+    orders = json.loads(_first_line(0))
+    launch, record = _launch_of(orders["launch"]), _record_of(orders["record"])
+    events = Events(1)
+    # The end of a session or terminal that we were started from is none of ours.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _asked_to_end)
+    threading.Thread(target=_wait_for_keep, args=(events,), name="keep", daemon=True).start()
+    try:
+        return supervise(launch, record, events, comparing=bool(orders.get("comparing")))
+    finally:
+        _remove_if_empty(Path(record.run_folder) / OWN_LOG)
+
+
+def _remove_if_empty(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if path.stat().st_size == 0:
+            path.unlink()
+
+
+def _first_line(source: int) -> bytes:
+    """Byte by byte where need be: what follows the line is for somebody else."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(source, 1)
+        if not byte:
+            raise SystemExit("no orders came")
+        line += byte
+    return line
+
+
+def _launch_of(content: dict[str, Any]) -> Launch:
+    from sglang_hydra.planning.engines.base import Command
+    from sglang_hydra.run.launch.local import Launch
+
+    log = content.pop("log_file")
+    return Launch(command=Command(**content.pop("command")), log_file=Path(log) if log else None, **content)
+
+
+def _record_of(content: dict[str, Any]) -> ServerRecord:
+    own = name_of(os.getpid())
+    assert own is not None
+    return ServerRecord(process=own, started_at=time.time(), **content)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Several servers and their router started and stopped as one."""

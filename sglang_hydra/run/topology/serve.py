@@ -1,0 +1,242 @@
+"""``serve`` for a topology: every server is looked at before the first one starts, the router starts last."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
+from sglang_hydra.planning.engines.base import Command
+from sglang_hydra.planning.engines.choose import choose
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.topology.plan import Server, Topology, plan_topology
+from sglang_hydra.planning.topology.router import absent
+from sglang_hydra.releases.order import at_least
+from sglang_hydra.run.launch import child_sglang
+from sglang_hydra.run.launch.display import display_for
+from sglang_hydra.run.launch.example import curl_line
+from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_whole
+from sglang_hydra.run.launch.local import Launch
+from sglang_hydra.run.launch.port import port_obstacle
+from sglang_hydra.run.launch.preflight import Preflight, preflight
+from sglang_hydra.run.launch.serve import launch_of
+from sglang_hydra.run.launch.server_info import after_start
+from sglang_hydra.run.topology.server_group import Crew, Member
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.topology import topology_screen
+from sglang_hydra.text.errors import MachineError, ServerError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import Line, text, write
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+
+_FIRST_WITH_READINESS = "0.1.7"
+_ROUTER_MILESTONES = {"healthy": "workers found", "Starting server": "answering", "Activated": "workers found"}
+
+
+def serve_topology(composer: Composer, invocation: Invocation, plan: Plan) -> int:
+    """Plans the servers, shows them, checks the machine, and runs them behind the router until the end.
+
+    ``plan`` is the plan of what they share. Returns the exit code; raises ConfigError and MachineError before anything
+    was started.
+    """
+    requests = [*invocation.requests, *_free_port(plan)]
+    if len(requests) > len(invocation.requests):
+        topology = plan_topology(composer, requests, seed=int(plan.values["random_seed"]), is_free=_is_free)
+    else:
+        topology = plan_topology(composer, requests, common=plan, is_free=_is_free)
+    write(topology_screen(topology))
+    if not (topology.launchable or (topology.ok and plan.nodes["launch"]["force"])):
+        return 2
+    checked = look_at_machine(topology)
+    return in_hydra(composer, invocation, lambda: _run(topology, checked))
+
+
+def look_at_machine(topology: Topology) -> list[Preflight]:
+    """What each server finds here; what is not quite as planned is shown once.
+
+    Raises MachineError with everything that is missing: SGLang, the router, GPUs, ports, the model.
+    """
+    common = topology.common
+    if common.values["model_path"] == str(tiny_path()):
+        ensure_tiny()
+    checked = [preflight(server.plan) for server in topology.servers]
+    choose("sglang", common.engine.python, checked[0].machine, None)
+    found: dict[Finding, list[Server]] = {}
+    for server, look in zip(topology.servers, checked, strict=True):
+        for finding in look.findings:
+            found.setdefault(finding, []).append(server)
+    every = len(topology.servers)
+    said = [finding if len(who) == every else _of(who, finding) for finding, who in found.items()]
+    said += filter(None, [absent(topology.router), *_router_ports(topology)])
+    if any(finding.level == "error" for finding in said):
+        raise MachineError(*said)
+    write(finding_lines(said))
+    return checked
+
+
+def router_launch(topology: Topology, log_file: Path | None = None) -> Launch:
+    """How the router is started: its flags, the key apart from them, and how it says that it has found a server."""
+    router = topology.router
+    argv = topology.router_argv
+    return Launch(
+        command=Command(
+            argv=[router.python or sys.executable, child_sglang.__file__, child_sglang.ROUTER, *argv],
+            shown=router.command(argv),
+            secret=topology.common.secrets.get("api_key"),
+        ),
+        host=router.host,
+        port=router.port,
+        health_path="/readiness" if at_least(router.release, _FIRST_WITH_READINESS) else "/health",
+        ready_timeout_s=router.ready_timeout_s,
+        stop_timeout_s=topology.common.nodes["launch"]["stop_timeout"],
+        milestones=_ROUTER_MILESTONES,
+        log_file=log_file,
+    )
+
+
+def crew_of(topology: Topology, checked: Sequence[Preflight], folder: Path | None = None) -> Crew:
+    """The processes of a topology, none of them started. Logs go below ``folder``."""
+    members = [
+        Member(
+            server.name,
+            server.role,
+            launch_of(server.plan, look.machine, _folder(folder, server) / "server.log" if folder else None),
+        )
+        for server, look in zip(topology.servers, checked, strict=True)
+    ]
+    router = router_launch(topology, folder / "router.log" if folder else None)
+    go_on = topology.common.nodes["topology"]["on_worker_exit"] == "continue"
+    return Crew(members, router, display_for(), go_on=go_on)
+
+
+def _run(topology: Topology, checked: Sequence[Preflight]) -> int:
+    """Inside Hydra's run folder: leaves the plans there, starts everything, waits for the end."""
+    folder = run_folder()
+    write_whole(folder / "topology.json", json.dumps(topology.to_json(), indent=2) + "\n")
+    for server in topology.servers:
+        own = _folder(folder, server)
+        own.mkdir(parents=True, exist_ok=True)
+        write_whole(own / "plan.json", json.dumps(server.plan.to_json(), indent=2) + "\n")
+    crew = crew_of(topology, checked, folder)
+
+    def ready(seconds: float) -> None:
+        _wait_until_all_are_known(topology)
+        write([[], *_compared(topology, folder, crew), *_ready_lines(topology, seconds)])
+
+    outcome = crew.run(ready)
+    write(finding_lines(outcome.findings), sys.stderr)
+    return outcome.exit_code
+
+
+def _folder(folder: Path, server: Server) -> Path:
+    return folder / f"{server.role}-{server.index}"
+
+
+def _of(servers: Sequence[Server], finding: Finding) -> Finding:
+    from dataclasses import replace
+
+    return replace(finding, message=f"{', '.join(server.name for server in servers)}: {finding.message}")
+
+
+def _router_ports(topology: Topology) -> list[Finding | None]:
+    router, node = topology.router, topology.common.nodes["topology"]["router"]
+    key = "port" if node["port"] is None else "topology.router.port"
+    obstacles = [port_obstacle(router.host, router.port, key)]
+    if router.prometheus_port is not None:
+        obstacles.append(
+            port_obstacle(node["prometheus_host"], router.prometheus_port, "topology.router.prometheus_port")
+        )
+    return obstacles
+
+
+def _free_port(plan: Plan) -> list[Request]:
+    """For ``port=0``: the request for a port that is free now, so that everybody knows it."""
+    node = plan.nodes["topology"]["router"]
+    key = "port" if node["port"] is None else "topology.router.port"
+    if (plan.values["port"] if node["port"] is None else node["port"]) != 0:
+        return []
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return [Request.typed(key, free.getsockname()[1], f"{key}=0: one that was free")]
+
+
+def _is_free(port: int) -> bool:
+    """Whether nobody listens on a port of this machine, on any of its addresses."""
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("0.0.0.0", port))
+            probe.listen(1)
+    except OSError:
+        return False
+    return True
+
+
+def _wait_until_all_are_known(topology: Topology) -> None:
+    """Later releases look for their workers in the background and are ready with the first: waits for the rest."""
+    deadline = time.monotonic() + topology.router.ready_timeout_s
+    while time.monotonic() < deadline:
+        known = _workers_known(topology)
+        if known is None or known >= len(topology.servers):
+            return
+        time.sleep(0.1)
+
+
+def _workers_known(topology: Topology) -> int | None:
+    """How many servers the router would send requests to; None where it does not say."""
+    import http.client
+
+    from sglang_hydra.run.launch.port import client_host
+
+    router = topology.router
+    connection = http.client.HTTPConnection(client_host(router.host), router.port, timeout=5)
+    try:
+        connection.request("GET", "/readiness")
+        told = json.loads(connection.getresponse().read())
+        if "healthy_workers" in told:
+            return int(told["healthy_workers"])
+        return sum(int(told[role]["healthy"]) for role in ("prefill", "decode"))
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return None
+    finally:
+        connection.close()
+
+
+def _compared(topology: Topology, folder: Path, crew: Crew) -> Iterator[Line]:
+    """What each server runs with against its plan; servers of which the same is said are named together. Raises
+    ServerError, naming it, for one that is not the planned one."""
+    said: dict[tuple[Line, ...], list[str]] = {}
+    for server in topology.servers:
+        host, port = str(server.plan.values["host"]), int(server.plan.values["port"])
+        local = crew.server(server.name)
+        try:
+            lines = after_start(server.plan, host, port, _folder(folder, server), owner=local.owner, server=local)
+        except ServerError as failure:
+            raise ServerError(*(_of([server], finding) for finding in failure.findings)) from None
+        said.setdefault(tuple(tuple(line) for line in lines), []).append(server.name)
+    for lines_of_all, names in said.items():
+        yield [text(", ".join(names), "bold")]
+        yield from (line for line in lines_of_all if line)
+        yield []
+
+
+def _ready_lines(topology: Topology, seconds: float) -> list[Line]:
+    common = topology.servers[0].plan
+    url = router_launch(topology).url
+    servers = ", ".join(f"{server.name} at {server.url}" for server in topology.servers)
+    return [
+        [text(f"Ready after {seconds:.1f} s at {url}", "bold green")],
+        [text(f"  {servers}", "dim")],
+        [text(f"  {curl_line(common, url)}")],
+        [text("  Ctrl-C stops the router and then the servers", "dim")],
+        [],
+    ]

@@ -1,0 +1,1 @@
+"""Plans, values and findings as people read them. It renders and decides nothing."""

@@ -1,0 +1,60 @@
+"""Findings as people read them: errors first, with who set the fields concerned and what to type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.secrets import HIDDEN
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.origins import Origin
+from sglang_hydra.text.screen import Line, folded, room, shown, text
+
+_LEVEL_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+
+
+_LEVEL_ORDER = {"error": 0, "warning": 1, "info": 2}
+
+
+def finding_lines(findings: Sequence[Finding], plan: Plan | None = None) -> list[Line]:
+    """Errors first; under each who set the fields concerned and what to type."""
+    if not findings:
+        return []
+    lines: list[Line] = [[text("Findings", "bold")]]
+    for finding in sorted(findings, key=lambda item: _LEVEL_ORDER[item.level]):
+        head = [text("  "), text(finding.level, _LEVEL_STYLE[finding.level]), text(f" {finding.id}  ", "bold")]
+        lines += folded([*head, text(finding.message)], room())
+        setters = [_who_set(name, finding, plan) for name in finding.fields] if plan else []
+        for who in filter(None, setters):
+            lines += folded([text("      "), text(who, "dim")], room())
+        # One remedy a line: they are commands to be copied.
+        for rank, remedy in enumerate(finding.hint.split("; or ") if finding.hint else ()):
+            lines.append([text("        or: " if rank else "      hint: ", "dim"), text(remedy, "green")])
+    lines.append([])
+    return lines
+
+
+def _who_set(name: str, finding: Finding, plan: Plan) -> str | None:
+    """Who gave an argument the value that a finding is about; None for one that is at its default."""
+    chain, written = plan.origins.get(name, ()), plan.resolution.ledger.of(name)
+    by_rule = ""
+    if written and written[-1].rule != finding.id:
+        by_rule = (
+            f"{name}={shown_setting(name, written[-1].after)} comes from {written[-1].rule} ({written[-1].reason})"
+        )
+    if not chain or plan.intent.get(name) is None:
+        return by_rule or None
+    return f"{name}={shown_setting(name, plan.intent[name])} was set by {shown_origin(chain[-1])}" + (
+        f"; {by_rule}" if by_rule else ""
+    )
+
+
+def shown_setting(name: str, value: Any, width: int = 60) -> str:
+    secret = FIELDS[name].arg.secret and value is not None
+    return HIDDEN if secret else shown(value, width=width)
+
+
+def shown_origin(origin: Origin) -> str:
+    return origin.place or origin.layer

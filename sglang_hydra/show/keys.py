@@ -1,0 +1,158 @@
+"""What people and programs read of our own keys: one of them, or all of a group, alone or in a plan."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.arguments.secrets import masked
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.key_help import GROUPS, Key, below, key_of
+from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
+from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.key_lines import key_lines
+from sglang_hydra.text.origins import Origin
+from sglang_hydra.text.quick_yaml import quick_load
+from sglang_hydra.text.screen import Line, columns, folded, room, shown, text
+
+_VALUES_WIDTH = 24
+
+
+def screen(name: str, composer: Composer, plan: Plan | None = None) -> list[Line]:
+    """One key, or one line for each key of a group. ``name`` is one of the two."""
+    return _group_screen(name, composer, plan) if name in GROUPS else _key_screen(name, composer, plan)
+
+
+def record(name: str, composer: Composer, plan: Plan | None = None) -> dict[str, Any]:
+    """``explain KEY --json`` and ``explain GROUP --json``; the schema is committed as schemas/explain.schema.json."""
+    if name in GROUPS:
+        return {
+            "schema": "sglang_hydra.explain/1",
+            "group": name,
+            "help": GROUPS[name],
+            "options": composer.options(name),
+            "keys": [_key_record(key.name, composer, plan) for key in below(name)],
+        }
+    return {"schema": "sglang_hydra.explain/1", **_key_record(name, composer, plan)}
+
+
+def key_rows(group: str, plan: Plan | None = None) -> Iterator[Line]:
+    """A line for each key of a group."""
+    return rows_of(below(group), plan)
+
+
+def rows_of(some: Sequence[Key], plan: Plan | None = None) -> Iterator[Line]:
+    """A line for each key: its name, its value or its default, and what it is."""
+    rows = []
+    for key in some:
+        value = shown(_value_of(key.name, plan) if plan else key.default, width=_VALUES_WIDTH)
+        rows.append([text(key.name, "cyan"), text(value), text(key.said.about, "dim")])
+    for line in columns(rows):
+        yield from folded(line, room())
+
+
+def _group_screen(name: str, composer: Composer, plan: Plan | None) -> list[Line]:
+    lines: list[Line] = [[text(name, "bold")]]
+    lines += [[text(f"  {part}")] for part in textwrap.wrap(GROUPS[name], room())]
+    options = composer.options(name)
+    if options:
+        lines += folded([text("  options  ", "dim"), text(f"{name}={', '.join(options)}")], room())
+    return [*lines, [], *key_rows(name, plan)]
+
+
+def _key_screen(name: str, composer: Composer, plan: Plan | None) -> list[Line]:
+    key = _key(name)
+    value = f" = {shown(_value_of(name, plan), width=200)}" if plan else ""
+    lines: list[Line] = [[text(f"{name}{value}", "bold")]]
+    lines += [[text(f"  {part}")] for part in textwrap.wrap(key.said.about, room())]
+    facts = [("type", key.type), ("null means", key.said.null), ("choices", ", ".join(key.said.choices))]
+    facts.append(("default", shown(key.default)) if name == key.name else ("part of", key.name))
+    for line in columns([[text(label, "dim"), text(said)] for label, said in facts if said]):
+        lines += folded(line, room())
+    if plan:
+        lines += [[], [text("How it got there", "bold")], *columns(list(_steps(key, name, composer, plan)))]
+        lines += [[], *finding_lines([item for item in plan.findings if name in item.fields], plan)]
+    return lines
+
+
+def _steps(key: Key, name: str, composer: Composer, plan: Plan) -> Iterator[list[tuple[str, str]]]:
+    if name == key.name:
+        yield [text("schema", "dim"), text(shown(key.default)), text("the default", "dim")]
+    for origin in _origins(name, composer, plan):
+        yield [text(origin.layer), text(shown(origin.value)), text(origin.place, "dim")]
+
+
+def _key_record(name: str, composer: Composer, plan: Plan | None) -> dict[str, Any]:
+    key = _key(name)
+    return {
+        "key": name,
+        "help": key.said.about,
+        "none": key.said.null,
+        "type": key.type,
+        "choices": list(key.said.choices) or None,
+        "default": plain(key.default),
+        "value": plain(_value_of(name, plan)) if plan else None,
+        "origins": [plain(origin.to_json()) for origin in _origins(name, composer, plan)] if plan else [],
+    }
+
+
+def _key(name: str) -> Key:
+    found = key_of(name)
+    if found is None:
+        raise KeyError(name)
+    return found
+
+
+def _value_of(name: str, plan: Plan) -> Any:
+    """The value that holds in a plan, a secret hidden: of the GPU and the engine what was found for them."""
+    root, _, leaf = name.partition(".")
+    if root == "gpu" and plan.probed and hasattr(plan.gpu, leaf):
+        known = getattr(plan.gpu, leaf)
+        return ".".join(map(str, known)) if leaf == "compute_capability" and known else known
+    if root == "engine" and leaf in ("name", "python", "version"):
+        return getattr(plan.engine, leaf)
+    return _in_nodes(name, plan)
+
+
+def _in_nodes(name: str, plan: Plan) -> Any:
+    value: Any = plan.nodes
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return masked(name.rpartition(".")[2], value)
+
+
+def _origins(name: str, composer: Composer, plan: Plan) -> Iterator[Origin]:
+    """Who set a key, weakest first: the option that was chosen, somebody beside it, and what was found for it."""
+    yield from _of_options(name, composer, plan)
+    for key, origin in plan.settings.items():
+        if key == name or key.startswith(f"{name}."):
+            value = _in_nodes(key, plan)
+            said = value if key == name else {key.removeprefix(f"{name}."): value}
+            yield Origin(origin.layer, said, origin.where, origin.file, origin.keys)
+    found = _value_of(name, plan)
+    if found != _in_nodes(name, plan):
+        note = plan.engine.note if name.startswith("engine.") else None
+        yield Origin("found", found, note or "on this machine")
+
+
+def _of_options(name: str, composer: Composer, plan: Plan) -> Iterator[Origin]:
+    """What the files of the options that were chosen (``gpu=h200``, ``bench/workload=1k1k``) say of a key."""
+    keys = tuple(name.split("."))
+    for group, option in plan.choices.items():
+        if option is None or group.partition("/")[0] != keys[0]:
+            continue
+        for file in composer.preset_files(group):
+            if Path(file).stem == option and keys[1:] in key_lines(file):
+                yield Origin(group, masked(keys[-1], _read(file, keys[1:])), file=file, keys=keys[1:])
+
+
+def _read(file: str, keys: tuple[str, ...]) -> Any:
+    """What stands in a file at ``keys``, which are there."""
+    value: Any = quick_load(read_text(file, CONFIG_BYTES))
+    for name in keys:
+        value = value[name]
+    return value

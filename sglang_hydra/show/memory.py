@@ -1,0 +1,136 @@
+"""The memory of one GPU as people read it: what it is spent on, what is left, which fractions work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sglang_hydra.text.screen import Line, columns, printable, text
+
+if TYPE_CHECKING:
+    from sglang_hydra.fit.overheads import Range
+    from sglang_hydra.fit.result import Fit, KvCache
+
+_GIB = 2**30
+# Parts of the weights that are worth a word beside the total, the largest first.
+_SHOWN_PARTS = 3
+
+
+def memory_lines(fit: Fit, gpu: str) -> list[Line]:
+    """The section of the plan screen. What is unknown is said and not left out."""
+    head = f"Memory of one {gpu}" + (f" of {fit.gpus}" if fit.gpus > 1 else "") + ", GiB"
+    return [[text(head, "bold")], *columns(_rows(fit)), *_remarks(fit), []]
+
+
+def verdict(fit: Fit) -> str:
+    """Fits, does not fit, or what is missing to tell; in a few words."""
+    if fit.fits is None:
+        return f"unknown: {', '.join(fit.unknown)}"
+    if not fit.fits:
+        return "does not fit"
+    return "fits, tightly" if fit.tight else "fits"
+
+
+def table_row(name: str, fit: Fit, context: int | None = None) -> list[tuple[str, str]]:
+    """One line of a table over several plans: verdict, weights, KV tokens, what is left, the fractions."""
+    interval = fit.interval
+    fractions = f"{interval.low} to {interval.high}" if interval and not interval.empty else "none"
+    style = {True: "green", False: "bold red", None: "yellow"}[fit.fits]
+    tokens = "?" if fit.kv_tokens is None else f"{fit.kv_tokens:,}"
+    requests = fit.concurrent_requests(context) if context else None
+    return [
+        text(name),
+        text(verdict(fit), style),
+        text(_gib(fit.weights.total)),
+        text(tokens),
+        text("?" if requests is None else f"{requests:,}"),
+        text(_gib(fit.left)),
+        text(fractions),
+    ]
+
+
+def table_head() -> list[tuple[str, str]]:
+    titles = ("", "verdict", "weights GiB", "KV tokens", "requests", "left GiB", "mem_fraction_static")
+    return [text(title, "bold") for title in titles]
+
+
+def _rows(fit: Fit) -> list[list[tuple[str, str]]]:
+    """Everything that is counted, in the order in which a server takes it; the sizes add up to the GPU's memory."""
+    rows = []
+    if fit.before_loading is not None:
+        rows.append(_row("before loading", _span(fit.before_loading), "CUDA context, communication"))
+    if fit.reserved:
+        rows.append(_row("reserved", _gib(fit.reserved), "fit.reserved_gib"))
+    rows.append(_row("weights", _gib(fit.weights.total), _parts(fit)))
+    if fit.lora:
+        rows.append(_row("LoRA adapters", _gib(fit.lora), "max_loras_per_batch, max_lora_rank"))
+    if fit.draft is not None and fit.draft.high:
+        rows.append(_row("draft", _span(fit.draft), "draft model or next-token layers, with their cache"))
+    if fit.kv is not None:
+        rows.append(_row("KV cache", _gib(fit.kv.size), _cache(fit, fit.kv)))
+        if fit.kv.state:
+            rows.append(_row("states", _gib(fit.kv.state), "of layers with linear attention, one for each request"))
+    if fit.request_table is not None:
+        slots = f"{fit.kv.slots:,} requests" if fit.kv is not None and fit.kv.slots else "requests"
+        rows.append(_row("request table", _gib(fit.request_table), f"where the tokens of {slots} lie"))
+    if fit.workspace is not None and fit.libraries is not None:
+        size = fit.workspace + fit.libraries.mid
+        rows.append(_row("workspaces", _gib(size), "of attention and communication; kernels at their first use"))
+    if fit.graphs is not None:
+        rows.append(_row("CUDA graphs", _span(fit.graphs), _range(fit.graphs)))
+    if fit.activations is not None:
+        rows.append(_row("activations", _span(fit.activations), _range(fit.activations)))
+    error = f"within {fit.error_gib:.1f}" if fit.error_gib is not None else ""
+    of = f"of {fit.memory / _GIB:.1f}" if fit.memory else ""
+    rows.append(_row("left", _gib(fit.left), ", ".join(filter(None, (of, error)))))
+    return rows
+
+
+def _cache(fit: Fit, kv: KvCache) -> str:
+    held = f"{kv.bytes_per_token:,} bytes a token"
+    if fit.kv_tokens is None:
+        return held
+    requests = fit.concurrent_requests(kv.context)
+    held = f"{fit.kv_tokens:,} tokens, {held}"
+    return held if requests is None else f"{held}; {requests:,} requests of {kv.context:,} tokens"
+
+
+def _remarks(fit: Fit) -> list[Line]:
+    lines: list[Line] = []
+    interval = fit.interval
+    if interval is not None and not interval.empty:
+        used = "?" if fit.asked is None else f"{fit.asked:.3f}".rstrip("0")
+        if fit.asked is not None and fit.fraction is not None and fit.fraction != fit.asked:
+            used += f" (of which the aiter backend keeps {fit.fraction:.3f})"
+        lines.append([text(f"  mem_fraction_static works from {interval.low} to {interval.high}; {used} is used")])
+    lines += [[text(f"  {printable(note)}", "dim")] for note in fit.notes]
+    if fit.unknown:
+        lines.append([text(f"  unknown: {', '.join(fit.unknown)}", "yellow")])
+    return lines
+
+
+def _row(name: str, size: str, said: str) -> list[tuple[str, str]]:
+    return [text(name), text(size.rjust(6)), text(said, "dim")]
+
+
+def _parts(fit: Fit) -> str:
+    known: Sequence[tuple[str, float]] = sorted(
+        ((name, size) for name, size in fit.weights.parts.items() if size), key=lambda part: -part[1]
+    )
+    shown = ", ".join(f"{name.replace('_', ' ')} {size / _GIB:.1f}" for name, size in known[:_SHOWN_PARTS])
+    stored = fit.weights.format not in (None, "none")
+    return f"{fit.weights.format}: {shown}" if stored and shown else shown
+
+
+def _gib(size: float | None) -> str:
+    return "?" if size is None else f"{size / _GIB:.1f}"
+
+
+def _span(size: Range) -> str:
+    return f"{size.mid / _GIB:.1f}"
+
+
+def _range(size: Range) -> str:
+    """``0.6 to 4.3``, where that says more than the estimate."""
+    low, high = f"{size.low / _GIB:.1f}", f"{size.high / _GIB:.1f}"
+    return f"{low} to {high}" if low != high else ""

@@ -1,0 +1,181 @@
+"""What people read of a topology: what all servers share, once, then a line for each, and what is wrong with any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.topology.checks import numbers
+from sglang_hydra.planning.topology.plan import LAYER, Server, Topology
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.plan import changed_rows, command_line, heading, section, set_rows
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, shown, text
+from sglang_hydra.text.shell import shell_word
+from sglang_hydra.text.words import plural
+
+
+def topology_screen(topology: Topology) -> list[Line]:
+    """The whole of it, as ``plan`` shows one server."""
+    servers = topology.servers
+    lines: list[Line] = [*heading(servers[0].plan), [text(f"  {_shape(topology)}", "dim")], []]
+    set_by_all, changed_in_all = _shared(servers)
+    first = servers[0].plan
+    changed = [row for key, row in _changed(first) if key in changed_in_all]
+    lines += section("Set for all servers", [row for key, row in _set(first) if key in set_by_all])
+    lines += section("Resolved for all by SGLang's rules", changed)
+    for role in dict.fromkeys(server.role for server in servers):
+        lines += _role_lines(role, servers, set_by_all, changed_in_all)
+    lines += [[text("Servers", "bold")], *columns(list(_server_rows(servers))), []]
+    lines += _memory(servers)
+    lines += findings_of(topology)
+    if topology.launchable:
+        lines += _commands(topology)
+    lines.append(summary(topology))
+    return lines
+
+
+def summary(topology: Topology) -> Line:
+    """The verdict on all of it in one line."""
+    levels = [finding.level for finding in topology.findings]
+    gpus = {gpu for server in topology.servers for gpu in server.gpus}
+    has = topology.common.gpu.count
+    where = f" on {plural(len(gpus), 'GPU')}" + (f" of {has}" if has else "") if gpus else ""
+    head = (
+        f"Topology {topology.topology_id}: {plural(len(topology.servers), 'server')}{where}; "
+        f"{plural(levels.count('error'), 'error')}, {plural(levels.count('warning'), 'warning')}: "
+    )
+    if topology.launchable:
+        return [text(head), text("can be launched", "bold green")]
+    why = "SGLang would accept it and then fail" if topology.ok else "SGLang would refuse it"
+    return [text(head), text(why, "bold red")]
+
+
+def findings_of(topology: Topology, levels: Sequence[str] = ("error", "warning", "info")) -> list[Line]:
+    """Every finding once, in front of it the servers that have it."""
+    lines: list[Line] = []
+    for finding, servers in _ordered(topology.findings_with_servers):
+        if finding.level not in levels:
+            continue
+        whose = f"{_named(servers)}: " if servers and len(servers) < len(topology.servers) else ""
+        said = Finding(finding.level, finding.id, whose + finding.message, finding.fields, finding.hint, finding.stage)
+        lines += finding_lines([said], servers[0].plan if servers else None)[1:-1]
+    return [[text("Findings", "bold")], *lines, []] if lines else []
+
+
+def router_line(topology: Topology) -> str:
+    """The router's command for a shell. It holds no secret."""
+    return " ".join(map(shell_word, topology.router.command(topology.router_argv)))
+
+
+def _ordered(
+    findings: Sequence[tuple[Finding, tuple[Server, ...]]],
+) -> list[tuple[Finding, tuple[Server, ...]]]:
+    return sorted(findings, key=lambda item: ("error", "warning", "info").index(item[0].level))
+
+
+def _shape(topology: Topology) -> str:
+    """How many servers of which role, and the router."""
+    roles = [server.role for server in topology.servers]
+    counts = ", ".join(f"{roles.count(role)} x {role}" for role in dict.fromkeys(roles))
+    router = topology.router
+    state = "" if router.installed else " (not installed here)"
+    return f"topology: {counts}, behind sglang-router {router.release}{state} on {router.host}:{router.port}"
+
+
+def _set(plan: Plan) -> list[tuple[tuple[str, str], list[Span]]]:
+    """The rows of what was set, each under its name and value."""
+    return [((name, repr(plan.intent[name])), row) for name, row in zip(plan.intent, set_rows(plan), strict=True)]
+
+
+def _changed(plan: Plan) -> list[tuple[tuple[str, str], list[Span]]]:
+    entries = plan.resolution.ledger
+    keys = [(entry.rule, repr((entry.field, entry.before, entry.after, entry.reason))) for entry in entries]
+    return list(zip(keys, changed_rows(plan), strict=True))
+
+
+def _shared(servers: Sequence[Server]) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+    """What was set, and what was changed, in the plans of all servers alike."""
+    settings = [{key for key, _ in _set(server.plan)} for server in servers]
+    changes = [{key for key, _ in _changed(server.plan)} for server in servers]
+    return set.intersection(*settings), set.intersection(*changes)
+
+
+def _role_lines(
+    role: str, servers: Sequence[Server], set_by_all: set[tuple[str, str]], changed_in_all: set[tuple[str, str]]
+) -> list[Line]:
+    """What the servers of one role have alike and others have not."""
+    own = [server for server in servers if server.role == role]
+    if len(own) == len(servers):
+        return []
+    settings, changes = _shared(own)
+    plan = own[0].plan
+    rows = [row for key, row in _set(plan) if key in settings - set_by_all and key[0] not in _placed(plan)]
+    rows += [row for key, row in _changed(plan) if key in changes - changed_in_all]
+    return section(f"Only for {role}", rows)
+
+
+def _placed(plan: Plan) -> set[str]:
+    """The arguments that the topology gave this server alone; its role is not one of them."""
+    chains = plan.origins.items()
+    return {name for name, chain in chains if chain[-1].layer == LAYER and name in _OF_ONE_SERVER}
+
+
+_OF_ONE_SERVER = ("host", "port", "base_gpu_id", "nccl_port", "disaggregation_bootstrap_port")
+
+
+def _server_rows(servers: Sequence[Server]) -> Iterator[list[Span]]:
+    on_gpus = any(server.gpus for server in servers)
+    titles = ["", *(["GPUs"] if on_gpus else []), "URL", "plan", "set for this server"]
+    yield [text(title, "bold") for title in titles]
+    for server in servers:
+        given = [name for name in _OF_ONE_SERVER if name in _placed(server.plan)]
+        differs = " ".join(f"{name}={shown(server.plan.intent[name])}" for name in given)
+        gpus = [text(numbers(server.gpus))] if on_gpus else []
+        yield [text(server.name), *gpus, text(server.url), text(server.plan.server_id), text(differs, "dim")]
+
+
+def _memory(servers: Sequence[Server]) -> Iterator[Line]:
+    """The memory of one GPU for each role; servers of one role are alike."""
+    from sglang_hydra.show.memory import memory_lines
+
+    roles = list(dict.fromkeys(server.role for server in servers))
+    for role in roles:
+        plan = next(server.plan for server in servers if server.role == role)
+        if plan.fit is not None:
+            yield from memory_lines(plan.fit, plan.gpu.name if len(roles) == 1 else f"{role} {plan.gpu.name}")
+
+
+def _commands(topology: Topology) -> Iterator[Line]:
+    yield [text("Commands, the last one when all servers are healthy", "bold")]
+    for server in topology.servers:
+        yield [text(f"  {server.name}", "dim")]
+        yield [text("    "), text(command_line(server.plan), VERBATIM)]
+    yield [text("  router", "dim")]
+    yield [text("    "), text(router_line(topology), VERBATIM)]
+    if topology.common.secrets:
+        hidden = ", ".join(topology.common.secrets)
+        yield [text(f"  without {hidden}, which is handed to each of them unseen", "dim")]
+    yield []
+
+
+def _named(servers: Sequence[Server]) -> str:
+    return ", ".join(server.name for server in servers)
+
+
+def verdict_record(name: str, topology: Topology) -> dict[str, Any]:
+    """One result of ``check --json``; ``server_id`` is the topology's own id."""
+    return {
+        "name": name,
+        "ok": topology.ok,
+        "launchable": topology.launchable,
+        "server_id": topology.topology_id,
+        "findings": [finding.to_json() for finding in topology.findings],
+    }
+
+
+def verdict_lines(name: str, topology: Topology) -> Iterator[Line]:
+    """One result of ``check`` for people."""
+    yield [text(f"{name}: "), *summary(topology)]
+    yield from findings_of(topology, ("error", "warning"))

@@ -1,0 +1,114 @@
+"""The verdicts that ``check`` gives: on each thing that was named, for people and for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.plan import summary
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import Line, text
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.input_files import Document
+    from sglang_hydra.planning.topology.plan import Topology
+
+
+class Verdict(NamedTuple):
+    """What is said of a thing that was named: its plan, or None where none can be composed, and the findings."""
+
+    made: Plan | Topology | None
+    findings: Sequence[Finding]
+
+    @property
+    def ok(self) -> bool:
+        """SGLang's verdict."""
+        return self.made is not None and self.made.ok
+
+    @property
+    def launchable(self) -> bool:
+        """SGLang's verdict and ours."""
+        return self.made is not None and self.made.launchable
+
+    @property
+    def error_ids(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(finding.id for finding in self.findings if finding.level == "error"))
+
+
+def verdicts_on(
+    composer: Composer, requests: Sequence[Request], *, seed: int | None = None
+) -> list[tuple[str, Verdict]]:
+    """The verdict on each thing that ``requests`` name, by its name: overrides together, files and folders one by one.
+    ``seed`` is what to use where one would be drawn. Raises ConfigError for a file or folder that is not there."""
+    from sglang_hydra.planning.input_files import Document, documents, is_document
+
+    files = [request for request in requests if is_document(request.text)]
+    overrides = [request for request in requests if not is_document(request.text)]
+    verdicts = []
+    for name, document in documents(files) if files else [("overrides", Document([]))]:
+        try:
+            if isinstance(document, ConfigError):
+                raise document
+            made = _judged(composer, document, overrides, seed)
+        except ConfigError as failure:
+            verdicts.append((name, Verdict(None, failure.findings)))
+        else:
+            verdicts.append((name, Verdict(made, made.findings)))
+    return verdicts
+
+
+def _judged(composer: Composer, document: Document, overrides: Sequence[Request], seed: int | None) -> Plan | Topology:
+    """The plan of a document with ``overrides`` on top, or of all of its servers where it asks for several. Facts that
+    a plan recorded hold until one of them is typed."""
+    typed = [request.text.partition("=")[0].partition(".")[0] for request in overrides]
+    recorded = None if {"gpu", "model", "model_path"} & set(typed) else document.recorded
+    requests = [*document.requests, *overrides]
+    made = make_plan(composer, requests, recorded=recorded, seed=recorded.seed if recorded else seed)
+    if not has_several_servers(made.nodes):
+        return made
+    from sglang_hydra.planning.topology.plan import plan_topology
+
+    return plan_topology(composer, requests, common=made)
+
+
+def verdict_record(name: str, verdict: Verdict) -> dict[str, Any]:
+    """One result of ``check --json``."""
+    made, findings = verdict
+    if made is not None and not isinstance(made, Plan):
+        from sglang_hydra.show import topology as topologies
+
+        return topologies.verdict_record(name, made)
+    return {
+        "name": name,
+        "ok": verdict.ok,
+        "launchable": verdict.launchable,
+        "server_id": made.server_id if made else None,
+        "findings": [finding.to_json() for finding in findings],
+        **({"authority": made.authority.to_json()} if made is not None and made.authority is not None else {}),
+    }
+
+
+def verdict_lines(name: str, verdict: Verdict) -> Iterator[Line]:
+    """One result of ``check`` for people."""
+    made, findings = verdict
+    if made is not None and not isinstance(made, Plan):
+        from sglang_hydra.show import topology as topologies
+
+        yield from topologies.verdict_lines(name, made)
+        return
+    if made is None:
+        yield [text(f"{name}: "), text("cannot be composed", "bold red")]
+    else:
+        yield [text(f"{name}: "), *summary(made)]
+        if made.authority is not None:
+            from sglang_hydra.show.upstream import authority_lines
+
+            yield from authority_lines(made.authority)
+    yield from finding_lines([finding for finding in findings if finding.level != "info"], made)

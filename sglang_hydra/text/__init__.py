@@ -1,0 +1,1 @@
+"""What every room uses: findings, errors, styled lines, YAML and JSON text, whole files. Nothing of SGLang."""

@@ -1,0 +1,89 @@
+"""Opens files that a word, a file or a folder of others names: plain files of a readable size, without waiting.
+
+A pipe without a writer would be waited for without end, a device read without end.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+from typing import BinaryIO, cast
+
+CONFIG_BYTES = 1 << 20
+"""The largest YAML that is read as a configuration: 1 MiB, some seconds of PyYAML's time."""
+RECORD_BYTES = 1 << 28
+"""The largest record of a program (a plan, a sweep, a config.json): 256 MiB."""
+
+_OF_THE_SHELL = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
+    """A plain file to read as bytes. Raises OSError, also for a pipe, a device or a socket."""
+    return cast(BinaryIO, open(path, "rb", opener=_opener))
+
+
+def open_typed(path: str | os.PathLike[str]) -> BinaryIO:
+    """The same for a word that was typed, which may stand for a pipe of the shell's: ``<(kubectl logs POD)``."""
+    return cast(BinaryIO, open(path, "rb")) if _OF_THE_SHELL.fullmatch(str(path)) else open_plain(path)
+
+
+def read_text(
+    path: str | os.PathLike[str], most: int = RECORD_BYTES, *, encoding: str = "utf-8", errors: str = "strict"
+) -> str:
+    """The text of a plain file of at most ``most`` bytes.
+
+    Raises OSError, whose ``strerror`` says what is wrong in words, and UnicodeError.
+    """
+    with open(path, encoding=encoding, errors=errors, opener=_opener) as file:
+        if os.fstat(file.fileno()).st_size > most or len(text := file.read(most + 1)) > most:
+            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", str(path))
+        return text
+
+
+def special_kind(path: str | os.PathLike[str]) -> str | None:
+    """What a path is that is no plain file and no folder ("a pipe"); None for these. Raises OSError."""
+    return _kind(os.stat(path).st_mode)
+
+
+def link_problem(file: Path, folder: Path) -> str | None:
+    """Why a file that was found below ``folder`` is not read: a link that leads out of it or nowhere, a pipe, a
+    device. None for a file to read."""
+    try:
+        target = Path(os.path.realpath(file, strict=True))
+        kind = special_kind(target)
+    except FileNotFoundError:
+        return "it is a link to a file that is not there"
+    except OSError as failure:
+        return "it is a link that leads to itself" if failure.errno == errno.ELOOP else str(failure.strerror)
+    if not target.is_relative_to(os.path.realpath(folder)):
+        return "it is a link that leads out of the folder that was given"
+    return f"it is {kind}, not a file" if kind else None
+
+
+def _opener(path: str, flags: int) -> int:
+    _refuse(os.stat(path).st_mode, path)
+    number = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    try:
+        _refuse(os.fstat(number).st_mode, path)
+    except OSError:
+        os.close(number)
+        raise
+    return number
+
+
+def _refuse(mode: int, path: str) -> None:
+    if kind := _kind(mode):
+        raise OSError(errno.EINVAL, f"it is {kind}, not a file", path)
+
+
+def _kind(mode: int) -> str | None:
+    return next((name for is_kind, name in _KINDS if is_kind(mode)), None)

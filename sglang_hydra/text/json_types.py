@@ -1,0 +1,28 @@
+"""Values as JSON has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+NOT_FINITE = ("nan", "inf", "-inf")
+
+
+def plain(value: Any) -> Any:
+    """``value`` in JSON's types: tuples and sets become lists (sets sorted), records become objects.
+
+    JSON has no nan and no infinity: they become the texts ``nan``, ``inf`` and ``-inf``.
+    """
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(plain(item) for item in value)
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
+    return value if isinstance(value, float) and math.isfinite(value) else str(value)

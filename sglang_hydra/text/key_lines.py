@@ -1,0 +1,42 @@
+"""On which line of a YAML file each key stands."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
+from sglang_hydra.text.quick_yaml import quick_loader
+
+
+def key_lines(file: str) -> Mapping[tuple[str, ...], int]:
+    """The 1-based line of every key of a YAML file; empty for a file that cannot be read."""
+    try:
+        about = os.stat(file)
+    except (OSError, ValueError):
+        return {}
+    return _key_lines(file, (about.st_dev, about.st_ino, about.st_mtime_ns, about.st_size))
+
+
+@functools.lru_cache(maxsize=64)
+def _key_lines(file: str, version: tuple[int, ...]) -> Mapping[tuple[str, ...], int]:
+    """``version`` tells a file from another one that had its name before, or has it in another working directory."""
+    import yaml
+
+    try:
+        root = yaml.compose(read_text(file, CONFIG_BYTES), Loader=quick_loader())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return {}
+    lines: dict[tuple[str, ...], int] = {}
+
+    def walk(node: Any, prefix: tuple[str, ...]) -> None:
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                path = (*prefix, str(key.value))
+                lines[path] = key.start_mark.line + 1
+                walk(value, path)
+
+    walk(root, ())
+    return lines

@@ -1,0 +1,26 @@
+"""Where the configuration files of this package lie, and how a path is shown to people."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+
+def conf_dir() -> Path:
+    """The folder of the YAML files: inside the package in a wheel, beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    packaged = package / "conf"
+    return packaged if packaged.is_dir() else package.parent / "conf"
+
+
+def shown_path(file: str) -> str:
+    """A path as one would type it here: relative when it lies below the working directory or our conf/."""
+    bases = [conf_dir().parent]
+    with contextlib.suppress(OSError):  # the working directory may be gone
+        bases.insert(0, Path.cwd())
+    for base in bases:
+        try:
+            return str(Path(file).relative_to(base))
+        except ValueError:
+            continue
+    return file

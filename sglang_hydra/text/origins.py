@@ -1,0 +1,35 @@
+"""Where a value came from: the layer that named it, and the line of the file or the number of the argument."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sglang_hydra.text.key_lines import key_lines
+from sglang_hydra.text.locations import shown_path
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One layer that named a field. ``keys`` leads to it inside ``file``; otherwise ``where`` says it in words.
+
+    Layers, from the weakest to the strongest: schema, gpu, model, gpu_model, verl (what it passes), primary, recipe,
+    experiment (a group of an app's own, too), cli, topology, lock, rule.
+    """
+
+    layer: str
+    value: Any
+    where: str = ""
+    file: str | None = None
+    keys: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """``conf/model/tiny.yaml:12`` or ``argument 3``. The file is read now, and only if somebody asks."""
+        if self.file is None:
+            return self.where
+        line = key_lines(self.file).get(self.keys)
+        return f"{shown_path(self.file)}:{line}" if line else shown_path(self.file)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"layer": self.layer, "place": self.place, "value": self.value}

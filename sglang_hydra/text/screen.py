@@ -1,0 +1,160 @@
+"""Text for people: styled lines that become colours on a terminal and plain text everywhere else.
+
+Nothing here interprets markup, and control characters are shown instead of sent: a model path or a log line can
+hold anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+Span = tuple[str, str]
+Line = Sequence[Span]
+
+VERBATIM = "verbatim"
+"""The style of what will be copied: it is never broken into lines."""
+
+_WIDEST_VALUE = 60
+_WIDTH, _NARROWEST = 100, 40
+_MARGIN_BELOW = 6
+# Text that reads like another type: shown in quotes, as it has to be typed.
+_LIKE_ANOTHER = re.compile(r"null|true|false|none|nan|[+-]?inf|[+-]?[\d_.]+(e[+-]?\d+)?", re.IGNORECASE)
+
+
+def text(content: str, style: str = "") -> Span:
+    """A piece of a line; control characters in it are spelled out."""
+    return (printable(content), style)
+
+
+def printable(content: str) -> str:
+    """``content`` with every control character spelled out (``\\x1b``), so that it cannot steer a terminal."""
+    if content.isprintable():
+        return content
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in content)
+
+
+def shown(value: Any, *, width: int = _WIDEST_VALUE) -> str:
+    """A value as one types it here: ``null``, ``true``, bare words; cut in the middle when it is long."""
+    written = printable(_written(value))
+    if len(written) > width:
+        head = width * 2 // 3
+        written = f"{written[:head]}...{written[head + 3 - width :]}"
+    return written
+
+
+def _written(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        bare = value and value == value.strip() and not _LIKE_ANOTHER.fullmatch(value)
+        return value if bare else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, (set, frozenset)):
+        return "[" + ", ".join(sorted(map(_written, value))) + "]"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_written(item)}" for key, item in value.items()) + "}"
+    return str(value)
+
+
+def columns(rows: Sequence[Sequence[Span]], *, indent: str = "  ", gap: str = "  ") -> list[Line]:
+    """Rows of cells set under each other; the last cell of a row is not padded."""
+    widths: list[int] = []
+    for row in rows:
+        for index, (content, _) in enumerate(row[:-1]):
+            if index == len(widths):
+                widths.append(0)
+            widths[index] = max(widths[index], len(content))
+    lines: list[Line] = []
+    for row in rows:
+        line: list[Span] = [text(indent)]
+        for index, (content, style) in enumerate(row):
+            last = index == len(row) - 1
+            line.append((content if last else content.ljust(widths[index]), style))
+            if not last:
+                line.append(text(gap))
+        lines.append(line)
+    return lines
+
+
+def folded(line: Line, width: int) -> list[Line]:
+    """A line that is too long for ``width`` columns as several, its last piece set under where it began."""
+    if sum(len(content) for content, _ in line) <= width or line[-1][1] == VERBATIM:
+        return [line]
+    import textwrap
+
+    *head, (content, style) = line
+    margin = sum(len(piece) for piece, _ in head) + len(content) - len(content.lstrip())
+    below = margin > width * 2 // 3  # too little room beside the other pieces: all of it goes under them
+    if below and content[:1] in (",", ";", ":", ")"):
+        head, content = [*head, (content[0], style)], content[1:]
+    margin = _MARGIN_BELOW if below else margin
+    parts = textwrap.wrap(content.strip(), width - margin, break_long_words=False, break_on_hyphens=False)
+    lines: list[Line] = [[(" " * margin, ""), (part, style)] for part in parts]
+    if below:
+        return [_without_padding(head), *lines]
+    indent = content[: len(content) - len(content.lstrip())]
+    return [[*head, (indent + "".join(parts[:1]), style)], *lines[1:]]
+
+
+def _without_padding(line: Line) -> Line:
+    """``line`` without the blanks at its end."""
+    kept = list(line)
+    while kept and not kept[-1][0].strip():
+        kept.pop()
+    return [*kept[:-1], (kept[-1][0].rstrip(), kept[-1][1])] if kept else []
+
+
+def room() -> int:
+    """The columns that text for people is set in: 100, or fewer on a narrower terminal."""
+    if not sys.stdout.isatty():
+        return _WIDTH
+    import shutil
+
+    return max(min(shutil.get_terminal_size().columns, _WIDTH), _NARROWEST)
+
+
+def write(lines: Iterable[Line], stream: TextIO | None = None) -> None:
+    """Writes the lines: through rich on a terminal, as plain text when piped or when NO_COLOR is set."""
+    out = stream or sys.stdout
+    terminal = out.isatty()
+    if terminal:
+        import shutil
+
+        width = max(shutil.get_terminal_size().columns, _NARROWEST)
+        lines = [part for line in lines for part in folded(line, width)]
+    if terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        _write_styled(lines, out)
+        return
+    out.write("".join("".join(_sendable(content, out) for content, _ in line).rstrip() + "\n" for line in lines))
+    out.flush()
+
+
+def _sendable(content: str, out: TextIO) -> str:
+    """``content`` with what the stream's encoding lacks spelled out."""
+    encoding = out.encoding or "utf-8"
+    return content.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _write_styled(lines: Iterable[Line], out: TextIO) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=out, highlight=False, emoji=False, markup=False)
+    for line in lines:
+        pieces = [(_sendable(content, out), "" if style == VERBATIM else style) for content, style in line]
+        console.print(Text.assemble(*pieces), soft_wrap=True)
+
+
+def print_json(record: Mapping[str, Any]) -> None:
+    """Prints a record as JSON, in ASCII, for programs."""
+    import json
+
+    sys.stdout.write(json.dumps(record, indent=2, ensure_ascii=True, allow_nan=False) + "\n")
+    sys.stdout.flush()  # a reader that has gone (head) is noticed here and not while the interpreter shuts down

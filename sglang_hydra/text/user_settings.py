@@ -1,0 +1,272 @@
+"""What the user allows files that others wrote: one file of the user's, variables for CI, and flags.
+
+Nothing is read until something has to be decided. No checked file and no folder can say where it is read from: the
+variables are those that this process was started with.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import nearest
+
+FILE_VARIABLE = "SGLANG_HYDRA_SETTINGS"
+"""Names the settings file; empty for none."""
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("0", "false", "no", "off")
+_MOST_BYTES = 1 << 20
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
+
+
+class Key(NamedTuple):
+    """One key of the settings: the variable and the flag that do the same, and what it does."""
+
+    variable: str
+    flag: str
+    is_list: bool
+    about: str
+
+
+KEYS: Mapping[str, Key] = {
+    "trusted_folders": Key(
+        "SGLANG_HYDRA_TRUST",
+        "--trust FOLDER",
+        True,
+        "planning may ask interpreters below these folders, and import config code of files below them",
+    ),
+    "allowed_env": Key(
+        "SGLANG_HYDRA_ALLOW_ENV",
+        "--allow-env NAME",
+        True,
+        "files may read these variables too: names, or what they begin with (MY_*)",
+    ),
+    "hub_token": Key(
+        "SGLANG_HYDRA_HUB_TOKEN",
+        "--hub-token",
+        False,
+        "a model that a file names is looked up with your hub token, and not anonymously",
+    ),
+    "fetch": Key(
+        "SGLANG_HYDRA_FETCH",
+        "--no-fetch",
+        False,
+        "false: a model that a file names is looked for in the local cache only, and not on the hub",
+    ),
+}
+"""In the order of the documentation."""
+
+
+class Allowed(NamedTuple):
+    """One thing that the user allows or forbids, and where that was said."""
+
+    value: str
+    place: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is allowed. ``trusted_folders`` are absolute, links resolved. ``hub_token`` and ``fetch`` are None where
+    nobody said anything: no token, and the hub is asked."""
+
+    trusted_folders: tuple[Allowed, ...] = ()
+    allowed_env: tuple[Allowed, ...] = ()
+    hub_token: Allowed | None = None
+    fetch: Allowed | None = None
+
+    def trusts(self, path: str) -> Allowed | None:
+        """The trusted folder that ``path`` lies in, every link in the path resolved; None where it lies in none."""
+        real = os.path.realpath(path)
+        return next((folder for folder in self.trusted_folders if _is_below(real, folder.value)), None)
+
+    def allows_variable(self, name: str) -> Allowed | None:
+        """What allows files to read the environment variable ``name``; None where nothing does."""
+        return next((item for item in self.allowed_env if fnmatch.fnmatchcase(name, item.value)), None)
+
+    @property
+    def may_use_token(self) -> bool:
+        """Whether a model that a file names is looked up with the user's token."""
+        return self.hub_token is not None and self.hub_token.value == "true"
+
+    @property
+    def may_fetch(self) -> bool:
+        """Whether a model that a file names is looked up on the hub at all."""
+        return self.fetch is None or self.fetch.value == "true"
+
+
+@dataclass
+class _Sources:
+    """Where settings are read from: this process's own environment as it was at the start, and the flags."""
+
+    environment: dict[str, str] = field(default_factory=dict)
+    flags: dict[str, list[str]] = field(default_factory=dict)
+    settings: Settings | None = None
+
+
+_VARIABLES = (FILE_VARIABLE, "XDG_CONFIG_HOME", "HOME", *(key.variable for key in KEYS.values()))
+_sources = _Sources({name: os.environ[name] for name in _VARIABLES if name in os.environ})
+
+
+def begin(flags: Mapping[str, Sequence[str]] | None = None) -> None:
+    """Takes what was typed (``trusted_folders: [...]``) and the environment as it is now; nothing is read yet.
+
+    What is typed also holds for the processes that this one starts.
+    """
+    global _sources
+    _sources = _Sources(
+        {name: os.environ[name] for name in _VARIABLES if name in os.environ},
+        {key: list(values) for key, values in (flags or {}).items() if values},
+    )
+    for key, values in _sources.flags.items():
+        name = KEYS[key].variable
+        joined = _SEPARATORS[key].join(values)
+        before = os.environ.get(name) if KEYS[key].is_list else None
+        os.environ[name] = f"{joined}{_SEPARATORS[key]}{before}" if before else joined
+
+
+def settings() -> Settings:
+    """What the user allows, read when it is first needed. Raises ConfigError (SET001) for settings that are wrong."""
+    if _sources.settings is None:
+        _sources.settings = _read(_sources.environment, _sources.flags)
+    return _sources.settings
+
+
+def settings_file(env: Mapping[str, str]) -> str | None:
+    """The path of the settings file under the environment ``env``; None where the variable that names it is empty."""
+    if FILE_VARIABLE in env:
+        named = env[FILE_VARIABLE]
+        return os.path.abspath(os.path.expanduser(named)) if named else None
+    home = env.get("XDG_CONFIG_HOME", "")
+    if not os.path.isabs(home):  # as the XDG specification has it
+        home = os.path.join(env.get("HOME") or os.path.expanduser("~"), ".config")
+    return os.path.join(home, "sglang_hydra", "settings.yaml")
+
+
+_SEPARATORS = {"trusted_folders": os.pathsep, "allowed_env": ",", "hub_token": "", "fetch": ""}
+
+
+def _read(env: Mapping[str, str], flags: Mapping[str, Sequence[str]]) -> Settings:
+    findings: list[Finding] = []
+    said: dict[str, list[Allowed]] = {key: [] for key in KEYS}
+    for key, values in flags.items():
+        said[key] += [Allowed(value, KEYS[key].flag.partition(" ")[0]) for value in values]
+    for name, (variable, _, is_list, _) in KEYS.items():
+        if env.get(variable):
+            parts = env[variable].split(_SEPARATORS[name]) if is_list else [env[variable]]
+            said[name] += [Allowed(part.strip(), variable) for part in parts if part.strip()]
+    file = settings_file(env)
+    if file is not None:
+        for name, item in _in_file(file, FILE_VARIABLE in env, findings):
+            said[name].append(item)
+    read = Settings(
+        trusted_folders=tuple(_folders(said["trusted_folders"], findings)),
+        allowed_env=tuple(_variables(said["allowed_env"], findings)),
+        hub_token=_switch("hub_token", said["hub_token"], findings),
+        fetch=_switch("fetch", said["fetch"], findings),
+    )
+    if findings:
+        raise ConfigError(*findings)
+    return read
+
+
+def _in_file(file: str, is_named: bool, findings: list[Finding]) -> Iterator[tuple[str, Allowed]]:
+    """The keys and values of the settings file, each with its line. One that is not there says nothing, unless the
+    variable names it."""
+    import yaml
+
+    from sglang_hydra.text.file_text import read_text
+    from sglang_hydra.text.key_lines import key_lines
+    from sglang_hydra.text.quick_yaml import quick_load
+
+    try:
+        loaded = quick_load(read_text(file, _MOST_BYTES))
+    except FileNotFoundError:
+        if is_named:
+            findings.append(_wrong(f"{FILE_VARIABLE}={file}: there is no such file"))
+        return
+    except (OSError, UnicodeError) as failure:
+        why = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8 text"
+        findings.append(_wrong(f"{file} cannot be read: {why}"))
+        return
+    except (yaml.YAMLError, ValueError, RecursionError) as failure:
+        mark = getattr(failure, "problem_mark", None)
+        place = f"{file}:{mark.line + 1}" if mark else file
+        findings.append(_wrong(f"{place}: it is no YAML: {getattr(failure, 'problem', None) or failure}"))
+        return
+    if loaded is None:
+        return
+    if not isinstance(loaded, Mapping):
+        findings.append(_wrong(f"{file}: it holds a {type(loaded).__name__}, not a mapping of keys"))
+        return
+    lines = key_lines(file)
+    for name, value in loaded.items():
+        place = f"{file}:{lines.get((str(name),), 1)}"
+        if name in KEYS:
+            yield from ((name, Allowed(item, place)) for item in _items(str(name), value, place, findings))
+        else:
+            near = nearest(str(name), KEYS)
+            findings.append(_wrong(f"{place}: the settings have no key {str(name)[:60]!r}", near))
+
+
+def _items(name: str, value: Any, place: str, findings: list[Finding]) -> list[str]:
+    """A value of the settings file as text; an empty list and a finding for one of another type."""
+    if not KEYS[name].is_list:
+        if isinstance(value, bool):
+            return [str(value).lower()]
+        findings.append(_wrong(f"{place}: {name} is true or false, and no {type(value).__name__}", f"{name}: true"))
+        return []
+    listed = [value] if isinstance(value, str) else value
+    if isinstance(listed, list) and all(isinstance(item, str) and item and "\0" not in item for item in listed):
+        if name == "trusted_folders" and (
+            near := next((item for item in listed if not os.path.isabs(os.path.expanduser(item))), None)
+        ):
+            findings.append(_wrong(f"{place}: {name} are absolute or begin with ~, and {near[:100]!r} does not"))
+            return []
+        return listed
+    findings.append(_wrong(f"{place}: {name} is a list of texts", f"{name}: [...]"))
+    return []
+
+
+def _folders(said: Sequence[Allowed], findings: list[Finding]) -> Iterator[Allowed]:
+    for item in said:
+        folder = os.path.realpath(os.path.expanduser(item.value)) if "\0" not in item.value else ""
+        if not os.path.isdir(folder):
+            findings.append(_wrong(f"{item.place}: {item.value[:200]} is no folder here"))
+        elif folder == os.path.sep:
+            findings.append(_wrong(f"{item.place}: the whole file system is no folder to trust"))
+        else:
+            yield Allowed(folder, item.place)
+
+
+def _variables(said: Sequence[Allowed], findings: list[Finding]) -> Iterator[Allowed]:
+    for item in said:
+        if _VARIABLE.fullmatch(item.value):
+            yield item
+        else:
+            findings.append(_wrong(f"{item.place}: {item.value[:100]!r} is no variable's name", "MY_NAME, or MY_*"))
+
+
+def _switch(name: str, said: Sequence[Allowed], findings: list[Finding]) -> Allowed | None:
+    """The first of these that was said: a flag, else the variable, else the file."""
+    if not said:
+        return None
+    value = said[0].value.lower()
+    if value not in (*_TRUE, *_FALSE):
+        findings.append(_wrong(f"{said[0].place}={said[0].value[:100]} is neither true nor false"))
+        return None
+    return Allowed("true" if value in _TRUE else "false", said[0].place)
+
+
+def _wrong(message: str, near: str | None = None) -> Finding:
+    hint = f"did you mean {near}? " if near else ""
+    return Finding("error", "SET001", message, hint=f"{hint}The keys are {', '.join(KEYS)}: docs/security.md")
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.path.sep) + os.path.sep)

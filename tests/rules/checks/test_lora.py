@@ -1,0 +1,50 @@
+"""Adapters."""
+
+from __future__ import annotations
+
+import pytest
+
+from sglang_hydra import LoRARef
+from sglang_hydra.rules.checks import lora
+from tests.rules.cases import Row, refused, unchanged, warned
+
+ROWS = (
+    refused(lora.batch_holds_adapters, "max_loras_per_batch=0", max_loras_per_batch=0),
+    unchanged(lora.batch_holds_adapters, max_loras_per_batch=1),
+    warned(lora.adapters_are_not_ignored, "ignored", enable_lora=False, lora_paths=["a"]),
+    unchanged(lora.adapters_are_not_ignored, enable_lora=False),
+    unchanged(lora.adapters_are_not_ignored, enable_lora=True, lora_paths=["a"]),
+    refused(lora.adapters_are_readable, "lora_paths[1]", "7", enable_lora=True, lora_paths=["a", 7]),
+    refused(lora.adapters_are_readable, "lora_name and lora_path", enable_lora=True, lora_paths=[{"lora_name": "a"}]),
+    refused(lora.adapters_are_readable, "LoRARef", enable_lora=True, lora_paths=[LoRARef("a", "/l/a", False)]),
+    refused(lora.adapters_are_readable, "'a=/l/a'", enable_lora=True, lora_paths="a=/l/a"),
+    refused(lora.adapters_are_readable, "('a',)", enable_lora=True, lora_paths=("a",)),
+    unchanged(lora.adapters_are_readable, enable_lora=True, lora_paths=["a", {"lora_name": "b", "lora_path": "c"}]),
+    unchanged(lora.adapters_are_readable, enable_lora=True, lora_paths={"a": "b"}),
+    unchanged(lora.adapters_are_readable, lora_paths=7),
+    refused(lora.all_modules_stands_alone, "1 more", enable_lora=True, lora_target_modules=["all", "q_proj"]),
+    unchanged(lora.all_modules_stands_alone, enable_lora=True, lora_target_modules=["all", "all"]),
+    unchanged(lora.all_modules_stands_alone, lora_target_modules=["all", "q_proj"]),
+    refused(lora.adapter_shape_is_known, "max_lora_rank is null", enable_lora=True, lora_target_modules=["q_proj"]),
+    refused(lora.adapter_shape_is_known, "max_lora_rank is 0", enable_lora=True, max_lora_rank=0),
+    unchanged(lora.adapter_shape_is_known, enable_lora=True, lora_target_modules=["q_proj"], max_lora_rank=8),
+    unchanged(lora.adapter_shape_is_known, enable_lora=True, lora_paths=["a"]),
+    unchanged(lora.adapter_shape_is_known),
+    refused(
+        lora.loaded_adapters_fill_a_batch,
+        "max_loaded_loras=4",
+        "max_loras_per_batch=8",
+        enable_lora=True,
+        max_loaded_loras=4,
+    ),
+    unchanged(lora.loaded_adapters_fill_a_batch, enable_lora=True, max_loaded_loras=8),
+    unchanged(lora.loaded_adapters_fill_a_batch, max_loaded_loras=4),
+    refused(lora.adapters_can_be_loaded, "2 adapters", enable_lora=True, lora_paths=["a", "b"], max_loaded_loras=1),
+    unchanged(lora.adapters_can_be_loaded, enable_lora=True, lora_paths=["a", "b"], max_loaded_loras=2),
+    unchanged(lora.adapters_can_be_loaded, lora_paths=["a", "b"], max_loaded_loras=1),
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_check_answers_as_its_row_says(row: Row) -> None:
+    row.check()

@@ -1,0 +1,62 @@
+"""Sizes of parallel groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from sglang_hydra.rules.checks import parallel
+from tests.rules.cases import Row, refused, unchanged
+
+ROWS = (
+    refused(parallel.dp_ranks_divide_tp, "tp_size=8", "dp_size=3", tp_size=8, dp_size=3, enable_dp_attention=True),
+    refused(parallel.dp_ranks_divide_tp, "dp_size=0", tp_size=8, dp_size=0, enable_dp_attention=True),
+    unchanged(parallel.dp_ranks_divide_tp, tp_size=8, dp_size=4, enable_dp_attention=True),
+    unchanged(parallel.dp_ranks_divide_tp, tp_size=8, dp_size=0),
+    refused(parallel.dp_lm_head_has_dp_attention, "needs enable_dp_attention=true", enable_dp_lm_head=True),
+    refused(
+        parallel.dp_lm_head_has_dp_attention,
+        "dp_size=1 has switched off",
+        enable_dp_lm_head=True,
+        enable_dp_attention=True,
+        stands={"enable_dp_attention": False},
+    ),
+    unchanged(parallel.dp_lm_head_has_dp_attention, enable_dp_lm_head=True, enable_dp_attention=True),
+    unchanged(parallel.dp_lm_head_has_dp_attention),
+    refused(parallel.nodes_divide_gpus, "8 GPUs", "nnodes=3", tp_size=8, nnodes=3),
+    refused(parallel.nodes_divide_gpus, "nnodes=0", nnodes=0),
+    unchanged(parallel.nodes_divide_gpus, tp_size=2, pp_size=2, nnodes=4),
+    refused(parallel.pipeline_runs_alone, "the overlap scheduler", pp_size=2),
+    refused(
+        parallel.pipeline_runs_alone,
+        "speculative_algorithm=EAGLE",
+        pp_size=2,
+        disable_overlap_schedule=True,
+        speculative_algorithm="EAGLE",
+    ),
+    refused(
+        parallel.pipeline_runs_alone,
+        "enable_mixed_chunk",
+        pp_size=2,
+        disable_overlap_schedule=True,
+        enable_mixed_chunk=True,
+    ),
+    unchanged(parallel.pipeline_runs_alone, pp_size=2, disable_overlap_schedule=True),
+    unchanged(parallel.pipeline_runs_alone, enable_mixed_chunk=True),
+    refused(parallel.replicas_stay_on_one_node, "dp_size=2", "nnodes=2", dp_size=2, nnodes=2),
+    unchanged(parallel.replicas_stay_on_one_node, dp_size=2, nnodes=2, enable_dp_attention=True),
+    unchanged(parallel.replicas_stay_on_one_node, dp_size=2),
+    unchanged(parallel.replicas_stay_on_one_node, nnodes=2),
+    refused(parallel.first_gpu_is_counted_from_zero, "-1", base_gpu_id=-1),
+    unchanged(parallel.first_gpu_is_counted_from_zero, base_gpu_id=0),
+    refused(parallel.gpu_step_goes_up, "gpu_id_step=0", gpu_id_step=0),
+    unchanged(parallel.gpu_step_goes_up, gpu_id_step=2),
+    refused(parallel.dense_layers_split_or_not, "moe_dense_tp_size=2", "1 or null", moe_dense_tp_size=2),
+    unchanged(parallel.dense_layers_split_or_not, moe_dense_tp_size=1),
+    unchanged(parallel.dense_layers_split_or_not, moe_dense_tp_size=True),
+    unchanged(parallel.dense_layers_split_or_not),
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_check_answers_as_its_row_says(row: Row) -> None:
+    row.check()

@@ -1,0 +1,18 @@
+"""Tokenizers."""
+
+from __future__ import annotations
+
+import pytest
+
+from sglang_hydra.rules.checks import tokenizer
+from tests.rules.cases import Row, refused, unchanged
+
+ROWS = (
+    refused(tokenizer.someone_tokenizes, "tokenizer_worker_num=0", tokenizer_worker_num=0),
+    unchanged(tokenizer.someone_tokenizes, tokenizer_worker_num=4),
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_check_answers_as_its_row_says(row: Row) -> None:
+    row.check()

@@ -1,0 +1,151 @@
+"""Whatever a log holds: nothing is raised, nothing grows with it, and nothing is said without a line."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sglang_hydra.run.diagnose import UNKNOWN, Diagnosis, diagnose
+from sglang_hydra.run.diagnose.classes import CLASSES
+from sglang_hydra.run.diagnose.failure_class import FailureClass
+from sglang_hydra.run.diagnose.lines import LONGEST, read_lines
+from sglang_hydra.run.diagnose.reader import LogReader
+from sglang_hydra.run.diagnose.report import record, screen
+from sglang_hydra.run.diagnose.server_args import parse_server_args
+
+NEEDLES = sorted({signature.needle for failure in CLASSES for signature in failure.signatures})
+PIECES = st.one_of(
+    st.text(max_size=60),
+    st.sampled_from(NEEDLES),
+    st.sampled_from(
+        [
+            "[2025-06-11 08:14:02 TP0] ",
+            "Traceback (most recent call last):",
+            '  File "/x/sglang/srt/server_args.py", line 1, in __post_init__',
+            "server_args=ServerArgs(",
+            "server_args={'a': ",
+            "Error: ",
+            "Load weight begin",
+            "ready to roll",
+            "Received sigquit from a child process",
+            "2025-06-11T08:14:02Z stdout P ",
+            "sglang-1  | ",
+            "[bold]",
+            "\x1b[31m",
+            "\x1b]0;",
+            "\r",
+            "{",
+            "}",
+            "(",
+            "'",
+            "\\",
+            "<",
+            "\x00",
+            "\ud800",
+        ]
+    ),
+)
+LINES = st.lists(st.lists(PIECES, max_size=6).map("".join), max_size=30)
+CODES = st.one_of(st.none(), st.integers(-300, 300))
+
+
+def is_sound(found: Diagnosis, exit_code: int | None) -> None:
+    """Known with a line (or an exit code), or unknown without one; and it can be shown."""
+    if found.kind == UNKNOWN:
+        assert (found.confidence, found.line, found.line_number) == (0.0, None, None)
+    else:
+        assert 0.5 <= found.confidence <= 1
+        assert (found.line is None) == (found.line_number is None)
+        assert found.line or exit_code is not None
+    json.dumps(record([("x", found)]), allow_nan=False)
+    for line in screen([("x", found)]):
+        assert all(content.isprintable() or content == "" for content, _ in line)
+
+
+@given(LINES, CODES)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_lines_are_diagnosed(lines: list[str], exit_code: int | None) -> None:
+    is_sound(diagnose(lines, exit_code), exit_code)
+
+
+@given(st.binary(max_size=4000), CODES)
+@settings(max_examples=100, deadline=None)
+def test_any_bytes_are_diagnosed(content: bytes, exit_code: int | None) -> None:
+    is_sound(diagnose(read_lines(io.BytesIO(content)), exit_code), exit_code)
+
+
+@given(st.text(alphabet="abc=,'\"\\()[]{}<>: \n1.-", max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_any_line_of_arguments_is_taken_apart(text: str) -> None:
+    for start in ("server_args=ServerArgs(", "server_args={"):
+        values = parse_server_args(start + text)
+        assert values is None or json.dumps({key: str(value) for key, value in values.items()})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x" * (LONGEST * 3),
+        "Error: " * 20_000,
+        "CUDA out of memory " * 5_000,
+        "server_args=ServerArgs(" + "(" * 60_000,
+        "server_args=ServerArgs(a=" + "[" * 2_000 + "]" * 2_000 + ")",
+        "server_args=ServerArgs(" + "a=<" * 20_000,
+        "server_args={" + "'a': {" * 10_000,
+        '{"log": ' + "[" * 60_000,
+        "\x1b[" + "1;" * 30_000,
+        "\x1b]" * 30_000,
+        "\r" * 60_000,
+        "[2025-06-11 08:14:02" + " TP0" * 15_000,
+        "http://a:" + "b" * 60_000,
+        "argument --" + "a/--" * 15_000,
+        "https://x " * 6_000 + "Max retries exceeded with url",
+        "is not divisible by " * 3_000,
+        "address ('" * 6_000 + "address already in use",
+        "token=" * 10_000,
+        "(pid=" * 12_000,
+    ],
+    ids=range(19),
+)
+def test_a_line_that_is_made_to_take_long_does_not(line: str) -> None:
+    is_sound(diagnose([line, "Killed"], 1), 1)
+
+
+def test_what_is_remembered_does_not_grow_with_the_log() -> None:
+    def lines() -> Iterator[str]:
+        for number in range(5_000):
+            yield f"pod-{number} | [2025-06-11 08:14:02 TP{number}] Load weight begin. avail mem=1.00 GB"
+            yield f"pod-{number} | [2025-06-11 08:14:02 TP{number}] Scheduler hit: Traceback (most recent call last):"
+            yield f'pod-{number} |   File "/x/{number}.py", line 1, in f'
+            yield f"pod-{number} | ValueError: {number} is not divisible by 3 on GPU {number}: NVIDIA H{number}"
+            if number % 100 == 0:
+                yield "[2025-06-11 08:14:02] Received sigquit from a child process. It usually means the child failed."
+                yield f"[2025-06-11 08:14:02] server_args=ServerArgs(model_path='m{number}')"
+
+    reader = LogReader().read(lines())
+    assert len(reader.lives) <= 32
+    assert len(reader.last) <= 20
+    assert len(reader._traces._traces) <= 64
+    assert len(reader._chained) <= 64
+    assert max(len(life.stages) for life in reader.lives) <= 4096
+    assert max(len(life.evidence) for life in reader.lives) <= len(CLASSES) * 4
+    assert len(reader.devices._names) <= 64
+
+
+@pytest.mark.parametrize("failure", CLASSES, ids=lambda failure: failure.kind)
+def test_a_needle_alone_in_a_sentence_is_never_another_class_than_one_that_has_it(failure: FailureClass) -> None:
+    """A needle may be too little, but where it is enough the class is one that declares it or a part of it."""
+    for signature in failure.signatures:
+        found = diagnose([f"RuntimeError: {signature.needle} x"], 1)
+        owners = {
+            owner.kind
+            for owner in CLASSES
+            for other in owner.signatures
+            if other.needle in f"RuntimeError: {signature.needle} x"
+        }
+        assert found.kind in owners | {UNKNOWN}

@@ -1,0 +1,275 @@
+"""The checks of host, disks, model, ports and packages: one row a machine, with what must be said of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sglang_hydra.run.doctor import host, packages, storage
+from sglang_hydra.run.doctor import ports as listening
+from sglang_hydra.run.doctor.machine_state import HubAnswer, Limit, Memory, ModelFiles, Port, Request, Space, World
+from sglang_hydra.text.findings import Finding
+from tests.run.doctor.doctor_worlds import ENGINE, GIB, HEALTHY, LAPTOP, disk, engine, gpu, judge, with_gpus
+
+MIB = 1 << 20
+DOCKER_SHM = Space("/dev/shm", "/dev/shm", 64 * MIB, 64 * MIB, True)
+ONE = with_gpus(gpu(0))
+
+
+def changed(world: World = HEALTHY, **changes: Any) -> World:
+    return replace(world, **changes)
+
+
+@pytest.mark.parametrize(
+    ("world", "state", "words"),
+    [
+        (HEALTHY, "ok", ("500.0 GiB free of 4000.0 GiB",)),
+        (changed(shm=DOCKER_SHM), "error", ("64 MiB free", "74 MiB at least for 8 GPUs", "remount,size=32g")),
+        (changed(shm=DOCKER_SHM, container="docker"), "error", ("docker run --shm-size=32g",)),
+        (changed(shm=DOCKER_SHM, container="kubernetes"), "error", ("medium: Memory",)),
+        (changed(with_gpus(gpu(0), gpu(1)), shm=DOCKER_SHM), "warning", ("NVIDIA asks for 1 GiB",)),
+        (changed(ONE, shm=DOCKER_SHM), "ok", ("64 MiB",)),
+        (changed(ONE, shm=DOCKER_SHM._replace(free_bytes=MIB)), "warning", ("next to nothing",)),
+        (changed(shm=disk("/dev/shm", 0.01)), "error", ("nccl-*",)),
+        (changed(shm=disk("/dev/shm", writable=False)), "error", ("chmod 1777",)),
+        (changed(shm=None), "error", ("8 GPUs need it",)),
+        (changed(LAPTOP, shm=None), "unknown", ()),
+        (changed(shm=Space("/dev/shm")), "unknown", ()),
+    ],
+)
+def test_shared_memory_is_judged_by_the_ranks(world: World, state: str, words: tuple[str, ...]) -> None:
+    judge(host.check_shared_memory, world, state, *words)
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "words"),
+    [
+        ({}, "ok", ("unlimited",)),
+        ({"memlock": Limit(65536, 65536)}, "ok", ("64 KiB", "no RDMA adapter")),
+        (
+            {"memlock": Limit(65536, None), "rdma": ("mlx5_0", "mlx5_1")},
+            "warning",
+            ("RDMA (mlx5_0, mlx5_1) needs more", "-l unlimited"),
+        ),
+        ({"memlock": Limit(1, 1), "rdma": ("mlx5_0",), "container": "docker"}, "warning", ("--ulimit memlock=-1",)),
+        ({"memlock": Limit(1, 1), "rdma": ("mlx5_0",), "job": "Slurm job 7"}, "warning", ("in the job's script",)),
+        ({"memlock": None}, "unknown", ()),
+    ],
+)
+def test_locked_memory_matters_to_rdma(changes: dict[str, Any], state: str, words: tuple[str, ...]) -> None:
+    judge(host.check_locked_memory, changed(**changes), state, *words)
+
+
+@pytest.mark.parametrize(
+    ("limit", "state", "words"),
+    [
+        (Limit(1024, 1048576), "ok", ("65535",)),
+        (Limit(None, None), "ok", ("unlimited",)),
+        (Limit(20000, 20000), "ok", ("enough for most",)),
+        (Limit(1024, 4096), "warning", ("at most 1024 connections", "ulimit -n 65535")),
+        (None, "unknown", ()),
+    ],
+)
+def test_open_files_are_judged_by_the_hard_limit(limit: Limit | None, state: str, words: tuple[str, ...]) -> None:
+    judge(host.check_open_files, changed(nofile=limit), state, *words)
+
+
+@pytest.mark.parametrize(
+    ("world", "state", "words"),
+    [
+        (HEALTHY, "ok", ("1900.0 GiB free of 2000.0 GiB",)),
+        (changed(memory=Memory(2000 * GIB, 8 * GIB)), "warning", ("wants about 16.0 GiB", "ps aux")),
+        (
+            changed(memory=Memory(2000 * GIB, 8 * GIB, 8 * GIB), container="kubernetes"),
+            "warning",
+            ("limited to 8.0 GiB", "resources.limits.memory"),
+        ),
+        (changed(memory=Memory(2000 * GIB, GIB, 8 * GIB), job="Slurm job 7"), "warning", ("sbatch --mem",)),
+        (changed(LAPTOP, memory=Memory(32 * GIB, 30 * GIB)), "error", ("the weights alone are 700.0 GiB",)),
+        (changed(LAPTOP, memory=Memory(32 * GIB, 30 * GIB), model=None), "ok", ()),
+        (changed(memory=Memory()), "unknown", ()),
+    ],
+)
+def test_host_memory_is_judged_by_ranks_and_weights(world: World, state: str, words: tuple[str, ...]) -> None:
+    judge(host.check_host_memory, world, state, *words)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({}, "neither"), ({"container": "docker", "job": "Slurm job 7"}, "docker, Slurm job 7")],
+)
+def test_container_and_job_are_named(changes: dict[str, Any], words: str) -> None:
+    judge(host.check_container, changed(**changes), "ok", words)
+
+
+ON_HUB = ModelFiles("hub", weight_bytes=700 * GIB, hub=HubAnswer("open", weight_bytes=700 * GIB))
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "words"),
+    [
+        ({}, "ok", ("here already",)),
+        ({"weights": disk(free_gib=1)}, "ok", ("here already",)),
+        ({"model": ON_HUB}, "ok", ("700.0 GiB to download",)),
+        ({"model": ON_HUB, "weights": disk(free_gib=120)}, "error", ("120.0 GiB free on /data", "download_dir=")),
+        ({"model": None, "weights": disk(free_gib=5)}, "warning", ("little",)),
+        ({"model": None}, "ok", ("2000.0 GiB free",)),
+        ({"weights": Space("/data")}, "unknown", ()),
+        ({"weights": None}, "unknown", ()),
+    ],
+)
+def test_the_disk_must_hold_what_is_to_be_downloaded(
+    changes: dict[str, Any], state: str, words: tuple[str, ...]
+) -> None:
+    judge(storage.check_weights_disk, changed(**changes), state, *words)
+
+
+CLOSED = {"writable": False}
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "words"),
+    [
+        ({}, "ok", ("all 3",)),
+        ({"weights": disk("/ro/hub", **CLOSED)}, "ok", ()),
+        ({"weights": disk("/ro/hub", **CLOSED), "model": None}, "error", ("/ro/hub", "HF_HOME")),
+        ({"caches": (disk("/ro/.triton/cache", **CLOSED),)}, "error", ("export TRITON_CACHE_DIR",)),
+        ({"caches": (disk("/ro/.cache/flashinfer", **CLOSED),)}, "error", ("FLASHINFER_WORKSPACE_BASE",)),
+        ({"caches": (disk("/ro/.cache/deep_gemm", **CLOSED),)}, "error", ("SGL_DG_CACHE_DIR",)),
+        ({"caches": (disk("/tmp", 0.5),)}, "warning", ("/tmp: 512 MiB free", "export TMPDIR")),
+        ({"caches": (), "weights": Space("/x")}, "unknown", ()),
+    ],
+)
+def test_folders_must_be_writable_and_have_room(changes: dict[str, Any], state: str, words: tuple[str, ...]) -> None:
+    judge(storage.check_writable, changed(**changes), state, *words)
+
+
+FOLDER = ModelFiles("folder", "/m", tokenizer=True, weight_bytes=GIB)
+CACHED = ModelFiles("cached", "/c/snap", tokenizer=True, missing=("model-2.safetensors",), weight_bytes=GIB)
+
+
+def hub(state: str, why: str = "", token: str | None = None) -> ModelFiles:
+    return ModelFiles("hub", weight_bytes=GIB, hub=HubAnswer(state, why, GIB), token=token)
+
+
+@pytest.mark.parametrize(
+    ("model", "state", "words"),
+    [
+        (FOLDER, "ok", ("/m (1.0 GiB)", "config and tokenizer there")),
+        (FOLDER._replace(tokenizer=False), "warning", ("no tokenizer", "tokenizer_path=")),
+        (FOLDER._replace(config_problem="it has no config.json"), "error", ("/m: it has no config.json",)),
+        (FOLDER._replace(missing=("a", "b", "c", "d")), "error", ("lacks a, b, c and 1 more", "load_format=dummy")),
+        (FOLDER._replace(pointers=("a.safetensors",)), "error", ("Git LFS pointers: a.safetensors", "lfs pull")),
+        (
+            FOLDER._replace(unreadable=("config.json",)),
+            "error",
+            ("may not read config.json", "chmod a+r /m/config.json"),
+        ),
+        (ModelFiles("file", "/m/x.gguf", weight_bytes=GIB), "ok", ("/m/x.gguf",)),
+        (ModelFiles("missing"), "error", ("org/m is not on this machine",)),
+        (ModelFiles("remote"), "unknown", ("read when the server starts",)),
+        (None, "unknown", ("no model was named", "doctor model=NAME")),
+        (CACHED._replace(missing=()), "ok", ("/c/snap",)),
+        (CACHED._replace(hub=HubAnswer("open")), "ok", ("/c/snap still lacks model-2.safetensors", "the hub has it")),
+        (CACHED._replace(hub=HubAnswer("not asked", "HF_HUB_OFFLINE is set")), "error", ("unset HF_HUB_OFFLINE",)),
+        (hub("open", token="HF_TOKEN"), "ok", ("1.0 GiB to download", "a token is set in HF_TOKEN")),
+        (hub("gated", "why"), "error", ("gated", "no token is set", "https://huggingface.co/org/m", "export HF_TOKEN")),
+        (hub("absent", "the hub has no such model"), "error", ("no such model", "export HF_TOKEN")),
+        (hub("absent", "the hub has no such model", "HF_TOKEN"), "error", ("a token is set in HF_TOKEN",)),
+        (hub("not asked", "TRANSFORMERS_OFFLINE is set"), "error", ("unset TRANSFORMERS_OFFLINE", "hf download org/m")),
+        (hub("not asked", "huggingface_hub is not installed here"), "unknown", ("hf download org/m",)),
+        (hub("silent", "no answer within 5 s"), "warning", ("no answer", "HTTPS_PROXY")),
+    ],
+)
+def test_access_to_the_model_is_judged(model: ModelFiles | None, state: str, words: tuple[str, ...]) -> None:
+    judge(storage.check_model, changed(model=model, request=Request(model_path="org/m")), state, *words)
+
+
+BUSY = Finding("error", "ENG006", "port 30000 is in use by process 4242 (python)", hint="port=30001")
+INNER = Finding("error", "ENG006", "port 30235 is in use")
+
+
+@pytest.mark.parametrize(
+    ("ports", "state", "words"),
+    [
+        (HEALTHY.ports, "ok", ("127.0.0.1:30000 is free", "30234-30246 for DP attention")),
+        ((Port(30000, "http", BUSY),), "error", ("process 4242 (python)", "type: port=30001")),
+        (
+            (Port(30000, "http"), Port(30234, "dp_attention"), Port(30235, "dp_attention", INNER)),
+            "warning",
+            ("30235 is not", "port=30100 with enable_dp_attention=true"),
+        ),
+    ],
+)
+def test_ports_must_be_free(ports: tuple[Port, ...], state: str, words: tuple[str, ...]) -> None:
+    judge(listening.check_ports, changed(ports=ports), state, *words)
+
+
+@pytest.mark.parametrize(
+    ("world", "state", "words"),
+    [
+        (HEALTHY, "ok", ("3.12.3 (/venv/bin/python)",)),
+        (engine(version=(3, 9, 18)), "error", ("3.9.18", "SGLang asks for >=3.10")),
+        (engine(requires_python=None, version=(3, 9, 18)), "ok", ()),
+        (engine(requires_python="what?"), "ok", ()),
+        (engine(problem="engine.python=x is not a program here"), "error", ("not a program here",)),
+        (engine(version=None), "error", ()),
+    ],
+)
+def test_python_must_be_one_that_sglang_supports(world: World, state: str, words: tuple[str, ...]) -> None:
+    judge(packages.check_python, world, state, *words)
+
+
+def versions(**changes: str | None) -> dict[str, str]:
+    named = {**ENGINE.versions, **{name.replace("_", "-"): version for name, version in changes.items()}}
+    return {name: version for name, version in named.items() if version is not None}
+
+
+@pytest.mark.parametrize(
+    ("world", "state", "words"),
+    [
+        (HEALTHY, "ok", ("sglang 0.5.2, torch 2.8.0", "all as SGLang asks")),
+        (engine(versions=versions(torch="2.8.0+cu128")), "ok", ()),
+        (
+            engine(versions=versions(torch="2.9.1")),
+            "warning",
+            ("1 package not as", "torch 2.9.1, wanted ==2.8.0", 'pip install "sglang[srt]==0.5.2"'),
+        ),
+        (engine(versions=versions(transformers="5.1.0", requests=None)), "warning", ("requests is not installed",)),
+        (engine(versions=versions(sgl_kernel=None)), "error", ("sgl-kernel is not installed",)),
+        (engine(versions=versions(sgl_kernel="0.3.8")), "error", ("SGLang stops at the start: sgl-kernel 0.3.8",)),
+        (engine(versions=versions(sgl_kernel="0.3.11")), "warning", ("sgl-kernel 0.3.11",)),
+        (engine(versions=versions(sgl_kernel=None), torch_build={}), "ok", ()),
+        (engine(versions=versions(torch="unreadable")), "ok", ()),
+        (engine(versions={}), "warning", ("SGLang is not installed here", "engine.python=")),
+        (engine(requires=()), "unknown", ("no requirements",)),
+        (engine(requires=("torch==2.9.1", "!!")), "warning", ("torch 2.8.0, wanted ==2.9.1", '"sglang==0.5.2"')),
+        (engine(problem="engine.python=x is not a program here"), "unknown", ("not a program here",)),
+    ],
+)
+def test_packages_are_held_against_sglangs_own_pins(world: World, state: str, words: tuple[str, ...]) -> None:
+    judge(packages.check_packages, world, state, *words)
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "words"),
+    [
+        ({}, "ok", ("/usr/bin/gcc",)),
+        ({"tools": {"cc": None, "nvcc": None}}, "error", ("no C compiler", "build-essential")),
+        ({"interpreter": ENGINE._replace(headers=False)}, "error", ("no Python.h", "python3.12-dev")),
+        ({"tools": {"cc": "/usr/bin/gcc", "nvcc": None}}, "warning", ("no nvcc", "CUDA_HOME")),
+        (
+            {
+                "tools": {"cc": "/usr/bin/gcc", "nvcc": None},
+                "interpreter": ENGINE._replace(versions={"flashinfer-jit-cache": "0.6"}),
+            },
+            "ok",
+            (),
+        ),
+    ],
+)
+def test_compilers_are_needed_beside_an_nvidia_gpu(changes: dict[str, Any], state: str, words: tuple[str, ...]) -> None:
+    judge(packages.check_compilers, changed(**changes), state, *words)
+    judge(packages.check_compilers, changed(LAPTOP, **changes), "ok", "nothing is compiled")

@@ -1,0 +1,74 @@
+"""A stranger's program, which leaves a mark when it runs, and the folder of an experiment that names it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+HERE = ("gpu: h200", "model: qwen3_8b")
+"""An experiment that is fine."""
+
+
+class Stranger:
+    """A checkout that somebody else wrote. ``ran`` tells whether any code of it was run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "checkout"
+        self.folder.mkdir()
+        self.mark = folder / "mark"
+        self.program = self.write("evil.sh", f'#!/bin/sh\necho "$0 $*" >> {self.mark}\nexec {sys.executable} "$@"\n')
+        self.program.chmod(0o755)
+
+    @property
+    def ran(self) -> str:
+        """What ran, by its own words; empty where nothing did."""
+        return self.mark.read_text() if self.mark.exists() else ""
+
+    def write(self, name: str, text: str) -> Path:
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def experiment(self, *lines: str, name: str = "server.yaml") -> Path:
+        return self.write(name, "\n".join([*HERE, *lines, ""]))
+
+    def package(self, name: str) -> str:
+        """A package that leaves the mark when it is imported; returns the folder that it lies in."""
+        self.write(f"{name}/__init__.py", self.leaves_mark(f"imported {name}"))
+        return str(self.folder)
+
+    def leaves_mark(self, said: str) -> str:
+        """A line of Python that leaves the mark."""
+        return f"import pathlib; pathlib.Path({str(self.mark)!r}).write_text({said!r})\n"
+
+    def environment(self, version: str = "0.5.2", settings: Mapping[str, str] | None = None) -> Path:
+        """A virtual environment whose python is the stranger's program. Returns the program."""
+        lines = {"home": "/usr/bin", "include-system-site-packages": "false", **(settings or {})}
+        self.write("venv/pyvenv.cfg", "".join(f"{key} = {value}\n" for key, value in lines.items()))
+        self.write(f"venv/lib/python3.11/site-packages/sglang-{version}.dist-info/METADATA", "Name: sglang\n")
+        self.write("venv/lib/python3.11/site-packages/evil.pth", self.leaves_mark("pth"))
+        python = self.folder / "venv" / "bin" / "python"
+        python.parent.mkdir()
+        python.symlink_to(self.program)
+        return python
+
+
+def run(*words: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 60) -> tuple[int, str]:
+    """The command line in a process of its own: its exit code, and what it wrote."""
+    command: Sequence[str] = [sys.executable, "-c", "from sglang_hydra.start import main; raise SystemExit(main())"]
+    done = subprocess.run(
+        [*command, *words],
+        cwd=cwd,
+        env={**os.environ, "PYTHONSAFEPATH": "1", **(env or {})},
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        timeout=timeout,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr

@@ -1,0 +1,20 @@
+"""Each test has settings of its own: none, until it writes some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sglang_hydra.text import user_settings as settings
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for key in settings.KEYS.values():
+        monkeypatch.setenv(key.variable, "")
+    monkeypatch.setenv(settings.FILE_VARIABLE, "")
+    settings.begin()
+    yield
+    monkeypatch.undo()
+    settings.begin()

@@ -1,17 +1,22 @@
-"""Rows of the rules' tables: one rule, what was given, and what it must answer.
+"""Rows of the tests of rules and checks: a rule, the arguments and facts it gets, and what it must answer.
 
-The arguments handed to a rule are sealed, so every row also proves that the rule does not write to them.
+A row is given either arguments (``tp_size=3``), which go to the rule as they are, or a whole command line
+(``overrides="gpu=h200 model=qwen3_8b tp_size=3"``), which is planned. The arguments handed to a rule are sealed, so
+every row also proves that the rule does not write to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sglang_hydra import GpuFacts, ModelFacts
 from sglang_hydra.arguments.fields import fresh_defaults, sealed
 from sglang_hydra.rules.rule import Change, Facts, Notice, Outcome, Refusal, Rule
+from sglang_hydra.text.findings import Finding
+from tests.plans import planned
 
 SEED = 42
 MODEL_PATH = "org/name"
@@ -83,7 +88,10 @@ AS_READ: Mapping[str, ModelFacts] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table. ``stands`` are values that an earlier rule has made: set, but not given by the user."""
+    """One line of a table. ``stands`` are values that an earlier rule has made: set, but not given by the user.
+
+    ``answer`` is the type of the rule's answer, None where it must stay silent.
+    """
 
     rule: Rule
     answer: type | None
@@ -94,8 +102,11 @@ class Row:
     env: Mapping[str, str]
     changes: Mapping[str, Any] = field(default_factory=dict)
     says: tuple[str, ...] = ()
+    overrides: str = ""
 
     def __str__(self) -> str:
+        if self.overrides:
+            return f"{self.rule.id}-{self.overrides[:70]}"
         given = ",".join(f"{name}={value}" for name, value in {**self.given, **self.stands}.items())
         return f"{self.rule.id}-{self.gpu}-{self.model}-{given}"
 
@@ -105,7 +116,16 @@ class Row:
         facts = Facts(GPUS[self.gpu], model_facts(self.model, intent["model_path"]), self.env, SEED, intent)
         return self.rule.apply(args, facts)
 
-    def check(self) -> None:
+    def findings(self) -> list[Finding]:
+        """Those of the plan of ``overrides``, whose words end where the next KEY= begins."""
+        words = re.split(r" (?=\S+=)", self.overrides)
+        return list(planned(*words, env={"HF_HUB_OFFLINE": "1", **self.env}).findings)
+
+    def check(self, areas: tuple[str, ...] = ()) -> None:
+        """Asserts the answer. For a plan, also that no other finding has an id that begins with one of ``areas``."""
+        if self.overrides:
+            self._check_findings([item for item in self.findings() if item.id.startswith((self.rule.id, *areas))])
+            return
         outcome = self.outcome()
         if self.answer is None:
             assert outcome is None
@@ -122,6 +142,21 @@ class Row:
             for part in self.says:
                 assert part in outcome.message
 
+    def _check_findings(self, found: list[Finding]) -> None:
+        levels = {Refusal: ["error"], Notice: ["warning"], None: []}
+        assert [(item.id, item.level) for item in found] == [(self.rule.id, level) for level in levels[self.answer]]
+        for item in found:
+            assert item.fields
+            assert item.ours
+            for part in self.says:
+                assert part in item.message
+
+
+def rules_without_rows(rules: Iterable[Rule], rows: Iterable[Row]) -> list[str]:
+    """The ids of rules that lack a row where they answer, or one where they stay silent."""
+    answers = {(row.rule.id, row.answer is None) for row in rows}
+    return [rule.id for rule in rules if not {(rule.id, True), (rule.id, False)} <= answers]
+
 
 def model_facts(name: str, model_path: Any) -> ModelFacts:
     """The facts of a model of the table; a path that ends in .gguf is a GGUF file here."""
@@ -136,10 +171,11 @@ def unchanged(
     model: str = "llama_3_1_8b",
     env: Mapping[str, str] | None = None,
     stands: Mapping[str, Any] | None = None,
+    overrides: str = "",
     **given: Any,
 ) -> Row:
-    """The rule has nothing to say."""
-    return Row(rule, None, given, stands or {}, gpu, model, env or {})
+    """The rule answers nothing."""
+    return Row(rule, None, given, stands or {}, gpu, model, env or {}, overrides=overrides)
 
 
 def changed(
@@ -163,10 +199,11 @@ def refused(
     model: str = "llama_3_1_8b",
     env: Mapping[str, str] | None = None,
     stands: Mapping[str, Any] | None = None,
+    overrides: str = "",
     **given: Any,
 ) -> Row:
     """The rule refuses with a message that has all of ``says`` in it, and with fields and a hint."""
-    return Row(rule, Refusal, given, stands or {}, gpu, model, env or {}, says=says)
+    return Row(rule, Refusal, given, stands or {}, gpu, model, env or {}, says=says, overrides=overrides)
 
 
 def warned(
@@ -176,7 +213,8 @@ def warned(
     model: str = "llama_3_1_8b",
     env: Mapping[str, str] | None = None,
     stands: Mapping[str, Any] | None = None,
+    overrides: str = "",
     **given: Any,
 ) -> Row:
-    """The rule remarks on the values with a message that has all of ``says`` in it."""
-    return Row(rule, Notice, given, stands or {}, gpu, model, env or {}, says=says)
+    """The rule warns of the values with a message that has all of ``says`` in it."""
+    return Row(rule, Notice, given, stands or {}, gpu, model, env or {}, says=says, overrides=overrides)

@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 import textwrap
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from sglang_hydra import LoRARef, Resolution, resolve
 from sglang_hydra.planning.finding_meanings import MEANINGS, RETIRED, plan_ids
 from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
 from sglang_hydra.rules.order import ORDER
-from sglang_hydra.rules.rule import Change, Rule
-from tests.rules.cases import GPUS, MODEL_PATH, MODELS, SEED, Row, model_facts
+from sglang_hydra.rules.rule import Change, Rule, rule
+from tests.rules.cases import GPUS, MODEL_PATH, MODELS, SEED, Row, model_facts, refused, rules_without_rows, unchanged
 
 PARTS = ("What", "Why", "Upstream", "Example")
 AREAS = "DEP|DEF|DEV|MEM|GRA|MDL|KER|PAG|DPA|MOE|EPL|PIP|HIC|SPE|LOD|DIS|PAR|LOR|BUC|SCH|TOK"
@@ -71,14 +72,7 @@ def test_post_init_comes_before_check() -> None:
 
 
 def test_order_holds_every_rule_of_both_packages() -> None:
-    defined = {
-        value.id
-        for package in ("rules", "rules.checks")
-        for path in Path(inspect.getfile(Rule)).parents[1].joinpath(package.replace(".", "/")).glob("*.py")
-        for value in vars(importlib.import_module(f"sglang_hydra.{package}.{path.stem}")).values()
-        if isinstance(value, Rule) and value.stage != "plan"
-    }
-    assert defined == {rule.id for rule in ORDER}
+    assert _defined("post_init") | _defined("check") == {rule.id for rule in ORDER}
 
 
 def test_only_rules_write_and_only_checks_refuse() -> None:
@@ -89,10 +83,21 @@ def test_only_rules_write_and_only_checks_refuse() -> None:
             assert (row.answer is Change) != room.__name__.startswith("sglang_hydra.rules.checks."), row
 
 
-@each_rule
-def test_every_rule_has_rows_where_it_speaks_and_where_it_does_not(rule: Rule) -> None:
-    answers = {row.answer is None for row in _all_rows() if row.rule is rule}
-    assert answers == {True, False}
+@pytest.mark.parametrize("rule", [*ORDER, *PLAN_CHECKS], ids=lambda rule: rule.id)
+def test_every_rule_and_check_has_rows_where_it_answers_and_where_it_stays_silent(rule: Rule) -> None:
+    assert rules_without_rows([rule], _all_rows()) == []
+
+
+def test_a_check_without_rows_is_reported() -> None:
+    check = rule("CFG999", stage="plan")(lambda args, facts: None)
+    assert rules_without_rows([check], []) == ["CFG999"]
+    assert rules_without_rows([check], [unchanged(check)]) == ["CFG999"]
+    assert rules_without_rows([check], [refused(check)]) == ["CFG999"]
+    assert rules_without_rows([check], [refused(check), unchanged(check)]) == []
+
+
+def test_plan_checks_hold_every_check_that_is_ours() -> None:
+    assert _defined("plan") == {rule.id for rule in PLAN_CHECKS}
 
 
 @each_rule
@@ -111,6 +116,18 @@ def test_example_of_the_page_comes_true(rule: Rule) -> None:
         assert value.startswith("<") or _plain(written[field]) == _value(value)
 
 
+def _defined(stage: str) -> set[str]:
+    """The ids of the rules of a stage that any file of the two packages defines."""
+    return {
+        value.id
+        for package in ("rules", "rules.checks")
+        for path in Path(inspect.getfile(Rule)).parents[1].joinpath(package.replace(".", "/")).glob("*.py")
+        for value in vars(importlib.import_module(f"sglang_hydra.{package}.{path.stem}")).values()
+        if isinstance(value, Rule) and value.stage == stage
+    }
+
+
+@cache
 def _all_rows() -> list[Row]:
     rows: list[Row] = []
     for package in ("tests.rules", "tests.rules.checks"):

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.rules.checks.ineffective import TABLE
-from tests.plans import planned
+from sglang_hydra.rules.checks.ineffective import TABLE, check_ineffective
+from tests.rules.cases import Row, unchanged, warned
 
-MODEL = ("gpu=h100", "model=qwen3_8b")
+MODEL = "gpu=h100 model=qwen3_8b"
 # Each argument of the table as it is ineffective, and beside what reads it; None where nothing does.
 CASES = (
     ("cuda_graph_max_bs=64", "disable_cuda_graph=true", ""),
@@ -82,16 +82,20 @@ CASES = (
 )
 
 
-def warned(*words: str) -> bool:
-    name = words[0].partition("=")[0]
-    return any(item.id == "NOP001" and name in item.fields for item in planned(*MODEL, *filter(None, words)).findings)
+ROWS = (
+    *(warned(check_ineffective, f"{setting.partition('=')[0]}=", overrides=f"{MODEL} {setting} {off}".strip())
+      for setting, off, _ in CASES),
+    *(unchanged(check_ineffective, overrides=f"{MODEL} {setting} {on}".strip())
+      for setting, _, on in CASES if on is not None),
+    # defaults, and what SGLang's rules set
+    unchanged(check_ineffective, overrides=f"{MODEL} hicache_ratio=2.0"),
+    unchanged(check_ineffective, overrides="gpu=h200 model=deepseek_v3 tp_size=8 disable_cuda_graph=true"),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(("setting", "off", "on"), CASES, ids=lambda value: str(value))
-def test_what_nothing_reads_is_warned_of_and_what_is_read_is_not(setting: str, off: str, on: str | None) -> None:
-    assert warned(setting, *off.split())
-    if on is not None:
-        assert not warned(setting, *on.split())
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.overrides)
+def test_check_answers_as_its_row_says(row: Row) -> None:
+    row.check()
 
 
 def test_every_argument_of_the_table_has_a_case_and_its_lines() -> None:
@@ -100,9 +104,3 @@ def test_every_argument_of_the_table_has_a_case_and_its_lines() -> None:
     assert named == cased
     assert named <= set(FIELDS)
     assert all(re.search(r"\.py(:\d| alone)", row.source) for row in TABLE)
-
-
-def test_defaults_and_what_rules_set_are_not_warned_of() -> None:
-    assert not warned("hicache_ratio=2.0")
-    found = planned("gpu=h200", "model=deepseek_v3", "tp_size=8", "disable_cuda_graph=true").findings
-    assert not [item for item in found if item.id == "NOP001"]

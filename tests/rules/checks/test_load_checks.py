@@ -2,116 +2,323 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
+from sglang_hydra.rules.checks import api, attention_at_load, deprecated, kernels_at_load, weights_at_load
 from tests.plans import planned, without_engines
+from tests.rules.cases import Row, refused, unchanged, warned
 
 FP4 = "model_path=nvidia/DeepSeek-R1-0528-FP4 tp_size=8"
 
-# Overrides, and the check that speaks with a part of what it says and its level; no id: none of these speaks.
-ROWS = [
+ROWS = (
     # quantization kernels
-    (f"gpu=h200 {FP4}", "RUN001", "error", "modelopt_fp4 needs compute capability 10.0, and h200 has 9.0"),
-    (f"gpu=b200 {FP4}", None, "", ""),
-    ("gpu=t4 model_path=Qwen/Qwen3-8B-FP8", "RUN001", "error", "fp8 needs compute capability 8.0"),
-    ("gpu=a100_80gb model_path=Qwen/Qwen3-8B-FP8", "RUN011", "error", "8.9 is needed, and a100_80gb has 8.0"),
-    ("gpu=l40s model_path=Qwen/Qwen3-8B-FP8", None, "", ""),
-    ("gpu=a100_80gb model=qwen3_8b quantization=fp8", None, "", ""),
-    ("gpu=a100_80gb model=qwen3_30b_a3b quantization=fp8", "RUN011", "error", "FP8 experts"),
-    ("gpu=a100_80gb model_path=zai-org/GLM-4.5-Air-FP8 tp_size=8", "RUN011", "error", "FP8 experts"),
-    ("gpu=a10 model=qwen3_8b quantization=w8a8_fp8", "RUN001", "error", "w8a8_fp8 needs compute capability 8.9"),
-    ("gpu=mi300x model=qwen3_8b quantization=fp8", None, "", ""),
+    refused(
+        kernels_at_load.check_quantization_kernels,
+        "modelopt_fp4 needs compute capability 10.0, and h200 has 9.0",
+        overrides=f"gpu=h200 {FP4}",
+    ),
+    unchanged(kernels_at_load.check_quantization_kernels, overrides=f"gpu=b200 {FP4}"),
+    refused(
+        kernels_at_load.check_quantization_kernels,
+        "fp8 needs compute capability 8.0",
+        overrides="gpu=t4 model_path=Qwen/Qwen3-8B-FP8",
+    ),
+    refused(
+        weights_at_load.check_fp8_on_ampere,
+        "8.9 is needed, and a100_80gb has 8.0",
+        overrides="gpu=a100_80gb model_path=Qwen/Qwen3-8B-FP8",
+    ),
+    unchanged(weights_at_load.check_fp8_on_ampere, overrides="gpu=l40s model_path=Qwen/Qwen3-8B-FP8"),
+    unchanged(weights_at_load.check_fp8_on_ampere, overrides="gpu=a100_80gb model=qwen3_8b quantization=fp8"),
+    refused(
+        weights_at_load.check_fp8_on_ampere,
+        "FP8 experts",
+        overrides="gpu=a100_80gb model=qwen3_30b_a3b quantization=fp8",
+    ),
+    refused(
+        weights_at_load.check_fp8_on_ampere,
+        "FP8 experts",
+        overrides="gpu=a100_80gb model_path=zai-org/GLM-4.5-Air-FP8 tp_size=8",
+    ),
+    refused(
+        kernels_at_load.check_quantization_kernels,
+        "w8a8_fp8 needs compute capability 8.9",
+        overrides="gpu=a10 model=qwen3_8b quantization=w8a8_fp8",
+    ),
+    unchanged(kernels_at_load.check_quantization_kernels, overrides="gpu=mi300x model=qwen3_8b quantization=fp8"),
     # latent attention
-    ("gpu=h200 model=llama_3_1_8b attention_backend=flashmla", "RUN002", "error", "flashmla is for latent attention"),
-    ("gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=flashmla", None, "", ""),
-    ("gpu=b200 model=deepseek_v3 tp_size=8 attention_backend=trtllm_mha", "RUN002", "error", "cannot read a latent"),
-    ("gpu=b200 model=qwen3_8b decode_attention_backend=cutlass_mla", "RUN002", "error", "cutlass_mla"),
-    ("gpu=b200 model=deepseek_v3 tp_size=8 attention_backend=trtllm_mla", None, "", ""),
-    ("gpu=h200 model=llama_3_1_8b attention_backend=dual_chunk_flash_attn", "RUN014", "error", "dual_chunk_attention"),
-    ("gpu=h200 model=qwen3_8b decode_attention_backend=hybrid_linear_attn", "RUN020", "error", "gated delta nets"),
-    ("gpu=h200 model=qwen3_next_80b_a3b tp_size=4 attention_backend=hybrid_linear_attn", None, "", ""),
-    ("gpu=h100 model=qwen3_8b kv_cache_dtype=fp8_e5m2", "RUN009", "warning", "triton is used instead"),
-    ("gpu=h100 model=mixtral_8x7b tp_size=8 kv_cache_dtype=fp8_e5m2", None, "", ""),
+    refused(
+        kernels_at_load.check_latent_attention,
+        "flashmla is for latent attention",
+        overrides="gpu=h200 model=llama_3_1_8b attention_backend=flashmla",
+    ),
+    unchanged(
+        kernels_at_load.check_latent_attention,
+        overrides="gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=flashmla",
+    ),
+    refused(
+        kernels_at_load.check_latent_attention,
+        "cannot read a latent",
+        overrides="gpu=b200 model=deepseek_v3 tp_size=8 attention_backend=trtllm_mha",
+    ),
+    refused(
+        kernels_at_load.check_latent_attention,
+        "cutlass_mla",
+        overrides="gpu=b200 model=qwen3_8b decode_attention_backend=cutlass_mla",
+    ),
+    unchanged(
+        kernels_at_load.check_latent_attention,
+        overrides="gpu=b200 model=deepseek_v3 tp_size=8 attention_backend=trtllm_mla",
+    ),
+    refused(
+        attention_at_load.check_dual_chunks,
+        "dual_chunk_attention",
+        overrides="gpu=h200 model=llama_3_1_8b attention_backend=dual_chunk_flash_attn",
+    ),
+    refused(
+        attention_at_load.check_delta_net_backend,
+        "gated delta nets",
+        overrides="gpu=h200 model=qwen3_8b decode_attention_backend=hybrid_linear_attn",
+    ),
+    unchanged(
+        attention_at_load.check_delta_net_backend,
+        overrides="gpu=h200 model=qwen3_next_80b_a3b tp_size=4 attention_backend=hybrid_linear_attn",
+    ),
+    warned(
+        attention_at_load.check_fa3_cache_type,
+        "triton is used instead",
+        overrides="gpu=h100 model=qwen3_8b kv_cache_dtype=fp8_e5m2",
+    ),
+    unchanged(
+        attention_at_load.check_fa3_cache_type,
+        overrides="gpu=h100 model=mixtral_8x7b tp_size=8 kv_cache_dtype=fp8_e5m2",
+    ),
     # FlashAttention 3
-    ("gpu=b200 model=gpt_oss attention_backend=fa3", "RUN003", "error", "fa3 has no kernels for"),
-    ("gpu=a100_80gb model=qwen3_8b attention_backend=fa3", None, "", ""),
-    ("gpu=a100_80gb model=deepseek_v3 tp_size=8 model.config.quantization_config=null attention_backend=fa3", "RUN003",
-     "error", "8.0"),
-    ("gpu=h100 model=qwen3_8b prefill_attention_backend=fa3", None, "", ""),
+    refused(
+        kernels_at_load.check_flash_attention_3,
+        "fa3 has no kernels for",
+        overrides="gpu=b200 model=gpt_oss attention_backend=fa3",
+    ),
+    unchanged(kernels_at_load.check_flash_attention_3, overrides="gpu=a100_80gb model=qwen3_8b attention_backend=fa3"),
+    refused(
+        kernels_at_load.check_flash_attention_3,
+        "8.0",
+        overrides="gpu=a100_80gb model=deepseek_v3 tp_size=8 model.config.quantization_config=null "
+        "attention_backend=fa3",
+    ),
+    unchanged(
+        kernels_at_load.check_flash_attention_3, overrides="gpu=h100 model=qwen3_8b prefill_attention_backend=fa3"
+    ),
     # drafts
-    ("gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE", "RUN004", "warning", "EAGLE has no draft model"),
-    ("gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE speculative_draft_model_path=x/y", None, "", ""),
-    ("gpu=h200 model=deepseek_v3 tp_size=8 speculative_algorithm=EAGLE", None, "", ""),
-    ("gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE3 "
-     "speculative_draft_model_path=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "RUN006", "warning", "allows 2048 tokens"),
-    ("gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE3 context_length=2048 "
-     "speculative_draft_model_path=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", None, "", ""),
-    ("gpu=h200 model=deepseek_v3 tp_size=8 speculative_algorithm=EAGLE "
-     "speculative_draft_model_path=lmsys/DeepSeek-V3-NextN", None, "", ""),
-    ("gpu=h200 model=deepseek_v3 tp_size=8 speculative_algorithm=EAGLE3 speculative_draft_model_path=x/y", "RUN012",
-     "error", "does not feed an EAGLE-3 draft"),
-    ("gpu=h200 model=gpt_oss speculative_algorithm=EAGLE3 speculative_draft_model_path=x/y", None, "", ""),
+    warned(
+        kernels_at_load.check_draft_model,
+        "EAGLE has no draft model",
+        overrides="gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE",
+    ),
+    unchanged(
+        kernels_at_load.check_draft_model,
+        overrides="gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE speculative_draft_model_path=x/y",
+    ),
+    unchanged(
+        kernels_at_load.check_draft_model, overrides="gpu=h200 model=deepseek_v3 tp_size=8 speculative_algorithm=EAGLE"
+    ),
+    warned(
+        weights_at_load.check_draft_context,
+        "allows 2048 tokens",
+        overrides="gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE3 "
+        "speculative_draft_model_path=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B",
+    ),
+    unchanged(
+        weights_at_load.check_draft_context,
+        overrides="gpu=h100 model=llama_3_1_8b speculative_algorithm=EAGLE3 context_length=2048 "
+        "speculative_draft_model_path=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B",
+    ),
+    unchanged(
+        weights_at_load.check_draft_context,
+        overrides="gpu=h200 model=deepseek_v3 tp_size=8 speculative_algorithm=EAGLE "
+        "speculative_draft_model_path=lmsys/DeepSeek-V3-NextN",
+    ),
+    refused(
+        weights_at_load.check_eagle3_target,
+        "does not feed an EAGLE-3 draft",
+        overrides="gpu=h200 model=deepseek_v3 tp_size=8 speculative_algorithm=EAGLE3 speculative_draft_model_path=x/y",
+    ),
+    unchanged(
+        weights_at_load.check_eagle3_target,
+        overrides="gpu=h200 model=gpt_oss speculative_algorithm=EAGLE3 speculative_draft_model_path=x/y",
+    ),
     # latent attention and linear attention on the right GPU and backend
-    ("gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=cutlass_mla", "RUN008", "warning", "Blackwell"),
-    ("gpu=b200 model=deepseek_v3 tp_size=8 attention_backend=flashmla", "RUN008", "warning", "built for Hopper"),
-    ("gpu=b200 model=deepseek_v3 tp_size=8 decode_attention_backend=cutlass_mla", None, "", ""),
-    ("gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=torch_native", "RUN017", "error", "torch_native"),
-    ("gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=triton", None, "", ""),
-    ("gpu=b200 model=qwen3_next_80b_a3b tp_size=2", "RUN007", "warning", "FlashAttention 3"),
-    ("gpu=mi300x model=qwen3_next_80b_a3b tp_size=2", "RUN007", "warning", "mi300x"),
-    ("gpu=h200 model=qwen3_next_80b_a3b tp_size=2", None, "", ""),
+    warned(
+        attention_at_load.check_latent_kernels,
+        "Blackwell",
+        overrides="gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=cutlass_mla",
+    ),
+    warned(
+        attention_at_load.check_latent_kernels,
+        "built for Hopper",
+        overrides="gpu=b200 model=deepseek_v3 tp_size=8 attention_backend=flashmla",
+    ),
+    unchanged(
+        attention_at_load.check_latent_kernels,
+        overrides="gpu=b200 model=deepseek_v3 tp_size=8 decode_attention_backend=cutlass_mla",
+    ),
+    refused(
+        attention_at_load.check_latent_backend,
+        "torch_native",
+        overrides="gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=torch_native",
+    ),
+    unchanged(
+        attention_at_load.check_latent_backend,
+        overrides="gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=triton",
+    ),
+    warned(
+        attention_at_load.check_delta_net_gpu,
+        "FlashAttention 3",
+        overrides="gpu=b200 model=qwen3_next_80b_a3b tp_size=2",
+    ),
+    warned(attention_at_load.check_delta_net_gpu, "mi300x", overrides="gpu=mi300x model=qwen3_next_80b_a3b tp_size=2"),
+    unchanged(attention_at_load.check_delta_net_gpu, overrides="gpu=h200 model=qwen3_next_80b_a3b tp_size=2"),
     # changed or refused when the backend is made
-    ("gpu=h100 model=qwen3_8b attention_backend=fa3 kv_cache_dtype=fp8_e5m2", "RUN009", "warning", "triton is used"),
-    ("gpu=b200 model=qwen3_8b attention_backend=fa3 kv_cache_dtype=fp8_e5m2", "RUN009", "warning", "triton is used"),
-    ("gpu=h100 model=qwen3_8b attention_backend=fa3 kv_cache_dtype=fp8_e4m3", None, "", ""),
-    ("gpu=h100 model=qwen3_8b model.config.architectures=[MllamaForConditionalGeneration] attention_backend=triton",
-     "RUN013", "error", "no cross attention"),
-    ("gpu=h100 model=qwen3_8b model.config.architectures=[MllamaForConditionalGeneration]", None, "", ""),
-    ("gpu=h100 model=qwen2_5_7b +model.config.dual_chunk_attention_config={chunk_size:262144} attention_backend=fa3",
-     "RUN014", "error", "two chunks"),
-    ("gpu=h100 model=qwen2_5_7b +model.config.dual_chunk_attention_config={chunk_size:262144}", None, "", ""),
-    ("gpu=h200 model=deepseek_v3 tp_size=8 dp_size=2 enable_dp_attention=true cuda_graph_max_bs=2", "RUN019", "error",
-     "multiples of 4"),
-    ("gpu=h200 model=deepseek_v3 tp_size=8 dp_size=2 enable_dp_attention=true cuda_graph_max_bs=4", None, "", ""),
+    warned(
+        attention_at_load.check_fa3_cache_type,
+        "triton is used",
+        overrides="gpu=h100 model=qwen3_8b attention_backend=fa3 kv_cache_dtype=fp8_e5m2",
+    ),
+    warned(
+        attention_at_load.check_fa3_cache_type,
+        "triton is used",
+        overrides="gpu=b200 model=qwen3_8b attention_backend=fa3 kv_cache_dtype=fp8_e5m2",
+    ),
+    unchanged(
+        attention_at_load.check_fa3_cache_type,
+        overrides="gpu=h100 model=qwen3_8b attention_backend=fa3 kv_cache_dtype=fp8_e4m3",
+    ),
+    refused(
+        attention_at_load.check_cross_attention,
+        "no cross attention",
+        overrides="gpu=h100 model=qwen3_8b model.config.architectures=[MllamaForConditionalGeneration] "
+        "attention_backend=triton",
+    ),
+    unchanged(
+        attention_at_load.check_cross_attention,
+        overrides="gpu=h100 model=qwen3_8b model.config.architectures=[MllamaForConditionalGeneration]",
+    ),
+    refused(
+        attention_at_load.check_dual_chunks,
+        "two chunks",
+        overrides="gpu=h100 model=qwen2_5_7b +model.config.dual_chunk_attention_config={chunk_size:262144} "
+        "attention_backend=fa3",
+    ),
+    unchanged(
+        attention_at_load.check_dual_chunks,
+        overrides="gpu=h100 model=qwen2_5_7b +model.config.dual_chunk_attention_config={chunk_size:262144}",
+    ),
+    refused(
+        attention_at_load.check_graph_sizes,
+        "multiples of 4",
+        overrides="gpu=h200 model=deepseek_v3 tp_size=8 dp_size=2 enable_dp_attention=true cuda_graph_max_bs=2",
+    ),
+    unchanged(
+        attention_at_load.check_graph_sizes,
+        overrides="gpu=h200 model=deepseek_v3 tp_size=8 dp_size=2 enable_dp_attention=true cuda_graph_max_bs=4",
+    ),
     # shapes
-    ("gpu=h200 model_path=Qwen/Qwen3-235B-A22B-FP8 tp_size=8", "RUN010", "error", "192 outputs on each GPU"),
-    ("gpu=h200 model_path=Qwen/Qwen3-235B-A22B-FP8 tp_size=8 ep_size=8", None, "", ""),
-    ("gpu=h200 model_path=Qwen/Qwen3-235B-A22B-FP8 tp_size=4", None, "", ""),
-    ("gpu=h100 model_path=Qwen/Qwen2.5-VL-72B-Instruct-AWQ tp_size=8", "RUN010", "error", "3696 inputs on each GPU"),
-    ("gpu=h100 model_path=Qwen/Qwen2.5-VL-72B-Instruct-AWQ tp_size=1", None, "", ""),
-    ("gpu=h200 model=deepseek_v3 tp_size=16 nnodes=2", None, "", ""),
-    ("gpu=h100 model=qwen3_30b_a3b tp_size=4 ep_size=3", "RUN018", "error", "ep_size=3 does not divide tp_size=4"),
-    ("gpu=h100 model=qwen3_8b tp_size=2 ep_size=4", "RUN018", "error", "ep_size=4 does not divide tp_size=2"),
-    ("gpu=h100 model=qwen3_30b_a3b model.config.num_experts=126 tp_size=4 ep_size=4", "RUN018", "error",
-     "126 experts do not divide"),
-    ("gpu=h100 model=qwen3_30b_a3b model.config.num_experts=126 tp_size=4 ep_size=4 ep_num_redundant_experts=2", None,
-     "", ""),
-    ("gpu=h100 model=mixtral_8x7b model.config.num_local_experts=6 tp_size=4 ep_size=4 ep_num_redundant_experts=2",
-     "RUN018", "error", "6 experts do not divide"),  # its class has no redundant experts
-    ("gpu=h100 model=qwen3_30b_a3b tp_size=4 ep_size=4", None, "", ""),
+    refused(
+        weights_at_load.check_quantized_shapes,
+        "192 outputs on each GPU",
+        overrides="gpu=h200 model_path=Qwen/Qwen3-235B-A22B-FP8 tp_size=8",
+    ),
+    unchanged(
+        weights_at_load.check_quantized_shapes,
+        overrides="gpu=h200 model_path=Qwen/Qwen3-235B-A22B-FP8 tp_size=8 ep_size=8",
+    ),
+    unchanged(
+        weights_at_load.check_quantized_shapes, overrides="gpu=h200 model_path=Qwen/Qwen3-235B-A22B-FP8 tp_size=4"
+    ),
+    refused(
+        weights_at_load.check_quantized_shapes,
+        "3696 inputs on each GPU",
+        overrides="gpu=h100 model_path=Qwen/Qwen2.5-VL-72B-Instruct-AWQ tp_size=8",
+    ),
+    unchanged(
+        weights_at_load.check_quantized_shapes,
+        overrides="gpu=h100 model_path=Qwen/Qwen2.5-VL-72B-Instruct-AWQ tp_size=1",
+    ),
+    unchanged(weights_at_load.check_quantized_shapes, overrides="gpu=h200 model=deepseek_v3 tp_size=16 nnodes=2"),
+    refused(
+        weights_at_load.check_experts,
+        "ep_size=3 does not divide tp_size=4",
+        overrides="gpu=h100 model=qwen3_30b_a3b tp_size=4 ep_size=3",
+    ),
+    refused(
+        weights_at_load.check_experts,
+        "ep_size=4 does not divide tp_size=2",
+        overrides="gpu=h100 model=qwen3_8b tp_size=2 ep_size=4",
+    ),
+    refused(
+        weights_at_load.check_experts,
+        "126 experts do not divide",
+        overrides="gpu=h100 model=qwen3_30b_a3b model.config.num_experts=126 tp_size=4 ep_size=4",
+    ),
+    unchanged(
+        weights_at_load.check_experts,
+        overrides="gpu=h100 model=qwen3_30b_a3b model.config.num_experts=126 tp_size=4 ep_size=4 "
+        "ep_num_redundant_experts=2",
+    ),
+    refused(
+        weights_at_load.check_experts,
+        "6 experts do not divide",
+        overrides="gpu=h100 model=mixtral_8x7b model.config.num_local_experts=6 tp_size=4 ep_size=4 "
+        "ep_num_redundant_experts=2",
+    ),  # its class has no redundant experts
+    unchanged(weights_at_load.check_experts, overrides="gpu=h100 model=qwen3_30b_a3b tp_size=4 ep_size=4"),
     # formats and classes of later releases
-    ("gpu=b200 model=qwen3_8b +model.config.quantization_config={quant_method:compressed-tensors,"
-     "config_groups:{g:{targets:[Linear],weights:{num_bits:4,type:float,strategy:tensor_group,group_size:16}}}}",
-     "RUN016", "error", "4 bit floats"),
-    ("gpu=h100 model=qwen3_8b +model.config.quantization_config={quant_method:compressed-tensors,"
-     "config_groups:{g:{targets:[Linear],weights:{num_bits:4,type:int,strategy:group,group_size:128}}}}",
-     "RUN016", "warning", "vLLM's kernels"),
-    ("gpu=h100 model=qwen3_8b +model.config.quantization_config={quant_method:compressed-tensors,"
-     "config_groups:{g:{targets:[Linear],weights:{num_bits:8,type:float,strategy:channel}}}}", None, "", ""),
-    ("gpu=h100 model=qwen3_8b model.config.architectures=[Qwen3_5ForCausalLM]", "RUN015", "warning", "has no class"),
+    refused(
+        weights_at_load.check_compressed_format,
+        "4 bit floats",
+        overrides="gpu=b200 model=qwen3_8b +model.config.quantization_config={quant_method:compressed-tensors,"
+        "config_groups:{g:{targets:[Linear],weights:{num_bits:4,type:float,strategy:tensor_group,group_size:16}}}}",
+    ),
+    warned(
+        weights_at_load.check_compressed_format,
+        "vLLM's kernels",
+        overrides="gpu=h100 model=qwen3_8b +model.config.quantization_config={quant_method:compressed-tensors,"
+        "config_groups:{g:{targets:[Linear],weights:{num_bits:4,type:int,strategy:group,group_size:128}}}}",
+    ),
+    unchanged(
+        weights_at_load.check_compressed_format,
+        overrides="gpu=h100 model=qwen3_8b +model.config.quantization_config={quant_method:compressed-tensors,"
+        "config_groups:{g:{targets:[Linear],weights:{num_bits:8,type:float,strategy:channel}}}}",
+    ),
+    warned(
+        weights_at_load.check_class,
+        "has no class",
+        overrides="gpu=h100 model=qwen3_8b model.config.architectures=[Qwen3_5ForCausalLM]",
+    ),
+    unchanged(weights_at_load.check_class, overrides="gpu=h100 model=qwen3_8b"),
     # old GPUs
-    ("gpu=t4 model=qwen3_0_6b gpu.compute_capability='7.0'", "RUN005", "error", "7.5 is the lowest"),
-    ("gpu=t4 model=qwen3_0_6b", None, "", ""),
+    refused(
+        kernels_at_load.check_lowest_gpu,
+        "7.5 is the lowest",
+        overrides="gpu=t4 model=qwen3_0_6b gpu.compute_capability='7.0'",
+    ),
+    unchanged(kernels_at_load.check_lowest_gpu, overrides="gpu=t4 model=qwen3_0_6b"),
     # deprecated flags
-    ("gpu=h200 model=deepseek_v3 tp_size=8 enable_ep_moe=true", "DEP004", "warning", "enable_ep_moe is deprecated"),
-    ("gpu=h200 model=deepseek_v3 tp_size=8 ep_size=8", None, "", ""),
+    warned(
+        deprecated.check_deprecated_flags,
+        "enable_ep_moe is deprecated",
+        overrides="gpu=h200 model=deepseek_v3 tp_size=8 enable_ep_moe=true",
+    ),
+    unchanged(deprecated.check_deprecated_flags, overrides="gpu=h200 model=deepseek_v3 tp_size=8 ep_size=8"),
     # the HTTP server
-    ("gpu=h200 model=qwen3_8b api_key=k tokenizer_worker_num=2", "API001", "error", "does not work with an api_key"),
-    ("gpu=h200 model=qwen3_8b api_key=k", None, "", ""),
-    ("gpu=h200 model=qwen3_8b tokenizer_worker_num=2", None, "", ""),
-]  # fmt: skip
+    refused(
+        api.check_key_with_tokenizer_workers,
+        "does not work with an api_key",
+        overrides="gpu=h200 model=qwen3_8b api_key=k tokenizer_worker_num=2",
+    ),
+    unchanged(api.check_key_with_tokenizer_workers, overrides="gpu=h200 model=qwen3_8b api_key=k"),
+    unchanged(api.check_key_with_tokenizer_workers, overrides="gpu=h200 model=qwen3_8b tokenizer_worker_num=2"),
+)
 AREAS = ("RUN", "DEP004", "API")
 
 
@@ -120,15 +327,9 @@ def no_engine_here(monkeypatch: pytest.MonkeyPatch) -> None:
     without_engines(monkeypatch)
 
 
-@pytest.mark.parametrize(("overrides", "id", "level", "said"), ROWS, ids=lambda value: str(value)[:70])
-def test_a_plan_says_what_its_row_says(overrides: str, id: str | None, level: str, said: str) -> None:
-    words = re.split(r" (?=\S+=)", overrides)
-    found = [item for item in planned(*words, env={"HF_HUB_OFFLINE": "1"}).findings if item.id.startswith(AREAS)]
-    assert [(item.id, item.level) for item in found] == ([(id, level)] if id else [])
-    for item in found:
-        assert said in item.message
-        assert item.fields
-        assert item.ours
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_check_answers_as_its_row_says(row: Row) -> None:
+    row.check(AREAS)
 
 
 def test_a_slip_of_the_finger_in_a_size_is_answered_like_any_other() -> None:

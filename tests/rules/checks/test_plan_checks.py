@@ -1,4 +1,4 @@
-"""What SGLang accepts and the server then fails on: each check speaks where it should and is silent elsewhere."""
+"""Checks of the model's config, of sizes and ports, and of the number of GPUs."""
 
 from __future__ import annotations
 
@@ -8,78 +8,173 @@ import textwrap
 
 import pytest
 
+from sglang_hydra.rules.checks import machine, model_config, ranges
 from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
 from sglang_hydra.rules.checks.model_config import derived_context_length
 from sglang_hydra.rules.rule import Rule
 from tests.plans import planned, without_engines
+from tests.rules.cases import Row, refused, unchanged, warned
 
 OVERRIDES = "json_model_override_args="
 STORED = "model.config.quantization_config"
 LONGER = {"SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1"}
 CI = {"SGLANG_IS_IN_CI": "true"}
 
-# Overrides, the environment, and the check that speaks with a part of what it says; no id: none of ours speaks.
-ROWS_OF_PLANS = [
+ROWS = (
     # context length
-    ("gpu=h200 model=qwen3_8b context_length=40960", {}, None, ""),
-    ("gpu=h200 model=qwen3_8b context_length=40961", {}, "CFG001", "above the model's 40960 tokens"),
-    ("gpu=h200 model=qwen3_8b context_length=40961", LONGER, "CFG001", "allows it"),
-    ("gpu=h200 model=qwen3_8b context_length=40961", CI, "CFG001", "SGLANG_IS_IN_CI allows it"),
-    (f"gpu=h200 model=qwen3_8b context_length=100 {OVERRIDES}{{\"max_position_embeddings\":64}}", {}, "CFG001", "64"),
-    ("gpu=h200 model=unset model_path=/none context_length=99999999", {}, None, ""),
-    ("gpu=h200 model=llama_3_1_8b context_length=131072", {}, None, ""),
-    ("gpu=h200 model=gemma_3_27b context_length=131072", {}, None, ""),
+    unchanged(model_config.check_context_length, overrides="gpu=h200 model=qwen3_8b context_length=40960"),
+    refused(
+        model_config.check_context_length,
+        "above the model's 40960 tokens",
+        overrides="gpu=h200 model=qwen3_8b context_length=40961",
+    ),
+    warned(
+        model_config.check_context_length,
+        "allows it",
+        env=LONGER,
+        overrides="gpu=h200 model=qwen3_8b context_length=40961",
+    ),
+    warned(
+        model_config.check_context_length,
+        "SGLANG_IS_IN_CI allows it",
+        env=CI,
+        overrides="gpu=h200 model=qwen3_8b context_length=40961",
+    ),
+    refused(
+        model_config.check_context_length,
+        "64",
+        overrides=f'gpu=h200 model=qwen3_8b context_length=100 {OVERRIDES}{{"max_position_embeddings":64}}',
+    ),
+    unchanged(
+        model_config.check_context_length, overrides="gpu=h200 model=unset model_path=/none context_length=99999999"
+    ),
+    unchanged(model_config.check_context_length, overrides="gpu=h200 model=llama_3_1_8b context_length=131072"),
+    unchanged(model_config.check_context_length, overrides="gpu=h200 model=gemma_3_27b context_length=131072"),
     # quantization
-    ("gpu=h200 model=deepseek_v3 tp_size=8 quantization=awq", {}, "CFG002", "stored as 'fp8'"),
-    ("gpu=h200 model=deepseek_v3 tp_size=8 quantization=fp8", {}, None, ""),
-    ("gpu=h200 model=qwen3_8b quantization=fp8", {}, None, ""),
-    (f"gpu=h200 model=qwen3_8b quantization=awq_marlin {STORED}={{quant_method: AWQ, bits: 4}}", {}, None, ""),
-    (f"gpu=h200 model=qwen3_8b quantization=awq {STORED}={{quant_method: gptq}}", {}, "CFG002", "gptq_marlin"),
-    ("gpu=h200 model=qwen3_8b quantization=awq model.config.quantization_config={bits: 4}", {}, None, ""),
-    ("gpu=h200 model=qwen3_8b quantization=awq model.config.compression_config={quant_method: x}", {}, "CFG002", "'x'"),
+    refused(
+        model_config.check_quantization,
+        "stored as 'fp8'",
+        overrides="gpu=h200 model=deepseek_v3 tp_size=8 quantization=awq",
+    ),
+    unchanged(model_config.check_quantization, overrides="gpu=h200 model=deepseek_v3 tp_size=8 quantization=fp8"),
+    unchanged(model_config.check_quantization, overrides="gpu=h200 model=qwen3_8b quantization=fp8"),
+    unchanged(
+        model_config.check_quantization,
+        overrides=f"gpu=h200 model=qwen3_8b quantization=awq_marlin {STORED}={{quant_method: AWQ, bits: 4}}",
+    ),
+    refused(
+        model_config.check_quantization,
+        "gptq_marlin",
+        overrides=f"gpu=h200 model=qwen3_8b quantization=awq {STORED}={{quant_method: gptq}}",
+    ),
+    unchanged(
+        model_config.check_quantization,
+        overrides="gpu=h200 model=qwen3_8b quantization=awq model.config.quantization_config={bits: 4}",
+    ),
+    refused(
+        model_config.check_quantization,
+        "'x'",
+        overrides="gpu=h200 model=qwen3_8b quantization=awq model.config.compression_config={quant_method: x}",
+    ),
     # quantization and the kind of GPU
-    ("gpu=h200 model=gpt_oss", {}, None, ""),
-    ("gpu=mi300x model=gpt_oss", {}, "CFG006", "not on mi300x (ROCm)"),
-    ("gpu=mi355x model=gpt_oss", {}, None, ""),
-    ("gpu=cpu model=gpt_oss", {}, "CFG006", "not on cpu (cpu)"),
-    ("gpu=mi300x model=qwen3_8b quantization=awq_marlin", {}, "CFG006", "no awq_marlin on ROCm"),
-    ("gpu=mi300x model=qwen3_8b quantization=fp8", {}, None, ""),
-    ("gpu=mi300x model=qwen3_8b model.config.quantization_config={quant_method: modelopt}", {}, None, ""),
+    unchanged(model_config.check_quantization_runs_here, overrides="gpu=h200 model=gpt_oss"),
+    refused(model_config.check_quantization_runs_here, "not on mi300x (ROCm)", overrides="gpu=mi300x model=gpt_oss"),
+    unchanged(model_config.check_quantization_runs_here, overrides="gpu=mi355x model=gpt_oss"),
+    refused(model_config.check_quantization_runs_here, "not on cpu (cpu)", overrides="gpu=cpu model=gpt_oss"),
+    refused(
+        model_config.check_quantization_runs_here,
+        "no awq_marlin on ROCm",
+        overrides="gpu=mi300x model=qwen3_8b quantization=awq_marlin",
+    ),
+    unchanged(model_config.check_quantization_runs_here, overrides="gpu=mi300x model=qwen3_8b quantization=fp8"),
+    unchanged(
+        model_config.check_quantization_runs_here,
+        overrides="gpu=mi300x model=qwen3_8b model.config.quantization_config={quant_method: modelopt}",
+    ),
+    # types
+    refused(model_config.check_dtype, "dtype='fp16' is none of auto, half", dtype="fp16"),
+    unchanged(model_config.check_dtype, dtype="FLOAT16"),
     # heads
-    ("gpu=h200 model=qwen3_8b tp_size=8", {}, None, ""),
-    ("gpu=h200 model=qwen2_5_vl_7b tp_size=8", {}, "CFG004", "28 attention heads do not divide by 8 ranks"),
-    ("gpu=h200 model=qwen2_5_vl_7b tp_size=4", {}, None, ""),
-    ("gpu=h200 model=qwen2_5_vl_7b tp_size=8 dp_size=2 enable_dp_attention=true", {}, None, ""),
-    ("gpu=h200 model=qwen3_8b tp_size=6", {}, "CFG004", "32 attention heads"),
-    ("gpu=h200 model=qwen3_8b tp_size=8 model.config.num_key_value_heads=3", {}, "CFG004", "3 KV heads"),
-    ("gpu=h200 model=unset model_path=/none tp_size=7", {}, None, ""),
+    unchanged(model_config.check_heads, overrides="gpu=h200 model=qwen3_8b tp_size=8"),
+    refused(
+        model_config.check_heads,
+        "28 attention heads do not divide by 8 ranks",
+        overrides="gpu=h200 model=qwen2_5_vl_7b tp_size=8",
+    ),
+    unchanged(model_config.check_heads, overrides="gpu=h200 model=qwen2_5_vl_7b tp_size=4"),
+    unchanged(
+        model_config.check_heads, overrides="gpu=h200 model=qwen2_5_vl_7b tp_size=8 dp_size=2 enable_dp_attention=true"
+    ),
+    refused(model_config.check_heads, "32 attention heads", overrides="gpu=h200 model=qwen3_8b tp_size=6"),
+    refused(
+        model_config.check_heads,
+        "3 KV heads",
+        overrides="gpu=h200 model=qwen3_8b tp_size=8 model.config.num_key_value_heads=3",
+    ),
+    unchanged(model_config.check_heads, overrides="gpu=h200 model=unset model_path=/none tp_size=7"),
     # memory
-    ("gpu=h200 model=qwen3_8b mem_fraction_static=0.9", {}, None, ""),
-    ("gpu=h200 model=qwen3_8b mem_fraction_static=85", {}, "CFG005", "85 is not between 0 and 1"),
-    ("gpu=h200 model=qwen3_8b mem_fraction_static=nan", {}, "CFG005", "nan"),
+    unchanged(model_config.check_mem_fraction, overrides="gpu=h200 model=qwen3_8b mem_fraction_static=0.9"),
+    refused(
+        model_config.check_mem_fraction,
+        "85 is not between 0 and 1",
+        overrides="gpu=h200 model=qwen3_8b mem_fraction_static=85",
+    ),
+    refused(model_config.check_mem_fraction, "nan", overrides="gpu=h200 model=qwen3_8b mem_fraction_static=nan"),
     # GPUs
-    ("gpu=h200 model=qwen3_8b tp_size=16", {}, "GPU001", "16 ranks need 16 GPUs on one node; h200 has 8"),
-    ("gpu=h200 model=qwen3_8b tp_size=16 nnodes=2", {}, None, ""),
-    ("gpu=h200 model=qwen3_8b tp_size=4 dp_size=4", {}, "GPU001", "16 ranks"),
-    ("gpu=h200 model=qwen3_8b tp_size=8 dp_size=8 enable_dp_attention=true", {}, None, ""),
-    ("gpu=h200 model=qwen3_8b tp_size=4 base_gpu_id=4", {}, None, ""),
-    ("gpu=h200 model=qwen3_8b tp_size=4 base_gpu_id=5", {}, "GPU001", "up to number 8"),
-    ("gpu=h200 model=qwen3_8b tp_size=4 gpu_id_step=2", {}, None, ""),
-    ("gpu=h200 model=qwen3_8b tp_size=4 gpu_id_step=3", {}, "GPU001", "up to number 9"),
-    ("gpu=h200 model=qwen3_8b gpu.count=0", {}, "GPU001", "1 rank needs 1 GPU on one node; h200 has 0"),
-    ("gpu=cpu model=qwen3_8b tp_size=64 model.config.num_attention_heads=64", {}, None, ""),
+    refused(
+        machine.check_gpu_count,
+        "16 ranks need 16 GPUs on one node; h200 has 8",
+        overrides="gpu=h200 model=qwen3_8b tp_size=16",
+    ),
+    unchanged(machine.check_gpu_count, overrides="gpu=h200 model=qwen3_8b tp_size=16 nnodes=2"),
+    refused(machine.check_gpu_count, "16 ranks", overrides="gpu=h200 model=qwen3_8b tp_size=4 dp_size=4"),
+    unchanged(
+        machine.check_gpu_count, overrides="gpu=h200 model=qwen3_8b tp_size=8 dp_size=8 enable_dp_attention=true"
+    ),
+    unchanged(machine.check_gpu_count, overrides="gpu=h200 model=qwen3_8b tp_size=4 base_gpu_id=4"),
+    refused(machine.check_gpu_count, "up to number 8", overrides="gpu=h200 model=qwen3_8b tp_size=4 base_gpu_id=5"),
+    unchanged(machine.check_gpu_count, overrides="gpu=h200 model=qwen3_8b tp_size=4 gpu_id_step=2"),
+    refused(machine.check_gpu_count, "up to number 9", overrides="gpu=h200 model=qwen3_8b tp_size=4 gpu_id_step=3"),
+    refused(
+        machine.check_gpu_count,
+        "1 rank needs 1 GPU on one node; h200 has 0",
+        overrides="gpu=h200 model=qwen3_8b gpu.count=0",
+    ),
+    unchanged(
+        machine.check_gpu_count, overrides="gpu=cpu model=qwen3_8b tp_size=64 model.config.num_attention_heads=64"
+    ),
+    # names
+    refused(ranges.check_model_path, "model_path='' names no model", overrides="gpu=h200 model=unset model_path=''"),
+    refused(ranges.check_model_path, "'???'", overrides="gpu=h200 model=qwen3_8b model_path='???'"),
+    unchanged(ranges.check_model_path, overrides="gpu=h200 model=unset model_path=/none"),
     # sizes and ports
-    ("gpu=h200 model=qwen3_8b tp_size=0", {}, "ARG020", "tp_size=0 must lie between 1 and"),
-    ("gpu=h200 model=qwen3_8b max_running_requests=0 max_total_tokens=-1", {}, "ARG020", "max_running_requests=0 must"),
-    ("gpu=h200 model=qwen3_8b max_running_requests=1", {}, None, ""),
-    ("gpu=h200 model=qwen3_8b cuda_graph_bs=[1,99999999]", {}, "ARG020", "cuda_graph_bs=[1, 99999999] must lie"),
-    ("gpu=h200 model=qwen3_8b chunked_prefill_size=99999999999", {}, "ARG020", "between -1 and 2147483648"),
-    ("gpu=h200 model=qwen3_8b chunked_prefill_size=-1", {}, None, ""),
-    ("gpu=h200 model=qwen3_8b random_seed=99999999999999999999", {}, "ARG020", "random_seed=99999999999999999999"),
-    ("gpu=h200 model=qwen3_8b port=65535", {}, None, ""),
-    ("gpu=h200 model=qwen3_8b port=0", {}, None, ""),
-    ("gpu=h200 model=qwen3_8b port=65536 nccl_port=0", {}, "ARG021", "port=65536, nccl_port=0"),
-]  # fmt: skip
+    refused(ranges.check_sizes, "tp_size=0 must lie between 1 and", overrides="gpu=h200 model=qwen3_8b tp_size=0"),
+    refused(
+        ranges.check_sizes,
+        "max_running_requests=0 must",
+        overrides="gpu=h200 model=qwen3_8b max_running_requests=0 max_total_tokens=-1",
+    ),
+    unchanged(ranges.check_sizes, overrides="gpu=h200 model=qwen3_8b max_running_requests=1"),
+    refused(
+        ranges.check_sizes,
+        "cuda_graph_bs=[1, 99999999] must lie",
+        overrides="gpu=h200 model=qwen3_8b cuda_graph_bs=[1,99999999]",
+    ),
+    refused(
+        ranges.check_sizes,
+        "between -1 and 2147483648",
+        overrides="gpu=h200 model=qwen3_8b chunked_prefill_size=99999999999",
+    ),
+    unchanged(ranges.check_sizes, overrides="gpu=h200 model=qwen3_8b chunked_prefill_size=-1"),
+    refused(
+        ranges.check_sizes,
+        "random_seed=99999999999999999999",
+        overrides="gpu=h200 model=qwen3_8b random_seed=99999999999999999999",
+    ),
+    unchanged(ranges.check_ports, overrides="gpu=h200 model=qwen3_8b port=65535"),
+    unchanged(ranges.check_ports, overrides="gpu=h200 model=qwen3_8b port=0"),
+    refused(ranges.check_ports, "port=65536, nccl_port=0", overrides="gpu=h200 model=qwen3_8b port=65536 nccl_port=0"),
+)
 AREAS = ("CFG", "GPU", "ARG")
 
 
@@ -88,16 +183,9 @@ def no_engine_here(monkeypatch: pytest.MonkeyPatch) -> None:
     without_engines(monkeypatch)
 
 
-@pytest.mark.parametrize(("overrides", "env", "id", "said"), ROWS_OF_PLANS, ids=lambda value: str(value)[:70])
-def test_a_plan_says_what_its_row_says(overrides: str, env: dict[str, str], id: str | None, said: str) -> None:
-    words = re.split(r" (?=\S+=)", overrides)
-    found = [item for item in planned(*words, env=env).findings if item.id.startswith(AREAS)]
-    assert [item.id for item in found] == ([id] if id else [])
-    for item in found:
-        assert said in item.message
-        assert item.fields
-        assert item.ours
-        assert (item.level == "warning") == bool(env)
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_check_answers_as_its_row_says(row: Row) -> None:
+    row.check(AREAS)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from sglang_hydra.measure.sweep.points import Point
 from sglang_hydra.measure.sweep.progress import numbers
 from sglang_hydra.measure.sweep.records import failure_record, point_record
 from sglang_hydra.measure.sweep.store import DONE
-from sglang_hydra.run.diagnose.classes import BY_KIND
+from sglang_hydra.run.diagnose.classes import classes_by_kind
 from sglang_hydra.run.launch.as_planned import KIND as NOT_AS_PLANNED
 from sglang_hydra.run.launch.as_planned import must_be_planned, record_of
 from sglang_hydra.run.launch.failure import HOST_MEMORY
@@ -129,7 +129,7 @@ def _failed(local: LocalServer, error: SglangHydraError, *, fatal: bool) -> Fail
     """With the class that the diagnosis found. What nothing explains may pass another time, and so may a SIGKILL, which
     the kernel sends where memory runs out, and an operator or a scheduler at any time."""
     kind = local.failure.kind if local.failure else NOT_HERE
-    known = BY_KIND.get(kind)
+    known = classes_by_kind().get(kind)
     killed = kind == HOST_MEMORY and local.failure is not None and local.failure.exit_code in _SIGKILLED
     return Failed(kind, error, killed or (known.retryable if known else kind != NOT_HERE), fatal)
 

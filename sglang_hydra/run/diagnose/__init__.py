@@ -1,13 +1,13 @@
 """Why a server failed, from its exit state and its log: its own, or one that somebody brings.
 
-``diagnose(lines, exit_code)`` gives a ``Diagnosis``. What can go wrong is declared in ``classes/``, one small
-declaration a class; ``reader`` reads a log of any size once, ``verdict`` chooses the line that decides, ``remedy``
+``diagnose(lines, exit_code)`` gives a ``Diagnosis``. What can go wrong is declared in ``classes/``, one entry a
+class; ``reader`` reads a log of any size once, ``verdict`` chooses the line that decides, ``remedy``
 plans what to change. Nothing here starts, stops or asks a server.
 """
 
 from __future__ import annotations
 
-from sglang_hydra.run.diagnose.classes import BY_KIND
+from sglang_hydra.run.diagnose.classes import classes_by_kind
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.failure_class import UNKNOWN
 
@@ -16,5 +16,5 @@ __all__ = ["UNKNOWN", "Diagnosis", "diagnose", "is_retryable"]
 
 def is_retryable(kind: str) -> bool:
     """Whether the command of a failure of this kind may succeed when it is run again; False for an unknown kind."""
-    failure = BY_KIND.get(kind)
+    failure = classes_by_kind().get(kind)
     return failure is not None and failure.retryable

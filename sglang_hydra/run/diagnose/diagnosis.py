@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sglang_hydra.run.diagnose.advice import fitted
-from sglang_hydra.run.diagnose.classes import BY_KIND
+from sglang_hydra.run.diagnose.classes import classes_by_kind
 from sglang_hydra.run.diagnose.failure_class import UNKNOWN, FailureClass
 from sglang_hydra.run.diagnose.life import Life
 from sglang_hydra.run.diagnose.lines import Line
@@ -66,7 +66,7 @@ class Diagnosis:
     @property
     def failure(self) -> FailureClass | None:
         """The class, with what it means; None where it is unknown."""
-        return BY_KIND.get(self.kind)
+        return classes_by_kind().get(self.kind)
 
 
 def diagnose(lines: Iterable[str], exit_code: int | None = None) -> Diagnosis:
@@ -133,12 +133,17 @@ def _finding(verdict: Verdict, reader: LogReader, args: Mapping[str, Any] | None
     failure, found = verdict.failure, verdict.found
     if failure is None:
         return _healthy(reader) if healthy else _unknown(reader)
-    detail = failure.details(_shown(found.line)) if failure.details and found else None
-    said = f": {detail}" if detail else ""
-    if found is None:
-        said = f": ended by signal {verdict.signal}, and the log says no more"
+    detail = (
+        failure.detail(_shown(found.line)) if found else f"ended by signal {verdict.signal}, and the log says no more"
+    )
     advice = (found.signature.advice if found else None) or failure.advice
-    return Finding("error", failure.id, failure.what + said, failure.fields, fitted(advice, args))
+    return Finding(
+        "error",
+        failure.id,
+        f"{failure.what}: {detail}" if detail else failure.what,
+        failure.fields,
+        fitted(advice, args),
+    )
 
 
 def _healthy(reader: LogReader) -> Finding:

@@ -1,15 +1,19 @@
-"""What a class of failure is: the lines that give it away, what it means, what to type. One small declaration each."""
+"""What a class of failure is: the lines that give it away, what it means, what to type. ``classes/`` has them all."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
+from functools import cache
 
 UNKNOWN = "unknown"
 """The kind of a log in which nothing decides."""
+# How Docker, Kubernetes, Slurm and shells report an exit code.
+_EXITED = r"(?:[Ee]xit(?:ed)?[ -]?(?:with )?(?:[Cc]ode)?|exitCode|code|status)[\"']?[ :=(]{{1,8}}{}\b"
+# Only a few of the hundreds of expressions are needed for one log, and ``re`` keeps too few compiled.
+_compiled = cache(re.compile)
 
 
 class Weight(IntEnum):
@@ -42,47 +46,54 @@ class Signature:
     """A line that gives a failure away.
 
     ``needle`` is text that the line holds, letter by letter; ``pattern`` (a regular expression, searched) what must
-    hold besides. ``stage`` is what the server must have been doing, ``frame`` a file or function that must be in the
-    traceback (``^at `` begins the innermost one outside of Python's own library). ``in_warning`` believes it also in
-    a line that calls itself a warning; ``exception`` only in the line that ends a traceback. ``request`` marks what
-    fails one request and leaves the server alive: any work after it acquits it. ``advice`` replaces the class's.
+    hold besides, ``unless`` what must not; ``exit_code`` is one that the line must report. ``stage`` is what the server
+    must have been doing, ``frame`` a file or function that must be in the traceback (``^at `` begins the innermost one
+    outside of Python's own library). ``in_warning`` believes it also in a line that calls itself a warning;
+    ``exception`` only in the line that ends a traceback. ``request`` marks what fails one request and leaves the server
+    alive: any work after it acquits it. ``advice`` replaces the class's.
     """
 
     needle: str
-    pattern: re.Pattern[str] | None = None
+    pattern: str | None = None
+    unless: str | None = None
+    exit_code: int | None = None
     weight: Weight = Weight.CAUSE
     stage: Stage | None = None
-    frame: re.Pattern[str] | None = None
+    frame: str | None = None
     in_warning: bool = False
     request: bool = False
     exception: bool = False
     advice: str | None = None
 
+    def fits(self, line: str) -> bool:
+        """Whether a line that holds the needle also has what else must be in it."""
+        return (
+            (self.pattern is None or _compiled(self.pattern).search(line) is not None)
+            and (self.unless is None or _compiled(self.unless).search(line) is None)
+            and (self.exit_code is None or _compiled(_EXITED.format(self.exit_code)).search(line) is not None)
+        )
 
-def sign(
-    needle: str,
-    pattern: str | None = None,
-    weight: Weight = Weight.CAUSE,
-    *,
-    stage: Stage | None = None,
-    frame: str | None = None,
-    in_warning: bool = False,
-    request: bool = False,
-    exception: bool = False,
-    advice: str | None = None,
-) -> Signature:
-    """A ``Signature`` with its expressions compiled. ``exception``: only in the line that ends a traceback."""
-    return Signature(
-        needle,
-        re.compile(pattern) if pattern else None,
-        weight,
-        stage,
-        re.compile(frame) if frame else None,
-        in_warning,
-        request,
-        exception,
-        advice,
-    )
+    def fits_trace(self, frames: Iterable[str]) -> bool:
+        """Whether the traceback has the frame that is asked for, if any is."""
+        return self.frame is None or any(_compiled(self.frame).search(frame) for frame in frames)
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """A number or a name in the deciding line.
+
+    ``pattern`` is a regular expression; ``text`` says what was found, with ``\\1`` for its first group. Without it the
+    last group that matched is the text.
+    """
+
+    pattern: str
+    text: str | None = None
+
+    def of(self, line: str) -> str | None:
+        found = _compiled(self.pattern).search(line)
+        if found is None:
+            return None
+        return found.expand(self.text) if self.text else found[found.lastindex or 0]
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ class FailureClass:
     what to type (several things are separated by "; or "). ``retryable``: the same command may succeed next time.
     ``fields`` are the arguments concerned, the one to change first. ``changes`` are overrides worth planning, the
     smallest first; ``memory`` says that the fit knows better ones. ``signals`` are those whose number, as the exit
-    state of a process, means this class where no line says more. ``details`` reads numbers or names out of the line.
+    state of a process, means this class where no line says more. Of ``details`` the first that is found is shown.
     """
 
     id: str
@@ -107,13 +118,8 @@ class FailureClass:
     changes: tuple[str, ...] = ()
     memory: bool = False
     signals: tuple[int, ...] = ()
-    details: Callable[[str], str | None] | None = field(default=None, compare=False)
+    details: tuple[Detail, ...] = ()
 
-    @cached_property
-    def needles(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(signature.needle for signature in self.signatures))
-
-
-def exited(code: int) -> str:
-    """A pattern for how Docker, Kubernetes, Slurm and shells report an exit code."""
-    return rf"(?:[Ee]xit(?:ed)?[ -]?(?:with )?(?:[Cc]ode)?|exitCode|code|status)[\"']?[ :=(]{{1,8}}{code}\b"
+    def detail(self, line: str) -> str | None:
+        """What the deciding line says in numbers and names, None where it says none."""
+        return next((text for detail in self.details if (text := detail.of(line))), None)

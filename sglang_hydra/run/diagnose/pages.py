@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass
 
 from sglang_hydra.run.diagnose.advice import as_typed
-from sglang_hydra.run.diagnose.classes import CLASSES
+from sglang_hydra.run.diagnose.classes import failure_classes
 from sglang_hydra.run.diagnose.failure_class import FailureClass, Weight
 
 _WIDTH = 94
@@ -25,12 +25,12 @@ class Page:
 
 def page_of(id: str) -> Page | None:
     """The page of a class of failure, None for another id."""
-    failure = next((failure for failure in CLASSES if failure.id == id), None)
+    failure = next((failure for failure in failure_classes() if failure.id == id), None)
     return Page(failure.kind, as_typed(_text(failure))) if failure else None
 
 
 def ids() -> list[str]:
-    return [failure.id for failure in CLASSES]
+    return [failure.id for failure in failure_classes()]
 
 
 def telling(failure: FailureClass) -> list[str]:

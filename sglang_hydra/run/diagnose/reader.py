@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import cache
 
-from sglang_hydra.run.diagnose.classes import CLASSES
+from sglang_hydra.run.diagnose.classes import failure_classes
 from sglang_hydra.run.diagnose.devices import Devices
 from sglang_hydra.run.diagnose.failure_class import FailureClass, Signature, Stage
 from sglang_hydra.run.diagnose.life import ENDINGS, MILESTONES, STARTED, WORK, Evidence, Life
@@ -153,8 +154,9 @@ class LogReader:
         stage = self._stage(text, trace.stage if trace is not None else None, rank)
         frames = trace.shown if trace is not None else ()
         best: Entry | None = None
+        signatures = _by_needle()
         for needle in needles:
-            for entry in _BY_NEEDLE[needle]:
+            for entry in signatures[needle]:
                 signature = entry[2]
                 if best is not None and _rank(entry) >= _rank(best):
                     continue
@@ -164,9 +166,7 @@ class LogReader:
                     continue
                 if signature.stage is not None and signature.stage != stage:
                     continue
-                if signature.frame is not None and not any(signature.frame.search(frame) for frame in frames):
-                    continue
-                if signature.pattern is None or signature.pattern.search(text) is not None:
+                if signature.fits_trace(frames) and signature.fits(text):
                     best = entry
         if best is not None:
             _, failure, signature = best
@@ -186,29 +186,27 @@ def _rank(entry: Entry) -> tuple[int, int, int]:
 
 
 def _needles_in(text: str) -> Iterator[str]:
-    for stem, needles in _BY_STEM:
+    for stem, needles in _by_stem():
         if stem in text:
             for needle in needles:
                 if needle in text:
                     yield needle
 
 
+@cache
 def _by_needle() -> dict[str, tuple[Entry, ...]]:
     """The signatures by needle, each with its place in the table."""
     found: dict[str, list[Entry]] = {}
-    for order, failure in enumerate(CLASSES):
+    for order, failure in enumerate(failure_classes()):
         for signature in failure.signatures:
             found.setdefault(signature.needle, []).append((order, failure, signature))
     return {needle: tuple(entries) for needle, entries in found.items()}
 
 
+@cache
 def _by_stem() -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The needles by the first stem that each holds; those with none are always looked for."""
     groups: dict[str, list[str]] = {}
-    for needle in _BY_NEEDLE:
+    for needle in _by_needle():
         groups.setdefault(next((stem for stem in _STEMS if stem in needle), ""), []).append(needle)
     return tuple((stem, tuple(needles)) for stem, needles in groups.items())
-
-
-_BY_NEEDLE = _by_needle()
-_BY_STEM = _by_stem()

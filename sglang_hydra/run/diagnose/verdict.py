@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from sglang_hydra.run.diagnose.classes import CLASSES
+from sglang_hydra.run.diagnose.classes import failure_classes
 from sglang_hydra.run.diagnose.failure_class import FailureClass, Weight
 from sglang_hydra.run.diagnose.life import Evidence, Life
 
@@ -93,7 +93,7 @@ def _by_signal(life: Life, number: int | None) -> Verdict:
     """What the exit state alone says. SIGKILL says nothing after SGLang has ended its processes by it."""
     if number is None or (number == signal.SIGKILL and life.quit):
         return Verdict(None, 0.0, signal=number)
-    for failure in CLASSES:
+    for failure in failure_classes():
         if number in failure.signals:
             return Verdict(failure, _BY_SIGNAL_ALONE, signal=number)
     return Verdict(None, 0.0, signal=number)

@@ -4,7 +4,7 @@ import pytest
 
 from sglang_hydra.run.diagnose import diagnose
 from sglang_hydra.run.diagnose.advice import fitted
-from sglang_hydra.run.diagnose.classes import CLASSES
+from sglang_hydra.run.diagnose.classes import failure_classes
 from sglang_hydra.run.diagnose.pages import page_of
 
 
@@ -38,7 +38,7 @@ def test_what_the_server_had_is_not_advised(advice, args, expected):
 
 
 def test_every_class_keeps_some_advice_for_any_server():
-    for failure in CLASSES:
+    for failure in failure_classes():
         assert fitted(failure.advice, dict.fromkeys(failure.fields, 0.5)).strip()
 
 

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.cli.id_pages import id_screen
 from sglang_hydra.run.diagnose import is_retryable
-from sglang_hydra.run.diagnose.classes import BY_KIND, CLASSES
+from sglang_hydra.run.diagnose.classes import classes_by_kind, failure_classes, read_classes
 from sglang_hydra.run.diagnose.failure_class import UNKNOWN, FailureClass
 from sglang_hydra.run.diagnose.pages import page_of, telling
 
@@ -84,12 +85,12 @@ DIA061 router_workers
 
 def test_ids_and_kinds_are_those_that_were_given_out() -> None:
     given = dict(line.split() for line in GIVEN_OUT.strip().splitlines())
-    assert {failure.id: failure.kind for failure in CLASSES} == given
-    assert len(BY_KIND) == len(CLASSES)
-    assert UNKNOWN not in BY_KIND
+    assert {failure.id: failure.kind for failure in failure_classes()} == given
+    assert len(classes_by_kind()) == len(failure_classes())
+    assert UNKNOWN not in classes_by_kind()
 
 
-@pytest.mark.parametrize("failure", CLASSES, ids=lambda failure: failure.kind)
+@pytest.mark.parametrize("failure", failure_classes(), ids=lambda failure: failure.kind)
 def test_a_class_is_whole(failure: FailureClass) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9_]*", failure.kind)
     assert not failure.what.endswith(".")
@@ -102,6 +103,38 @@ def test_a_class_is_whole(failure: FailureClass) -> None:
     assert isinstance(failure.retryable, bool)
 
 
+@pytest.mark.parametrize("failure", failure_classes(), ids=lambda failure: failure.kind)
+def test_every_expression_of_a_class_compiles(failure: FailureClass) -> None:
+    for signature in failure.signatures:
+        for expression in (signature.pattern, signature.unless, signature.frame):
+            re.compile(expression or "")
+        assert isinstance(signature.needle, str)
+        assert all(isinstance(one, bool) for one in (signature.in_warning, signature.request, signature.exception))
+    for detail in failure.details:
+        pattern = re.compile(detail.pattern)
+        assert pattern.groups
+        numbers = [int(number) for number in re.findall(r"\\(\d)", detail.text or r"\1")]
+        assert set(numbers) == set(range(1, pattern.groups + 1)) if detail.text else pattern.groups
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"colour": "red"}, r"x\.yaml: DIA999: .*'colour'"),
+        ({"advice": None}, r"x\.yaml: DIA999: 'advice'"),
+        ({"what": None}, r"x\.yaml: DIA999: .*'what'"),
+        ({"signatures": [{"needle": "boom", "stage": "lunch"}]}, r"x\.yaml: DIA999: 'LUNCH'"),
+        ({"signatures": [{"needle": "boom", "regex": "x"}]}, r"x\.yaml: DIA999: .*'regex'"),
+        ({"signatures": [{"pattern": "boom"}]}, r"x\.yaml: DIA999: 'needle'"),
+    ],
+)
+def test_an_entry_that_is_not_whole_is_named(change: dict[str, object], message: str) -> None:
+    row = {"id": "DIA999", "kind": "k", "what": "w", "meaning": "m", "advice": ["a"], "signatures": ["boom"]} | change
+    text = yaml.safe_dump({"classes": [{key: value for key, value in row.items() if value is not None}]})
+    with pytest.raises(ValueError, match=message):
+        read_classes(text, "x.yaml")
+
+
 def test_advice_names_arguments_that_exist() -> None:
     known = {
         *FIELDS,
@@ -111,7 +144,7 @@ def test_advice_names_arguments_that_exist() -> None:
     }
     typed = [
         (failure.kind, word)
-        for failure in CLASSES
+        for failure in failure_classes()
         for text in [failure.advice, *(signature.advice or "" for signature in failure.signatures)]
         for word in re.findall(r"(?<![\w./-])([a-z][a-z0-9_.]*[a-z0-9_A-Z]*)=(?=[\w/\[\.])", text)
     ]
@@ -119,7 +152,7 @@ def test_advice_names_arguments_that_exist() -> None:
 
 
 def test_a_signal_means_one_class() -> None:
-    signals = [number for failure in CLASSES for number in failure.signals]
+    signals = [number for failure in failure_classes() for number in failure.signals]
     assert len(signals) == len(set(signals))
 
 
@@ -140,7 +173,7 @@ def test_only_what_can_pass_is_tried_again(kind: str, retryable: bool) -> None:
 
 
 def test_every_class_can_be_explained() -> None:
-    for failure in CLASSES:
+    for failure in failure_classes():
         page = page_of(failure.id)
         assert page is not None
         for part in ("What: ", "Why: ", "To type: ", "Again: "):

@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sglang_hydra.run.diagnose import UNKNOWN, Diagnosis, diagnose
-from sglang_hydra.run.diagnose.classes import CLASSES
+from sglang_hydra.run.diagnose.classes import failure_classes
 from sglang_hydra.run.diagnose.failure_class import FailureClass
 from sglang_hydra.run.diagnose.lines import LONGEST, read_lines
 from sglang_hydra.run.diagnose.reader import LogReader
 from sglang_hydra.run.diagnose.report import record, screen
 from sglang_hydra.run.diagnose.server_args import parse_server_args
 
-NEEDLES = sorted({signature.needle for failure in CLASSES for signature in failure.signatures})
+NEEDLES = sorted({signature.needle for failure in failure_classes() for signature in failure.signatures})
 PIECES = st.one_of(
     st.text(max_size=60),
     st.sampled_from(NEEDLES),
@@ -133,18 +133,18 @@ def test_what_is_remembered_does_not_grow_with_the_log() -> None:
     assert len(reader._traces._traces) <= 64
     assert len(reader._chained) <= 64
     assert max(len(life.stages) for life in reader.lives) <= 4096
-    assert max(len(life.evidence) for life in reader.lives) <= len(CLASSES) * 4
+    assert max(len(life.evidence) for life in reader.lives) <= len(failure_classes()) * 4
     assert len(reader.devices._names) <= 64
 
 
-@pytest.mark.parametrize("failure", CLASSES, ids=lambda failure: failure.kind)
+@pytest.mark.parametrize("failure", failure_classes(), ids=lambda failure: failure.kind)
 def test_a_needle_alone_in_a_sentence_is_never_another_class_than_one_that_has_it(failure: FailureClass) -> None:
     """A needle may be too little, but where it is enough the class is one that declares it or a part of it."""
     for signature in failure.signatures:
         found = diagnose([f"RuntimeError: {signature.needle} x"], 1)
         owners = {
             owner.kind
-            for owner in CLASSES
+            for owner in failure_classes()
             for other in owner.signatures
             if other.needle in f"RuntimeError: {signature.needle} x"
         }

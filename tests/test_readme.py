@@ -42,7 +42,7 @@ def test_every_block_says_how_it_is_tested() -> None:
 def test_the_screens_are_what_the_commands_print() -> None:
     check = [sys.executable, "tools/readme_screens.py", "--check"]
     run = subprocess.run(check, cwd=REPOSITORY, capture_output=True, encoding="utf-8", timeout=250, check=False)
-    assert run.returncode == 0, f"refresh them with tools/readme_screens.py\n{run.stdout}{run.stderr}"
+    assert run.returncode == 0, f"README.md is stale: make generate\n{run.stdout}{run.stderr}"
 
 
 @pytest.mark.timeout(900)  # some sixty commands, each with a limit of its own

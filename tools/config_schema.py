@@ -27,6 +27,7 @@ from sglang_hydra.compose.node_types import types_of, without_none  # noqa: E402
 from sglang_hydra.compose.recipes import recipes  # noqa: E402
 from sglang_hydra.compose.schema import NODES, Root  # noqa: E402
 from sglang_hydra.show.key_help import GROUPS, keys  # noqa: E402
+from tools.generated import write_or_check  # noqa: E402
 
 SCHEMA = ROOT / "sglang_hydra" / "schemas" / "config.schema.json"
 _INTERPOLATION = {"$ref": "#/$defs/interpolation"}
@@ -195,13 +196,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--config-dir", action="append", default=[])
     parser.add_argument("--out", type=Path, default=SCHEMA)
     given = parser.parse_args(words)
-    made = text(schema(given.config_dir))
-    if given.check:
-        stale = not given.out.exists() or given.out.read_text(encoding="utf-8") != made
-        print(f"{given.out}: {'stale, run python tools/config_schema.py' if stale else 'up to date'}")
-        return int(stale)
-    given.out.write_text(made, encoding="utf-8")
-    return 0
+    return write_or_check(given.out, text(schema(given.config_dir)), ["--check"] if given.check else [])
 
 
 if __name__ == "__main__":

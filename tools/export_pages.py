@@ -19,20 +19,12 @@ from sglang_hydra.compose.overrides import Request  # noqa: E402
 from sglang_hydra.convert.export.job import job_of  # noqa: E402
 from sglang_hydra.convert.export.registry import FORMATS, render  # noqa: E402
 from sglang_hydra.planning.make import make_plan  # noqa: E402
+from tools.generated import write_or_check_files  # noqa: E402
 
 FOLDER = ROOT / "docs" / "exports"
 PLANS = {
     "deepseek_v3-h200": ("gpu=h200", "model=deepseek_v3", "tp_size=8", "random_seed=42"),
     "deepseek_v3-h100-two-nodes": ("gpu=h100", "model=deepseek_v3", "tp_size=16", "nnodes=2", "random_seed=42"),
-}
-FILES = {
-    "shell": "serve.sh",
-    "argv": "argv.json",
-    "engine-kwargs": "engine_kwargs.json",
-    "docker": "docker.sh",
-    "compose": "compose.yaml",
-    "slurm": "slurm.sh",
-    "k8s": "k8s.yaml",
 }
 # Whatever SGLang is installed here: the page is about the release whose rules these are.
 _RELEASE = Request("engine.version=0.5.2", "tools/export_pages.py")
@@ -44,19 +36,14 @@ def pages() -> Iterator[tuple[Path, str]]:
     for name, overrides in PLANS.items():
         requests = [Request(word, f"argument {number}") for number, word in enumerate(overrides, 2)]
         job = job_of(make_plan(composer, [*requests, _RELEASE], env={}), overrides)
-        for format in FORMATS:
-            yield FOLDER / name / FILES[format], render(format, job).text
+        for format, each in FORMATS.items():
+            yield FOLDER / name / each.file, render(format, job).text
 
 
 def main(arguments: list[str]) -> int:
     fresh = dict(pages())
-    if "--check" in arguments:
-        there = {path for path in FOLDER.rglob("*") if path.is_file()}
-        return int(there != set(fresh) or any(path.read_text(encoding="utf-8") != fresh[path] for path in there))
-    for path, content in fresh.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
-    return 0
+    left_over = sorted({path for path in FOLDER.rglob("*") if path.is_file()} - set(fresh))
+    return write_or_check_files(fresh, arguments, left_over)
 
 
 if __name__ == "__main__":

@@ -9,41 +9,24 @@ from dataclasses import dataclass, field
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.flags import BY_NAME, FLAGS, HYDRA_FLAGS, VALUED_HYDRA_FLAGS, VERBS, Flag
+from sglang_hydra.text.flags import BY_NAME, FLAGS, HYDRA_FLAGS, VALUED_HYDRA_FLAGS, VERBS, Flag, FlagValues
 from sglang_hydra.text.words import nearest, short
 
 _PATHS = ("output", "base", "against")
 
 
 @dataclass
-class Invocation:
+class Invocation(FlagValues):
     """What was typed, taken apart. ``named``: the verb was typed, not the default. ``argv`` is what stood after a bare
-    ``--``: SGLang's own flags. ``file`` is the experiment whose requests were taken in."""
+    ``--``: SGLang's own flags. ``file`` is the experiment whose requests were taken in. ``hydra``: a flag that only
+    Hydra reads was typed."""
 
     verb: str = "serve"
     named: bool = False
     requests: list[Request] = field(default_factory=list)
     argv: list[str] | None = None
     file: str | None = None
-    config_dirs: list[str] = field(default_factory=list)
-    config_name: str | None = None
-    json: bool = False
-    strict: bool = False
-    help: bool = False
-    version: bool = False
-    multirun: bool = False
     hydra: bool = False
-    follow: bool = False
-    output: str | None = None
-    base: str | None = None
-    format: str | None = None
-    against: str | None = None
-    to: str | None = None
-    since: str | None = None
-    trusted_folders: list[str] = field(default_factory=list)
-    allowed_env: list[str] = field(default_factory=list)
-    hub_token: bool = False
-    no_fetch: bool = False
 
     @property
     def allowed(self) -> dict[str, list[str]]:

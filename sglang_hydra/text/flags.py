@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 VERBS = {
@@ -62,6 +63,30 @@ class Flag(NamedTuple):
         """``-o, --output FILE``, as the help has it: the long name, and a short one of one letter."""
         short = [name for name in self.names if len(name) == 2]
         return " ".join(filter(None, (", ".join([*short, self.names[0]]), self.value)))
+
+
+@dataclass
+class FlagValues:
+    """What the flags of a command line set: a field for each ``Flag.sets``."""
+
+    config_dirs: list[str] = field(default_factory=list)
+    config_name: str | None = None
+    json: bool = False
+    strict: bool = False
+    help: bool = False
+    version: bool = False
+    multirun: bool = False
+    follow: bool = False
+    output: str | None = None
+    base: str | None = None
+    format: str | None = None
+    against: str | None = None
+    to: str | None = None
+    since: str | None = None
+    trusted_folders: list[str] = field(default_factory=list)
+    allowed_env: list[str] = field(default_factory=list)
+    hub_token: bool = False
+    no_fetch: bool = False
 
 
 MULTIRUN_VERBS = ("bench", "check", "fit", "plan")

@@ -60,9 +60,9 @@ def test_every_preset_has_the_screen_that_was_committed() -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(json.dumps(screens, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    assert list(screens) == list(golden)
+    assert list(screens) == list(golden), f"{GOLDEN.name} is stale: make generate"
     for case, screen in screens.items():
-        assert screen == golden[case], case
+        assert screen == golden[case], f"{case}: {GOLDEN.name} is stale: make generate"
 
 
 # The plan

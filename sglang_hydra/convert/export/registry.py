@@ -12,9 +12,10 @@ from sglang_hydra.text.words import nearest, program, short
 
 
 class Format(NamedTuple):
-    """One format: what it is, and the function that writes it, imported when it is used."""
+    """One format: what it is, the name of its file in docs/exports, and a function that imports its exporter."""
 
     about: str
+    file: str
     exporter: Callable[[], Callable[[Job], Artifact]]
 
 
@@ -61,13 +62,13 @@ def _k8s() -> Callable[[Job], Artifact]:
 
 
 FORMATS: Mapping[str, Format] = {
-    "shell": Format("a bash script that starts the server with SGLang's own interpreter", _shell),
-    "argv": Format("SGLang's flags as a JSON list", _argv),
-    "engine-kwargs": Format("the arguments of sglang.Engine as a JSON object", _engine_kwargs),
-    "docker": Format("a bash script with docker run", _docker),
-    "compose": Format("a Compose file", _compose),
-    "slurm": Format("a script for sbatch", _slurm),
-    "k8s": Format("Kubernetes: a Deployment, or a LeaderWorkerSet for several nodes, with a Service", _k8s),
+    "shell": Format("a bash script that starts the server with SGLang's own interpreter", "serve.sh", _shell),
+    "argv": Format("SGLang's flags as a JSON list", "argv.json", _argv),
+    "engine-kwargs": Format("the arguments of sglang.Engine as a JSON object", "engine_kwargs.json", _engine_kwargs),
+    "docker": Format("a bash script with docker run", "docker.sh", _docker),
+    "compose": Format("a Compose file", "compose.yaml", _compose),
+    "slurm": Format("a script for sbatch", "slurm.sh", _slurm),
+    "k8s": Format("Kubernetes: a Deployment, or a LeaderWorkerSet for several nodes, with a Service", "k8s.yaml", _k8s),
 }
 
 

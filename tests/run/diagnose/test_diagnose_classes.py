@@ -187,7 +187,7 @@ def test_every_class_can_be_explained() -> None:
 
 def test_the_page_of_all_classes_is_not_stale() -> None:
     done = subprocess.run([sys.executable, "tools/diagnosis_page.py", "--check"], cwd=ROOT, timeout=250)
-    assert done.returncode == 0, "python tools/diagnosis_page.py writes it anew"
+    assert done.returncode == 0, "docs/diagnosis.md is stale: make generate"
 
 
 def test_the_benchmark_prints_its_table_by_class() -> None:

@@ -66,6 +66,12 @@ def test_a_retired_id_is_used_by_no_rule_and_still_known() -> None:
     assert set(RETIRED) <= plan_ids()
 
 
+def test_the_table_of_meanings_has_ids_and_sentences() -> None:
+    for id, meaning in (*MEANINGS.items(), *RETIRED.items()):
+        assert re.fullmatch(r"[A-Z]{3}\d{3}", id)
+        assert meaning.endswith((".", "..."))
+
+
 def test_post_init_comes_before_check() -> None:
     stages = [rule.stage for rule in ORDER]
     assert stages == sorted(stages, key=["post_init", "check"].index)

@@ -67,7 +67,7 @@ def _choices(name: str) -> list[str]:
 
 
 def _choices_of(key: Key) -> list[str]:
-    own = list(key.said.choices) or OFFERED.get(key.name, [])
+    own = list(key.choices) or OFFERED.get(key.name, [])
     return _BOOLEAN if key.type == "bool" else own
 
 

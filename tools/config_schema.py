@@ -129,8 +129,8 @@ def _argument(field: Field) -> dict[str, Any]:
 def _node_or_choice(name: str, options: Sequence[str]) -> dict[str, Any]:
     made = _typed(types_of(Root)[name], name)
     key = keys().get(name)
-    if key is not None and key.said.choices:
-        made = {"enum": [*key.said.choices, None]}
+    if key is not None and key.choices:
+        made = {"enum": [*key.choices, None]}
     if options:
         choice = _choice(name, options)
         return {"description": choice["description"], "anyOf": [made, *choice["anyOf"]]}
@@ -142,7 +142,7 @@ def _said_of(path: str) -> dict[str, Any]:
     key = keys().get(path)
     if key is None:
         return {}
-    return {"description": key.said.about + (f"; null: {key.said.null}" if key.said.null else "")}
+    return {"description": key.about + (f"; null: {key.null}" if key.null else "")}
 
 
 def _typed(kind: Any, path: str = "") -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _typed(kind: Any, path: str = "") -> dict[str, Any]:
 def _key(kind: Any, default: Any, path: str, name: str) -> dict[str, Any]:
     made = _open(kind, f"{path}.{name}")
     key = keys().get(f"{path}.{name}")
-    choices = key.said.choices if key else ()
+    choices = key.choices if key else ()
     if choices and kind in (str, str | None):
         made = {"anyOf": [{"enum": [*choices, None] if kind is not str else [*choices]}, _INTERPOLATION]}
     if default is not NO_DEFAULT:

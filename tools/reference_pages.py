@@ -113,8 +113,8 @@ def _key_table(some: Iterable[Key]) -> Iterator[str]:
     yield "| key | type | default | what it is |"
     yield "| --- | --- | --- | --- |"
     for key in some:
-        about = key.said.about + (f"; null: {key.said.null}" if key.said.null else "")
-        about += f". Choices: {', '.join(key.said.choices)}" if key.said.choices else ""
+        about = key.about + (f"; null: {key.null}" if key.null else "")
+        about += f". Choices: {', '.join(key.choices)}" if key.choices else ""
         yield _row(*map(_code, (key.name, key.type, shown(key.default))), _plain(about))
     yield ""
 

@@ -2,12 +2,15 @@
 
 Only checkpoints of exactly the same weights are listed: another format is a remedy, another model is not. The
 format is what each repository's config.json (or hf_quant_config.json) states; ``source`` says where that was read.
+The table is published_checkpoints.json, which names each ``quantization_config`` and each source once.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sglang_hydra.facts.model import ModelFacts
@@ -23,99 +26,20 @@ class Published(NamedTuple):
     source: str
 
 
-_FP8_BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128]}
-_NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "ignore": ["lm_head"]}
-_NVFP4_EXPERTS = {**_NVFP4, "ignore": ["lm_head", "*self_attn*"]}
-_AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
-_GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "desc_act": False}
+_TABLE: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
-
-def _channels(kind: str, *ignore: str) -> Mapping[str, Any]:
-    """compressed-tensors with one scale for each output."""
-    weights = {"num_bits": 8, "type": kind, "strategy": "channel", "symmetric": True}
-    return {
-        "quant_method": "compressed-tensors",
-        "config_groups": {"group_0": {"weights": weights}},
-        "ignore": ["lm_head", *ignore],
-    }
-
-
-_QWEN = "Qwen's model cards of the -FP8, -AWQ and -GPTQ-Int4 repositories; sgl-project/sglang docs"
-_GLM = "sgl-cookbook@7b5bd9c GLM45ConfigGenerator"
-_RECIPE = "published SGLang configurations (sgl-project/sglang docs/basic_usage/deepseek.md@0a9fc02, InferenceX)"
-
-CHECKPOINTS: tuple[Published, ...] = (
-    Published("Qwen/Qwen3-0.6B-FP8", "Qwen/Qwen3-0.6B", "fp8", _FP8_BLOCKS, _QWEN),
-    Published("Qwen/Qwen3-8B-FP8", "Qwen/Qwen3-8B", "fp8", _FP8_BLOCKS, _QWEN),
-    Published("Qwen/Qwen3-8B-AWQ", "Qwen/Qwen3-8B", "awq", _AWQ, _QWEN),
-    Published("Qwen/Qwen3-32B-FP8", "Qwen/Qwen3-32B", "fp8", _FP8_BLOCKS, _QWEN),
-    Published("Qwen/Qwen3-32B-AWQ", "Qwen/Qwen3-32B", "awq", _AWQ, _QWEN),
-    Published("Qwen/Qwen3-30B-A3B-FP8", "Qwen/Qwen3-30B-A3B", "fp8", _FP8_BLOCKS, _QWEN),
-    Published("Qwen/Qwen3-30B-A3B-GPTQ-Int4", "Qwen/Qwen3-30B-A3B", "gptq", _GPTQ, _QWEN),
-    Published("Qwen/Qwen3-235B-A22B-FP8", "Qwen/Qwen3-235B-A22B", "fp8", _FP8_BLOCKS, _QWEN),
-    Published("Qwen/Qwen3-235B-A22B-GPTQ-Int4", "Qwen/Qwen3-235B-A22B", "gptq", _GPTQ, _QWEN),
-    Published("Qwen/Qwen2.5-VL-7B-Instruct-AWQ", "Qwen/Qwen2.5-VL-7B-Instruct", "awq", _AWQ, _QWEN),
-    Published("Qwen/Qwen2.5-VL-72B-Instruct-AWQ", "Qwen/Qwen2.5-VL-72B-Instruct", "awq", _AWQ, _QWEN),
-    Published("zai-org/GLM-4.5-FP8", "zai-org/GLM-4.5", "fp8", _channels("float"), _GLM),
-    Published("zai-org/GLM-4.5-Air-FP8", "zai-org/GLM-4.5-Air", "fp8", _channels("float"), _GLM),
+CHECKPOINTS = tuple(
     Published(
-        "meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8",
-        "meta-llama/Llama-4-Maverick-17B-128E-Instruct",
-        "fp8",
-        _channels("float", "re:.*self_attn.*", "re:.*router.*", "re:.*vision_model.*", "re:.*multi_modal_projector.*"),
-        "sgl-project/sglang docs/basic_usage/llama4.md@1432729",
-    ),
-    Published(
-        "meta-llama/Llama-3.1-405B-Instruct-FP8",
-        "meta-llama/Llama-3.1-405B-Instruct",
-        "fp8",
-        {
-            "quant_method": "fbgemm_fp8",
-            "modules_to_not_convert": ["lm_head", "self_attn", "model.layers.0", "model.layers.125"],
-        },
-        "sgl-project/sglang docs/basic_usage/llama3.md; the checkpoint keeps attention and the outer layers in BF16",
-    ),
-    Published(
-        "hugging-quants/Meta-Llama-3.1-70B-Instruct-AWQ-INT4",
-        "meta-llama/Llama-3.1-70B-Instruct",
-        "awq",
-        _AWQ,
-        "the repository's config.json",
-    ),
-    Published(
-        "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4",
-        "meta-llama/Llama-3.1-8B-Instruct",
-        "awq",
-        _AWQ,
-        "the repository's config.json",
-    ),
-    Published("nvidia/DeepSeek-R1-0528-FP4", "deepseek-ai/DeepSeek-R1-0528", "nvfp4", _NVFP4_EXPERTS, _RECIPE),
-    Published("nvidia/DeepSeek-R1-0528-FP4-v2", "deepseek-ai/DeepSeek-R1-0528", "nvfp4", _NVFP4_EXPERTS, _RECIPE),
-    Published(
-        "cognitivecomputations/DeepSeek-R1-AWQ",
-        "deepseek-ai/DeepSeek-R1",
-        "awq",
-        {**_AWQ, "group_size": 64},
-        _RECIPE,
-    ),
-    Published(
-        "meituan/DeepSeek-R1-Block-INT8",
-        "deepseek-ai/DeepSeek-R1",
-        "int8",
-        {"quant_method": "blockwise_int8", "weight_block_size": [128, 128]},
-        _RECIPE,
-    ),
-    Published(
-        "meituan/DeepSeek-R1-Channel-INT8", "deepseek-ai/DeepSeek-R1", "int8", {"quant_method": "w8a8_int8"}, _RECIPE
-    ),
-    Published("lmsys/gpt-oss-120b-bf16", "openai/gpt-oss-120b", "bf16", None, "sgl-project/sglang#8833"),
-    Published("lmsys/gpt-oss-20b-bf16", "openai/gpt-oss-20b", "bf16", None, "sgl-project/sglang#8833"),
+        row["path"],
+        row["original"],
+        row["format"],
+        row["quantization"] and _TABLE["quantizations"][row["quantization"]],
+        _TABLE["sources"][row["source"]],
+    )
+    for row in _TABLE["checkpoints"]
 )
 
-_SAME_SHAPES = {
-    "deepseek-ai/DeepSeek-R1": "deepseek-ai/DeepSeek-R1-0528",
-    "deepseek-ai/DeepSeek-R1-0528": "deepseek-ai/DeepSeek-R1",
-}
+_SAME_SHAPES: Mapping[str, str] = _TABLE["same_shapes"]
 """Checkpoints with other weights of the same shapes: their facts size each other, but neither replaces the other."""
 
 

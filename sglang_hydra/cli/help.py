@@ -128,7 +128,7 @@ def _own(words: Sequence[str], composer: Composer) -> Iterator[Line]:
         yield from screen(name, composer)
     elif name not in FIELDS and name not in composer.groups():
         wanted = [word.lower() for word in words]
-        texts = {name: f"{name} {key.said.about}".lower() for name, key in keys().items()}
+        texts = {name: f"{name} {key.about}".lower() for name, key in keys().items()}
         yield from rows_of([keys()[name] for name in texts if all(word in texts[name] for word in wanted)])
 
 

@@ -50,7 +50,7 @@ def rows_of(some: Sequence[Key], plan: Plan | None = None) -> Iterator[Line]:
     rows = []
     for key in some:
         value = shown(_value_of(key.name, plan) if plan else key.default, width=_VALUES_WIDTH)
-        rows.append([text(key.name, "cyan"), text(value), text(key.said.about, "dim")])
+        rows.append([text(key.name, "cyan"), text(value), text(key.about, "dim")])
     for line in columns(rows):
         yield from folded(line, room())
 
@@ -68,8 +68,8 @@ def _key_screen(name: str, composer: Composer, plan: Plan | None) -> list[Line]:
     key = _key(name)
     value = f" = {shown(_value_of(name, plan), width=200)}" if plan else ""
     lines: list[Line] = [[text(f"{name}{value}", "bold")]]
-    lines += [[text(f"  {part}")] for part in textwrap.wrap(key.said.about, room())]
-    facts = [("type", key.type), ("null means", key.said.null), ("choices", ", ".join(key.said.choices))]
+    lines += [[text(f"  {part}")] for part in textwrap.wrap(key.about, room())]
+    facts = [("type", key.type), ("null means", key.null), ("choices", ", ".join(key.choices))]
     facts.append(("default", shown(key.default)) if name == key.name else ("part of", key.name))
     for line in columns([[text(label, "dim"), text(said)] for label, said in facts if said]):
         lines += folded(line, room())
@@ -90,10 +90,10 @@ def _key_record(name: str, composer: Composer, plan: Plan | None) -> dict[str, A
     key = _key(name)
     return {
         "key": name,
-        "help": key.said.about,
-        "none": key.said.null,
+        "help": key.about,
+        "none": key.null,
         "type": key.type,
-        "choices": list(key.said.choices) or None,
+        "choices": list(key.choices) or None,
         "default": plain(key.default),
         "value": plain(_value_of(name, plan)) if plan else None,
         "origins": [plain(origin.to_json()) for origin in _origins(name, composer, plan)] if plan else [],

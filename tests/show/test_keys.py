@@ -12,7 +12,7 @@ from sglang_hydra.compose.node_types import problems_at
 from sglang_hydra.compose.schema import NODES, Root
 from sglang_hydra.facts import probe
 from sglang_hydra.facts.probe import GpuProbe
-from sglang_hydra.show.key_help import GROUPS, SAID, below, key_of, keys
+from sglang_hydra.show.key_help import GROUPS, HELP, below, key_of, keys
 from sglang_hydra.show.keys import record
 from tests.commands import H200, Run, runner, valid
 from tests.plans import composer
@@ -28,22 +28,22 @@ def nodes_of(path: str, node: Any) -> list[str]:
     return [path, *(name for below_path, kind in inner for name in nodes_of(below_path, kind))]
 
 
-def test_every_key_and_every_node_is_said_once() -> None:
-    assert list(keys()) == list(SAID)
-    assert {name.partition(".")[0] for name in SAID} == set(NODES)
+def test_every_key_and_every_node_has_its_help() -> None:
+    assert list(keys()) == list(HELP)
+    assert {name.partition(".")[0] for name in HELP} == set(NODES)
     declared = [name for item in fields(Root) if is_dataclass(item.type) for name in nodes_of(item.name, item.type)]
     assert set(GROUPS) == set(declared)
     assert all(below(group) for group in GROUPS)
 
 
-@pytest.mark.parametrize("name", SAID)
-def test_what_is_said_of_a_key_agrees_with_its_type_and_its_default(name: str) -> None:
+@pytest.mark.parametrize("name", HELP)
+def test_the_help_of_a_key_agrees_with_its_type_and_its_default(name: str) -> None:
     key = keys()[name]
-    may_be_null = key.default is None if key.said.type else not any(problems_at(name.split("."), None))
-    assert (key.said.null is not None) == may_be_null
-    if key.said.choices:
-        assert key.default is None or key.default in key.said.choices
-    assert key.said.about == key.said.about.strip().rstrip(".")
+    may_be_null = key.default is None if "type" in HELP[name] else not any(problems_at(name.split("."), None))
+    assert (key.null is not None) == may_be_null
+    if key.choices:
+        assert key.default is None or key.default in key.choices
+    assert key.about == key.about.strip().rstrip(".")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -61,3 +63,86 @@ def test_public_names_are_no_modules() -> None:
     for name in sglang_hydra.__all__:
         if name != "__version__":
             assert callable(getattr(sglang_hydra, name)), name
+
+
+HYDRA_INTERNALS = ROOT / "sglang_hydra" / "compose" / "hydra_internals.py"
+FRAMES = {"_getframe", "currentframe", "f_back", "f_locals", "tb_frame", "getouterframes", "stack"}
+
+
+def private_names() -> set[str]:
+    """The private methods and attributes of Hydra's and OmegaConf's classes."""
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra._internal.hydra import Hydra
+    from hydra.core.override_parser.types import Override
+    from hydra.core.plugins import Plugins
+    from hydra.core.utils import JobReturn
+    from hydra.plugins.config_source import ConfigSource
+    from omegaconf import AnyNode, DictConfig, ListConfig, OmegaConf
+
+    kinds = (ConfigLoaderImpl, Hydra, Override, Plugins, JobReturn, ConfigSource)
+    nodes = (AnyNode(1), DictConfig({}), ListConfig([]), OmegaConf)
+    fields = {name for kind in kinds for name in getattr(kind, "__annotations__", ())}
+    names = {name for item in (*kinds, *nodes) for name in dir(item)} | fields
+    return {name for name in names if name.startswith("_") and not name.endswith("__")} | {"_UNSPECIFIED_"}
+
+
+def uses_of_internals(source: str, private: set[str]) -> Iterator[tuple[int, str]]:
+    """The lines that import a private module or name of Hydra or OmegaConf, use a private attribute of theirs on
+    anything but ``self``, or look at stack frames."""
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [item.name for item in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{item.name}" for item in node.names if not node.level]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
+            names = [node.value]
+        for name in names:
+            if name.startswith(("hydra.", "omegaconf.")) and "._" in name:
+                yield node.lineno, name
+        if isinstance(node, ast.Attribute):
+            base = node.value.id if isinstance(node.value, ast.Name) else ""
+            looks_at_frames = node.attr in FRAMES and (node.attr != "stack" or base == "inspect")
+            if looks_at_frames or (node.attr in private and base not in ("self", "cls")):
+                yield node.lineno, node.attr
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from hydra._internal.utils import get_args_parser",
+        "import omegaconf._utils",
+        "from hydra import _internal",
+        "from importlib import import_module\nimport_module('hydra._internal.hydra')",
+        "config._set_parent(other)",
+        "tree.child._metadata.key",
+        "result._return_value",
+        "import sys\nsys._getframe()",
+        "import inspect\ninspect.stack()",
+        "frame.f_back",
+    ],
+)
+def test_a_use_of_internals_is_seen(source: str) -> None:
+    assert list(uses_of_internals(source, private_names()))
+
+
+@pytest.mark.parametrize(
+    "source", ["from hydra.core.plugins import Plugins", "self._metadata = 1", "point._replace(a=1)", "stack.append(1)"]
+)
+def test_what_is_public_is_no_use_of_internals(source: str) -> None:
+    assert not list(uses_of_internals(source, private_names()))
+
+
+def test_one_file_knows_the_internals_of_hydra_and_omegaconf() -> None:
+    private = private_names()
+    folders = ("sglang_hydra", "hydra_plugins", "examples", "tools")
+    files = [file for folder in folders for file in sorted((ROOT / folder).rglob("*.py"))]
+    sealed = ROOT / "sglang_hydra" / "planning" / "upstream" / "inside"  # starts without Hydra, in another environment
+    found = {
+        str(file.relative_to(ROOT)): uses
+        for file in files
+        if file != HYDRA_INTERNALS and sealed not in file.parents
+        if (uses := list(uses_of_internals(file.read_text(encoding="utf-8"), private)))
+    }
+    assert found == {}
+    assert list(uses_of_internals(HYDRA_INTERNALS.read_text(encoding="utf-8"), private))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang_hydra.arguments.fields import FIELDS, MISSING, ServerArgs
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
-from sglang_hydra.compose.hydra_internals import Repository, file_of, told_by_hydra
+from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
+from sglang_hydra.compose.hydra_internals import Repository, apply_override, file_of, set_parent
 from sglang_hydra.compose.node_types import problems_at
 from sglang_hydra.compose.override_errors import not_deletable, unknown_key
 from sglang_hydra.compose.overrides import Wanted, value_problem
@@ -43,7 +44,7 @@ class Base(NamedTuple):
         """The boundary: our tree as plain containers, every interpolation in it resolved and judged."""
         from omegaconf import OmegaConf
 
-        with told_by_hydra(self.layers.place_of):
+        with hydra_errors_as_findings(self.layers.place_of):
             tree = OmegaConf.select(self.config, ".".join(self.mount)) if self.mount else self.config
             secrets = _sealed(tree)
             set_places(self._origin)
@@ -124,7 +125,7 @@ def _paths_with(node: Any, text: str, path: tuple[str, ...] = ()) -> Iterator[tu
 def make_base(repository: Repository, chosen: Sequence[Override]) -> Base:
     """Raises ConfigError with every mistake that is in the files themselves."""
     layers = Layers()
-    with told_by_hydra():
+    with hydra_errors_as_findings():
         listed = repository.defaults(chosen)
         mount = _mount_of(repository, listed.defaults)
         _record_files(repository, listed.defaults, mount, layers)
@@ -141,8 +142,8 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
         keys = tuple(item.override.key_or_group.split("."))
         ours = keys[len(base.mount) :] if keys[: len(base.mount)] == base.mount else ()
         value = item.override.value()
-        said = {ours: value} if ours else _below(keys, value, base.mount)
-        found = [problem for path, part in said.items() if (problem := _problem(path, part, item.override))]
+        values = {ours: value} if ours else _below(keys, value, base.mount)
+        found = [problem for path, part in values.items() if (problem := _problem(path, part, item.override))]
         if not found:
             try:
                 _apply(base.config, item, is_argument=len(ours) == 1 and ours[0] in FIELDS)
@@ -153,7 +154,7 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
             where = ".".join(keys)
             found = [replace(found[0], hint=f"{ours[0]}@{where}={value}" if base.mount else f"{ours[0]}={value}")]
         findings += [replace(problem, message=f"{item.request.place}: {problem.message}") for problem in found]
-        for path, part in said.items():
+        for path, part in values.items():
             base.layers.typed(".".join(path), part, item.request)
     if findings:
         raise ConfigError(*findings)
@@ -185,8 +186,8 @@ def _problem(path: tuple[str, ...], value: Any, override: Override) -> Finding |
     if name in NODES:
         if override.is_delete():
             return None
-        odd = next(problems_at(path, value), None)
-        return Finding("error", "CLI002", odd.message, (odd.key,), odd.hint) if odd else None
+        wrong = next(problems_at(path, value), None)
+        return Finding("error", "CLI002", wrong.message, (wrong.key,), wrong.hint) if wrong else None
     return unknown_key("", ".".join(path)).finding
 
 
@@ -197,12 +198,12 @@ def pair_of(repository: Repository, base: Base, gpu: str, model: str) -> tuple[d
     name = f"gpu_model/{gpu}-{model}"
     if not re.fullmatch(r"[\w./-]+", name) or ".." in name:
         return {}, ""
-    with told_by_hydra():
+    with hydra_errors_as_findings():
         loaded = repository.load_config(name) if repository.config_exists(name) else None
         if loaded is None:
             return {}, ""
         own = OmegaConf.create(OmegaConf.to_container(loaded.config))
-        own._set_parent(base.config)
+        set_parent(own, base.config)
         file = file_of(loaded, name)
         set_places(lambda key: (shown_path(file) if key in own else base._origin(key)[0] or name, False))
         try:
@@ -219,7 +220,7 @@ def words_below(
 ) -> dict[str, Origin]:
     """The last word on each key right below the node ``mount`` of an app: a file's or an override's."""
     found: dict[str, Origin] = {}
-    with told_by_hydra():
+    with hydra_errors_as_findings():
         for default, loaded in _loaded(repository, repository.defaults(chosen).defaults):
             package, content = package_of(default), _raw(loaded.config)
             file = file_of(loaded, str(default.config_path))
@@ -242,17 +243,16 @@ def words_below(
 
 
 def _apply(config: DictConfig, item: Wanted, *, is_argument: bool = False) -> None:
-    from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from omegaconf import OmegaConf
 
-    with told_by_hydra():
+    with hydra_errors_as_findings():
         key, value = item.override.key_or_group, item.override.value()
         parent = key.rpartition(".")[0]
         # model.config.x=3 and model.config={x: 3} where no config is declared
         for container in (parent, key if isinstance(value, dict) and parent and not is_argument else ""):
             if container and not item.override.is_delete() and OmegaConf.select(config, container) is None:
                 OmegaConf.update(config, container, {}, merge=False, force_add=True)
-        ConfigLoaderImpl._apply_overrides_to_config([item.override], config)
+        apply_override(item.override, config)
 
 
 def _record_files(

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.compose.by_omegaconf import package_of, record
 from sglang_hydra.compose.grammar import has_interpolation
-from sglang_hydra.compose.hydra_internals import Repository, told_by_hydra
+from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
+from sglang_hydra.compose.hydra_internals import Repository
 from sglang_hydra.compose.node_types import problems_at, types_of
 from sglang_hydra.compose.overrides import Wanted, parsed, value_problem
 from sglang_hydra.compose.plain_files import Content, content_of
@@ -161,7 +162,7 @@ class PlainBases:
         def ask() -> _Outline | None:
             from omegaconf import OmegaConf
 
-            with told_by_hydra():
+            with hydra_errors_as_findings():
                 listed = self._repository.defaults(chosen)
             schema, *rest = listed.defaults
             loaded = self._repository.load_config(str(schema.config_path))

@@ -262,7 +262,8 @@ class Composer:
 
     def _repository(self, requests: Sequence[Request] = ()) -> Repository:
         """What can be composed, with the folders that a typed ``hydra.searchpath=...`` adds."""
-        from sglang_hydra.compose.hydra_internals import Repository, told_by_hydra
+        from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
+        from sglang_hydra.compose.hydra_internals import Repository
         from sglang_hydra.compose.override_errors import Refused
         from sglang_hydra.compose.overrides import parsed
 
@@ -274,7 +275,7 @@ class Composer:
                 overrides = [parsed(word, "hydra.searchpath") for word in added]
             except Refused as refused:
                 raise ConfigError(refused.finding) from None
-            with told_by_hydra():
+            with hydra_errors_as_findings():
                 self._repositories[key] = Repository(
                     self._loader, self.config_name, overrides, trusts_files=self.trusts_files
                 )

@@ -1,47 +1,83 @@
-"""The parts of Hydra that composing needs and that Hydra does not publish: its loader, its sources, its messages."""
+"""Everything here uses a part of Hydra or OmegaConf that they do not publish; no other file may (tests/test_house.py).
+
+For each: what it is for, why the public way does not serve, and the test that fails when Hydra changes it.
+
+- ``loader_of``, ``search_path_of``, ``hydra_over``: ``create_config_search_path``, ``ConfigLoaderImpl``, ``Hydra``.
+  ``hydra.initialize`` and ``hydra.compose`` know one global search path of one folder, without a primary config in a
+  second folder, and ``@hydra.main`` reads ``sys.argv`` and ends the process. test_a_loader_searches_*,
+  test_a_job_of_hydra_runs_*
+- ``Repository``: ``CachingConfigRepository``, ``create_defaults_list``, and of the loader
+  ``_process_config_searchpath`` and ``_compose_config_from_defaults_list``. ``hydra.compose`` returns the merged config
+  alone: not which files it is made of, and at fifty times the cost. test_a_repository_*, tests/compose/test_compose.py
+- ``apply_override``: ``_apply_overrides_to_config``. ``OmegaConf.update`` knows neither ``+`` and ``~`` nor the error
+  messages of Hydra. test_an_override_is_applied_as_hydra_does
+- ``header_package``: ``ConfigSource._get_header_dict``. ``ConfigSource.load_config`` reads the whole file with the slow
+  parser first. test_the_package_of_a_header
+- ``yaml_loader``: ``get_yaml_loader``. ``OmegaConf.load`` returns nodes, not plain values, and lines are lost.
+  test_yaml_is_read_as_omegaconf_reads_it
+- ``key_and_text``, ``set_parent``: methods of OmegaConf's nodes. A resolver is given its node, but nothing public tells
+  the node's key, and nothing public resolves a tree within another one. test_a_resolver_*, test_a_tree_resolves_*
+- ``context_of``: ``Callbacks``. Launchers and sweepers demand it, and only Hydra's own multirun makes one.
+  test_a_launcher_gets_*
+- ``error_of``: ``JobReturn._return_value``. The public ``return_value`` prints before it raises.
+  test_the_error_of_a_job_*
+
+- ``watch_apps``, ``take_starting_app``: the function that ``@hydra.main`` calls to start an app. Hydra tells a
+  search-path plugin neither the command line nor the name of the primary config, callbacks are called only after the
+  app has been composed, and a decorator below ``@hydra.main`` is called later still. So a decorator of ours is put
+  around that function. test_an_app_that_starts_*, tests/run/test_app_main.py
+
+The public parts stay where they are used: ``hydra.main``, ``hydra.core`` (``config_store``, ``default_element``,
+``global_hydra``, ``hydra_config``, ``override_parser``, ``plugins``, ``utils``), ``hydra.errors``, ``hydra.types`` and
+``hydra.plugins``.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import errno
+import functools
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from contextvars import ContextVar
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository
 from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
-from hydra.errors import HydraException, MissingConfigException
+from hydra.plugins.config_source import ConfigSource
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
 
 from sglang_hydra.compose import recipes
 from sglang_hydra.compose.schema import PRIMARY_NAME
-from sglang_hydra.compose.variables import without_values
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import conf_dir, shown_path
-from sglang_hydra.text.words import short
 from sglang_hydra.text.yaml_limits import TOO_MUCH, text_is_too_much
 
 if TYPE_CHECKING:
     from hydra._internal.defaults_list import DefaultsList
+    from hydra._internal.hydra import Hydra
     from hydra.core.config_search_path import ConfigSearchPath
     from hydra.core.default_element import InputDefault, ResultDefault
     from hydra.core.override_parser.types import Override
+    from hydra.core.utils import JobReturn
     from hydra.plugins.config_source import ConfigResult
+    from hydra.types import HydraContext
+    from omegaconf import Container, Node
 
 
 def loader_of(config_dirs: Sequence[str | Path]) -> ConfigLoaderImpl:
     """Hydra's loader over the given folders (or ``scheme://`` paths), then what plugins name, then ours."""
-    if isinstance(version.getbase(), type(version._UNSPECIFIED_)):
+    if version.getbase() is version._UNSPECIFIED_:  # with Hydra 1.4 it never is
         version.setbase("1.3")
     ours = f"file://{conf_dir()}"
     named = [str(folder) if "://" in str(folder) else f"file://{Path(folder).absolute()}" for folder in config_dirs]
@@ -236,32 +272,6 @@ class Repository(CachingConfigRepository):
         return config
 
 
-@contextlib.contextmanager
-def told_by_hydra(place_of: Callable[[str], str | None] = lambda key: None) -> Iterator[None]:
-    """What Hydra, OmegaConf and the YAML parser refuse inside becomes a ConfigError that says it shortly.
-
-    ``place_of`` tells where a key was set.
-    """
-    import yaml
-
-    try:
-        yield
-    except yaml.YAMLError as failure:
-        raise ConfigError(_broken_yaml(failure)) from failure
-    except (HydraException, OmegaConfBaseException) as failure:
-        raise ConfigError(_said_by_hydra(failure, place_of)) from failure
-    except RecursionError as failure:
-        hint = "one of two keys that are each the other, a: ${b} and b: ${a}, needs a value"
-        found = Finding("error", "CLI008", "the configuration refers to itself without end", hint=hint)
-        raise ConfigError(found) from failure
-    except (OSError, UnicodeError) as failure:
-        raise ConfigError(Finding("error", "CLI008", f"a config file cannot be read: {failure}")) from failure
-    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, AssertionError) as failure:
-        # Hydra has no words of its own for a file or a value of an unexpected shape.
-        said = short(without_values(" ".join(f"{type(failure).__name__}: {failure}".split())), 300)
-        raise ConfigError(Finding("error", "CLI008", f"this cannot be composed ({said})")) from failure
-
-
 def file_of(loaded: ConfigResult | None, config_path: str) -> str:
     """The file that a config was read from; '' for what lies in no file (the ConfigStore, a package)."""
     if loaded is None or not str(loaded.path).startswith("file://"):
@@ -269,70 +279,104 @@ def file_of(loaded: ConfigResult | None, config_path: str) -> str:
     return str(Path(str(loaded.path).removeprefix("file://")) / f"{config_path.removesuffix('.yaml')}.yaml")
 
 
-def _said_by_hydra(failure: Exception, place_of: Callable[[str], str | None]) -> Finding:
-    """Hydra's and OmegaConf's own message, the key that it is about and its place in front."""
-    if isinstance(failure, MissingConfigException) and (unknown := _no_such_option(failure)) is not None:
-        return unknown
-    cause = failure.__cause__
-    lines = [line.strip() for error in (failure, cause) if error for line in str(error).splitlines() if line.strip()]
-    kept = [
-        line for line in lines if not line.startswith(("full_key:", "object_type=", "reference_type=", "See https"))
-    ]
-    message = short(without_values(" ".join(dict.fromkeys(kept))) or type(failure).__name__, 400)
-    key = next((str(key) for error in (failure, cause) if (key := getattr(error, "full_key", None))), None)
-    if key is None:
-        return Finding("error", "CLI008", message, hint=_hint_of_group(message))
-    place = place_of(key)
-    message = f"{place + ': ' if place else ''}{key}: {message}"
-    return Finding("error", "CLI008", message, (key,), _hint_of_interpolation(message, key))
-
-
-def _no_such_option(failure: MissingConfigException) -> Finding | None:
-    """An option that its group has not; None for another file that is missing. In front the config that chose it, as
-    Hydra sees it: the primary one for a choice on the command line."""
-    from sglang_hydra.compose.override_errors import unknown_option
-
-    file = failure.missing_cfg_file or ""
-    offered = re.search(r"Available options in '([^']+)'", str(failure))
-    group = offered[1] if offered else file.partition("/")[0]
-    option = file.removeprefix(f"{group}/")
-    if not option or option == file:
-        return None
-    options = [*(failure.options or ()), *(recipes.recipes() if group == "recipe" else ())]
-    refused = unknown_option(group, option, options).finding
-    where = re.match(r"In ('[^']+'): ", str(failure))
-    return replace(refused, message=f"in {where[1]}: {refused.message}") if where else refused
-
-
-def _hint_of_group(message: str) -> str | None:
-    """What to type where a group that has a choice already is added to, or a file of a group says not where it goes."""
-    if group := re.match(r"Multiple values for (\w+)\. To override a value use 'override \1: (\w+)'", message):
-        return f"without the +: {group[1]}={group[2]}"
-    if loose := re.match(r"In '(bench)/([\w/.-]+)': ConfigKeyError", message):
-        return f"# @package {loose[1]} as the first line of {loose[1]}/{loose[2]}.yaml"
-    added = re.match(r"force-add of config groups is not supported: '\+\+([^']+)'", message)
-    return f"without the ++: {added[1]}" if added else None
-
-
-def _hint_of_interpolation(message: str, key: str) -> str | None:
-    """What to type where an interpolation leads nowhere."""
-    if variable := re.search(r"Environment variable '(\w+)' not found", message):
-        return f"export {variable[1]}=..., or {key}='${{oc.env:{variable[1]},DEFAULT}}'"
-    if re.search(r"Interpolation key '.*' not found", message):
-        return f"the name of a key that is there; a literal ${{ is written \\${{: {key}='...\\${{...'"
-    return None
-
-
 def _is_hydras(default: InputDefault) -> bool:
     name = getattr(default, "group", None) or getattr(default, "path", None) or ""
     return str(name).lstrip("/").startswith("hydra/")
 
 
-def _broken_yaml(failure: Exception) -> Finding:
-    mark = getattr(failure, "problem_mark", None)
-    problem = getattr(failure, "problem", None) or str(failure).splitlines()[0]
-    if mark is None:
-        name = shown_path(str(getattr(failure, "name", "a config file")).removeprefix("file://"))
-        return Finding("error", "CLI009", f"{name}: this is no YAML: {problem}")
-    place = f"{shown_path(str(mark.name).removeprefix('file://'))}:{mark.line + 1}:{mark.column + 1}"
-    return Finding("error", "CLI009", f"{place}: this is no YAML: {problem}")
+def search_path_of(config_dirs: Sequence[str]) -> ConfigSearchPath:
+    """Where the composer looks, in its order: the folders that were named, then ours; and Hydra's own beside them."""
+    search_path = create_config_search_path(str(conf_dir()))
+    for folder in config_dirs:
+        search_path.prepend("command-line", f"file://{os.path.abspath(folder)}", SearchPathQuery(provider="main"))
+    return search_path
+
+
+def hydra_over(job: str, config_dirs: Sequence[str]) -> Hydra:
+    """Hydra itself over ``search_path_of(config_dirs)``, for a job of this name. It is Hydra's global one until the
+    caller clears that."""
+    from hydra._internal.hydra import Hydra
+
+    return Hydra.create_main_hydra2(job, search_path_of(config_dirs))
+
+
+def context_of(hydra: Hydra, config: DictConfig) -> HydraContext:
+    """What a launcher or a sweeper is instantiated with, for a ``config`` that ``hydra`` has composed."""
+    from hydra._internal.callbacks import Callbacks
+    from hydra.types import HydraContext
+
+    return HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(config))
+
+
+def error_of(job: JobReturn) -> Any:
+    """What a job that failed has raised."""
+    return job._return_value
+
+
+def apply_override(override: Override, config: DictConfig) -> None:
+    """Sets, adds or deletes what one override says, in ``config`` itself. Raises what Hydra raises for it."""
+    ConfigLoaderImpl._apply_overrides_to_config([override], config)
+
+
+def header_package(text: str) -> str | None:
+    """The package in the header of a config file (``# @package bench``). Raises ValueError for a broken header."""
+    return ConfigSource._get_header_dict(text)["package"]
+
+
+def yaml_loader() -> Any:
+    """The class of the loader with which OmegaConf reads YAML: ``1e5`` is a number, a date is text, and a key that
+    stands twice is an error."""
+    from omegaconf._utils import get_yaml_loader
+
+    return get_yaml_loader()
+
+
+def key_and_text(node: Node | None) -> tuple[str, str]:
+    """The full key of a node and its text before it is resolved; empty for none."""
+    return ("", "") if node is None else (str(node._get_full_key(None)), str(node._value()))
+
+
+def set_parent(config: Container, parent: Container) -> None:
+    """Lets the interpolations in ``config`` refer to keys of ``parent``."""
+    config._set_parent(parent)
+
+
+class StartingApp(NamedTuple):
+    """An app that ``@hydra.main`` starts: its task, the name of its primary config, and the parsed command line."""
+
+    task: Any
+    config_name: str | None
+    args: Any
+
+
+_STARTING: ContextVar[StartingApp | None] = ContextVar("starting", default=None)
+
+
+def watch_apps() -> None:
+    """Puts a decorator around the function with which ``@hydra.main`` starts every app, once in a process.
+
+    Does nothing where Hydra has no such function: then Hydra starts its apps alone.
+    """
+    main = import_module("hydra.main")
+    start = getattr(main, "_run_hydra", None)
+    if start is None or hasattr(start, "__wrapped__"):
+        return
+
+    @functools.wraps(start)
+    def watched(*positional: Any, **named: Any) -> Any:
+        args = named.get("args")
+        name = getattr(args, "config_name", None) or named.get("config_name")
+        token = _STARTING.set(StartingApp(named.get("task_function"), name, args))
+        try:
+            return start(*positional, **named)
+        finally:
+            _STARTING.reset(token)
+
+    main.__dict__["_run_hydra"] = watched
+
+
+def take_starting_app() -> StartingApp | None:
+    """The app that is starting, once: a search path that is made later belongs to something else. None outside."""
+    app = _STARTING.get()
+    _STARTING.set(None)
+    return app

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sglang_hydra.compose import recipes
-from sglang_hydra.compose.hydra_internals import Repository
+from sglang_hydra.compose.hydra_internals import Repository, header_package, yaml_loader
 from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
 from sglang_hydra.text.locations import conf_dir
 
@@ -49,7 +49,7 @@ def _of_file(folder: str, config_path: str) -> Content | None:
     try:
         text = read_text(os.path.realpath(file), CONFIG_BYTES)
         tree = _parsed(text, ours=file.startswith(f"{conf_dir()}{os.sep}"))
-        package = _package(text)
+        package = header_package(text[:512])
     except (OSError, ValueError, RecursionError):
         return None
     if tree is None:
@@ -57,13 +57,6 @@ def _of_file(folder: str, config_path: str) -> Content | None:
     return Content(
         {name: value for name, value in tree.items() if name != "defaults"}, file, package, tree.get("defaults")
     )
-
-
-def _package(text: str) -> str | None:
-    """What the header says (``# @package bench``). Raises ValueError for an odd one."""
-    from hydra.plugins.config_source import ConfigSource
-
-    return ConfigSource._get_header_dict(text[:512])["package"]
 
 
 def _parsed(text: str, *, ours: bool) -> dict[str, Any] | None:
@@ -81,9 +74,7 @@ def _parsed(text: str, *, ours: bool) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=1)
 def _loader() -> Any:
-    from omegaconf._utils import get_yaml_loader
-
-    return get_yaml_loader()
+    return yaml_loader()
 
 
 @lru_cache(maxsize=1)

@@ -63,8 +63,9 @@ class Reader:
         """The value of a variable for the text in ``node``. Where it may not be read, a finding is kept."""
         from omegaconf.resolvers.oc import env
 
-        key = str(node._get_full_key(None)) if node is not None else ""
-        text = str(node._value()) if node is not None else ""
+        from sglang_hydra.compose.hydra_internals import key_and_text
+
+        key, text = key_and_text(node)
         place, was_typed = self.place_of(key) if self.place_of else ("", True)
         typed = self.trusts_files or (was_typed and any(text in word for word in self.typed))
         if not (typed or may_read(name)):

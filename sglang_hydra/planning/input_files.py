@@ -100,11 +100,12 @@ def _is_environment(folder: str) -> bool:
 def read_yaml(file: Path, content: str) -> list[Request]:
     """What ``content`` asks for, read as the YAML of ``file``. Raises ConfigError as ``read_document`` does."""
     import yaml
-    from omegaconf._utils import get_yaml_loader
+
+    from sglang_hydra.compose.hydra_internals import yaml_loader
 
     name = shown_path(str(file))
     try:
-        loaded = yaml.load(content, Loader=get_yaml_loader())
+        loaded = yaml.load(content, Loader=yaml_loader())
     except yaml.MarkedYAMLError as failure:
         mark = failure.problem_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""

@@ -1,7 +1,11 @@
-"""What an app of ours is told before Hydra composes it: mistakes in its YAML files and words, with file, line and key.
+"""Checks an app of ours before Hydra composes it: mistakes in its YAML files and overrides, with file, line and key.
 
-Hydra would refuse most of them too, with the key alone, and a file that is no YAML with a traceback. The search-path
-plugin calls this; what only Hydra can tell is left to it.
+Hydra refuses most of them too, but names the key alone, and shows a traceback for a file that is not YAML.
+
+Two parts work together. ``watch_apps``, which ``sglang_hydra.main`` calls, notes the task, the name of the primary
+config and the command line of the app that ``@hydra.main`` starts (compose/hydra_internals.py). The search-path plugin
+then calls ``check_app`` with the search path of that app. So every app that is written as the documentation says is
+checked, and apps without ``@sglang_hydra.main``, Hydra's compose API and jobs of a multirun are left to Hydra.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.compose.overrides import NO_CHOICE, Request
@@ -21,17 +24,15 @@ if TYPE_CHECKING:
     from hydra.core.config_search_path import ConfigSearchPath
 
     from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.compose.hydra_internals import StartingApp
 
 _NO_OPTION = re.compile(rf"(?P<key>(?P<group>{'|'.join(NO_CHOICE)})(?:@[\w.]+)?)=(?:null|None)?")
-_ELSEWHERE = ("help", "hydra_help", "multirun", "cfg", "info", "shell_completion")
-_CALLS = 5
-"""From ``_running`` to Hydra's start: ours and the plugin's function, then the two of Hydra that make a search path. A
-search path that a composer of ours makes meanwhile is further away."""
+_OTHER_MODES = ("help", "hydra_help", "multirun", "cfg", "info", "shell_completion", "experimental_rerun")
 _composers: dict[tuple[str, ...], Composer] = {}
 
 
 def spell_no_choice(words: list[str]) -> None:
-    """``gpu=null`` and ``gpu@server.gpu=`` as the option that stands for none: Hydra ends with a traceback for null."""
+    """Replaces ``gpu=null`` and ``gpu@server.gpu=`` by the option for none; Hydra shows a traceback for null."""
     for position, word in enumerate(words):
         match = _NO_OPTION.fullmatch(word)
         if match:
@@ -55,10 +56,10 @@ def check_app(search_path: ConfigSearchPath) -> None:
 
     Only a single run of a task that ``sglang_hydra.main`` decorates is looked at.
     """
-    running = _running()
-    if running is None:
+    app = _single_run()
+    if app is None:
         return
-    args, config_name = running
+    args, config_name = app.args, str(app.config_name).removesuffix(".yaml")
     requests = numbered(args.overrides)
     folders = [element.path for element in search_path.get_path() if element.provider not in ("hydra", "schema")]
     folders += [f"file://{args.config_dir}"] if args.config_dir else []
@@ -82,7 +83,8 @@ def check_app(search_path: ConfigSearchPath) -> None:
 
 
 def as_typed(finding: Finding, requests: Sequence[Request]) -> Finding:
-    """An option that its group has not, with the word that chose it and what to type in an app; others as they are."""
+    """Rewrites the finding for an unknown option of a group: the override that chose it, and what to type in an app.
+    Returns other findings as they are."""
     group = finding.fields[0] if finding.id == "CLI006" and finding.fields else None
     if group is None:
         return finding
@@ -125,26 +127,22 @@ def _sweeps(text: str) -> bool:
         return False
 
 
-def _running() -> tuple[Any, str] | None:
-    """The arguments and the config's name of the app that is starting; None for anything but a single run of ours.
+def _single_run() -> StartingApp | None:
+    """The app that ``@hydra.main`` starts, if it runs once and has a task that gets a plan. None for ``--multirun``,
+    for Hydra's own flags, and for what is composed in any other way."""
+    from sglang_hydra.compose.hydra_internals import take_starting_app
 
-    Hydra tells a search-path plugin neither, so they are read where ``@hydra.main`` holds them; where that is not what
-    is known of Hydra 1.3, Hydra goes on alone.
-    """
-    frame: FrameType | None = sys._getframe()
-    for _ in range(_CALLS):
-        frame = frame.f_back if frame else None
-    if frame is None or frame.f_code.co_name != "_run_hydra":
+    app = take_starting_app()
+    if app is None or not getattr(app.task, "plans", False) or not isinstance(app.config_name, str):
         return None
-    known = frame.f_locals
-    args, name, task = known.get("args"), known.get("config_name"), known.get("task_function")
-    if not getattr(task, "plans", False) or not isinstance(name, str):
+    if any(getattr(app.args, flag, True) for flag in _OTHER_MODES):
         return None
-    if any(getattr(args, flag, True) for flag in _ELSEWHERE) or not isinstance(getattr(args, "overrides", 0), list):
-        return None
-    return args, name.removesuffix(".yaml")
+    return app if isinstance(getattr(app.args, "overrides", None), list) else None
 
 
-def plans(task: Callable[..., Any]) -> None:
-    """Marks a task that gets a plan."""
+def expect_start(task: Callable[..., Any]) -> None:
+    """Marks a task that gets a plan, and has the start of its app noted."""
+    from sglang_hydra.compose.hydra_internals import watch_apps
+
     task.__dict__["plans"] = True
+    watch_apps()

@@ -47,7 +47,7 @@ def main(task: Callable[[Plan], Any]) -> Callable[[DictConfig], Any]:
             plan = make_plan(composer, before_hydra.numbered(words))
         return task(plan)
 
-    before_hydra.plans(finalized)
+    before_hydra.expect_start(finalized)
     return finalized
 
 

@@ -65,9 +65,9 @@ class Tree:
         """The same for a key of the whole tree. Raises ConfigError where an interpolation leads nowhere."""
         from omegaconf import OmegaConf
 
-        from sglang_hydra.compose.hydra_internals import told_by_hydra
+        from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 
-        with told_by_hydra():
+        with hydra_errors_as_findings():
             value = OmegaConf.select(self.config, key, default=default, throw_on_missing=False)
             return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 

@@ -243,14 +243,14 @@ def _numbers(given: RangeSweep) -> Iterator[int | float]:
 
 
 def _spelled(item: Any) -> str:
-    from hydra.core.override_parser.types import Override, QuotedString
+    from hydra.core.override_parser.types import QuotedString, Transformer
 
     if isinstance(item, QuotedString):
         return item.with_quotes()
     if isinstance(item, str):
         # Hydra drops the quotes within choice(...): what would not be the same text without them gets them back.
         return item if _is_plain(item) else quoted(item)
-    return Override._get_value_element_as_str(item)
+    return Transformer.str(item)
 
 
 def _is_plain(text: str) -> bool:

@@ -32,14 +32,13 @@ def with_launcher(sweep: Sweep, composer: Composer) -> Sweep:
 
     Raises ConfigError where Hydra refuses one of its own keys.
     """
-    from hydra._internal.callbacks import Callbacks
-    from hydra._internal.hydra import Hydra
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
-    from hydra.types import HydraContext, RunMode
+    from hydra.types import RunMode
     from omegaconf.errors import OmegaConfBaseException
 
-    from sglang_hydra.run.launch.hydra_run import hydra_refuses, search_path_of, with_our_sweeper
+    from sglang_hydra.compose.hydra_internals import context_of, hydra_over
+    from sglang_hydra.run.launch.hydra_run import setup_error, with_our_sweeper
 
     source = sweep.source
     own = list(sweep.hydra_words)
@@ -47,12 +46,12 @@ def with_launcher(sweep: Sweep, composer: Composer) -> Sweep:
         own.append(f"hydra.sweep.dir={quoted(str(sweep.folder / 'jobs'))}")
     words = with_our_sweeper([*composer.canonical(source.requests), *own])
     try:
-        hydra = Hydra.create_main_hydra2(_JOB, search_path_of(source.config_dirs))
+        hydra = hydra_over(_JOB, source.config_dirs)
         config = hydra.compose_config(source.config_name, words, run_mode=RunMode.MULTIRUN)
         check_plugins(config)
-        context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(config))
+        context = context_of(hydra, config)
     except (HydraException, OmegaConfBaseException) as failure:
-        raise hydra_refuses(failure) from failure
+        raise setup_error(failure) from failure
     finally:
         GlobalHydra.instance().clear()
     return replace(sweep, running=HydraRun(config, context, _nothing))
@@ -127,9 +126,11 @@ def _for_app(finding: Finding) -> Finding:
 
 
 def _launched(running: HydraRun, jobs: Sequence[Sequence[str]]) -> Any:
-    """Every failure is told, and not the first one only, which Hydra itself will raise."""
+    """Prints the error of every job that failed, then raises the first one, as Hydra does."""
     from hydra.core.plugins import Plugins
     from hydra.core.utils import JobStatus
+
+    from sglang_hydra.compose.hydra_internals import error_of
 
     launcher = Plugins.instance().instantiate_launcher(
         hydra_context=running.context, task_function=running.task_function, config=running.config
@@ -138,7 +139,7 @@ def _launched(running: HydraRun, jobs: Sequence[Sequence[str]]) -> Any:
     failed = [result for result in returns if result.status != JobStatus.COMPLETED]
     for result in failed:
         words = " ".join(map(str, result.overrides or ()))
-        error = result._return_value
+        error = error_of(result)
         print(printable(f"{words}: {type(error).__name__}: {error}"), file=sys.stderr)
     for result in failed[:1]:
         _ = result.return_value  # raises what the task raised

@@ -19,8 +19,6 @@ from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.screen import write
 
 if TYPE_CHECKING:
-    from hydra.core.config_search_path import ConfigSearchPath
-
     from sglang_hydra.cli.invocation import Invocation
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -34,10 +32,11 @@ def in_hydra(composer: Composer, invocation: Invocation, task: Callable[[], int]
     added to the name of a run folder that nobody has named: two runs may begin in one second. Raises ConfigError
     where Hydra refuses its own keys, MachineError where the run folder cannot be written.
     """
-    from hydra._internal.hydra import Hydra
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
+
+    from sglang_hydra.compose.hydra_internals import hydra_over
 
     codes: list[int] = []
     begun = False
@@ -53,13 +52,13 @@ def in_hydra(composer: Composer, invocation: Invocation, task: Callable[[], int]
 
     words = [*_words(composer, invocation), *_marked_folder(invocation, mark), "hydra.mode=RUN"]
     try:
-        hydra = Hydra.create_main_hydra2(_JOB, search_path_of(invocation.config_dirs))
+        hydra = hydra_over(_JOB, invocation.config_dirs)
         try:
             hydra.run(invocation.config_name or PRIMARY_NAME, job, words)
         finally:
             GlobalHydra.instance().clear()
     except (HydraException, OmegaConfBaseException) as failure:
-        raise hydra_refuses(failure) from failure
+        raise setup_error(failure) from failure
     except OSError as failure:
         if begun:
             raise
@@ -84,7 +83,7 @@ def ask_hydra(composer: Composer, invocation: Invocation) -> int:
     try:
         main(lambda config: None)()
     except (HydraException, OmegaConfBaseException, OSError) as failure:
-        raise hydra_refuses(failure) from failure
+        raise setup_error(failure) from failure
     finally:
         sys.argv = before
         if full_error is None:
@@ -140,17 +139,6 @@ def _is_hydras(word: str) -> bool:
     return word.lstrip("+~").startswith(("hydra.", "hydra/"))
 
 
-def search_path_of(config_dirs: Sequence[str]) -> ConfigSearchPath:
-    """Where the composer looks, in its order: the folders that were named, then ours; and Hydra's own beside them."""
-    from hydra._internal.utils import create_config_search_path
-    from hydra.core.config_search_path import SearchPathQuery
-
-    search_path = create_config_search_path(str(conf_dir()))
-    for folder in config_dirs:
-        search_path.prepend("command-line", f"file://{os.path.abspath(folder)}", SearchPathQuery(provider="main"))
-    return search_path
-
-
 def _hydra_flags(words: Sequence[str]) -> list[str]:
     """The flags that only Hydra reads (``--cfg job``), with their values."""
     from sglang_hydra.text.flags import HYDRA_FLAGS
@@ -163,10 +151,11 @@ def _hydra_flags(words: Sequence[str]) -> list[str]:
     return kept
 
 
-def hydra_refuses(failure: Exception) -> ConfigError:
-    said = " ".join(str(failure).split())
+def setup_error(failure: Exception) -> ConfigError:
+    """The error for what Hydra raised about its own keys."""
+    message = " ".join(str(failure).split())
     hint = "hydra.run.dir=FOLDER names the run folder; python serve.py --hydra-help lists Hydra's own keys"
-    return ConfigError(Finding("error", "CLI023", f"Hydra cannot set up the run: {said}", ("hydra",), hint))
+    return ConfigError(Finding("error", "CLI023", f"Hydra cannot set up the run: {message}", ("hydra",), hint))
 
 
 def _no_folder(failure: OSError) -> Finding:

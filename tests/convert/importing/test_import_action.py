@@ -27,10 +27,10 @@ ROOT = Path(__file__).parents[3]
 
 
 def problems(text: str) -> list[str]:
-    from omegaconf._utils import get_yaml_loader
+    from sglang_hydra.compose.hydra_internals import yaml_loader
 
     validator = Draft202012Validator(schema_of("config"))
-    return [error.message for error in validator.iter_errors(yaml.load(text, Loader=get_yaml_loader()))]
+    return [error.message for error in validator.iter_errors(yaml.load(text, Loader=yaml_loader()))]
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in DATA.iterdir() if path.suffix != ".md"))

@@ -1,0 +1,108 @@
+"""Turns the errors that Hydra, OmegaConf and the YAML parser raise into findings: key, file and line, what to type."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf.errors import OmegaConfBaseException
+
+from sglang_hydra.compose import recipes
+from sglang_hydra.compose.variables import without_values
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import shown_path
+from sglang_hydra.text.words import short
+
+
+@contextlib.contextmanager
+def hydra_errors_as_findings(place_of: Callable[[str], str | None] = lambda key: None) -> Iterator[None]:
+    """Raises a ConfigError with one short finding for each error of Hydra, OmegaConf or the YAML parser in its block.
+
+    ``place_of`` returns the file and line, or the override, that set a key.
+    """
+    import yaml
+
+    try:
+        yield
+    except yaml.YAMLError as failure:
+        raise ConfigError(_broken_yaml(failure)) from failure
+    except (HydraException, OmegaConfBaseException) as failure:
+        raise ConfigError(_finding_of(failure, place_of)) from failure
+    except RecursionError as failure:
+        hint = "one of two keys that are each the other, a: ${b} and b: ${a}, needs a value"
+        found = Finding("error", "CLI008", "the configuration refers to itself without end", hint=hint)
+        raise ConfigError(found) from failure
+    except (OSError, UnicodeError) as failure:
+        raise ConfigError(Finding("error", "CLI008", f"a config file cannot be read: {failure}")) from failure
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, AssertionError) as failure:
+        # Hydra has no message of its own for a file or a value of an unexpected shape.
+        error = short(without_values(" ".join(f"{type(failure).__name__}: {failure}".split())), 300)
+        raise ConfigError(Finding("error", "CLI008", f"this cannot be composed ({error})")) from failure
+
+
+def _finding_of(failure: Exception, place_of: Callable[[str], str | None]) -> Finding:
+    """A finding with the message of Hydra or OmegaConf, the key that it is about and its place in front."""
+    if isinstance(failure, MissingConfigException) and (unknown := _no_such_option(failure)) is not None:
+        return unknown
+    cause = failure.__cause__
+    lines = [line.strip() for error in (failure, cause) if error for line in str(error).splitlines() if line.strip()]
+    kept = [
+        line for line in lines if not line.startswith(("full_key:", "object_type=", "reference_type=", "See https"))
+    ]
+    message = short(without_values(" ".join(dict.fromkeys(kept))) or type(failure).__name__, 400)
+    key = next((str(key) for error in (failure, cause) if (key := getattr(error, "full_key", None))), None)
+    if key is None:
+        return Finding("error", "CLI008", message, hint=_hint_of_group(message))
+    place = place_of(key)
+    message = f"{place + ': ' if place else ''}{key}: {message}"
+    return Finding("error", "CLI008", message, (key,), _hint_of_interpolation(message, key))
+
+
+def _no_such_option(failure: MissingConfigException) -> Finding | None:
+    """The finding for an option that its group does not have; None for another missing file. It begins with the config
+    that chose the option, as Hydra sees it: the primary one for a choice on the command line."""
+    from sglang_hydra.compose.override_errors import unknown_option
+
+    file = failure.missing_cfg_file or ""
+    offered = re.search(r"Available options in '([^']+)'", str(failure))
+    group = offered[1] if offered else file.partition("/")[0]
+    option = file.removeprefix(f"{group}/")
+    if not option or option == file:
+        return None
+    options = [*(failure.options or ()), *(recipes.recipes() if group == "recipe" else ())]
+    refused = unknown_option(group, option, options).finding
+    where = re.match(r"In ('[^']+'): ", str(failure))
+    return replace(refused, message=f"in {where[1]}: {refused.message}") if where else refused
+
+
+def _hint_of_group(message: str) -> str | None:
+    """What to type where a second option is added to a group, or where a file of a group has no package."""
+    if group := re.match(r"Multiple values for (\w+)\. To override a value use 'override \1: (\w+)'", message):
+        return f"without the +: {group[1]}={group[2]}"
+    if loose := re.match(r"In '(bench)/([\w/.-]+)': ConfigKeyError", message):
+        return f"# @package {loose[1]} as the first line of {loose[1]}/{loose[2]}.yaml"
+    added = re.match(r"force-add of config groups is not supported: '\+\+([^']+)'", message)
+    return f"without the ++: {added[1]}" if added else None
+
+
+def _hint_of_interpolation(message: str, key: str) -> str | None:
+    """What to type where an interpolation leads nowhere."""
+    if variable := re.search(r"Environment variable '(\w+)' not found", message):
+        return f"export {variable[1]}=..., or {key}='${{oc.env:{variable[1]},DEFAULT}}'"
+    if re.search(r"Interpolation key '.*' not found", message):
+        return f"the name of a key that is there; a literal ${{ is written \\${{: {key}='...\\${{...'"
+    return None
+
+
+def _broken_yaml(failure: Exception) -> Finding:
+    mark = getattr(failure, "problem_mark", None)
+    problem = getattr(failure, "problem", None) or str(failure).splitlines()[0]
+    if mark is None:
+        name = shown_path(str(getattr(failure, "name", "a config file")).removeprefix("file://"))
+        return Finding("error", "CLI009", f"{name}: this is no YAML: {problem}")
+    place = f"{shown_path(str(mark.name).removeprefix('file://'))}:{mark.line + 1}:{mark.column + 1}"
+    return Finding("error", "CLI009", f"{place}: this is no YAML: {problem}")

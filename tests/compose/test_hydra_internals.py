@@ -1,0 +1,200 @@
+"""What we know of Hydra and OmegaConf that they do not publish: each of these fails when a release changes it."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+
+from sglang_hydra.compose import hydra_internals
+from sglang_hydra.compose.hydra_internals import Repository, loader_of
+from sglang_hydra.compose.schema import register
+from sglang_hydra.text.locations import conf_dir
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with a preset of its own and one that has the name of ours."""
+    (tmp_path / "gpu").mkdir()
+    (tmp_path / "gpu" / "h100.yaml").write_text("defaults: [h200]\nname: mine\n")
+    (tmp_path / "gpu" / "big.yaml").write_text("name: big\n")
+    register()
+    return tmp_path
+
+
+def test_a_loader_searches_named_folders_before_ours_and_code_last(own: Path) -> None:
+    sources = loader_of([own]).repository.get_sources()
+    assert [(source.scheme(), source.path) for source in sources] == [
+        ("file", str(own)),
+        ("file", str(conf_dir())),
+        ("structured", ""),
+    ]
+
+
+def test_a_repository_lists_options_and_the_file_that_counts(own: Path) -> None:
+    repository = Repository(loader_of([own]), "sglang_hydra")
+    assert {"big", "h100", "h200"} <= set(repository.options("gpu"))
+    assert {str(own / "gpu" / "h100.yaml"), str(own / "gpu" / "big.yaml")} <= set(repository.files("gpu"))
+    assert str(conf_dir() / "gpu" / "h100.yaml") not in repository.files("gpu")
+
+
+def test_a_repository_expands_a_defaults_list_and_merges_it(own: Path) -> None:
+    repository = Repository(loader_of([own]), "sglang_hydra")
+    choices = OverridesParser.create().parse_overrides(["gpu=h100", "model=qwen3_8b"])
+    listed = repository.defaults(choices)
+    paths = [default.config_path for default in listed.defaults]
+    assert paths.index("gpu/h200") < paths.index("gpu/h100")
+    config = repository.merged(listed.defaults)
+    assert (config.gpu.name, config.gpu.memory_mib > 100_000) == ("mine", True)
+    assert OmegaConf.is_struct(config)
+    assert "hydra" not in config
+
+
+def test_a_repository_adds_the_folders_of_a_search_path_override(own: Path) -> None:
+    added = OverridesParser.create().parse_overrides([f"hydra.searchpath=[file://{own}]"])
+    loader = loader_of([])
+    assert "big" in Repository(loader, "sglang_hydra", added).options("gpu")
+    assert "big" not in Repository(loader, "sglang_hydra").options("gpu")
+
+
+@pytest.mark.parametrize(
+    ("word", "after"),
+    [
+        ("a.b=2", {"a": {"b": 2}}),
+        ("+a.c=x", {"a": {"b": 1, "c": "x"}}),
+        ("++a.b=[1,2]", {"a": {"b": [1, 2]}}),
+        ("~a.b", {"a": {}}),
+    ],
+)
+def test_an_override_is_applied_as_hydra_does(word: str, after: object) -> None:
+    config = OmegaConf.create({"a": {"b": 1}})
+    OmegaConf.set_struct(config, True)
+    (override,) = OverridesParser.create().parse_overrides([word])
+    hydra_internals.apply_override(override, config)
+    assert config == after
+
+
+def test_the_package_of_a_header() -> None:
+    assert hydra_internals.header_package("# @package bench\na: 1\n") == "bench"
+    assert hydra_internals.header_package("a: 1\n") is None
+    with pytest.raises(ValueError, match="header"):
+        hydra_internals.header_package("# @package\n")
+
+
+def test_yaml_is_read_as_omegaconf_reads_it() -> None:
+    loader = hydra_internals.yaml_loader()
+    text = "a: 1e5\nb: 2020-01-01\nc: 1.5\nd: ~\ne: on\n"
+    assert yaml.load(text, Loader=loader) == OmegaConf.to_container(OmegaConf.create(text))
+    assert yaml.load(text, Loader=loader)["a"] == 1e5
+    with pytest.raises(yaml.MarkedYAMLError, match="duplicate key a"):
+        yaml.load("a: 1\na: 2\n", Loader=loader)
+
+
+def test_a_resolver_knows_the_key_and_the_text_of_its_node() -> None:
+    found = []
+
+    def note(*, _node_: object) -> str:
+        found.append(hydra_internals.key_and_text(_node_))  # type: ignore[arg-type]
+        return "x"
+
+    OmegaConf.register_new_resolver("note_its_node", note, replace=True)
+    try:
+        config = OmegaConf.create({"a": {"b": "p-${note_its_node:}"}, "c": ["${note_its_node:}"]})
+        assert OmegaConf.to_container(config, resolve=True) == {"a": {"b": "p-x"}, "c": ["x"]}
+    finally:
+        OmegaConf.clear_resolver("note_its_node")
+    assert found == [("a.b", "p-${note_its_node:}"), ("c[0]", "${note_its_node:}")]
+    assert hydra_internals.key_and_text(None) == ("", "")
+
+
+def test_a_tree_resolves_against_its_parent() -> None:
+    config = OmegaConf.create({"a": "${b.c}"})
+    hydra_internals.set_parent(config, OmegaConf.create({"b": {"c": 3}}))
+    assert OmegaConf.to_container(config, resolve=True) == {"a": 3}
+
+
+def test_a_job_of_hydra_runs_over_the_named_folders_then_ours(own: Path) -> None:
+    seen = []
+
+    def task(config: object) -> None:
+        seen.append([source.path for source in HydraConfig.get().runtime.config_sources])
+
+    hydra = hydra_internals.hydra_over("test", [str(own)])
+    try:
+        words = ["gpu=big", "model=qwen3_8b", f"hydra.run.dir={own / 'run'}", "hydra.mode=RUN"]
+        hydra.run("sglang_hydra", task, words, with_log_configuration=False)
+    finally:
+        GlobalHydra.instance().clear()
+    assert seen == [["hydra.conf", str(own), str(conf_dir()), ""]]
+
+
+def test_a_launcher_gets_hydra_s_loader_and_callbacks(own: Path) -> None:
+    hydra = hydra_internals.hydra_over("test", [])
+    try:
+        words = ["gpu=h200", "model=qwen3_8b", "hydra/launcher=basic", f"hydra.sweep.dir={own / 'jobs'}"]
+        config = hydra.compose_config("sglang_hydra", words, run_mode=RunMode.MULTIRUN)
+        context = hydra_internals.context_of(hydra, config)
+        launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=context, task_function=lambda task_config: task_config.port, config=config
+        )
+        (job,) = launcher.launch([["gpu=h200", "model=qwen3_8b", "port=1234"]], initial_job_idx=0)
+    finally:
+        GlobalHydra.instance().clear()
+    assert job.return_value == 1234
+
+
+def test_the_error_of_a_job_is_known_without_a_word_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    job, failure = JobReturn(), ValueError("no")
+    job.status, job.return_value = JobStatus.FAILED, failure
+    assert hydra_internals.error_of(job) is failure
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_app_that_starts_is_known_once(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import hydra
+
+    main = sys.modules["hydra.main"]
+    seen = []
+
+    def task(config: object) -> None:
+        seen.extend([hydra_internals.take_starting_app(), hydra_internals.take_starting_app()])
+
+    (own / "app.yaml").write_text("port: 1\n")
+    monkeypatch.delitem(sys.modules, "sglang_hydra.run.hydra_app", raising=False)  # or the plugin takes it first
+    monkeypatch.setattr("sys.argv", ["app.py", "port=2", f"hydra.run.dir={own}/run", "--config-name", "app"])
+    monkeypatch.setattr(main, "_run_hydra", inspect.unwrap(main._run_hydra))
+    hydra_internals.watch_apps()
+    watched = main._run_hydra
+    hydra_internals.watch_apps()
+    assert main._run_hydra is watched
+    assert hydra_internals.take_starting_app() is None
+    hydra.main(version_base="1.3", config_path=str(own), config_name="another")(task)()
+    app, again = seen
+    assert app is not None
+    assert (app.task, app.config_name, app.args.overrides[0]) == (task, "app", "port=2")
+    assert (again, hydra_internals.take_starting_app()) == (None, None)
+
+
+def test_an_app_that_starts_is_checked_before_hydra_composes_it(own: Path) -> None:
+    (own / "app.py").write_text(
+        "import hydra, sglang_hydra\n"
+        "@hydra.main(version_base='1.3', config_path='.', config_name='app')\n"
+        "@sglang_hydra.main\n"
+        "def run(plan): print(plan.server_id)\n"
+        "run()\n"
+    )
+    (own / "app.yaml").write_text("defaults: [sglang_hydra_schema, gpu: h200, model: qwen3_8b, engine: sglang]\n")
+    done = subprocess.run([sys.executable, "app.py", "tp_sise=2"], cwd=own, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "CLI001  override 1: 'tp_sise' is neither" in done.stderr, done.stderr

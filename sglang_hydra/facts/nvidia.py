@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from sglang_hydra.facts.accelerator_search import Found, Search, ask_torch, counted, smallest
+from sglang_hydra.facts.nvml import NoNvml, nvml_library
 from sglang_hydra.facts.visible_gpus import Device, Slice, visible_devices
 
 _MIB = 1 << 20
@@ -40,29 +40,13 @@ def _nvml(search: Search) -> list[Device] | None:
 
     The library's total (either version of its memory call) divided by 2**20 is nvidia-smi's ``memory.total``.
     """
-    import warnings
-
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an outdated package of the same name warns when imported
-            import pynvml
-    except ImportError as failure:
-        search.tried.append(f"NVML: the package nvidia-ml-py cannot be imported ({failure})")
-        return None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as failure:
+        with nvml_library() as nvml:
+            handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+            devices = [_nvml_device(nvml, handle) for handle in handles]
+    except NoNvml as failure:
         search.tried.append(f"NVML: {failure}")
         return None
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        devices = [_nvml_device(pynvml, handle) for handle in handles]
-    except pynvml.NVMLError as failure:
-        search.tried.append(f"NVML: {failure}")
-        return None
-    finally:
-        with suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
     search.tried.append(f"NVML: {counted(devices)}")
     return devices
 

@@ -6,16 +6,16 @@ import functools
 import json
 import math
 import os
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sglang_hydra.facts.packages import installed
 from sglang_hydra.measure.bench.builtin import Builtin
 from sglang_hydra.measure.bench.client import Run
+from sglang_hydra.measure.bench.json_child import JsonChild, last_line
 from sglang_hydra.measure.bench.load import Load
 from sglang_hydra.measure.bench.measures import Sample
 from sglang_hydra.measure.bench.prompts import point_seed
@@ -52,7 +52,7 @@ class BenchServing:
             message = f"bench.client=bench_serving: {obstacle}"
             raise ConfigError(Finding("error", "BEN012", message, ("bench.client",), _HINT))
         self._server = server
-        self._child: _Child | None = None
+        self._child: JsonChild | None = None
         self._rate: float | None = None
 
     @staticmethod
@@ -100,67 +100,30 @@ class BenchServing:
 
     def _once(self, load: Load, seed: int, count: int) -> Run:
         if self._child is None:
-            self._child = _Child(self._server, load.timeout)
+            self._child = _child(self._server, load.timeout)
         with tempfile.TemporaryDirectory(prefix="sglang-hydra-bench-") as folder:
-            results, report, said = (Path(folder) / name for name in ("result.jsonl", "report.json", "said.txt"))
+            results, report, output = (Path(folder) / name for name in ("result.jsonl", "report.json", "output.txt"))
             flags = _flags(self._server, load, seed, count, results)
-            code = self._child.ask({"flags": flags, "said": str(said), "report": str(report)})
+            answer = self._child.ask({"flags": flags, "said": str(output), "report": str(report)})
             if not results.is_file():
-                raise MachineError(_silent(code, said))
+                raise MachineError(_no_result(int(answer["exit"]), output))
             record = json.loads(results.read_text(encoding="utf-8").splitlines()[-1])
-            told = json.loads(report.read_text(encoding="utf-8"))
+            timing = json.loads(report.read_text(encoding="utf-8"))
         duration = float(record["duration"])
-        window = (told["ended"] - duration, told["ended"])
-        return Run(samples_of(record, load), told["cpu_s"] / duration, duration, window)
+        window = (timing["ended"] - duration, timing["ended"])
+        return Run(samples_of(record, load), timing["cpu_s"] / duration, duration, window)
 
 
-class _Child:
+def _child(server: Server, timeout_s: float) -> JsonChild:
     """The process that has bench_serving imported. Raises MachineError where it cannot be imported."""
+    command = [str(server.python), "-W", "ignore", str(_CHILD), str(timeout_s)]
+    child = JsonChild(command, _not_runnable, env=_environment(server), cwd=tempfile.gettempdir())
+    child.answer()
+    return child
 
-    def __init__(self, server: Server, timeout_s: float) -> None:
-        # A file: what nobody reads would fill a pipe and hold the child up.
-        self._errors: IO[str] = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - closed by close()
-        self._process = subprocess.Popen(
-            [str(server.python), "-W", "ignore", str(_CHILD), str(timeout_s)],
-            env=_environment(server),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            cwd=tempfile.gettempdir(),
-        )
-        self._answer()
 
-    def ask(self, request: Mapping[str, Any]) -> int:
-        """Runs bench_serving; its exit code."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # the answer, or its absence, says it
-        return int(self._answer()["exit"])
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-        self._errors.close()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue  # what a package prints when it is imported
-            if isinstance(record, dict):
-                return record
-        code = self._process.wait()
-        self._errors.seek(0)
-        said = _last_line(self._errors.read())
-        self.close()
-        message = f"bench_serving cannot be run (exit {code}): {said}"
-        raise MachineError(Finding("error", "BEN013", message, hint=_HINT))
+def _not_runnable(exit_code: int, reason: str) -> Finding:
+    return Finding("error", "BEN013", f"bench_serving cannot be run (exit {exit_code}): {reason}", hint=_HINT)
 
 
 class _Row(NamedTuple):
@@ -185,7 +148,7 @@ def _sample(row: _Row, load: Load) -> Sample:
     end = row.ttft + math.fsum(row.gaps)
     sample = Sample(asked, 0.0, None, row.ttft, end, list(row.gaps), row.input_len, row.output_len)
     if row.error:
-        sample.error = _last_line(row.error)
+        sample.error = last_line(row.error)
     elif not row.ttft:
         # It counts an answer without text as completed.
         sample.error = "the answer has no content" if row.output_len else "the request failed"
@@ -264,11 +227,6 @@ def _unsuited(load: Load) -> str | None:
     return None
 
 
-def _silent(code: int, said: Path) -> Finding:
-    text = said.read_text(encoding="utf-8", errors="replace") if said.is_file() else ""
-    return Finding("error", "BEN013", f"bench_serving left no result (exit {code}): {_last_line(text)}", hint=_HINT)
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:500] if lines else "it said nothing"
+def _no_result(code: int, output: Path) -> Finding:
+    text = output.read_text(encoding="utf-8", errors="replace") if output.is_file() else ""
+    return Finding("error", "BEN013", f"bench_serving left no result (exit {code}): {last_line(text)}", hint=_HINT)

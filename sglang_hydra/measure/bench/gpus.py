@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
+from sglang_hydra.facts.nvml import NoNvml, nvml_library
 from sglang_hydra.measure.bench.server import Window, inside
+from sglang_hydra.measure.periodic import Repeating
 
 _SAMPLE_S = 0.5
 
@@ -40,25 +42,26 @@ class GpuWatch:
 
     def __init__(self, gpu_ids: Sequence[int]) -> None:
         self._ids = tuple(gpu_ids)
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._opened = ExitStack()
+        self._sampling: Repeating | None = None
         self._samples: dict[int, list[tuple[float, Sight]]] = {index: [] for index in gpu_ids}
         self.window: Window | None = None
         self.throttled: tuple[str, ...] = ()
         self.record: list[dict[str, Any]] | None = None
 
     def __enter__(self) -> GpuWatch:
-        nvml = _library() if self._ids else None
-        if nvml is not None:
-            self._thread = threading.Thread(target=self._look, args=(nvml,), name="gpu-watch", daemon=True)
-            self._thread.start()
+        with suppress(NoNvml):
+            if self._ids:
+                nvml = self._opened.enter_context(nvml_library())
+                self._sampling = Repeating(partial(self._look, nvml), _SAMPLE_S, "gpu-watch", at_once=True)
+                self._sampling.start()
         return self
 
     def __exit__(self, *reason: object) -> None:
-        self._over.set()
-        if self._thread is None:
+        if self._sampling is None:
             return
-        self._thread.join()
+        self._sampling.end()
+        self._opened.close()
         seen = {index: inside(samples, self.window) for index, samples in self._samples.items() if samples}
         self.record = [_summary(index, samples) for index, samples in seen.items()]
         found = 0
@@ -68,47 +71,17 @@ class GpuWatch:
         self.throttled = tuple(words for bit, words in _REASONS.items() if found & bit)
 
     def _look(self, nvml: Any) -> None:
-        try:
-            while True:
-                for index in self._ids:
-                    with suppress(nvml.NVMLError):
-                        sight = _sample(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
-                        self._samples[index].append((time.monotonic(), sight))
-                if self._over.wait(_SAMPLE_S):
-                    return
-        finally:
+        for index in self._ids:
             with suppress(nvml.NVMLError):
-                nvml.nvmlShutdown()
+                sight = _sample(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
+                self._samples[index].append((time.monotonic(), sight))
 
 
 def driver_version() -> str | None:
     """The version of NVIDIA's driver; None where there is none."""
-    nvml = _library()
-    if nvml is None:
-        return None
-    try:
+    with suppress(NoNvml), nvml_library() as nvml:
         return str(nvml.nvmlSystemGetDriverVersion())
-    except nvml.NVMLError:
-        return None
-    finally:
-        with suppress(nvml.NVMLError):
-            nvml.nvmlShutdown()
-
-
-def _library() -> Any:
-    import warnings
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import pynvml
-    except ImportError:
-        return None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None
-    return pynvml
+    return None
 
 
 def _sample(nvml: Any, handle: Any) -> Sight:

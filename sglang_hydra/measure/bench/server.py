@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import httpx
 
+from sglang_hydra.measure.periodic import Repeating
 from sglang_hydra.run.launch.log_reading import opened_log
 from sglang_hydra.text.errors import ServerError
 from sglang_hydra.text.findings import Finding
@@ -155,8 +156,7 @@ class Watch:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="server-metrics", daemon=True)
+        self._sampling = Repeating(self._look, _SAMPLE_S, "server-metrics")
         self._seen: list[tuple[float, Mapping[str, float]]] = []
         self._before: Mapping[str, float] | None = None
         self._log_mark = Mark(0, 0)
@@ -168,16 +168,15 @@ class Watch:
         self._log_mark = log_mark(self._server.log)
         self._before = read_metrics(self._server)
         if self._before is not None:
-            self._thread.start()
+            self._sampling.start()
         return self
 
     def __exit__(self, *reason: object) -> None:
-        self._over.set()
         logged = logged_retractions(self._server.log, self._log_mark)
         self.retracted = logged
         if self._before is None:
             return
-        self._thread.join(_ASK_S + _SAMPLE_S)
+        self._sampling.end()
         after = read_metrics(self._server)
         if after is not None:
             self.record = _summary(self._before, after, inside(self._seen, self.window) or [after])
@@ -186,10 +185,9 @@ class Watch:
             self.record["retracted"] = self.retracted
 
     def _look(self) -> None:
-        while not self._over.wait(_SAMPLE_S):
-            seen = read_metrics(self._server)
-            if seen is not None:
-                self._seen.append((time.monotonic(), seen))
+        seen = read_metrics(self._server)
+        if seen is not None:
+            self._seen.append((time.monotonic(), seen))
 
 
 class Mark(NamedTuple):

@@ -131,20 +131,13 @@ _ODD = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 def _sweep_record(store: Store) -> dict[str, Any]:
     """What was planned. Raises ConfigError, with the sweeps inside it as a hint for a folder of sweeps."""
     try:
-        record = store.read_sweep()
+        return store.read_sweep()
     except ConfigError as failure:
         inside = sorted(file.parent for file in store.folder.glob("*/sweep.json"))[:_MOST_HINTED]
         if failure.findings[0].id != "STO001" or not inside:
             raise
         hint = f"{program()} report {' '.join(shlex.quote(str(folder)) for folder in inside)}"
         raise ConfigError(replace(failure.findings[0], hint=hint)) from None
-    except _ODD as failure:
-        raise ConfigError(_odd(store.folder / "sweep.json", failure)) from None
-    file = store.folder / "sweep.json"
-    for part, kind in (("points", dict), ("words", list), ("shared", list)):
-        if not isinstance(record.get(part), kind):
-            raise ConfigError(_odd(file, KeyError(part)))
-    return record
 
 
 def _odd(file: Path, failure: Exception) -> Finding:
@@ -178,10 +171,7 @@ class _Plans:
             try:
                 plan = read_json(file) or {}
                 _server_settings(plan)
-            except OSError as failure:
-                plan = {}
-                self.problems.append(_odd(file, failure))
-            except _ODD as failure:
+            except (OSError, *_ODD) as failure:
                 plan = {}
                 self.problems.append(_odd(file, failure))
             self.found[server_id] = plan

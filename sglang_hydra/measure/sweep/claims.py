@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from sglang_hydra.measure.periodic import Repeating
 from sglang_hydra.measure.sweep.files import create, read_json, write_whole
-from sglang_hydra.measure.sweep.periodic import Repeating
 from sglang_hydra.run.launch.processes import Life, ProcessName, name_of
 from sglang_hydra.text.words import is_digits
 

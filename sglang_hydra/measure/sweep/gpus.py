@@ -6,10 +6,11 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
+from sglang_hydra.facts.nvml import NoNvml, nvml_library
 from sglang_hydra.measure.sweep.claims import Claim, Claims
 from sglang_hydra.text.words import is_digits
 
@@ -69,13 +70,11 @@ def visible_gpus(count: int | None) -> tuple[int, ...]:
 def _numbers_of(uuids: Sequence[str]) -> tuple[int, ...] | None:
     """The driver's numbers of GPUs that are named by their UUIDs, or by as much of them as tells one; None where it
     does not know one of them."""
-    with _nvml() as nvml:
-        if nvml is None:
-            return None
-        try:
+    try:
+        with nvml_library() as nvml:
             known = [_uuid(nvml, number) for number in range(nvml.nvmlDeviceGetCount())]
-        except nvml.NVMLError:
-            return None
+    except NoNvml:
+        return None
     found = [[number for number, uuid in enumerate(known) if uuid.startswith(word)] for word in uuids]
     return tuple(numbers[0] for numbers in found) if all(len(numbers) == 1 for numbers in found) else None
 
@@ -83,26 +82,6 @@ def _numbers_of(uuids: Sequence[str]) -> tuple[int, ...] | None:
 def _uuid(nvml: Any, number: int) -> str:
     said = nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))
     return said.decode() if isinstance(said, bytes) else str(said)
-
-
-@contextmanager
-def _nvml() -> Iterator[Any]:
-    """NVIDIA's library, ready to be asked; None where it is not to be had."""
-    try:
-        import pynvml
-    except ImportError:
-        yield None
-        return
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        yield None
-        return
-    try:
-        yield pynvml
-    finally:
-        with suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
 
 
 def keep_baseline(claims: Claims, baseline: dict[int, float]) -> None:
@@ -139,8 +118,8 @@ def used_mib(gpus: Sequence[int]) -> dict[int, float]:
     found: dict[int, float] = {}
     if not gpus:
         return found
-    with _nvml() as nvml:
-        for gpu in gpus if nvml is not None else ():
+    with suppress(NoNvml), nvml_library() as nvml:
+        for gpu in gpus:
             with suppress(nvml.NVMLError):
                 found[gpu] = nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByIndex(gpu)).used / (1 << 20)
     return found

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sglang_hydra.measure.periodic import Repeating
 from sglang_hydra.measure.sweep.claims import Claim, Claims
 from sglang_hydra.measure.sweep.job import Policy, Stop
 from sglang_hydra.measure.sweep.launcher_round import LOOK_S, SLURM, Round
-from sglang_hydra.measure.sweep.periodic import Repeating
 from sglang_hydra.measure.sweep.points import ServerGroup, Sweep
 from sglang_hydra.measure.sweep.progress import FolderScreen, Printed, Silent
 from sglang_hydra.measure.sweep.server_points import open_points, policy_of, run_group, writing_to

@@ -17,7 +17,6 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.measure.sweep.axes import combinations
 from sglang_hydra.measure.sweep.grid import Grid
-from sglang_hydra.measure.sweep.ids import IdSet
 from sglang_hydra.measure.sweep.judging import Judge, Judged
 from sglang_hydra.measure.sweep.points import Estimate, Point, Refused, ServerGroup, Source, Sweep, point_id_of
 from sglang_hydra.measure.sweep.setters import saying_who, told_who
@@ -115,7 +114,7 @@ def plan_sweep(
     ``merges``, words that were typed differently are different loads. ``told`` hears of every combination."""
     outcome = Outcome(grid)
     groups: dict[str, _Group] = {}
-    points, servers = IdSet(), IdSet()
+    points, servers = set[int](), set[str]()
     keeps_all = not grid.settings["dry_run"]
     for own, judged in judged_points(grid, judge_of(composer, grid, seed, env)):
         words = tuple(request.text for request in own)
@@ -128,16 +127,19 @@ def plan_sweep(
             continue
         server = judged.server
         workload_id = judged.workload_id if merges else digest({"load": judged.workload_id, "words": words})
-        if servers.add(server.server_id):
+        if server.server_id not in servers:
+            servers.add(server.server_id)
             outcome.starts += 1
             outcome.gpu_seconds += server.gpus * grid.settings["start_seconds"]
         for repeat in range(1, judged.repeats + 1):
             point_id = point_id_of(server.server_id, workload_id, repeat)
-            if not points.add(point_id):
+            number = int(point_id, 16)
+            if number in points:
                 outcome.merged += 1
                 continue
+            points.add(number)
             outcome.kept += 1
-            outcome.identity ^= int(point_id, 16)
+            outcome.identity ^= number
             steps = most_steps(grid.settings, judged.workload)
             outcome.further += steps - 1
             outcome.gpu_seconds += server.gpus * grid.settings["point_seconds"] * steps

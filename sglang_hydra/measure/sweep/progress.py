@@ -10,8 +10,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, TextIO
 
+from sglang_hydra.measure.periodic import Repeating
 from sglang_hydra.measure.sweep.claims import Claims, Holder
-from sglang_hydra.measure.sweep.periodic import Repeating
 from sglang_hydra.measure.sweep.points import Point, Sweep
 from sglang_hydra.measure.sweep.search import search_of
 from sglang_hydra.measure.sweep.store import DONE, FAILED, Store

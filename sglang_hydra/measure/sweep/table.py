@@ -44,17 +44,7 @@ def outcome_record(outcome: Outcome, findings: Sequence[Finding] = ()) -> dict[s
         "total": outcome.total,
         "kept": outcome.kept,
         "merged": outcome.merged,
-        "refused": [
-            {
-                "id": item.id,
-                "count": item.count,
-                "words": list(item.words),
-                "message": item.message,
-                "hint": item.hint,
-                "who": item.who,
-            }
-            for item in outcome.refused
-        ],
+        "refused": [{**vars(item), "words": list(item.words)} for item in outcome.refused],
         "starts": outcome.starts,
         "estimate": {
             "hours": round(estimate.hours, 4),

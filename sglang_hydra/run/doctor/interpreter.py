@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sglang_hydra.run.doctor.machine_state import Interpreter
-from sglang_hydra.text.file_text import read_text
 
 _TIMEOUT_S = 20.0
 # -c puts the working directory first on the path: it may be a checkout of somebody else's, with a json.py.
@@ -36,14 +35,14 @@ def read_interpreter(python: str | None) -> Interpreter:
     if answer is None:
         return Interpreter(path, problem=f"{path} is no Python interpreter that runs here")
     version, folders, include = answer
-    header = _metadata(folders, packages.versions.get("sglang"))
+    header = _metadata(folders) if "sglang" in packages.versions else {}
     return Interpreter(
         path=path,
         version=version,
         headers=os.path.isfile(os.path.join(include, "Python.h")),
         versions=packages.versions,
-        requires=tuple(value for key, value in header if key == "requires-dist"),
-        requires_python=next((value for key, value in header if key == "requires-python"), None),
+        requires=tuple(header.get("Requires-Dist", ())),
+        requires_python=next(iter(header.get("Requires-Python", ())), None),
         torch_build=torch_build(folders),
     )
 
@@ -87,33 +86,11 @@ def _on_disk(path: str) -> tuple[tuple[int, int, int], Sequence[str], str] | Non
     return ((major, minor, patch), interpreter_paths(path), include)
 
 
-def _metadata(folders: Sequence[str], version: str | None) -> list[tuple[str, str]]:
-    """The header of SGLang's METADATA as (lower-case key, value) pairs; empty if it is not installed."""
-    from sglang_hydra.facts.packages import normalised
+def _metadata(folders: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """What SGLang's METADATA says of its requirements; empty if it is not installed or cannot be read."""
+    from importlib.metadata import distributions
 
-    for folder in folders if version else ():
-        try:
-            names = [name for name in os.listdir(folder) if normalised(name.partition("-")[0]) == "sglang"]
-        except OSError:
-            continue
-        for name in names:
-            if name.endswith(".dist-info"):
-                try:
-                    return _header(read_text(os.path.join(folder, name, "METADATA"), errors="replace"))
-                except OSError:
-                    continue
-    return []
-
-
-def _header(text: str) -> list[tuple[str, str]]:
-    """Keys and values up to the first empty line; a folded line belongs to the value before it."""
-    pairs: list[tuple[str, str]] = []
-    for line in text.splitlines():
-        if not line:
-            break
-        key, colon, value = line.partition(":")
-        if line[0].isspace() and pairs:
-            pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]} {line.strip()}")
-        elif colon:
-            pairs.append((key.strip().lower(), value.strip()))
-    return pairs
+    found = next(iter(distributions(name="sglang", path=list(folders))), None)
+    header = found.metadata if found is not None else None
+    names = ("Requires-Dist", "Requires-Python")
+    return {name: header.get_all(name) or () for name in names} if header is not None else {}

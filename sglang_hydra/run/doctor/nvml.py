@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from sglang_hydra.facts.nvml import NoNvml, nvml_library
 from sglang_hydra.facts.visible_gpus import Slice
 from sglang_hydra.run.doctor.machine_state import Gpu, Holder, Nvidia, Pair
 
@@ -40,26 +40,12 @@ _FABRIC_STATES = {1: "not started", 2: "in progress", 3: "ready"}
 
 def survey_nvidia(pci: Path = _PCI) -> Nvidia:
     """The NVIDIA GPUs of this machine, whatever a process is allowed to see. Never raises."""
-    import warnings
-
     on_bus = count_on_bus(pci)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an outdated package of the same name warns when imported
-            import pynvml
-    except ImportError as failure:
-        return Nvidia(f"the package nvidia-ml-py cannot be imported ({failure})", on_bus=on_bus)
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as failure:
+        with nvml_library() as nvml:
+            return _survey(nvml, on_bus)
+    except NoNvml as failure:
         return Nvidia(str(failure), on_bus=on_bus)
-    try:
-        return _survey(pynvml, on_bus)
-    except pynvml.NVMLError as failure:
-        return Nvidia(str(failure), on_bus=on_bus)
-    finally:
-        with suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
 
 
 def count_on_bus(pci: Path = _PCI) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -129,5 +130,5 @@ def test_files_that_hold_no_prompts_say_so(tmp_path: Path, content: bytes | None
 
 def test_a_tokenizer_that_is_not_there_says_so(tmp_path: Path) -> None:
     prompts: list[Any] = make_prompts(load(), 1, 1, 2048)
-    with TextMaker("false", str(tmp_path)) as maker, pytest.raises(MachineError, match="BEN011"):
+    with closing(TextMaker("false", str(tmp_path))) as maker, pytest.raises(MachineError, match="BEN011"):
         maker.texts(prompts, 1)

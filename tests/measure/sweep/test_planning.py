@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.measure.sweep import planning
 from sglang_hydra.measure.sweep.grid import read_grid
-from sglang_hydra.measure.sweep.ids import IdSet
 from sglang_hydra.measure.sweep.judging import Judge, gpus_of
 from sglang_hydra.measure.sweep.planning import Outcome, plan_sweep, sweep_of, verdict_on
 from sglang_hydra.measure.sweep.points import Source, point_id_of, workload_id_of
@@ -364,24 +362,6 @@ def test_combinations_are_made_one_at_a_time() -> None:
     judge = Judge(composer(), grid.common, seed=SEED, env={})
     points = planning.judged_points(grid, judge)
     assert [not judged.refused for _, judged in itertools.islice(points, 3)] == [True, True, True]
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(0, 2**64 - 1), max_size=300), st.randoms(use_true_random=False))
-def test_a_set_of_ids_is_a_set(numbers: list[int], rng: random.Random) -> None:
-    found, known = IdSet(), set()
-    for number in [*numbers, *rng.choices(numbers, k=50)] if numbers else []:
-        assert found.add(f"{number:016x}") is (number not in known)
-        known.add(number)
-    assert len(found) == len(known)
-
-
-def test_a_set_of_ids_grows() -> None:
-    found = IdSet()
-    ids = [f"{random.Random(number).getrandbits(64):016x}" for number in range(5000)]
-    assert all(found.add(id) for id in ids)
-    assert not any(found.add(id) for id in ids)
-    assert len(found) == 5000
 
 
 def test_the_gpus_of_a_server_are_counted_on_all_nodes() -> None:

@@ -7,15 +7,17 @@ from collections.abc import Callable
 
 
 class Repeating:
-    """Calls ``act`` every ``seconds`` in a thread of its own, from ``start`` to ``end`` or until it says True."""
+    """Calls ``act`` every ``seconds`` in a thread of its own, from ``start`` to ``end`` or until it returns True.
 
-    def __init__(self, act: Callable[[], bool | None], seconds: float, name: str) -> None:
-        self._act, self._seconds = act, seconds
+    The first call is one interval after the start, or with ``at_once`` at the start.
+    """
+
+    def __init__(self, act: Callable[[], bool | None], seconds: float, name: str, *, at_once: bool = False) -> None:
+        self._act, self._seconds, self._at_once = act, seconds, at_once
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """The first call is one interval from now."""
         self._thread.start()
 
     def end(self) -> None:
@@ -24,6 +26,7 @@ class Repeating:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(self._seconds):
+        while self._at_once or not self._over.wait(self._seconds):
+            self._at_once = False
             if self._act():
                 return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -58,3 +58,10 @@ class Finding:
         record["fields"] = list(self.fields)
         record["upstream"] = list(self.upstream) if self.upstream else None
         return record
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Finding:
+        """The finding that ``to_json`` wrote."""
+        lines = record["upstream"]
+        upstream = (lines[0], lines[1]) if lines else None
+        return cls(**{**record, "fields": tuple(record["fields"]), "upstream": upstream})

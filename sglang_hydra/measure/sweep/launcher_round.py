@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -24,7 +23,6 @@ LOOK_S = 0.5
 
 _SLURM_LOOK_S = 3.0
 _STOP_S = 60.0
-_ASK_S = 30.0
 _JOB_FOLDER = re.compile(r"(\d+)(?:_\d+)?")
 
 
@@ -110,10 +108,10 @@ class Round:
 
 def _in_queue(jobs: Collection[str]) -> bool:
     """Whether Slurm has one of these jobs waiting or running; also where it does not answer now."""
-    words = ["squeue", "--noheader", "--jobs", ",".join(sorted(jobs)), "--format", "%T"]
-    try:
-        asked = subprocess.run(words, capture_output=True, text=True, timeout=_ASK_S, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.SubprocessError):
+    from sglang_hydra.run.launch.slurm.states import run_slurm
+
+    asked = run_slurm("squeue", "--noheader", "--jobs", ",".join(sorted(jobs)), "--format", "%T")
+    if asked is None or asked.stdout.strip():
         return True
     # Its controller forgets a job some minutes after its end.
-    return bool(asked.stdout.strip()) or (asked.returncode != 0 and "Invalid job id" not in asked.stderr)
+    return asked.returncode != 0 and "Invalid job id" not in asked.stderr

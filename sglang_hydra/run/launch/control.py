@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import sys
 import time
@@ -15,7 +14,7 @@ from urllib.parse import urlsplit
 from sglang_hydra.run.launch.display import harmless
 from sglang_hydra.run.launch.health import HEALTHY, health_of
 from sglang_hydra.run.launch.listening import FOREIGN, port_owner
-from sglang_hydra.run.launch.log_reading import Tail, log_lines, opened_log
+from sglang_hydra.run.launch.log_reading import LogTail, log_lines, opened_log
 from sglang_hydra.run.launch.processes import Life
 from sglang_hydra.run.launch.server_info import written_comparison
 from sglang_hydra.run.launch.servers import FAILED, READY, ServerRecord, chosen, damaged, forget, records, state_folder
@@ -145,18 +144,18 @@ def logs(words: Sequence[str], *, follow: bool = False) -> int:
         )
         return MachineError.exit_code
     if not follow:
-        for line in log_lines(path):
-            _print(line)
+        for whole in log_lines(path):
+            _print(whole.decode("utf-8", "replace"))
         return 0
-    with contextlib.closing(Tail(path)) as tail:
-        for line in tail.last(_LAST_LINES):
+    tail = LogTail(path)
+    for line in tail.last(_LAST_LINES):
+        _print(line)
+    alive = True
+    while alive:
+        alive = record.life is Life.ALIVE
+        for line in tail.lines():
             _print(line)
-        while record.life is Life.ALIVE:
-            for line in tail.new():
-                _print(line)
-            time.sleep(_FOLLOW_S)
-        for line in tail.new():
-            _print(line)
+        time.sleep(_FOLLOW_S if alive else 0)
     return 0
 
 
@@ -250,7 +249,7 @@ def _since(moment: float) -> str:
     return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(moment))} ({ago if seconds >= 60 else f'{seconds} s'})"
 
 
-def _print(line: bytes) -> None:
-    content = harmless(line.decode("utf-8", "replace"))
+def _print(line: str) -> None:
+    content = harmless(line)
     encoding = sys.stdout.encoding or "utf-8"
     print(content.encode(encoding, "backslashreplace").decode(encoding), flush=True)

@@ -120,7 +120,7 @@ def follow(
                     code = INTERRUPTED if signals else event["exit_code"]
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(_END_S)
-                    findings = tuple(map(_finding, event["findings"]))
+                    findings = tuple(map(Finding.from_json, event["findings"]))
                     return Told(name, code or ServerError.exit_code, findings, event["server_exit"])
                 elif kind in ("line", "waiting", "note"):
                     getattr(display, kind)(**event)
@@ -171,10 +171,6 @@ def _events(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
     while chunk := os.read(stream.fileno(), 1 << 16):
         *lines, pending = (pending + chunk).split(b"\n")
         yield from map(json.loads, lines)
-
-
-def _finding(record: dict[str, Any]) -> Finding:
-    return Finding(**{**record, "fields": tuple(record["fields"])})
 
 
 def _how_to(name: str) -> list[Line]:

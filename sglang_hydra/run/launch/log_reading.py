@@ -15,7 +15,6 @@ from sglang_hydra.text.file_text import open_plain
 # Two calls of the system lie between the two names of a full file.
 _TURNING_S = 1.0
 _LOOK_S = 0.01
-_CHUNK = 1 << 16
 
 
 @contextlib.contextmanager
@@ -43,50 +42,44 @@ def log_lines(path: Path) -> Iterator[bytes]:
                 yield line.rstrip(b"\r\n")
 
 
-class Tail:
-    """The lines that are added to a log, across its turning over to ``<name>.1``.
-
-    Raises OSError where there is none.
-    """
+class LogTail:
+    """The lines that are added to a log, across its turning over to ``<name>.1``. The file is opened at each look: that
+    is when a network file system asks for what is new."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        with contextlib.ExitStack() as stack:
-            self._file = _newest(path, stack, turning=True) or open_plain(path)
-            stack.pop_all()
-        self._pending = b""
+        self._path, self._file, self._at, self._pending = path, (-1, -1), 0, b""
 
-    def last(self, count: int) -> list[bytes]:
+    def last(self, count: int) -> list[str]:
         """The last lines that are there already; new ones are counted from here."""
-        self._file.seek(max(0, os.fstat(self._file.fileno()).st_size - count * 1024))
-        *whole, self._pending = self._file.read().split(b"\n")
-        return whole[-count:]
+        with opened_log(self._path) as files:
+            if not files:
+                return []
+            self._file = _identity(files[-1])
+            self._at = max(0, os.fstat(files[-1].fileno()).st_size - count * 1024)
+        return list(self.lines())[-count:]
 
-    def close(self) -> None:
-        self._file.close()
+    def lines(self) -> Iterator[str]:
+        """Each line that was finished since the last look."""
+        with opened_log(self._path) as files:
+            for file in files[-2:]:
+                if file is not files[-1] and _identity(file) != self._file:
+                    continue  # seen to its end, or written before we looked
+                if _identity(file) != self._file:
+                    self._file, self._at = _identity(file), 0
+                if os.fstat(file.fileno()).st_size < self._at:
+                    self._at = 0  # somebody has cut it short
+                file.seek(self._at)
+                content = file.read()
+                self._at += len(content)
+                *whole, self._pending = (self._pending + content).split(b"\n")
+                yield from (line.decode("utf-8", "replace") for line in whole)
 
-    def new(self) -> Iterator[bytes]:
-        """Each whole line that was added since the last look."""
-        yield from self._read()
-        try:
-            newest = open_plain(self._path)
-        except OSError:
-            return  # it turns over just now, or was removed
-        if _identity(newest) == _identity(self._file):
-            newest.close()
-            return
-        # What was written between our last look and the turn is still in the old file.
-        yield from self._read()
-        self._file.close()
-        self._file = newest
-        yield from self._read()
-
-    def _read(self) -> Iterator[bytes]:
-        if os.fstat(self._file.fileno()).st_size < self._file.tell():
-            self._file.seek(0)  # somebody has cut it short
-        while chunk := self._file.read(_CHUNK):
-            *whole, self._pending = (self._pending + chunk).split(b"\n")
-            yield from whole
+    def rest(self) -> Iterator[str]:
+        """The same, and the last line if it was cut off."""
+        yield from self.lines()
+        if self._pending:
+            yield self._pending.decode("utf-8", "replace")
+            self._pending = b""
 
 
 def _newest(path: Path, stack: contextlib.ExitStack, *, turning: bool) -> BinaryIO | None:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ def read_record(path: Path) -> ServerRecord:
         raise NoRecord(f"it is the file of {content['name'][:60]!r}, under another name")
     del content["schema"]
     content["process"] = ProcessName(**content["process"])
-    content["findings"] = tuple(_findings(content["findings"]))
+    content["findings"] = tuple(map(Finding.from_json, content["findings"]))
     return ServerRecord(**content)
 
 
@@ -182,10 +182,3 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "kind": _or_null(_text),
     "findings": _are_findings,
 }
-
-
-def _findings(found: list[dict[str, Any]]) -> Iterator[Finding]:
-    for item in found:
-        upstream = item["upstream"]
-        lines = (upstream[0], upstream[1]) if upstream else None
-        yield Finding(**{**item, "fields": tuple(item["fields"]), "upstream": lines})

@@ -11,8 +11,7 @@ import pytest
 
 from sglang_hydra.run.launch import log_reading
 from sglang_hydra.run.launch.log import BoundedLog
-from sglang_hydra.run.launch.log_reading import Tail, log_lines, opened_log
-from sglang_hydra.run.launch.slurm.follow import LogTail
+from sglang_hydra.run.launch.log_reading import LogTail, log_lines, opened_log
 
 
 @contextlib.contextmanager
@@ -56,47 +55,44 @@ def test_a_log_that_never_comes_back_is_what_is_left_of_it(tmp_path: Path, monke
     (tmp_path / "server.log.1").write_bytes(b"old\n")
     assert list(log_lines(tmp_path / "server.log")) == [b"old"]
     assert list(log_lines(tmp_path / "none.log")) == []
-    with pytest.raises(FileNotFoundError):
-        Tail(tmp_path / "none.log")
+    assert LogTail(tmp_path / "none.log").last(3) == []
+    assert list(LogTail(tmp_path / "none.log").lines()) == []
 
 
 def test_a_followed_log_loses_nothing_when_it_turns_over(tmp_path: Path) -> None:
     log = BoundedLog(tmp_path / "server.log", limit=1000)
     log.write(b"old 1\nold 2\nold 3\n")
-    tail = Tail(log.path)
-    assert tail.last(2) == [b"old 2", b"old 3"]
-    seen: list[bytes] = []
+    tail = LogTail(log.path)
+    assert tail.last(2) == ["old 2", "old 3"]
+    seen: list[str] = []
     for number in range(300):
         log.write(b"line %d\n" % number)
         if number % 50 == 49:
-            seen += list(tail.new())
+            seen += list(tail.lines())
     log.close()
-    tail.close()
-    assert seen == [b"line %d" % number for number in range(300)]
+    assert seen == [f"line {number}" for number in range(300)]
 
 
 def test_who_follows_a_log_outlives_the_moment_without_it(tmp_path: Path) -> None:
     path, older = tmp_path / "server.log", tmp_path / "server.log.1"
     path.write_bytes(b"one\n")
-    tail = Tail(path)
-    assert tail.last(5) == [b"one"]
+    tail = LogTail(path)
+    assert tail.last(5) == ["one"]
     with path.open("ab", buffering=0) as file:
         path.replace(older)
         file.write(b"two\n")
-        assert list(tail.new()) == [b"two"]
+        assert list(tail.lines()) == ["two"]
         file.write(b"three\n")
-    assert list(tail.new()) == [b"three"]
+    assert list(tail.lines()) == ["three"]
     path.write_bytes(b"four\n")
-    assert list(tail.new()) == [b"four"]
+    assert list(tail.lines()) == ["four"]
     path.write_bytes(b"5\n")  # cut short
-    assert list(tail.new()) == [b"5"]
-    tail.close()
+    assert list(tail.lines()) == ["5"]
 
 
-@pytest.mark.parametrize("tail_of", [Tail, LogTail])
-def test_a_log_that_is_written_to_meanwhile_is_followed_without_a_failure(tmp_path: Path, tail_of: type) -> None:
+def test_a_log_that_is_written_to_meanwhile_is_followed_without_a_failure(tmp_path: Path) -> None:
     log = BoundedLog(tmp_path / "server.log", limit=4000)
-    tail = tail_of(log.path)
+    tail = LogTail(log.path)
     over = threading.Event()
 
     def write() -> None:
@@ -106,14 +102,12 @@ def test_a_log_that_is_written_to_meanwhile_is_followed_without_a_failure(tmp_pa
 
     writing = threading.Thread(target=write)
     writing.start()
-    seen: list[object] = []
+    seen: list[str] = []
     while not over.is_set():
-        seen += list(tail.new() if isinstance(tail, Tail) else tail.lines())
+        seen += list(tail.lines())
         with opened_log(log.path) as files:
             assert files
     writing.join()
-    seen += list(tail.new() if isinstance(tail, Tail) else tail.lines())
-    assert seen[-1] in (b"line 3999", "line 3999")
-    if isinstance(tail, Tail):
-        tail.close()
+    seen += list(tail.lines())
+    assert seen[-1] == "line 3999"
     log.close()

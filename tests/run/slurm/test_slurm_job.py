@@ -17,9 +17,10 @@ import pytest
 from sglang_hydra.planning.engines.base import Request
 from sglang_hydra.run.launch.child_rank import read_orders
 from sglang_hydra.run.launch.child_srun import whole_lines
+from sglang_hydra.run.launch.log_reading import LogTail
 from sglang_hydra.run.launch.slurm import allocation
 from sglang_hydra.run.launch.slurm.allocation import Node, follower_ports, head_on
-from sglang_hydra.run.launch.slurm.follow import LogTail, cancelled_with_us
+from sglang_hydra.run.launch.slurm.follow import cancelled_with_us
 from sglang_hydra.run.launch.slurm.inside import ServerSpec, orders_of, prepared, rank_commands, srun_command
 from sglang_hydra.run.launch.slurm.keys import Secrets, drop_secrets, leave_secrets, secrets_of, take_secrets
 from sglang_hydra.run.launch.slurm.record import ENDED, Account, Record, read_account

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from sglang_hydra.planning.nodes import Head
 from sglang_hydra.run.launch.head import free_port_block, own_address
+from sglang_hydra.run.launch.slurm.states import ask_slurm
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 
-_ASK_S = 30.0
 _LOOPBACK = ("127.", "::1")
 
 
@@ -27,12 +26,12 @@ class Node(NamedTuple):
 def nodes_of_job(environ: Mapping[str, str] = os.environ) -> list[Node]:
     """This job's nodes in the order of its ranks. Raises MachineError outside of a job."""
     listed = environ.get("SLURM_JOB_NODELIST")
-    said = _asked("scontrol", "show", "hostnames", listed) if listed else None
+    said = ask_slurm("scontrol", "show", "hostnames", listed) if listed else None
     if said is None:
         message = "this is no Slurm job: it has no list of nodes"
         raise MachineError(Finding("error", "SLM005", message, ("launch",), "launch=slurm starts it inside of one"))
     names = said.split()
-    rows = _asked("scontrol", "--oneliner", "show", "node", str(listed)) or ""
+    rows = ask_slurm("scontrol", "--oneliner", "show", "node", str(listed)) or ""
     known = {words["NodeName"]: words for line in rows.splitlines() if "NodeName" in (words := _words(line))}
     return [
         Node(name, known.get(name, {}).get("NodeAddr", name), known.get(name, {}).get("NodeHostName", name))
@@ -68,10 +67,3 @@ def follower_ports(nodes: Sequence[Node], port: int) -> list[int]:
 
 def _words(line: str) -> dict[str, str]:
     return {name: value for word in line.split() for name, equals, value in [word.partition("=")] if equals}
-
-
-def _asked(*words: str) -> str | None:
-    try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=_ASK_S, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None

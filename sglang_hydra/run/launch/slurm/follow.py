@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sglang_hydra.run.launch.display import Display
-from sglang_hydra.run.launch.log_reading import opened_log
+from sglang_hydra.run.launch.log_reading import LogTail
 from sglang_hydra.run.launch.slurm.inside import LOG_NAME, PROGRAMS
 from sglang_hydra.run.launch.slurm.record import ENDED, READY, Account, read_account
 from sglang_hydra.run.launch.slurm.states import WAITS_FOR_EVER, JobState, cancel, state_of
@@ -22,59 +22,6 @@ _LOOK_S = 0.3
 _ASK_FIRST_S, _ASK_LATER_S, _ASK_SOON = 1.0, 10.0, 60
 # After a graceful end was asked for; after Slurm was told to cancel (KillWait is 30 s by default, an epilog may run).
 _CANCEL_EXTRA_S, _GIVE_UP_S = 20.0, 120.0
-
-
-class LogTail:
-    """The lines that are added to a log, across its rotation to ``<name>.1``. The file is opened at each look: that is
-    when a network file system asks for what is new."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._file, self._at, self._pending = path, -1, 0, b""
-
-    def lines(self) -> Iterator[str]:
-        """What was finished since the last look."""
-        with opened_log(self._path) as files:
-            for file in files[-2:]:
-                number = os.fstat(file.fileno()).st_ino
-                if file is not files[-1] and number != self._file:
-                    continue  # seen to its end, or written before we looked
-                if number != self._file:
-                    self._file, self._at = number, 0
-                file.seek(self._at)
-                content = file.read()
-                self._at += len(content)
-                *whole, self._pending = (self._pending + content).split(b"\n")
-                yield from (line.decode("utf-8", "replace") for line in whole)
-
-    def rest(self) -> Iterator[str]:
-        """The same, and the last line if it was cut off."""
-        yield from self.lines()
-        if self._pending:
-            yield self._pending.decode("utf-8", "replace")
-            self._pending = b""
-
-
-class LastingDisplay:
-    """Another display, as long as its terminal is there: a job must be ended properly by one that is gone."""
-
-    def __init__(self, display: Display) -> None:
-        self._display = display
-
-    def line(self, stream: str, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._display.line(stream, text)
-
-    def waiting(self, elapsed_s: float, milestone: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._display.waiting(elapsed_s, milestone)
-
-    def note(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._display.note(text)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._display.close()
 
 
 class Follower:

@@ -70,29 +70,17 @@ class ServerSpec:
 
 def serve_in_job(spec: ServerSpec) -> None:
     """What ``launch=slurm`` submits: the server until its end, with an account of it. Exits with the server's code."""
-    _leave_our_path()
-    record = Record(spec.folder, Account(os.environ.get("SLURM_JOB_ID", "")))
-    code: int = 1
-    findings: tuple[Finding, ...] = ()
+    with contextlib.suppress(SglangHydraError), _account_of(spec) as end:
 
-    def ready(server: LocalServer, seconds: float) -> None:
-        _leave_info(spec, server)
-        _ready(record, seconds)
+        def ready(server: LocalServer, seconds: float) -> None:
+            _leave_info(spec, server)
+            _ready(end.record, seconds)
 
-    try:
-        with _ended_by_signals():
-            launch = prepared(spec, record)
-            outcome = run_server(launch, JobDisplay(record), on_ready=ready)
-        code, findings = outcome.exit_code, tuple(outcome.findings)
-    except SglangHydraError as failure:
-        code, findings = failure.exit_code, tuple(failure.findings)
-    except SystemExit:
-        code = INTERRUPTED
-    finally:
-        record.update(phase=ENDED, exit_code=code, findings=findings)
+        outcome = run_server(prepared(spec, end.record), JobDisplay(end.record), on_ready=ready)
+        end.code, end.findings = outcome.exit_code, tuple(outcome.findings)
     # The job's state is then FAILED for Slurm too. submitit would take an exception for a crash of its own.
-    if code:
-        sys.exit(code)
+    if end.code:
+        sys.exit(end.code)
 
 
 @contextlib.contextmanager
@@ -104,23 +92,38 @@ def server_of(spec: ServerSpec) -> Iterator[LocalServer]:
     is cancelled or its walltime is over; each has been written into the job's account. One server at a time: the
     ranks take all of the job's GPUs.
     """
-    _leave_our_path()
-    record = Record(spec.folder, Account(os.environ.get("SLURM_JOB_ID", "")))
+    with _account_of(spec) as end:
+        with LocalServer(prepared(spec, end.record), JobDisplay(end.record)) as server:
+            _ready(end.record, server.wait_ready() or 0.0)
+            yield server
+        end.code = 0
+
+
+@dataclass
+class _End:
+    """How the server of a job has ended, for its account in ``record``."""
+
+    record: Record
     code: int = 1
     findings: tuple[Finding, ...] = ()
+
+
+@contextlib.contextmanager
+def _account_of(spec: ServerSpec) -> Iterator[_End]:
+    """Writes down how the block ends. Raises what it raises, and SystemExit (130) at SIGTERM."""
+    _leave_our_path()
+    end = _End(Record(spec.folder, Account(os.environ.get("SLURM_JOB_ID", ""))))
     try:
-        with _ended_by_signals(), LocalServer(prepared(spec, record), JobDisplay(record)) as server:
-            _ready(record, server.wait_ready() or 0.0)
-            yield server
-        code = 0
+        with _ended_by_signals():
+            yield end
     except SglangHydraError as failure:
-        code, findings = failure.exit_code, tuple(failure.findings)
+        end.code, end.findings = failure.exit_code, tuple(failure.findings)
         raise
     except SystemExit:
-        code = INTERRUPTED
+        end.code = INTERRUPTED
         raise
     finally:
-        record.update(phase=ENDED, exit_code=code, findings=findings)
+        end.record.update(phase=ENDED, exit_code=end.code, findings=end.findings)
 
 
 def prepared(spec: ServerSpec, record: Record) -> Launch:

@@ -64,10 +64,5 @@ def read_account(folder: Path) -> Account | None:
     except (FileNotFoundError, ValueError):
         return None
     content.pop("schema")
-    found = [Finding(**{**item, "fields": tuple(item["fields"])}) for item in content.pop("findings")]
-    return Account(**content, findings=[_with_lines(finding) for finding in found])
-
-
-def _with_lines(finding: Finding) -> Finding:
-    lines = finding.upstream
-    return finding if lines is None else replace(finding, upstream=(lines[0], lines[1]))
+    findings = [Finding.from_json(item) for item in content.pop("findings")]
+    return Account(**content, findings=findings)

@@ -26,7 +26,7 @@ from sglang_hydra.run.launch.listening import Owner
 from sglang_hydra.run.launch.local import INTERRUPTED
 from sglang_hydra.run.launch.log import log_files
 from sglang_hydra.run.launch.signals import stopping_on_signals
-from sglang_hydra.run.launch.slurm.follow import Follower, LastingDisplay, cancelled_with_us
+from sglang_hydra.run.launch.slurm.follow import Follower, cancelled_with_us
 from sglang_hydra.run.launch.slurm.inside import INFO_NAME, LOG_NAME, PORT_OWNER, PROGRAMS, ServerSpec, serve_in_job
 from sglang_hydra.run.launch.slurm.keys import drop_secrets, leave_secrets, secrets_of
 from sglang_hydra.run.launch.slurm.record import ENDED, FILE_NAME, Account
@@ -121,7 +121,7 @@ def _run(plan: Plan) -> int:
     _clear(folder)
     write_whole(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
     secrets = leave_secrets(folder, secrets_of(plan.secrets.get("api_key"), plan.environment, os.environ))
-    display = LastingDisplay(display_for())
+    display = display_for()
     try:
         with stopping_on_signals(lambda: None, loud=False) as signals:
             job = submit(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from sglang_hydra.text.findings import Finding
@@ -87,12 +86,11 @@ def state_of(job: str) -> JobState | None:
 
     Its controller forgets a job some minutes after its end (MinJobAge); accounting, where there is some, does not.
     """
-    said = _asked(["scontrol", "--oneliner", "show", "job", job])
+    said = ask_slurm("scontrol", "--oneliner", "show", "job", job)
     if said is not None:
         return read_scontrol(said)
-    said = _asked(
-        ["sacct", "--noheader", "--parsable2", "--allocations", "-j", job, "-o", "State,ExitCode,NodeList,End"]
-    )
+    fields = "State,ExitCode,NodeList,End"
+    said = ask_slurm("sacct", "--noheader", "--parsable2", "--allocations", "-j", job, "-o", fields)
     return read_sacct(said) if said else None
 
 
@@ -133,21 +131,26 @@ def ended_finding(job: str, state: JobState, folder: str) -> Finding:
 def cancel(job: str, signal: str | None = None, *, batch: bool = False) -> str | None:
     """Cancels a job, or sends one signal to it (``batch``: to its script alone); what scancel said if it could not."""
     words = ["scancel", *([f"--signal={signal}"] if signal else []), *(["--batch"] if batch else []), job]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_ASK_S, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.SubprocessError) as failure:
-        return str(failure)
+    done = run_slurm(*words)
+    if done is None:
+        return "it cannot be run, or does not answer"
     return None if done.returncode == 0 else (done.stderr or done.stdout).strip()
 
 
-def _asked(words: Sequence[str]) -> str | None:
+def ask_slurm(*words: str) -> str | None:
+    """What a command of Slurm prints; None where it is not there, does not answer in time, or fails."""
+    done = run_slurm(*words)
+    return done.stdout if done is not None and done.returncode == 0 else None
+
+
+def run_slurm(*words: str) -> subprocess.CompletedProcess[str] | None:
+    """Runs a command of Slurm; None where it is not there or does not answer in time."""
     try:
-        answer = subprocess.run(
-            list(words), capture_output=True, text=True, timeout=_ASK_S, stdin=subprocess.DEVNULL, errors="replace"
+        return subprocess.run(
+            words, capture_output=True, text=True, timeout=_ASK_S, stdin=subprocess.DEVNULL, errors="replace"
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return answer.stdout if answer.returncode == 0 else None
 
 
 def _known(value: str | None) -> str | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.run.launch.slurm.states import ask_slurm
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 
@@ -161,13 +162,8 @@ def _refused(said: str) -> Finding:
 
 def _partitions() -> str:
     """What to type instead of a partition that does not exist."""
-    import subprocess
-
-    try:
-        answer = subprocess.run(
-            ["sinfo", "--noheader", "-o", "%R"], capture_output=True, text=True, timeout=20, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
+    answer = ask_slurm("sinfo", "--noheader", "-o", "%R")
+    if answer is None:
         return "launch.slurm.partition=NAME: `sinfo` lists them"
-    names = sorted(set(re.findall(r"[\w.-]+", answer.stdout)))
+    names = sorted(set(re.findall(r"[\w.-]+", answer)))
     return "; or ".join(f"launch.slurm.partition={name}" for name in names[:4]) or "`sinfo` lists the partitions"

@@ -21,7 +21,7 @@ from generated import write_or_check  # noqa: E402
 
 from sglang_hydra.arguments.fields import FIELDS  # noqa: E402
 from sglang_hydra.arguments.secrets import is_secret_name  # noqa: E402
-from sglang_hydra.cli.completion import INDEX, SCRIPTS  # noqa: E402
+from sglang_hydra.cli.completion import INDEX, SHELLS  # noqa: E402
 from sglang_hydra.cli.id_pages import known_ids  # noqa: E402
 from sglang_hydra.compose.composer import Composer  # noqa: E402
 from sglang_hydra.compose.schema import Root  # noqa: E402
@@ -46,7 +46,7 @@ def index() -> dict[str, Any]:
     words = {
         "explain": sorted([*FIELDS, *keys(), *GROUPS, *known_ids()]),
         "export": sorted(FORMATS),
-        "completion": sorted(SCRIPTS),
+        "completion": sorted(SHELLS),
         "help": sorted([*FIELDS, *keys(), *GROUPS]),
     }
     return {

@@ -24,38 +24,13 @@ HERE = Path(__file__).parent
 INDEX = HERE / "completion_index.json"
 _TAKE_FILES = ("serve", "plan", "check", "explain", "diff", "upgrade", "fit", "export", "import", "bench", "doctor")
 
-_BASH = """\
-_sglang_hydra() {
-    local line="${COMP_LINE:0:COMP_POINT}" current IFS=$'\\n'
-    current="${line##* }"
-    COMPREPLY=($("@PYTHON@" -I -S "@FILE@" bash "$line" 2>/dev/null))
-    # bash counts what follows = and : as a word of its own.
-    local before="${current%"${current##*[=:]}"}"
-    COMPREPLY=("${COMPREPLY[@]#"$before"}")
-    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace
-    [[ ${COMPREPLY[*]} == *= || ${COMPREPLY[*]} == *. ]] && compopt -o nospace
-}
-complete -o default -F _sglang_hydra sglang-hydra
-"""
-
-_ZSH = """\
-_sglang_hydra() {
-    local -a found
-    found=("${(@f)$("@PYTHON@" -I -S "@FILE@" zsh "${BUFFER[1,CURSOR]}" 2>/dev/null)}")
-    [[ -n "$found" ]] || { _files; return }
-    local -a open closed
-    open=(${(M)found:#*[=.]}); closed=(${found:#*[=.]})
-    (( $#open )) && compadd -Q -S '' -- $open
-    (( $#closed )) && compadd -Q -- $closed
-}
-compdef _sglang_hydra sglang-hydra
-"""
-SCRIPTS = {"bash": _BASH, "zsh": _ZSH}
+SHELLS = ("bash", "zsh")
 
 
 def script(shell: str) -> str:
-    """What a shell is to read. Raises KeyError for a shell that is not known."""
-    return SCRIPTS[shell].replace("@PYTHON@", sys.executable).replace("@FILE@", str(Path(__file__).resolve()))
+    """What a shell of ``SHELLS`` is to read: completion.bash or completion.zsh, told where this file is."""
+    text = (HERE / f"completion.{shell}").read_text(encoding="utf-8")
+    return text.replace("@PYTHON@", sys.executable).replace("@FILE@", str(Path(__file__).resolve()))
 
 
 def candidates(line: str) -> list[str]:
@@ -152,8 +127,8 @@ def run(invocation: Invocation) -> int:
     from sglang_hydra.text.words import program
 
     shells = [request.text for request in invocation.requests]
-    if len(shells) != 1 or shells[0] not in SCRIPTS:
-        known = ", ".join(SCRIPTS)
+    if len(shells) != 1 or shells[0] not in SHELLS:
+        known = ", ".join(SHELLS)
         hint = f'eval "$({program()} completion bash)" in ~/.bashrc'
         raise ConfigError(Finding("error", "CLI025", f"completion takes a shell: {known}", hint=hint))
     print(script(shells[0]), end="")

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sglang_hydra.cli.shared import composer_of
-from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.cli.output_files import print_content, reason_of
+from sglang_hydra.cli.shared import composer_of, config_flags
 from sglang_hydra.compose.settings.topology import has_several_servers
 from sglang_hydra.convert.export.job import Artifact, Job, job_of
 from sglang_hydra.convert.export.registry import check_format, render
@@ -116,11 +116,8 @@ def _remade_from(invocation: Invocation, plan: Plan) -> list[str]:
     """The words that make the same artifact: the seed is part of it, and a file stands for what was read from it."""
     words = [invocation.file] if invocation.file is not None else []
     words += [request.text for request in invocation.requests[1:] if request.layer == "cli"]
-    flags = [word for folder in invocation.config_dirs for word in ("--config-dir", folder)]
-    if invocation.config_name not in (None, PRIMARY_NAME):
-        flags += ["--config-name", str(invocation.config_name)]
     seed = [f"random_seed={plan.values['random_seed']}"] if plan.seed_drawn else []
-    return [*words, *seed, *flags]
+    return [*words, *seed, *config_flags(invocation)]
 
 
 def record(format: str, id: str, jobs: Sequence[Job], artifact: Artifact) -> str:
@@ -147,15 +144,14 @@ def record(format: str, id: str, jobs: Sequence[Job], artifact: Artifact) -> str
 def _write(invocation: Invocation, artifact: Artifact, record: str) -> None:
     content = record if invocation.json else artifact.text
     if invocation.output is None:
-        sys.stdout.buffer.write(content.encode("utf-8")) if hasattr(sys.stdout, "buffer") else sys.stdout.write(content)
-        sys.stdout.flush()
+        print_content(content)
         return
     path = Path(invocation.output)
     try:
         # A link is followed to the file that it names.
         write_whole(path.resolve(), content, mode=0o777 if artifact.executable and not invocation.json else 0o666)
     except (OSError, ValueError) as failure:
-        why = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
         hint = "-o FILE in a folder that is there"
-        raise ConfigError(Finding("error", "EXP017", f"{path} cannot be written: {why}", hint=hint)) from failure
+        message = f"{path} cannot be written: {reason_of(failure)}"
+        raise ConfigError(Finding("error", "EXP017", message, hint=hint)) from failure
     write([[text(f"Written to {path}")]])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.file_argument import SUFFIXES
-from sglang_hydra.convert.importing.importer import Imported, import_source
+from sglang_hydra.cli.output_files import paths_of, print_content, refuse_existing, write_new
+from sglang_hydra.convert.importing.importer import import_source
 from sglang_hydra.convert.importing.report import record, shown_findings, summary, yaml_of
 from sglang_hydra.convert.importing.sources import LOOKED_FOR, Source, read_source
 from sglang_hydra.convert.importing.typed import read_typed
@@ -35,14 +33,15 @@ def run(invocation: Invocation) -> int:
     composer = composer_of(invocation)
     servers = import_source(source, read_typed(rest, composer), composer)
     output = Path(invocation.output) if invocation.output is not None else None
-    paths = _paths(output, servers)
-    if output is not None:
-        _write(paths, servers)
+    paths = paths_of(output, [server.name for server in servers])
+    refuse_existing(paths, "IMP015")
+    for path, server in zip(paths, servers, strict=False):
+        write_new(path, yaml_of(server, path), "IMP015")
     if invocation.json:
         print_json(record(source.name or "typed", servers, output))
     else:
         if output is None:
-            _print(servers)
+            print_content("---\n".join(yaml_of(server, None) for server in servers))
         findings = shown_findings(servers)
         lines: list[Line] = finding_lines(findings)
         lines += [summary(server) for server in servers]
@@ -69,44 +68,3 @@ def _source(invocation: Invocation) -> tuple[Source, list[Request]]:
         raise ConfigError(Finding("error", "IMP001", f"import what? Looked for {LOOKED_FOR}", hint=hint))
     first, *rest = invocation.requests
     return read_source(first.text), rest
-
-
-def _print(servers: Sequence[Imported]) -> None:
-    documents = [yaml_of(server, None) for server in servers]
-    content = "---\n".join(documents)
-    if hasattr(sys.stdout, "buffer"):
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content.encode("utf-8", "replace"))
-    else:
-        sys.stdout.write(content)
-    sys.stdout.flush()
-
-
-def _paths(output: Path | None, servers: Sequence[Imported]) -> list[Path]:
-    """One file for each server. Raises ConfigError for one that is there already: nothing is written then."""
-    if output is None:
-        return []
-    suffix = output.suffix or ".yaml"
-    paths = [output.with_suffix(suffix)]
-    if len(servers) > 1:
-        paths = [output.with_name(f"{output.stem}-{_file_name(server.name)}{suffix}") for server in servers]
-    there = [path for path in paths if os.path.lexists(path)]
-    if there:
-        message = f"{', '.join(map(str, there))} is there already, and nothing was written"
-        raise ConfigError(Finding("error", "IMP015", message, hint="another -o FILE, or remove it first"))
-    return paths
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.-]", "_", name)[:80] or "server"
-
-
-def _write(paths: Sequence[Path], servers: Sequence[Imported]) -> None:
-    for path, server in zip(paths, servers, strict=True):
-        try:
-            with path.open("x", encoding="utf-8", errors="replace", newline="") as file:
-                file.write(yaml_of(server, path))
-        except (OSError, ValueError) as failure:
-            why = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
-            hint = f"mkdir -p {shlex.quote(str(path.parent))}, or -o FILE in a folder that is there"
-            raise ConfigError(Finding("error", "IMP015", f"{path} cannot be written: {why}", hint=hint)) from failure

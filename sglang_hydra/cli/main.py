@@ -97,9 +97,9 @@ def _refuse_misplaced(invocation: Invocation) -> None:
     for flag in given:
         why = why_not(flag, verb, given)
         if why is not None and flag.elsewhere is not None:
-            id, message, hint = flag.elsewhere
-            said = {"verb": verb, "why": why, "program": program()}
-            raise ConfigError(Finding("error", id, message.format(**said), hint=hint.format(**said)))
+            known = {"verb": verb, "why": why, "program": program()}
+            message, hint = (flag.elsewhere[part].format(**known) for part in ("message", "hint"))
+            raise ConfigError(Finding("error", flag.elsewhere["id"], message, hint=hint))
 
 
 def requests_from_argv(argv: Sequence[str]) -> list[Request]:

@@ -27,6 +27,14 @@ def composer_of(invocation: Invocation) -> Composer:
     return Composer(invocation.config_dirs, invocation.config_name or PRIMARY_NAME)
 
 
+def config_flags(invocation: Invocation) -> list[str]:
+    """The flags that name the folders and the primary config of a command line."""
+    flags = [word for folder in invocation.config_dirs for word in ("--config-dir", folder)]
+    if invocation.config_name not in (None, PRIMARY_NAME):
+        flags += ["--config-name", str(invocation.config_name)]
+    return flags
+
+
 def typed_words(invocation: Invocation) -> list[str]:
     """The names that were typed. Raises ConfigError for an option that the verb does not have."""
     verb, options = invocation.verb, _OPTIONS[invocation.verb]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sglang_hydra.compose.schema import PRIMARY_NAME
-from sglang_hydra.convert.upgrade.content import content_of, kind_of, write_new
+from sglang_hydra.cli.output_files import paths_of, refuse_existing, write_new
+from sglang_hydra.cli.shared import composer_of, config_flags
+from sglang_hydra.convert.upgrade.content import content_of, kind_of
 from sglang_hydra.convert.upgrade.inputs import subjects_of
 from sglang_hydra.convert.upgrade.releases import release_named
 from sglang_hydra.convert.upgrade.screen import upgrade_screen
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 def run(invocation: Invocation) -> int:
     """Shows what changes, and the new command or file; writes it with ``-o``. 2 where something breaks."""
-    from sglang_hydra.cli.shared import composer_of
     from sglang_hydra.text.screen import print_json
 
     authority = _authority(invocation)
@@ -38,17 +37,18 @@ def run(invocation: Invocation) -> int:
     output = Path(invocation.output) if invocation.output is not None else None
     subjects = subjects_of(invocation.requests, invocation.argv, written_for, composer)
     made = [
-        upgraded(composer, one, version, written_for=written_for, authority=authority, flags=_flags(invocation))
+        upgraded(composer, one, version, written_for=written_for, authority=authority, flags=config_flags(invocation))
         for one in subjects
     ]
     kinds = [kind_of(one, output) for one in made]
-    paths = _paths(output, made)
+    paths = paths_of(output, [one.subject.name for one in made])
     contents = [
         content_of(one, kind, composer, output) if kind is not None else None
         for one, kind in zip(made, kinds, strict=True)
     ]
-    if output is not None:
-        write_new(paths, [content for content in contents if content is not None])
+    refuse_existing(paths, "UPG005")
+    for path, content in zip(paths, contents, strict=False):
+        write_new(path, content or "", "UPG005")
     if invocation.json:
         from sglang_hydra.convert.upgrade.record import record
 
@@ -77,14 +77,6 @@ def _show(made: Sequence[Upgrade], contents: Sequence[str | None], paths: Sequen
     write([[text(f"Written to {path}")] for path in paths], sys.stdout)
 
 
-def _flags(invocation: Invocation) -> list[str]:
-    """Where the configs of the command are."""
-    flags = [word for folder in invocation.config_dirs for word in ("--config-dir", folder)]
-    if invocation.config_name not in (None, PRIMARY_NAME):
-        flags += ["--config-name", str(invocation.config_name)]
-    return flags
-
-
 def _authority(invocation: Invocation) -> Authority | None:
     """The SGLang that ``--against`` names, if it was given."""
     if invocation.against is None:
@@ -100,14 +92,3 @@ def _refuse_another(authority: Authority | None, version: str) -> None:
         message = f"--against {authority.name} has SGLang {authority.version}, and --to is {version}"
         hint = f'--to {authority.version}, or an environment with it: pip install "sglang=={version}"'
         raise ConfigError(Finding("error", "UPG003", message, hint=hint))
-
-
-def _paths(output: Path | None, made: Sequence[Upgrade]) -> list[Path]:
-    """One file for each server."""
-    if output is None:
-        return []
-    whole = output if output.suffix else output.with_suffix(".yaml")
-    if len(made) == 1:
-        return [whole]
-    names = [re.sub(r"[^\w.-]", "_", one.subject.name)[:80] or "server" for one in made]
-    return [whole.with_name(f"{whole.stem}-{name}{whole.suffix}") for name in names]

@@ -11,7 +11,7 @@ from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.convert.importing.flags import Arguments, read_arguments
-from sglang_hydra.convert.importing.hardware import spoken_of
+from sglang_hydra.convert.importing.hardware import classes_named_in
 from sglang_hydra.convert.importing.launches import Launch, is_open, without_marks
 from sglang_hydra.convert.importing.passwords import hidden_in, holds_a_password, variable_for
 from sglang_hydra.convert.importing.reduction import Reduced, Wish, nearest_preset, reduce_to_preset
@@ -196,7 +196,7 @@ def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer)
     """The GPU class, if one can be told."""
     if "gpu" in typed.choices:
         return [typed.choices["gpu"]], []
-    found = list(launch.gpu_classes) or spoken_of((*launch.said, *launch.files), composer.preset_files("gpu"))
+    found = list(launch.gpu_classes) or classes_named_in((*launch.said, *launch.files), composer.preset_files("gpu"))
     if not found and arguments.known.get("device") == "cpu":
         found = ["cpu"]
     if len(found) == 1:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,25 +50,6 @@ def content_of(made: Upgrade, kind: str, composer: Composer, output: Path | None
         if edited is not None and _is_the_same(edited, made, made.subject.file, composer):
             return edited
     return _written_anew(made, composer, output)
-
-
-def write_new(paths: Sequence[Path], contents: Sequence[str]) -> None:
-    """Writes each whole, or none of them. Raises ConfigError for one that is there already."""
-    there = [path for path in paths if os.path.lexists(path)]
-    if there:
-        message = f"{', '.join(map(str, there))} is there already, and nothing was written"
-        raise ConfigError(Finding("error", "UPG005", message, hint="another -o FILE, or remove it first"))
-    for path, content in zip(paths, contents, strict=True):
-        try:
-            with path.open("x", encoding="utf-8", errors="replace", newline="") as file:
-                file.write(content)
-            if path.suffix in (".sh", ".bash"):
-                mode = path.stat().st_mode
-                path.chmod(mode | (mode & 0o444) >> 2)
-        except (OSError, ValueError) as failure:
-            why = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
-            hint = "-o FILE in a folder that is there"
-            raise ConfigError(Finding("error", "UPG005", f"{path} cannot be written: {why}", hint=hint)) from failure
 
 
 def _written_anew(made: Upgrade, composer: Composer, output: Path | None) -> str:

@@ -1,0 +1,61 @@
+"""What ``-o`` writes: new files, one for each server, and the text that is printed without it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+
+
+def reason_of(failure: OSError | ValueError) -> str:
+    """Why a file cannot be written, without its name."""
+    return failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
+
+
+def paths_of(output: Path | None, names: Sequence[str]) -> list[Path]:
+    """A YAML file, or one of the suffix of ``output``, for each server; none without ``output``."""
+    if output is None:
+        return []
+    suffix = output.suffix or ".yaml"
+    if len(names) == 1:
+        return [output.with_suffix(suffix)]
+    own = [re.sub(r"[^\w.-]", "_", name)[:80] or "server" for name in names]
+    return [output.with_name(f"{output.stem}-{name}{suffix}") for name in own]
+
+
+def refuse_existing(paths: Sequence[Path], id: str) -> None:
+    """Raises ConfigError with ``id`` where one of the files is there already."""
+    there = [path for path in paths if os.path.lexists(path)]
+    if there:
+        message = f"{', '.join(map(str, there))} is there already, and nothing was written"
+        raise ConfigError(Finding("error", id, message, hint="another -o FILE, or remove it first"))
+
+
+def write_new(path: Path, content: str, id: str) -> None:
+    """Writes a file that is not there; a script may be run. Raises ConfigError with ``id`` where it cannot."""
+    try:
+        with path.open("x", encoding="utf-8", errors="replace", newline="") as file:
+            file.write(content)
+        if path.suffix in (".sh", ".bash"):
+            mode = path.stat().st_mode
+            path.chmod(mode | (mode & 0o444) >> 2)
+    except (OSError, ValueError) as failure:
+        hint = f"mkdir -p {shlex.quote(str(path.parent))}, or -o FILE in a folder that is there"
+        message = f"{path} cannot be written: {reason_of(failure)}"
+        raise ConfigError(Finding("error", id, message, hint=hint)) from failure
+
+
+def print_content(content: str) -> None:
+    """Prints the content of a file as UTF-8, whatever the terminal's encoding is."""
+    sys.stdout.flush()
+    if hasattr(sys.stdout, "buffer"):
+        sys.stdout.buffer.write(content.encode("utf-8", "replace"))
+    else:
+        sys.stdout.write(content)
+    sys.stdout.flush()

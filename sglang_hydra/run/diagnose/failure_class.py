@@ -41,6 +41,9 @@ class Stage(IntEnum):
     SERVE = 6
 
 
+_NEAR = 8192
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """A line that gives a failure away.
@@ -66,7 +69,10 @@ class Signature:
     advice: str | None = None
 
     def fits(self, line: str) -> bool:
-        """Whether a line that holds the needle also has what else must be in it."""
+        """Whether a line that holds the needle also has what else must be in it, at most ``_NEAR`` characters away."""
+        if len(line) > _NEAR:  # the time that a pattern takes may grow with the square of what it searches
+            start = max(0, line.find(self.needle) - _NEAR // 4)
+            line = line[start : start + _NEAR]
         return (
             (self.pattern is None or _compiled(self.pattern).search(line) is not None)
             and (self.unless is None or _compiled(self.unless).search(line) is None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -109,11 +110,25 @@ def test_any_line_of_arguments_is_taken_apart(text: str) -> None:
         "address ('" * 6_000 + "address already in use",
         "token=" * 10_000,
         "(pid=" * 12_000,
+        "Error: " + "--abcdef " * 7_000,
+        "Error: " + "must " * 12_000,
     ],
-    ids=range(19),
+    ids=range(21),
 )
 def test_a_line_that_is_made_to_take_long_does_not(line: str) -> None:
+    failure_classes()  # read before the clock starts
+    start = time.process_time()
     is_sound(diagnose([line, "Killed"], 1), 1)
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("failure", failure_classes(), ids=lambda failure: failure.kind)
+def test_no_signature_takes_long_on_a_line_full_of_its_needle(failure: FailureClass) -> None:
+    for signature in failure.signatures:
+        line = ("Error: " + f"{signature.needle} " * LONGEST)[:LONGEST]
+        start = time.process_time()
+        signature.fits(line)
+        assert time.process_time() - start < 1, signature
 
 
 def test_what_is_remembered_does_not_grow_with_the_log() -> None:

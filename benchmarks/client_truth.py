@@ -26,8 +26,11 @@ sys.path.insert(0, str(ROOT))
 from sglang_hydra.compose.settings.bench import BenchNode  # noqa: E402
 from sglang_hydra.measure.bench.client import LoadProcesses, run_load  # noqa: E402
 from sglang_hydra.measure.bench.load import load_of  # noqa: E402
-from sglang_hydra.measure.bench.measures import measure  # noqa: E402
-from sglang_hydra.measure.bench.own_delay import most_moved, moved_by_client  # noqa: E402
+from sglang_hydra.measure.bench.measures import (  # noqa: E402
+    measure,
+    most_moved,
+    moved_by_client,
+)
 from sglang_hydra.measure.bench.prompts import Prompt  # noqa: E402
 from sglang_hydra.measure.bench.wires import Generate, Target  # noqa: E402
 

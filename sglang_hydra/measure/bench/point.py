@@ -14,8 +14,7 @@ from sglang_hydra.measure.bench.client import Run
 from sglang_hydra.measure.bench.gpus import GpuWatch
 from sglang_hydra.measure.bench.load import Load
 from sglang_hydra.measure.bench.machine import machine
-from sglang_hydra.measure.bench.measures import measure
-from sglang_hydra.measure.bench.own_delay import moved_by_client
+from sglang_hydra.measure.bench.measures import measure, moved_by_client
 from sglang_hydra.measure.bench.prompts import point_seed
 from sglang_hydra.measure.bench.quality import check_quality
 from sglang_hydra.measure.bench.server import Server, Watch, empty_cache

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sglang_hydra.measure.bench.load import Load
-from sglang_hydra.measure.bench.measures import Sample
-from sglang_hydra.measure.bench.own_delay import Moved, most_moved
+from sglang_hydra.measure.bench.measures import Moved, Sample, most_moved
 
 COLD_HIT_RATE = 0.01
 """A cold point with random prompts may find this share of its prompt tokens in the prefix cache and no more."""

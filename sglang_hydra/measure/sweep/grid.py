@@ -7,8 +7,9 @@ them, and those of the server come first.
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +17,9 @@ from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.sweep import TPE
 from sglang_hydra.measure.sweep.axes import Axis, axis_of, axis_of_params, zipped
-from sglang_hydra.measure.sweep.metrics import with_metrics
 from sglang_hydra.measure.sweep.setters import SetBy, saying_who, set_by
+from sglang_hydra.planning.engines.planned import plan_engine
+from sglang_hydra.planning.gpu_class import choose_gpu_class
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
@@ -146,3 +148,24 @@ def _check(settings: Mapping[str, Any]) -> None:
         findings.append(Finding("error", "SWP009", message, ("sweep.name",), "sweep.folder=FOLDER takes any path"))
     if findings:
         raise ConfigError(*findings)
+
+
+FIELD = "enable_metrics"
+_WANTED = Request(f"{FIELD}=true", "bench: cache hits and retractions are read from the server's metrics", "bench")
+
+
+def with_metrics(
+    composer: Composer, common: tuple[Request, ...], composition: Composition, varied: Collection[str]
+) -> tuple[Request, ...]:
+    """``common`` with ``enable_metrics=true``, unless somebody named it, or the embedded engine runs, which has none.
+
+    ``composition`` is what ``common`` composes to, ``varied`` the keys of the sweep.
+    """
+    if FIELD in composition.intent or FIELD in varied:
+        return common
+    node = composition.nodes["engine"]
+    here = False
+    if node["name"] == "auto" and "gpu" not in varied:
+        _, hardware = choose_gpu_class(composer, common, composition, os.environ)
+        here = hardware.without_accelerator
+    return (_WANTED, *common) if plan_engine(node, embedded_first=here).name == "sglang" else common

@@ -19,8 +19,8 @@ from sglang_hydra.measure.sweep.axes import combinations
 from sglang_hydra.measure.sweep.grid import Grid
 from sglang_hydra.measure.sweep.judging import Judge, Judged
 from sglang_hydra.measure.sweep.points import Estimate, Point, Refused, ServerGroup, Source, Sweep, point_id_of
+from sglang_hydra.measure.sweep.search import most_steps
 from sglang_hydra.measure.sweep.setters import saying_who, told_who
-from sglang_hydra.measure.sweep.strategies import most_steps
 from sglang_hydra.planning.plan import digest
 from sglang_hydra.text.findings import Finding
 

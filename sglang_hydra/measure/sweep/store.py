@@ -28,8 +28,7 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.measure.sweep.files import publish, read_json, write_whole
 from sglang_hydra.measure.sweep.points import Sweep
-from sglang_hydra.measure.sweep.record_checks import oddity
-from sglang_hydra.measure.sweep.records import planned_record
+from sglang_hydra.measure.sweep.records import oddity, planned_record
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import is_digits

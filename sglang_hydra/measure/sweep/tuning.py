@@ -23,9 +23,9 @@ from sglang_hydra.measure.sweep.judging import Judged, Server
 from sglang_hydra.measure.sweep.planning import judge_of
 from sglang_hydra.measure.sweep.points import Point, ServerGroup, has_slo, point_id_of
 from sglang_hydra.measure.sweep.records import planned_record
+from sglang_hydra.measure.sweep.settings_checks import check_search, check_values
 from sglang_hydra.measure.sweep.store import FAILED, OPEN, SEARCH_SCHEMA, Store
 from sglang_hydra.measure.sweep.tpe import Study, dimensions_of
-from sglang_hydra.measure.sweep.tuning_checks import check_search, check_values
 
 if TYPE_CHECKING:
     from optuna.trial import Trial

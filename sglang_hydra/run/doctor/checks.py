@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sglang_hydra.run.doctor import driver, gpus, host, links, packages, storage
-from sglang_hydra.run.doctor import ports as listening
 from sglang_hydra.run.doctor.examination import Check
 
 CHECKS: tuple[Check, ...] = (
@@ -20,7 +19,7 @@ CHECKS: tuple[Check, ...] = (
     storage.check_weights_disk,
     storage.check_writable,
     storage.check_model,
-    listening.check_ports,
+    host.check_ports,
     packages.check_python,
     packages.check_packages,
     driver.check_torch_build,

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from sglang_hydra.measure.bench.client import LoadProcesses, run_load
 from sglang_hydra.measure.bench.histogram import Histogram
-from sglang_hydra.measure.bench.measures import Sample, percentile
-from sglang_hydra.measure.bench.own_delay import most_moved, moved_by_client
+from sglang_hydra.measure.bench.measures import Sample, most_moved, moved_by_client, percentile
 from sglang_hydra.measure.bench.wires import Generate, Target
 from tests.measure.bench.conftest import Start, load
 from tests.measure.bench.test_client import prompts_of

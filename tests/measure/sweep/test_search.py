@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from sglang_hydra.measure.sweep.runner import run
-from sglang_hydra.measure.sweep.strategies import Bisection, Ladder, Strategy, Told
+from sglang_hydra.measure.sweep.search import Bisection, Ladder, Strategy, Told
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError
 from tests.measure.sweep.place import Place

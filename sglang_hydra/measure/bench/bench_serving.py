@@ -7,7 +7,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,7 +84,7 @@ class BenchServing:
             self._child.close()
             self._child = None
 
-    def run(self, load: Load, seed: int, on_progress: Callable[[int], None] | None = None) -> Run:
+    def run(self, load: Load, seed: int) -> Run:
         """Raises ConfigError for a load that it cannot express, MachineError where it does not run."""
         unsuited = _unsuited(load)
         if unsuited:

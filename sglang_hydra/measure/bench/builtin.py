@@ -25,11 +25,9 @@ class Builtin:
         self._processes = LoadProcesses()
         self._texts = None if wire.takes_ids else TextMaker(server.python, server.model_path)
 
-    def run(
-        self, load: Load, seed: int, on_progress: Callable[[int], None] | None = None, fewest: int | None = None
-    ) -> Run:
+    def run(self, load: Load, seed: int, fewest: int | None = None) -> Run:
         """The load; at least ``fewest`` requests instead of ``load.smallest_count``."""
-        return run_load(self._target, load, self._source(load, seed), seed, on_progress, fewest, self._processes)
+        return run_load(self._target, load, self._source(load, seed), seed, fewest, self._processes)
 
     def warm_up(self, load: Load, seed: int) -> None:
         few = replace(load, num_prompts=load.warmup, concurrency=load.warmup, request_rate=None)

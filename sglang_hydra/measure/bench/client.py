@@ -29,11 +29,9 @@ from sglang_hydra.measure.bench.measures import Sample
 from sglang_hydra.measure.bench.messages import Begin, Order, Orders, Own, Setup, Unpacker, packed
 from sglang_hydra.measure.bench.prompts import Prompt
 from sglang_hydra.measure.bench.server import authorities
-from sglang_hydra.measure.bench.wires import Completions, Generate, Target, Wire
+from sglang_hydra.measure.bench.wires import Target
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
-
-__all__ = ["Completions", "Generate", "LoadProcesses", "Run", "Target", "Wire", "run_load"]
 
 STREAMS_PER_PROCESS = 128
 """One process reads some 40,000 events a second; more streams than these are shared out where there are cores."""
@@ -70,7 +68,6 @@ def run_load(
     load: Load,
     prompts: Callable[[int], Sequence[Prompt]],
     seed: int,
-    on_progress: Callable[[int], None] | None = None,
     fewest: int | None = None,
     processes: LoadProcesses | None = None,
 ) -> Run:
@@ -85,7 +82,7 @@ def run_load(
         fewest = load.smallest_count if fewest is None else fewest
         running = kept.running(_count_processes(load))
         try:
-            return _Driver(target, load, _Supply(target, load, prompts, fewest, seed), running).run(on_progress)
+            return _Driver(target, load, _Supply(target, load, prompts, fewest, seed), running).run()
         except BaseException:
             kept.close()  # in the middle of a run they are of no use
             raise
@@ -224,7 +221,7 @@ class _Driver:
                 Setup(target.url, authorities(target.url), target.wire, load.stream, load.timeout, slots, opened)
             )
 
-    def run(self, on_progress: Callable[[int], None] | None) -> Run:
+    def run(self) -> Run:
         for process in self._processes:
             while "ready" not in process.messages():
                 pass
@@ -239,11 +236,11 @@ class _Driver:
                 selector.register(process.taken, selectors.EVENT_READ, number)
             while len(self._ended) < len(self._processes):
                 for key, _ in selector.select(_WAIT_S):
-                    self._hear(key.data, key.fileobj, on_progress)
+                    self._hear(key.data, key.fileobj)
                 self._hand_out()
         return self._result(time.monotonic())
 
-    def _hear(self, number: int, source: Any, on_progress: Callable[[int], None] | None) -> None:
+    def _hear(self, number: int, source: Any) -> None:
         process = self._processes[number]
         if source == process.taken:
             self._ahead[number] -= process.count_taken()
@@ -253,8 +250,6 @@ class _Driver:
                 self._ended.append(message)
             elif isinstance(message, Sample):
                 self._samples.append(message)
-                if on_progress is not None:
-                    on_progress(len(self._samples))
 
     def _hand_out(self) -> None:
         """Keeps every process supplied, and says when no more will come."""

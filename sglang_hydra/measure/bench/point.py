@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
@@ -56,7 +55,7 @@ class Client(Protocol):
 
     name: str
 
-    def run(self, load: Load, seed: int, on_progress: Callable[[int], None] | None = None) -> Run:
+    def run(self, load: Load, seed: int) -> Run:
         """Sends the load and waits for its end."""
 
     def warm_up(self, load: Load, seed: int) -> None:
@@ -81,7 +80,6 @@ def run_point(
     *,
     point_id: str,
     repeat: int = 0,
-    on_progress: Callable[[int], None] | None = None,
 ) -> PointResult:
     """Measures one point. Raises ServerError when the server does not become idle; failed requests raise nothing."""
     seed = point_seed(load.seed, point_id, repeat)
@@ -93,7 +91,7 @@ def run_point(
         client.run(load, seed)
     with GpuWatch(server.gpu_ids) as gpus, Watch(server) as watch:
         began = time.monotonic()
-        run = client.run(load, seed, on_progress)
+        run = client.run(load, seed)
         wall_s = time.monotonic() - began
         gpus.window = watch.window = run.window
     measures = measure(run.samples, gpus=server.gpus, slo=load.slo, duration_s=run.duration_s, streamed=load.stream)

@@ -115,6 +115,3 @@ def _model_context(plan: Plan) -> int | None:
     overrides = plan.values["json_model_override_args"] if plan.engine.name == "sglang" else "{}"
     view = view_of(plan.model, overrides)
     return None if view is None else derived_context_length(text_config(view))
-
-
-__all__ = ["Room", "load_problems", "room_of"]

@@ -165,6 +165,3 @@ def _unknown(reader: LogReader) -> Finding:
         message = f"the failure is of no known class; {read}{shown}"
     hint = "the log from its beginning, of every rank; or --log-level debug and another start"
     return Finding("error", UNKNOWN_ID, message, (), hint)
-
-
-__all__ = ["UNKNOWN", "Diagnosis", "diagnose", "judged"]

@@ -8,56 +8,15 @@ from typing import Any
 
 from sglang_hydra.run.diagnose.failure_class import FailureClass, Signature, Stage, Weight
 from sglang_hydra.run.diagnose.lines import Line
+from sglang_hydra.run.diagnose.log_lines import LOG_LINES
 
-# The lines by which a rank tells how far it is, in releases 0.4 to 0.5.23; the first that a line holds counts.
-MILESTONES: tuple[tuple[str, Stage], ...] = (
-    ("Init torch distributed begin", Stage.CONNECT),
-    ("Load weight begin", Stage.LOAD),
-    ("Load weight end", Stage.KV),
-    ("KV Cache is allocated", Stage.KV),
-    ("Memory pool end", Stage.GRAPHS),
-    ("apture cuda graph begin", Stage.GRAPHS),
-    ("apture draft cuda graph begin", Stage.GRAPHS),
-    ("CUDA graph begin", Stage.GRAPHS),
-    ("graph begin. ", Stage.GRAPHS),
-    ("Capturing batches", Stage.GRAPHS),
-    ("checkpoint shards", Stage.LOAD),
-    ("thread loading shards", Stage.LOAD),
-    ("max_total_num_tokens=", Stage.SERVE),
-    ("Application startup complete", Stage.SERVE),
-    ("Uvicorn running on", Stage.SERVE),
-    ("ready to roll", Stage.SERVE),
-)
-READY = ("Application startup complete", "Uvicorn running on", "ready to roll")
+MILESTONES = tuple((words, Stage[stage.upper()]) for words, stage in LOG_LINES["milestones"])
 STARTED = "server_args="
 # Work done for clients: a server that does it has outlived what came before.
 WORK = ("Decode batch", "Prefill batch")
 _ANSWERED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 200')
 # A request that was refused: the server told its client so, and lives.
 _REFUSED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 4\d\d\b')
-# That a process, or all of them, came to an end.
-ENDINGS = (
-    "eceived sigquit",
-    "SIGQUIT received",
-    "scheduler is dead",
-    "scheduler died during initialization",
-    "terminated with",
-    "Triggering SIGQUIT",
-    "Please see the error messages above",
-    "unexpectedly failed with",
-    "core dumped",
-    "exited with code",
-    "Exited with exit code",
-    "CrashLoopBackOff",
-    "Application shutdown complete",
-    "Finished server process",
-    "slurmstepd: error: ***",
-    "slurmstepd: error: Detected",
-    "slurmstepd: error: Exceeded",
-)
-QUIT = ("eceived sigquit", "SIGQUIT received")
-"""After these SGLang kills its own processes with SIGKILL: an exit state of 9 or 137 says nothing any more."""
-
 _ACQUITTED_AFTER = 25
 _REQUEST_ACQUITTED_AFTER = 1
 _LONGEST_EVIDENCE = 2000
@@ -113,7 +72,7 @@ class Life:
         if len(self.stages) < 4096 or line.rank in self.stages:
             self.stages[line.rank] = stage
         self.furthest = max(self.furthest, stage)
-        ready = any(words in line.text for words in READY)
+        ready = any(words in line.text for words in LOG_LINES["ready"])
         self.ready = self.ready or ready
         self.troubled = self.troubled and not ready
         if ready or line.headed:
@@ -140,7 +99,7 @@ class Life:
         """Takes note that a process ended."""
         if self.ended_at is None:
             self.ended_at = line.number
-        self.quit = self.quit or any(words in line.text for words in QUIT)
+        self.quit = self.quit or any(words in line.text for words in LOG_LINES["quit"])
 
     def add(self, found: Evidence) -> None:
         """Keeps the first evidence of a class and weight."""

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import re
 
+from sglang_hydra.run.diagnose.log_lines import LOG_LINES
+
 _LOOKED_AT = 2000
 _LONGEST = 600
 _OWN = re.compile(r"sglang|sgl[_-]kernel|SGLang|server_args=ServerArgs", re.IGNORECASE)
-# What each prints of itself at its start or in front of every line; none is a word of a model's or a folder's name.
-_OTHERS = (
-    ("vLLM", r"vLLM API server version|Initializing an? (?:V1 )?LLM engine \(v|\((?:EngineCore|APIServer)\w{0,8} pid="),
-    ("vLLM", r"/vllm/(?:v1/|entrypoints/|engine/)[\w/]{1,80}\.py\"|\bvllm serve "),
-    ("TensorRT-LLM", r"TensorRT-LLM version: |\[TRT-LLM\] \[|/tensorrt_llm/[\w/]{1,80}\.py\"|\btrtllm-serve "),
-    ("text-generation-inference", r"\btext_generation_(?:launcher|router|server)\b"),
-    (
-        "llama.cpp",
-        r"\bllama_(?:model_load(?:er)?|load_model_from_file|init_from_model): |\bggml_(?:cuda|backend)_\w+: ",
-    ),
-    ("Ollama", r"level=\w+ source=\w+\.go:\d+ msg="),
-    ("LMDeploy", r" - lmdeploy - |/lmdeploy/[\w/]{1,80}\.py\"|/src/turbomind/"),
-)
-_PATTERN = re.compile("|".join(f"(?P<e{number}>{pattern})" for number, (_, pattern) in enumerate(_OTHERS)))
+_NAMES = tuple(LOG_LINES["other_engines"])
+_PATTERN = re.compile("|".join(f"({'|'.join(patterns)})" for patterns in LOG_LINES["other_engines"].values()))
 
 
 class Others:
@@ -47,5 +37,5 @@ class Others:
             self._own = True
         elif self._name is None:
             found = _PATTERN.search(raw[:_LONGEST])
-            if found is not None and found.lastgroup is not None:
-                self._name = _OTHERS[int(found.lastgroup[1:])][0]
+            if found is not None and found.lastindex is not None:
+                self._name = _NAMES[found.lastindex - 1]

@@ -10,8 +10,9 @@ from functools import cache
 from sglang_hydra.run.diagnose.classes import failure_classes
 from sglang_hydra.run.diagnose.devices import Devices
 from sglang_hydra.run.diagnose.failure_class import FailureClass, Signature, Stage
-from sglang_hydra.run.diagnose.life import ENDINGS, MILESTONES, STARTED, WORK, Evidence, Life
+from sglang_hydra.run.diagnose.life import MILESTONES, STARTED, WORK, Evidence, Life
 from sglang_hydra.run.diagnose.lines import Cleaner, Line, numbered
+from sglang_hydra.run.diagnose.log_lines import LOG_LINES
 from sglang_hydra.run.diagnose.other_engines import Others
 from sglang_hydra.run.diagnose.releases import stated_version
 from sglang_hydra.run.diagnose.server_args import parse_server_args
@@ -39,7 +40,7 @@ _HARMLESS = re.compile(
     r"No valid triton configs|NCCL INFO|Aborted by AbortReq"
 )
 _MILESTONE = re.compile("|".join(re.escape(words) for words, _ in MILESTONES))
-_ENDING = re.compile("|".join(map(re.escape, ENDINGS)))
+_ENDING = re.compile("|".join(map(re.escape, LOG_LINES["endings"])))
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _TRACEBACK = "Traceback (most recent call last)"
 # A process of SGLang that says so asks the first one for SIGQUIT next: the SIGKILL that follows is SGLang's own.

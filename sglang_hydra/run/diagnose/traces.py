@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 from sglang_hydra.run.diagnose.failure_class import Stage
+from sglang_hydra.run.diagnose.log_lines import LOG_LINES
 
 _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line \d+(?:, in (\S{1,120}))?')
 # exceptions.py prints the dotted name of the class, then the message.
@@ -16,17 +17,7 @@ _EXCEPTION = re.compile(
 _STANDARD = re.compile(r"/lib/python3\.\d+/(?!site-packages|dist-packages)|^<frozen ")
 _MOST_FRAMES, _MOST_WRITERS, _FOLLOWING, _LONGEST_CODE = 96, 64, 40, 300
 
-# What is running tells the stages apart where no milestone does. The first that fits counts.
-_STAGES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
-    (Stage.SERVE, re.compile(r" in (?:event_loop\w*|run_batch|forward_thread_func_?|forward_batch_generation"
-                             r"|forward_batch_speculative_generation|process_batch_result\w*|dispatch_event_loop)$")),
-    (Stage.GRAPHS, re.compile(r"cuda_graph_runner\.py|graph_runner\.py| in (?:capture|capture_one_batch_size"
-                              r"|init_cuda_graphs|init_device_graphs|init_piecewise_cuda_graphs|_capture\w*)$")),
-    (Stage.KV, re.compile(r"mem_cache/(?:memory_pool|allocator|kv_cache\w*)\.py| in (?:init_memory_pool|_create_buffers"
-                          r"|_init_pools|profile_max_num_token|init_kv_pool\w*|alloc_memory_pool)$")),
-    (Stage.LOAD, re.compile(r"model_loader/| in (?:load_model|get_model|load_weights|_initialize_model|create_weights"
-                            r"|process_weights_after_loading|weight_loader)$")),
-)  # fmt: skip
+_STAGES = tuple((Stage[name.upper()], re.compile("|".join(found))) for name, found in LOG_LINES["frames"].items())
 
 
 @dataclass(slots=True)

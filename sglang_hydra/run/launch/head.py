@@ -73,13 +73,14 @@ def free_port_block(count: int, http_ports: Iterable[int] = ()) -> int:
     for _ in range(_TRIES):
         first = random.randrange(_FIRST_PORT, _LAST_PORT)
         ports = range(first, first + count)
-        if not any(port in reach for port in ports for reach in taken) and all(map(_is_free, ports)):
+        if not any(port in reach for port in ports for reach in taken) and all(map(is_free, ports)):
             return first
     message = f"no {count} ports in a row are free between {_FIRST_PORT} and {_LAST_PORT}"
     raise MachineError(Finding("error", "NOD007", message, ("dist_init_addr",), "dist_init_addr=HOST:PORT names one"))
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port of this machine, on any of its addresses."""
     return port_obstacle("0.0.0.0", port) is None
 
 

@@ -17,26 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from sglang_hydra.run.launch.processes import Life
-from sglang_hydra.run.launch.server_file import FAILED, READY, STARTING, NoRecord, ServerRecord, read_record
+from sglang_hydra.run.launch.server_file import NoRecord, ServerRecord, read_record
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.whole_file import write_whole
-
-__all__ = [
-    "FAILED",
-    "READY",
-    "STARTING",
-    "STATE_DIR_VARIABLE",
-    "ServerRecord",
-    "chosen",
-    "claim",
-    "damaged",
-    "forget",
-    "records",
-    "short_name",
-    "state_folder",
-    "update",
-]
 
 STATE_DIR_VARIABLE = "SGLANG_HYDRA_STATE_DIR"
 

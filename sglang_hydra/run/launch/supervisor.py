@@ -30,7 +30,8 @@ if __name__ == "__main__":
         sys.path.insert(0, _ROOT)
 
 from sglang_hydra.run.launch.processes import name_of
-from sglang_hydra.run.launch.servers import FAILED, READY, ServerRecord, claim, forget, update
+from sglang_hydra.run.launch.server_file import FAILED, READY, ServerRecord
+from sglang_hydra.run.launch.servers import claim, forget, update
 from sglang_hydra.text.errors import MachineError
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from sglang_hydra.releases.order import at_least
 from sglang_hydra.run.launch import child_sglang
 from sglang_hydra.run.launch.display import display_for
 from sglang_hydra.run.launch.example import curl_line
+from sglang_hydra.run.launch.head import is_free
 from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_whole
 from sglang_hydra.run.launch.local import Launch
 from sglang_hydra.run.launch.port import port_obstacle
@@ -50,9 +51,9 @@ def serve_topology(composer: Composer, invocation: Invocation, plan: Plan) -> in
     """
     requests = [*invocation.requests, *_free_port(plan)]
     if len(requests) > len(invocation.requests):
-        topology = plan_topology(composer, requests, seed=int(plan.values["random_seed"]), is_free=_is_free)
+        topology = plan_topology(composer, requests, seed=int(plan.values["random_seed"]), is_free=is_free)
     else:
-        topology = plan_topology(composer, requests, common=plan, is_free=_is_free)
+        topology = plan_topology(composer, requests, common=plan, is_free=is_free)
     write(topology_screen(topology))
     if not (topology.launchable or (topology.ok and plan.nodes["launch"]["force"])):
         return 2
@@ -167,18 +168,6 @@ def _free_port(plan: Plan) -> list[Request]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return [Request.typed(key, free.getsockname()[1], f"{key}=0: one that was free")]
-
-
-def _is_free(port: int) -> bool:
-    """Whether nobody listens on a port of this machine, on any of its addresses."""
-    try:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("0.0.0.0", port))
-            probe.listen(1)
-    except OSError:
-        return False
-    return True
 
 
 def _wait_until_all_are_known(topology: Topology) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.measure.bench.client import Completions, Generate, Target, Wire, run_load
+from sglang_hydra.measure.bench.client import run_load
 from sglang_hydra.measure.bench.load import Load
 from sglang_hydra.measure.bench.measures import Sample
 from sglang_hydra.measure.bench.prompts import Prompt
+from sglang_hydra.measure.bench.wires import Completions, Generate, Target, Wire
 from tests.measure.bench.conftest import Start, load
 
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"

@@ -7,7 +7,7 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from sglang_hydra.measure.bench.client import LoadProcesses, run_load
 from sglang_hydra.measure.bench.connections import Server as Addresses
 from sglang_hydra.measure.bench.http1 import Framing, ProtocolError, request_head
 from sglang_hydra.measure.bench.measures import Sample, measure
+from sglang_hydra.measure.bench.prompts import Prompt
 from sglang_hydra.measure.bench.server import Server
 from sglang_hydra.measure.bench.wires import Generate, Target
 from sglang_hydra.text.errors import MachineError
@@ -263,11 +264,18 @@ def test_a_process_that_ends_ends_the_run(start: Start) -> None:
     with LoadProcesses() as processes:
         (process,) = processes.running(1)
 
-        def kill(done: int) -> None:
-            os.kill(process.pid, signal.SIGKILL)
+        made: list[int] = []
 
+        def prompts(count: int) -> Sequence[Prompt]:
+            if made:  # the first are made before the run, further ones while it lasts
+                os.kill(process.pid, signal.SIGKILL)
+            made.append(count)
+            return prompts_of(8)(count)
+
+        endless = load(num_prompts=None, min_duration=60.0)
         with pytest.raises(MachineError, match="BEN016"):
-            run_load(Target(server.url, "tiny", Generate()), load(), prompts_of(8), 1, kill, processes=processes)
+            run_load(Target(server.url, "tiny", Generate()), endless, prompts, 1, processes=processes)
+        assert len(made) > 1
         # Others take its place.
         run = run_load(Target(server.url, "tiny", Generate()), load(), prompts_of(2), 1, processes=processes)
     assert [one.error for one in run.samples] == [None] * 40

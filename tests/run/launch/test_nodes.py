@@ -243,7 +243,7 @@ def test_ports_in_a_row_are_free_and_out_of_the_servers_way(monkeypatch: pytest.
         first = free_port_block(6, [25000])
         assert 20000 <= first < 29000
         assert not {*range(first, first + 6)} & {*range(25000, 26100)}
-    monkeypatch.setattr(head, "_is_free", lambda port: False)
+    monkeypatch.setattr(head, "is_free", lambda port: False)
     with pytest.raises(MachineError, match="NOD007: no 6 ports in a row are free"):
         free_port_block(6)
 

@@ -14,7 +14,7 @@ from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.log_reading import LogTail
 from sglang_hydra.run.launch.slurm.inside import LOG_NAME, PROGRAMS
 from sglang_hydra.run.launch.slurm.record import ENDED, READY, Account, read_account
-from sglang_hydra.run.launch.slurm.states import WAITS_FOR_EVER, JobState, cancel, state_of
+from sglang_hydra.run.launch.slurm.states import MESSAGES, JobState, cancel, state_of
 from sglang_hydra.run.launch.slurm.submit import Job
 
 _LOOK_S = 0.3
@@ -95,7 +95,7 @@ class Follower:
         if self.state is None or not self.state.waiting:
             return f"the job {self.job.id} is starting"
         why = f" ({self.state.reason})" if self.state.reason else ""
-        if str(self.state.reason).startswith(WAITS_FOR_EVER):
+        if str(self.state.reason).startswith(tuple(MESSAGES["waits_for_ever"])):
             self._note_once(f"this does not pass by itself{why}: Ctrl-C, and ask for less or elsewhere")
         return f"the job {self.job.id} is waiting for its turn{why}"
 

@@ -4,62 +4,19 @@ from __future__ import annotations
 
 import re
 import subprocess
-from typing import NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.quick_yaml import quick_load
 
-# Slurm's compact list (job_state_string in slurm_protocol_defs.c); anything else is still on its way.
-_OVER = frozenset(
-    (
-        "BOOT_FAIL",
-        "CANCELLED",
-        "COMPLETED",
-        "DEADLINE",
-        "FAILED",
-        "NODE_FAIL",
-        "OUT_OF_MEMORY",
-        "PREEMPTED",
-        "REVOKED",
-        "TIMEOUT",
-    )
-)
-_WAITING = frozenset(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"))
-WAITS_FOR_EVER = (
-    "BadConstraints",
-    "DependencyNeverSatisfied",
-    "InvalidAccount",
-    "InvalidQOS",
-    "PartitionConfig",
-    "PartitionNodeLimit",
-    "PartitionTimeLimit",
-)
-"""How those of Slurm's reasons begin for which a job that asks for too much is left waiting instead of refused."""
+MESSAGES: Mapping[str, Any] = quick_load(Path(__file__).with_name("messages.yaml").read_text(encoding="utf-8"))
+"""What Slurm says, and what it means."""
 _ASK_S = 30.0
 # The order is scontrol's. Names and comments can hold anything, but not this before it: job names are plain.
 _JOB = re.compile(r" JobState=(?P<state>[A-Z_]+) Reason=(?P<reason>\S*) Dependency=(?P<rest>.*)", re.DOTALL)
 _REST = {name: re.compile(rf"\s{name}=(\S*)") for name in ("ExitCode", "EndTime", "NodeList")}
-
-_MEANINGS = {
-    "TIMEOUT": (
-        "SLM011",
-        "its walltime was over",
-        "launch.slurm.walltime",
-        "launch.slurm.walltime=D-HH:MM:SS asks for more",
-    ),
-    "DEADLINE": ("SLM011", "its deadline was over", "launch.slurm.sbatch", "a later launch.slurm.sbatch.deadline"),
-    "PREEMPTED": (
-        "SLM012",
-        "another job needed its nodes",
-        "launch.slurm.qos",
-        "launch.slurm.qos or launch.slurm.partition without preemption",
-    ),
-    "NODE_FAIL": ("SLM013", "a node of it went down", "launch.slurm", "start it again: Slurm leaves that node out"),
-    "BOOT_FAIL": ("SLM013", "a node of it did not start", "launch.slurm", "start it again: Slurm leaves that node out"),
-    "OUT_OF_MEMORY": ("SLM014", "it used more memory than its job has", "launch.slurm.mem", "launch.slurm.mem=0"),
-    "CANCELLED": ("SLM015", "somebody else cancelled it", "launch", "ask whoever did: `scontrol show job {job}`"),
-    "FAILED": ("SLM016", "it failed", "launch", "its output is in {folder}"),
-    "COMPLETED": ("SLM016", "it ended before the server was there", "launch", "its output is in {folder}"),
-}
 
 
 class JobState(NamedTuple):
@@ -74,11 +31,11 @@ class JobState(NamedTuple):
 
     @property
     def over(self) -> bool:
-        return self.state in _OVER
+        return self.state in MESSAGES["over"]
 
     @property
     def waiting(self) -> bool:
-        return self.state in _WAITING
+        return self.state in MESSAGES["waiting"]
 
 
 def state_of(job: str) -> JobState | None:
@@ -120,7 +77,7 @@ def read_sacct(text: str) -> JobState | None:
 
 def ended_finding(job: str, state: JobState, folder: str) -> Finding:
     """What the end of a job means that did not say itself why it ended."""
-    id, why, field, hint = _MEANINGS.get(state.state, _MEANINGS["FAILED"])
+    id, why, field, hint = MESSAGES["ends"].get(state.state, MESSAGES["ends"]["FAILED"])
     reason = (
         f" ({state.reason})" if state.reason and state.reason.lower() != state.state.replace("_", "").lower() else ""
     )

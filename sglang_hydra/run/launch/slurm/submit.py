@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.secrets import is_secret_name
-from sglang_hydra.run.launch.slurm.states import ask_slurm
+from sglang_hydra.run.launch.slurm.states import MESSAGES, ask_slurm
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 
@@ -24,23 +24,6 @@ ORIGINAL_PYTHONPATH = "SGLANG_HYDRA_PYTHONPATH"
 _SHORTEST_SECRET = 4
 # Variables of sbatch that are not named like their option.
 _VARIABLES = {"time": "TIMELIMIT", "mem": "MEM_PER_NODE"}
-# What sbatch says, and what to type about it. From Slurm's own messages (slurm_errno.c), 22.05 to 24.05.
-_REFUSALS = (
-    ("invalid partition", "launch.slurm.partition", "{partitions}"),
-    ("invalid account", "launch.slurm.account", "launch.slurm.account=NAME: `sacctmgr show assoc user=$USER`"),
-    ("invalid qos", "launch.slurm.qos", "launch.slurm.qos=NAME: `sacctmgr show qos`"),
-    ("invalid feature", "launch.slurm.constraint", "launch.slurm.constraint=NAME: `sinfo -o %f` lists the features"),
-    ("time limit", "launch.slurm.walltime", "launch.slurm.walltime=1:00:00, or a partition that allows more"),
-    ("memory specification", "launch.slurm.mem", "launch.slurm.mem=0 takes all of a node"),
-    ("generic resource", "launch.slurm.gpus", "launch.slurm.gpus=gres, launch.slurm.gpu_type=...: `sinfo -o %G`"),
-    ("node configuration is not available", "launch.slurm", "fewer GPUs, cpus or nodes: `sinfo -N -o '%N %c %m %G'`"),
-    ("more processors", "launch.slurm.cpus", "launch.slurm.cpus=...: `sinfo -N -o '%N %c'`"),
-    ("invalid node name", "launch.slurm.sbatch", "a node that `sinfo -N` lists"),
-    ("node count", "nnodes", "nnodes=..., or a partition with more nodes: `sinfo`"),
-    ("unrecognized option", "launch.slurm.sbatch", "leave the option out: `sbatch --help` lists them"),
-    ("configuration source", "launch", "export SLURM_CONF=/etc/slurm/slurm.conf, or start it on a login node"),
-    ("contact slurm controller", "launch", "try again when Slurm runs: `scontrol ping`"),
-)
 
 
 class Job(NamedTuple):
@@ -151,7 +134,7 @@ def _recorded_environment(options: Collection[str], hidden: Collection[str]) -> 
 def _refused(said: str) -> Finding:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     told = "; ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)[:600]
-    for part, field, hint in _REFUSALS:
+    for part, field, hint in MESSAGES["refusals"]:
         if part in said.lower():
             typed = _partitions() if hint == "{partitions}" else hint
             return Finding("error", "SLM004", f"Slurm refused the job: {told}", (field,), typed)

@@ -21,7 +21,7 @@ SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist worksteal
 help:
 	@echo "make serve      install the embedded engine and serve model=tiny here; ARGS='port=8000' adds overrides"
 	@echo "make test       every check but those below: ruff, mypy, pytest, the recorded cases; under 10 minutes"
-	@echo "make test-real  start real servers: SGLang 0.5.2 and 0.5.23 on the CPU and the embedded engine"
+	@echo "make test-real  start real servers: SGLang 0.5.2 and 0.5.23 on the CPU, the embedded engine; install the wheel"
 	@echo "make test-long  what takes minutes: fuzzing, killing servers"
 	@echo "make bench      planning and resolving, timed against an empty Hydra app"
 	@echo "make generate   write every generated file again: README screens, pages, index, schema, golden screens"
@@ -37,7 +37,7 @@ test: $(VENV)/.has-dev compile
 	@echo "== ruff" && $(PY) -m ruff check . && $(PY) -m ruff format --check .
 	@echo "== mypy --strict" && $(PY) -m mypy
 	@echo "== import-linter" && $(VENV)/bin/lint-imports --no-cache
-	@echo "== pytest" && $(OFFLINE) $(PY) -m pytest -m "not real and not long" $(SIDE_BY_SIDE) $(ARGS)
+	@echo "== pytest" && $(OFFLINE) $(PY) -m pytest -m "not real and not registry and not long" $(SIDE_BY_SIDE) $(ARGS)
 
 test-real: $(VENV)/.has-dev $(VENV)/.has-local compile
 	@PYTHON=$(PYTHON) tests/real/install.sh 0.5.2 $(SGLANG_VENV) & first=$$!; \
@@ -45,7 +45,7 @@ test-real: $(VENV)/.has-dev $(VENV)/.has-local compile
 	  wait $$first && exit $$second
 	@echo "== pytest, real servers"
 	@$(OFFLINE) SGLANG_PYTHON=$(abspath $(SGLANG_VENV))/bin/python EMBEDDED_PYTHON=$(abspath $(VENV))/bin/python \
-	  SGLANG_0_5_23_PYTHON=$(abspath $(SGLANG_0_5_23_VENV))/bin/python $(PY) -m pytest -m real $(ARGS)
+	  SGLANG_0_5_23_PYTHON=$(abspath $(SGLANG_0_5_23_VENV))/bin/python $(PY) -m pytest -m "real or registry" $(ARGS)
 
 test-long: $(VENV)/.has-dev $(VENV)/.has-docs compile
 	@$(OFFLINE) $(PY) -m pytest -m long --timeout 3600 $(ARGS)

@@ -8,6 +8,8 @@ import pytest
 
 from tests.packaging.conftest import REPOSITORY, Built, run_uv
 
+pytestmark = pytest.mark.registry
+
 # Resolved for the machines that SGLang is made for, whatever machine this runs on.
 TARGET = ("--python-platform", "x86_64-manylinux_2_34", "--python-version", "3.11")
 OURS = {"sglang-hydra", "hydra-core", "omegaconf", "antlr4-python3-runtime"}

@@ -13,6 +13,8 @@ import pytest
 
 from tests.packaging.conftest import REPOSITORY, Environment, run
 
+pytestmark = pytest.mark.registry
+
 EXAMPLE = REPOSITORY / "examples" / "experiment_repo"
 
 

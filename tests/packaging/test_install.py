@@ -7,10 +7,13 @@ import venv
 import zipfile
 from pathlib import Path
 
+import pytest
 import uv
 
 from tests.packaging.conftest import REPOSITORY, Built, Environment, make_environment, run, run_uv
 from tests.readme import blocks
+
+pytestmark = pytest.mark.registry
 
 CORE = ("hydra-core==1.3.*", "omegaconf==2.3.*", "rich", "nvidia-ml-py")
 MOST_BYTES = 1_500_000

@@ -11,6 +11,8 @@ import pytest
 
 from tests.packaging.conftest import REPOSITORY, Environment, make_environment, run
 
+pytestmark = pytest.mark.registry
+
 # The groups of a training framework that also names its things model, engine and topology.
 UNRELATED = {
     "app.py": """

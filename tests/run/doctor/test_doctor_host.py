@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from sglang_hydra.run.doctor import host, packages, storage
-from sglang_hydra.run.doctor import ports as listening
 from sglang_hydra.run.doctor.machine_state import HubAnswer, Limit, Memory, ModelFiles, Port, Request, Space, World
 from sglang_hydra.text.findings import Finding
 from tests.run.doctor.doctor_worlds import ENGINE, GIB, HEALTHY, LAPTOP, disk, engine, gpu, judge, with_gpus
@@ -204,7 +203,7 @@ INNER = Finding("error", "ENG006", "port 30235 is in use")
     ],
 )
 def test_ports_must_be_free(ports: tuple[Port, ...], state: str, words: tuple[str, ...]) -> None:
-    judge(listening.check_ports, changed(ports=ports), state, *words)
+    judge(host.check_ports, changed(ports=ports), state, *words)
 
 
 @pytest.mark.parametrize(

@@ -42,18 +42,19 @@ def check(invocation: Invocation) -> int:
     overrides = [*_for(authority, invocation.requests), *invocation.requests]
     by_our_rules = verdicts.verdicts_on(composer_of(invocation), overrides)
     plans = iter(asked(authority, [ours.made for _, ours in by_our_rules if isinstance(ours.made, Plan)]))
-    told = [
+    judged = [
         (name, verdicts.Verdict(again := next(plans), again.findings) if isinstance(ours.made, Plan) else ours)
         for name, ours in by_our_rules
     ]
     good = all(
-        _good(verdict.made, invocation.strict) if isinstance(verdict.made, Plan) else verdict.ok for _, verdict in told
+        _good(verdict.made, invocation.strict) if isinstance(verdict.made, Plan) else verdict.ok
+        for _, verdict in judged
     )
     if invocation.json:
-        results = [verdicts.verdict_record(*item) for item in told]
+        results = [verdicts.verdict_record(*item) for item in judged]
         print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
     else:
-        write(line for item in told for line in verdicts.verdict_lines(*item))
+        write(line for item in judged for line in verdicts.verdict_lines(*item))
     return 0 if good else 2
 
 

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.recipes import chosen_recipes, filters, matches
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.text.screen import print_json, write
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
-
-
-from sglang_hydra.cli.recipes import chosen_recipes, filters, matches
 
 
 def run(invocation: Invocation) -> int:

@@ -28,7 +28,7 @@ SHELLS = ("bash", "zsh")
 
 
 def script(shell: str) -> str:
-    """What a shell of ``SHELLS`` is to read: completion.bash or completion.zsh, told where this file is."""
+    """What a shell of ``SHELLS`` is to read: completion.bash or completion.zsh, with the place of this file."""
     text = (HERE / f"completion.{shell}").read_text(encoding="utf-8")
     return text.replace("@PYTHON@", sys.executable).replace("@FILE@", str(Path(__file__).resolve()))
 

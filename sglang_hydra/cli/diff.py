@@ -15,9 +15,9 @@ def run(invocation: Invocation) -> int:
     """Shows how two sides differ. 0 also when they do; 2 when one of them cannot be planned."""
 
     if len(invocation.requests) != 2:
-        said = f"diff compares two sides, and {len(invocation.requests)} were given"
+        message = f"diff compares two sides, and {len(invocation.requests)} were given"
         hint = f"quote each side: {program()} diff 'gpu=h100 tp_size=8' 'gpu=h200'; a plan.json or a YAML works too"
-        raise ConfigError(Finding("error", "DIF001", said, hint=hint))
+        raise ConfigError(Finding("error", "DIF001", message, hint=hint))
     composer = composer_of(invocation)
     one, other = invocation.requests
     left, right = planned_side(composer, one.text, "left"), planned_side(composer, other.text, "right")

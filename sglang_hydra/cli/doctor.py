@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.text.screen import print_json, write
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
 
 
 def run(invocation: Invocation) -> int:

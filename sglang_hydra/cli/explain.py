@@ -89,7 +89,7 @@ def _argument_meant(word: str) -> str | None:
 
 
 def _nothing(name: str, composer: Composer) -> Finding:
-    """What is said of a word that nothing here is called."""
+    """The error for a word that names nothing here, with the nearest name."""
     from sglang_hydra.arguments.extra import first_with
 
     plain = name.lstrip("-").replace("-", "_")

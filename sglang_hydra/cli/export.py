@@ -121,12 +121,12 @@ def _remade_from(invocation: Invocation, plan: Plan) -> list[str]:
 
 
 def record(format: str, id: str, jobs: Sequence[Job], artifact: Artifact) -> str:
-    """The record of ``--json``: the artifact, and what each node or each server of it is told."""
+    """The record of ``--json``: the artifact, and the arguments of each node or each server of it."""
     from sglang_hydra.planning.passed import flags_of_nodes, keyword_arguments
     from sglang_hydra.text.json_types import plain
 
     first = jobs[0]
-    said = {
+    content = {
         "schema": "sglang_hydra.export/1",
         "format": format,
         "server_id": id,
@@ -138,7 +138,7 @@ def record(format: str, id: str, jobs: Sequence[Job], artifact: Artifact) -> str
         "text": artifact.text,
         "findings": [finding.to_json() for finding in artifact.findings],
     }
-    return json.dumps(said, indent=2) + "\n"
+    return json.dumps(content, indent=2) + "\n"
 
 
 def _write(invocation: Invocation, artifact: Artifact, record: str) -> None:

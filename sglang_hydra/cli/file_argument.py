@@ -53,17 +53,17 @@ def take_in(invocation: Invocation) -> None:
         message, hint = f"explain what of {short(file.text)}?", f"explain mem_fraction_static {short(file.text)}"
         raise ConfigError(Finding("error", "CLI015", message, hint=hint))
     invocation.file = file.text
-    said = _read(file.text, invocation.verb).requests
+    from_file = _read(file.text, invocation.verb).requests
     head: list[Request] = []
     if invocation.verb in _NAME_FIRST and typed and "=" not in typed[0].text:
         head = [typed.pop(0)]
     elif invocation.verb == "explain":
         head = [replace(typed[0], text=typed[0].text.partition("=")[0])]
-    invocation.requests = [*head, *said, *typed]
+    invocation.requests = [*head, *from_file, *typed]
 
 
 def no_such_file(word: str) -> Finding:
-    """What is said of a file's name where there is no file: what it may have been meant for."""
+    """The error for a file's name where there is no file, with what it may have been meant for."""
     message = f"{short(word)!r} is no key=value, and there is no such file"
     if word.endswith(".json"):
         return Finding("error", "CLI004", message, hint=f"lock={short(word)} plans a saved plan again")
@@ -121,8 +121,8 @@ def _read(word: str, verb: str) -> Document:
         raise ConfigError(_json(path, word, verb))
     document = read_document(path)
     names = {request.text.partition("=")[0].lstrip("+") for request in document.requests}
-    if odd := _of_others(names):
-        message = f"{short(word)} is no experiment: its key {short(odd)} is none of ours"
+    if other := _of_others(names):
+        message = f"{short(word)} is no experiment: its key {short(other)} is none of ours"
         hint = f"{program()} import {short(word)} -o mine.yaml makes one of what it starts, then {verb} mine.yaml"
         raise ConfigError(Finding("error", "CLI017", message, hint=hint))
     return document

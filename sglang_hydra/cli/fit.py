@@ -15,7 +15,6 @@ from sglang_hydra.show.memory import memory_lines, table_head, table_row, verdic
 from sglang_hydra.text.screen import Line, columns, print_json, text, write
 
 if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
     from sglang_hydra.compose.composer import Composer
     from sglang_hydra.planning.plan import Plan
 
@@ -75,10 +74,10 @@ def _fit_record(name: str, plan: Plan) -> dict[str, Any]:
 
 
 def _fit_lines(plan: Plan) -> list[Line]:
-    said = [finding for finding in plan.findings if finding.level != "info"]
+    shown = [finding for finding in plan.findings if finding.level != "info"]
     if plan.fit is None:
         nothing = "There is nothing to compute a fit from: " + _lacking(plan)
-        return [[text(nothing)], [], *finding_lines(said, plan)]
+        return [[text(nothing)], [], *finding_lines(shown, plan)]
     context = plan.nodes["fit"]["context"]
     lines = memory_lines(plan.fit, plan.gpu.name)
     if context:
@@ -90,7 +89,7 @@ def _fit_lines(plan: Plan) -> list[Line]:
     if interval is not None:
         lines.append([text(f"  mem_fraction_static {interval.low_reason}", "dim")])
         lines.append([text(f"  mem_fraction_static {interval.high_reason}", "dim")])
-    lines += [[], *finding_lines(said, plan), [text(f"{plan.gpu.name}: {verdict(plan.fit)}", "bold")]]
+    lines += [[], *finding_lines(shown, plan), [text(f"{plan.gpu.name}: {verdict(plan.fit)}", "bold")]]
     return lines
 
 

@@ -44,10 +44,10 @@ def overview(composer: Composer) -> list[Line]:
         [text(f"{called} [VERB] [FILE.yaml] [key=value ...]", "bold")],
         [text("Name the GPU and the model; get a configuration that is exact, explained and checked, then serve it.")],
         [],
-        *columns([[text(f"{called} {typed}"), text(said, "dim")] for typed, said in examples]),
+        *columns([[text(f"{called} {typed}"), text(about, "dim")] for typed, about in examples]),
         [],
         [text("Verbs", "bold")],
-        *columns([[text(verb, "cyan"), text(said)] for verb, said in VERBS.items()]),
+        *columns([[text(verb, "cyan"), text(about)] for verb, about in VERBS.items()]),
         [],
         [text("Groups", "bold")],
     ]
@@ -61,7 +61,7 @@ def overview(composer: Composer) -> list[Line]:
         [text("  any other model: model=org/name, model=./folder; what a group declares: gpu.count=4", "dim")],
         [],
         [text("Flags", "bold")],
-        *columns([[text(flag, "cyan"), text(said)] for flag, said in flags()]),
+        *columns([[text(flag, "cyan"), text(about)] for flag, about in flags()]),
         [],
         [text(f"The {len(FIELDS)} arguments of SGLang 0.5.2 are keys under their own names (tp_size=8).")],
     ]
@@ -155,8 +155,8 @@ def _field_lines(field: Field) -> Iterator[Line]:
     unit = f", {field.arg.unit}" if field.arg.unit else ""
     default = "" if field.required else f" = {shown(field.default)}"
     yield [text(field.name, "bold cyan"), text(default), text(f"  ({kind}{unit})", "dim")]
-    said = field.arg.help + (f" null: {field.arg.none}." if field.arg.none else "")
-    for part in textwrap.wrap(said, room() - 4):
+    about = field.arg.help + (f" null: {field.arg.none}." if field.arg.none else "")
+    for part in textwrap.wrap(about, room() - 4):
         yield [text(f"    {part}")]
 
 

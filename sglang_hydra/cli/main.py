@@ -40,7 +40,7 @@ def entry(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader has gone (head, less): nothing more can be said to it, not even by the interpreter's last flush.
+        # The reader has gone (head, less): nothing more can be written to it, not even by the interpreter's last flush.
         _send_no_more()
         return 0
     except OSError as failure:

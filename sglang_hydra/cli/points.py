@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
@@ -14,10 +14,6 @@ from sglang_hydra.measure.sweep.judging import Judged
 from sglang_hydra.measure.sweep.planning import judge_of, judged_points
 from sglang_hydra.text.screen import Line, Span, columns, print_json, text, write
 from sglang_hydra.text.words import plural, short
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
-
 
 _SHOWN_NAME = 60
 
@@ -51,13 +47,13 @@ def _name_of(own: Sequence[Request]) -> str:
 def _record(name: str, judged: Judged) -> dict[str, Any]:
     """One result of the schema that ``check`` has."""
     plan = judged.server.plan if judged.server else None
-    said = dict.fromkeys((*judged.refused, *(plan.findings if plan else ())))
+    findings = dict.fromkeys((*judged.refused, *(plan.findings if plan else ())))
     return {
         "name": name,
         "ok": plan is not None and plan.ok,
         "launchable": not judged.refused,
         "server_id": judged.server.server_id if judged.server else None,
-        "findings": [finding.to_json() for finding in said],
+        "findings": [finding.to_json() for finding in findings],
     }
 
 
@@ -66,8 +62,8 @@ def _lines(points: Sequence[tuple[str, Judged]]) -> list[Line]:
     rows += [_row(name, judged) for name, judged in points]
     kept = sum(not judged.refused for _, judged in points)
     servers = len({judged.server.server_id for _, judged in points if judged.server and not judged.refused})
-    said = f"{kept} of {plural(len(points), 'point')} can be launched, on {plural(servers, 'server start')}"
-    return [*columns(rows), [], [text(said)]]
+    counts = f"{kept} of {plural(len(points), 'point')} can be launched, on {plural(servers, 'server start')}"
+    return [*columns(rows), [], [text(counts)]]
 
 
 def _row(name: str, judged: Judged) -> list[Span]:

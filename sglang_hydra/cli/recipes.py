@@ -87,19 +87,19 @@ def _recipe_record(recipe: Recipe, judged: Judged) -> dict[str, Any]:
 
 def _recipe_lines(chosen: Sequence[Recipe], judged: Sequence[Judged]) -> list[Line]:
     if not chosen:
-        said = "No published configuration matches all of it; each word alone matches some"
-        return [[text(f"{said}: {program()} recipes model=..., or gpu=...")]]
+        message = "No published configuration matches all of it; each word alone matches some"
+        return [[text(f"{message}: {program()} recipes model=..., or gpu=...")]]
     titles = ("recipe=", "GPUs", "for SGLang", "verdict on 0.5.2", "weights GiB", "KV tokens", "source")
     rows = [[text(title, "bold") for title in titles]]
     for recipe, item in zip(chosen, judged, strict=True):
         style = {"ok": "green", "unknown": "yellow"}.get(item.state, "red")
-        said = item.state if item.state == "ok" else f"{item.state}: {', '.join(item.why)}"
+        verdict = item.state if item.state == "ok" else f"{item.state}: {', '.join(item.why)}"
         rows.append(
             [
                 text(recipe.id),
                 text(f"{recipe.gpus} x {recipe.gpu}"),
                 text(recipe.version),
-                text(said, style),
+                text(verdict, style),
                 text("?" if item.weights_gib is None else f"{item.weights_gib:.1f}"),
                 text("?" if item.kv_tokens is None else f"{item.kv_tokens:,}"),
                 text(shown(recipe.source, width=_SOURCE_WIDTH), "dim"),

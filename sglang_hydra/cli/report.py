@@ -86,8 +86,8 @@ def report_lines(made: Report) -> Iterator[Line]:
         yield [text(f"  {winner.verdict.why}", "dim")]
         yield [text(f"  {winner.command}")]
     for item in made.changes:
-        said = {None: "repeats are needed to tell", True: "noise", False: "beyond the noise"}[item.noise]
-        moved = f"{short(item.before)} -> {short(item.after)} ({item.change:+.1%}, {said})"
+        verdict = {None: "repeats are needed to tell", True: "noise", False: "beyond the noise"}[item.noise]
+        moved = f"{short(item.before)} -> {short(item.after)} ({item.change:+.1%}, {verdict})"
         yield [text(f"{item.words}: {item.metric.words} {moved}")]
     for row in rejected(made):
         yield [text(f"{row['state']}: ", "yellow"), text(f"{row['words']}: {row['why']}")]

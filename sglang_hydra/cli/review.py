@@ -38,14 +38,14 @@ def _format(invocation: Invocation) -> str:
     form = invocation.format or ("json" if invocation.json else "text")
     if form not in FORMATS:
         near = nearest(form, FORMATS)
-        said = f"--format {short(form)} is none of {', '.join(FORMATS)}"
-        raise ConfigError(Finding("error", "REV001", said, hint=f"--format {near or 'markdown'}"))
+        message = f"--format {short(form)} is none of {', '.join(FORMATS)}"
+        raise ConfigError(Finding("error", "REV001", message, hint=f"--format {near or 'markdown'}"))
     if invocation.json and form != "json":
         raise ConfigError(Finding("error", "REV001", f"--json and --format {form} are two forms", hint="leave one out"))
     if invocation.multirun:
-        said = "-m judges combinations of overrides, and --format and --base go with files"
+        message = "-m judges combinations of overrides, and --format and --base go with files"
         hint = f"{program()} check --format markdown gpu=l40s FILES, once for each GPU class"
-        raise ConfigError(Finding("error", "REV001", said, hint=hint))
+        raise ConfigError(Finding("error", "REV001", message, hint=hint))
     return form
 
 
@@ -53,9 +53,9 @@ def _print(form: str, reviews: list[Review], base: str | None, good: bool) -> No
     if form == "markdown":
         from sglang_hydra.convert.review.markdown import comment
 
-        said = comment(reviews, base, good)
+        message = comment(reviews, base, good)
         encoding = sys.stdout.encoding or "utf-8"
-        sys.stdout.write(said.encode(encoding, "xmlcharrefreplace").decode(encoding))
+        sys.stdout.write(message.encode(encoding, "xmlcharrefreplace").decode(encoding))
         sys.stdout.flush()
     elif form == "json":
         from sglang_hydra.text.screen import print_json
@@ -84,7 +84,7 @@ def _lines(review: Review) -> Iterator[Line]:
 
     if review.after is not None:
         yield from verdict_lines(review.name, review.after)
-    said = sentence(review)
-    if said:
+    message = sentence(review)
+    if message:
         head = [text("  ")] if review.after is not None else [text(f"{review.name}: ")]
-        yield [*head, text(said, "cyan")]
+        yield [*head, text(message, "cyan")]

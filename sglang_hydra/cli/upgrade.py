@@ -60,12 +60,12 @@ def run(invocation: Invocation) -> int:
 
 
 def _show(made: Sequence[Upgrade], contents: Sequence[str | None], paths: Sequence[Path]) -> None:
-    told: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for number, (one, content) in enumerate(zip(made, contents, strict=True)):
         way = (one.start.version, one.plan.gpu.name)
         lines: list[Line] = [[]] if number else []
-        shown = upgrade_screen(one, changes=way not in told)
-        told.add(way)
+        shown = upgrade_screen(one, changes=way not in seen)
+        seen.add(way)
         if content is not None and not paths:
             *before, last = shown
             lines += [*before, [text("The new file", "bold")]]

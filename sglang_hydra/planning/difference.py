@@ -211,7 +211,7 @@ def diff_screen(left: Side, right: Side, found: list[Difference]) -> Iterator[Li
         rows: list[list[Span]] = []
         for item in (item for item in found if item.kind == kind):
             reasons = " | ".join(dict.fromkeys(reason for reason in item.why if reason))
-            show = _capability if item.key == "gpu.compute_capability" else said
+            show = _capability if item.key == "gpu.compute_capability" else shown_value
             values = [text(show(item.left), "red"), text("->"), text(show(item.right), "green")]
             rows.append([text(item.key), *values, text(reasons, "dim")])
         if rows:
@@ -244,9 +244,9 @@ def to_json(left: Side, right: Side, found: list[Difference]) -> dict[str, Any]:
 
 def _capability(value: Any) -> str:
     """As presets write it: 9.0."""
-    return ".".join(map(str, value)) if value else said(value)
+    return ".".join(map(str, value)) if value else shown_value(value)
 
 
-def said(value: Any) -> str:
+def shown_value(value: Any) -> str:
     """A value as a table of differences shows it: memory sizes and counts without a pointless fraction."""
     return number(value) if isinstance(value, float) and (value.is_integer() or value > 2) else shown(value)

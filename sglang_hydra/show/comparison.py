@@ -27,7 +27,7 @@ def comparison_lines(compared: Comparison) -> list[Line]:
     good = not compared.differences
     lines: list[Line] = [[text(f"{compared.summary}", "bold green" if good else "bold")]]
     lines += columns(difference_rows(compared.differences))
-    told = [finding for finding in compared.findings if finding.id != "ACT001"]
+    others = [finding for finding in compared.findings if finding.id != "ACT001"]
     if compared.kv is not None and compared.kv.finding is None:
         lines.append([text(f"  {compared.kv.text}", "dim" if compared.kv.planned is None else "")])
-    return [*lines, [], *finding_lines(told)]
+    return [*lines, [], *finding_lines(others)]

@@ -71,7 +71,7 @@ def _key_screen(name: str, composer: Composer, plan: Plan | None) -> list[Line]:
     lines += [[text(f"  {part}")] for part in textwrap.wrap(key.about, room())]
     facts = [("type", key.type), ("null means", key.null), ("choices", ", ".join(key.choices))]
     facts.append(("default", shown(key.default)) if name == key.name else ("part of", key.name))
-    for line in columns([[text(label, "dim"), text(said)] for label, said in facts if said]):
+    for line in columns([[text(label, "dim"), text(content)] for label, content in facts if content]):
         lines += folded(line, room())
     if plan:
         lines += [[], [text("How it got there", "bold")], *columns(list(_steps(key, name, composer, plan)))]
@@ -131,8 +131,8 @@ def _origins(name: str, composer: Composer, plan: Plan) -> Iterator[Origin]:
     for key, origin in plan.settings.items():
         if key == name or key.startswith(f"{name}."):
             value = _in_nodes(key, plan)
-            said = value if key == name else {key.removeprefix(f"{name}."): value}
-            yield Origin(origin.layer, said, origin.where, origin.file, origin.keys)
+            part = value if key == name else {key.removeprefix(f"{name}."): value}
+            yield Origin(origin.layer, part, origin.where, origin.file, origin.keys)
     found = _value_of(name, plan)
     if found != _in_nodes(name, plan):
         note = plan.engine.note if name.startswith("engine.") else None

@@ -17,7 +17,7 @@ _SHOWN_PARTS = 3
 
 
 def memory_lines(fit: Fit, gpu: str) -> list[Line]:
-    """The section of the plan screen. What is unknown is said and not left out."""
+    """The section of the plan screen. What is unknown is shown as unknown."""
     head = f"Memory of one {gpu}" + (f" of {fit.gpus}" if fit.gpus > 1 else "") + ", GiB"
     return [[text(head, "bold")], *columns(_rows(fit)), *_remarks(fit), []]
 
@@ -109,8 +109,8 @@ def _remarks(fit: Fit) -> list[Line]:
     return lines
 
 
-def _row(name: str, size: str, said: str) -> list[tuple[str, str]]:
-    return [text(name), text(size.rjust(6)), text(said, "dim")]
+def _row(name: str, size: str, note: str) -> list[tuple[str, str]]:
+    return [text(name), text(size.rjust(6)), text(note, "dim")]
 
 
 def _parts(fit: Fit) -> str:

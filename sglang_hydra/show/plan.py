@@ -107,7 +107,7 @@ def field_screen(name: str, plan: Plan | None) -> list[Line]:
     if field.arg.choices:
         facts.append(("choices", ", ".join(str(choice) for choice in field.arg.choices)))
     facts.append(("default", "none: it must be set" if field.required else shown(field.default)))
-    for line in columns([[text(label, "dim"), text(str(said))] for label, said in facts if said]):
+    for line in columns([[text(label, "dim"), text(str(content))] for label, content in facts if content]):
         lines += folded(line, room())
     if plan:
         lines += [[], [text("How it got there", "bold")], *columns(list(_steps(name, plan)))]

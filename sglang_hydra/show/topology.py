@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sglang_hydra.planning.plan import Plan
@@ -59,8 +60,8 @@ def findings_of(topology: Topology, levels: Sequence[str] = ("error", "warning",
         if finding.level not in levels:
             continue
         whose = f"{_named(servers)}: " if servers and len(servers) < len(topology.servers) else ""
-        said = Finding(finding.level, finding.id, whose + finding.message, finding.fields, finding.hint, finding.stage)
-        lines += finding_lines([said], servers[0].plan if servers else None)[1:-1]
+        of_whom = replace(finding, message=whose + finding.message)
+        lines += finding_lines([of_whom], servers[0].plan if servers else None)[1:-1]
     return [[text("Findings", "bold")], *lines, []] if lines else []
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(NamedTuple):
-    """What is said of a thing that was named: its plan, or None where none can be composed, and the findings."""
+    """The verdict on a thing that was named: its plan, or None where none can be composed, and the findings."""
 
     made: Plan | Topology | None
     findings: Sequence[Finding]

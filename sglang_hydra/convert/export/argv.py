@@ -23,7 +23,7 @@ def export(job: Job) -> Artifact:
 
 
 def unknown_head(job: Job) -> list[Finding]:
-    """What is said of data that needs the address of node 0: it cannot ask for it when it is used."""
+    """The warning for data that needs the address of node 0: data cannot ask for it when it is used."""
     if not job.needs_head:
         return []
     message = f"{UNKNOWN_HEAD} stands for the address of node 0, which the plan does not name"

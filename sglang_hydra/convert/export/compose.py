@@ -71,7 +71,7 @@ def _in_command(job: Job, word: Word) -> str:
 
 
 def _asked(job: Job, variable: Variable) -> str:
-    """A variable of whoever starts the file, who is told about it where it is not set."""
+    """A variable that whoever starts the file has to set, with the message for where it is not set."""
     own = job.plan.intent.get("node_rank")
     if variable == RANK and own is not None:
         return f"${{{variable.name}:-{own}}}"
@@ -83,8 +83,8 @@ def _image(job: Job) -> str:
     if job.image is not None:
         return compose(job.image.image)
     # Compose reads the message too: no braces and no dollars in it.
-    said = re.sub(r"[^\w .,:()=/-]", "", missing_image(job.plan).message)
-    return f"${{{IMAGE_VARIABLE}:?{said}}}"
+    message = re.sub(r"[^\w .,:()=/-]", "", missing_image(job.plan).message)
+    return f"${{{IMAGE_VARIABLE}:?{message}}}"
 
 
 def _network(job: Job, published: bool) -> dict[str, Any]:

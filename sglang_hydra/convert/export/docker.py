@@ -96,8 +96,8 @@ def published_port(job: Job) -> str:
 def _image(job: Job) -> str:
     if job.image is not None:
         return f"image={bash(job.image.image)}\n"
-    said = bash(f"{missing_image(job.plan).message}; {IMAGE_VARIABLE} must name one")
-    return f'image=${{{IMAGE_VARIABLE}:-}}\nif [ -z "$image" ]; then\n  echo {said} >&2\n  exit 2\nfi\n'
+    message = bash(f"{missing_image(job.plan).message}; {IMAGE_VARIABLE} must name one")
+    return f'image=${{{IMAGE_VARIABLE}:-}}\nif [ -z "$image" ]; then\n  echo {message} >&2\n  exit 2\nfi\n'
 
 
 def _folders(job: Job) -> list[str]:

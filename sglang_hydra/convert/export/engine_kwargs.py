@@ -25,14 +25,14 @@ def export(job: Job) -> Artifact:
 
 
 def _differences(job: Job) -> list[Finding]:
-    said = []
+    found = []
     if job.intent.get("log_level") is None:
         message = "sglang.Engine logs errors only, where a server logs at info"
-        said.append(Finding("info", "EXP008", message, ("log_level",), "log_level=info"))
+        found.append(Finding("info", "EXP008", message, ("log_level",), "log_level=info"))
     if job.environment():
         names = ", ".join(job.environment())
         message = f"the plan also sets {names}, which must be set before sglang is imported"
-        said.append(Finding("info", "EXP009", message, ("engine.env",), "export shell has the values"))
+        found.append(Finding("info", "EXP009", message, ("engine.env",), "export shell has the values"))
     if job.has_key:
-        said.append(Finding("info", "EXP007", "sglang.Engine serves no HTTP and takes no API key", ("api_key",)))
-    return said
+        found.append(Finding("info", "EXP007", "sglang.Engine serves no HTTP and takes no API key", ("api_key",)))
+    return found

@@ -75,7 +75,7 @@ def image_of(plan: Plan) -> Image | None:
 
 
 def missing_image(plan: Plan) -> Finding:
-    """What is said where the table has no row for the plan."""
+    """The warning for a plan that the table of images has no row for."""
     versions = {row.version for row in images() if row.vendor == plan.gpu.vendor}
     others = f"the table has SGLang {', '.join(sorted(versions, key=_by_number))} for it" if versions else None
     message = f"no published image of SGLang {plan.engine.version} is known for {hardware(plan)}"

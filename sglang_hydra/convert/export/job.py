@@ -46,7 +46,7 @@ _LONGEST_NAME = 40
 
 
 class Artifact(NamedTuple):
-    """What an export writes: its text, what is to be said beside it, and whether it is a program."""
+    """What an export writes: its text, the findings about it, and whether it is a program."""
 
     text: str
     findings: tuple[Finding, ...] = ()
@@ -153,8 +153,8 @@ class Job:
 
     def flags(self, *, contained: bool, meeting: Word | None = None, rank: Word | None = RANK) -> list[Word]:
         """SGLang's flags. ``contained``: for a container, where the server listens on every address and paths are
-        absolute. Of several nodes, ``rank`` is this one's number (None: said elsewhere) and ``meeting`` the address and
-        port of node 0; without it the plan's, or HEAD where the plan has none."""
+        absolute. Of several nodes, ``rank`` is this one's number (None: the caller adds it) and ``meeting`` the address
+        and port of node 0; without it the plan's, or HEAD where the plan has none."""
         intent = dict(self.intent)
         if contained:
             intent |= self._contained(intent)
@@ -180,7 +180,7 @@ class Job:
 
     @cached_property
     def intent(self) -> Mapping[str, Any]:
-        """What SGLang is told, without the key: the plan's intent and the seed, drawn or not."""
+        """The arguments that SGLang gets, without the key: the plan's intent and the seed, drawn or not."""
         return intent_of(self.plan)
 
     @cached_property
@@ -210,7 +210,7 @@ class Job:
         return changed
 
     def path_findings(self) -> list[Finding]:
-        """What is to be said outside of a container: a relative path means something in one folder only."""
+        """The warning about relative paths outside of a container: they are found from one folder only."""
         relative = [name for name in (*_READ, *_WRITTEN) if _is_relative(self.intent.get(name), name in _WRITTEN)]
         if not relative:
             return []
@@ -219,14 +219,14 @@ class Job:
         return [Finding("warning", "EXP019", message, tuple(relative), hint)]
 
     def container_findings(self) -> list[Finding]:
-        """What is to be said of any container: where it listens, an image that is not known."""
-        said = []
+        """The findings about any container: where it listens, an image that is not known."""
+        found = []
         if not self.is_public and self.intent.get("host") is not None:
             message = f"host={self.intent['host']}: in a container the server listens on every address of it"
-            said.append(Finding("info", "EXP006", message, ("host",)))
+            found.append(Finding("info", "EXP006", message, ("host",)))
         if self.image is None:
-            said.append(missing_image(self.plan))
-        return said
+            found.append(missing_image(self.plan))
+        return found
 
 
 def is_public(host: Any) -> bool:

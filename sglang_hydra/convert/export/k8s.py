@@ -275,31 +275,31 @@ def _more(job: Job) -> list[str]:
 
 
 def findings(job: Job) -> list[Finding]:
-    said = job.container_findings()
+    found = job.container_findings()
     if job.mounts:
         paths = ", ".join(mount.path for mount in job.mounts)
         message = f"{paths}: taken from the node itself (hostPath), so it must be there on every node"
-        said.append(Finding("warning", "EXP014", message, ("model_path",), "model_path=org/name is fetched instead"))
-    return said
+        found.append(Finding("warning", "EXP014", message, ("model_path",), "model_path=org/name is fetched instead"))
+    return found
 
 
 def check_settings(job: Job) -> None:
     """Raises ConfigError for settings (EXP015) and paths (EXP023) that Kubernetes would refuse."""
     settings = job.plan.nodes["launch"]["k8s"]
-    said = []
+    found = []
     if settings["cache_gib"] is not None and settings["cache_gib"] < 1:
-        said.append(_wrong("cache_gib", settings["cache_gib"], "is no size in GiB", "800"))
+        found.append(_wrong("cache_gib", settings["cache_gib"], "is no size in GiB", "800"))
     if settings["storage_class"] is not None and not _NAME.fullmatch(settings["storage_class"]):
-        said.append(_wrong("storage_class", settings["storage_class"], "is no name of a storage class", "null"))
+        found.append(_wrong("storage_class", settings["storage_class"], "is no name of a storage class", "null"))
     if not _RESOURCE.fullmatch(settings["rdma_resource"]):
         default = K8sNode().rdma_resource
-        said.append(_wrong("rdma_resource", settings["rdma_resource"], "is no name of a resource", default))
+        found.append(_wrong("rdma_resource", settings["rdma_resource"], "is no name of a resource", default))
     for mount in job.mounts:
         if ":" in mount.path:
             message = f"{mount.path}: Kubernetes mounts no path with a colon in it"
-            said.append(Finding("error", "EXP023", message, ("model_path",), "give the folder another name"))
-    if said:
-        raise ConfigError(*said)
+            found.append(Finding("error", "EXP023", message, ("model_path",), "give the folder another name"))
+    if found:
+        raise ConfigError(*found)
 
 
 def _wrong(name: str, value: object, why: str, instead: str) -> Finding:

@@ -94,8 +94,8 @@ def _compose(topology: Topology, members: Sequence[Member], overrides: Sequence[
     reach = "The servers are reached by the router only." if own_network else "All share the host's network."
     job = members[0].job
     lines = _header("compose", topology, job, overrides, reach, "Start it with: docker compose -f THIS_FILE up")
-    said = [finding for finding in job.container_findings() if finding.id != "EXP006"]
-    return Artifact(commented(lines) + yaml_text([document]), tuple(said))
+    kept = [finding for finding in job.container_findings() if finding.id != "EXP006"]
+    return Artifact(commented(lines) + yaml_text([document]), tuple(kept))
 
 
 def _service(member: Member) -> dict[str, Any]:
@@ -130,14 +130,14 @@ def _kubernetes(topology: Topology, members: Sequence[Member], overrides: Sequen
     documents = k8s.claim(first, shared=len(members) > 1)
     for role, servers in roles.items():
         documents += _stateful_set(role, servers)
-    # Every pod of a StatefulSet is told the same: the first server of a role speaks for all.
+    # Every pod of a StatefulSet has the same command: that of the first server of a role.
     alike = [replace(member, job=roles[member.role][0].job) for member in members]
     documents += _router_deployment(topology, first, _router_words(topology, alike, _pod_host))
     reach = "The router is reached through the Service of the same name, its servers by the router."
     needs = [] if first.is_local_model else ["Needs a storage class that several nodes can write to."]
     lines = _header("k8s", topology, first, overrides, reach, k8s.secret_line(first), *needs)
-    said = [finding for finding in k8s.findings(first) if finding.id != "EXP006"]
-    return Artifact(commented(lines) + yaml_text(documents), tuple(said))
+    kept = [finding for finding in k8s.findings(first) if finding.id != "EXP006"]
+    return Artifact(commented(lines) + yaml_text(documents), tuple(kept))
 
 
 def _pod_host(member: Member) -> str:

@@ -93,7 +93,7 @@ def each_node(job: Job) -> list[str]:
 
 
 def asked_nodes(job: Job) -> str:
-    """Ends the script where it is not told which node this is."""
+    """Lines that end the script where the number of this node is not given."""
     if job.nodes == 1:
         return ""
     own = job.plan.intent.get("node_rank")

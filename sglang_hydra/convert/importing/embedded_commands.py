@@ -30,9 +30,9 @@ def unwrapped(text: str) -> str:
     if _UNIT.search(text):
         return _UNIT_VARIABLES.sub(lambda found: f"export {found[1].replace(chr(34), '')}", _UNIT.sub("", text))
     lines = [line.strip() for line in text.splitlines()]
-    said = [line for line in lines if line and not line.startswith("#")]
-    if len(said) > 1 and all(line.startswith("--") for line in said) and not speaks_of_launch(text):
-        return " ".join(line.removesuffix("\\") for line in said)
+    flags = [line for line in lines if line and not line.startswith("#")]
+    if len(flags) > 1 and all(line.startswith("--") for line in flags) and not speaks_of_launch(text):
+        return " ".join(line.removesuffix("\\") for line in flags)
     return text
 
 
@@ -78,7 +78,7 @@ def launches_of_dockerfile(text: str, place: str) -> list[Launch]:
         else:
             command = _words(rest)
     found_here = started([*entry, *command], environment, place or "Dockerfile", image)
-    return [replace(launch, kind="dockerfile", said=(*launch.said, image)) for launch in found_here]
+    return [replace(launch, kind="dockerfile", mentions=(*launch.mentions, image)) for launch in found_here]
 
 
 def _words(written: str) -> list[str]:

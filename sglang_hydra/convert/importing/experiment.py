@@ -140,8 +140,8 @@ def _scalar(value: Any) -> str:
         return text.replace("e", ".0e") if "e" in text and "." not in text else text
     if isinstance(value, str) and _is_bare(value):
         return value
-    said = value if _is_reference(value) else literal(str(value))
-    return str(yaml.safe_dump(said, default_style='"', allow_unicode=True, width=1 << 30)).strip()
+    content = value if _is_reference(value) else literal(str(value))
+    return str(yaml.safe_dump(content, default_style='"', allow_unicode=True, width=1 << 30)).strip()
 
 
 def _tree(nodes: Mapping[str, Any]) -> dict[str, Any]:

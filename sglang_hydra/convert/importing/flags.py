@@ -141,8 +141,8 @@ def _take_open(made: Arguments, option: Option) -> bool:
     written = " ".join(option.values) or option.words[0]
     names = [name for word in option.words for name in open_names(word)]
     if option.field is None and not option.flag.startswith("--"):
-        said = without_marks(option.words[0])
-        message = f"{short(said)} may stand for more flags: nothing in the source says what it is"
+        written = without_marks(option.words[0])
+        message = f"{short(written)} may stand for more flags: nothing in the source says what it is"
         made.findings.append(Finding("warning", "IMP005", message, hint="put them behind the source as key=value"))
         return True
     name = option.field.name if option.field is not None else _name_of(option.flag)

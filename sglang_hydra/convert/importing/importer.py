@@ -14,7 +14,7 @@ from sglang_hydra.convert.importing.flags import Arguments, read_arguments
 from sglang_hydra.convert.importing.hardware import classes_named_in
 from sglang_hydra.convert.importing.launches import Launch, is_open, without_marks
 from sglang_hydra.convert.importing.passwords import hidden_in, holds_a_password, variable_for
-from sglang_hydra.convert.importing.reduction import Reduced, Wish, nearest_preset, reduce_to_preset
+from sglang_hydra.convert.importing.reduction import Reduced, Wanted, nearest_preset, reduce_to_preset
 from sglang_hydra.convert.importing.sources import Source, launches_of
 from sglang_hydra.convert.importing.typed import Typed
 from sglang_hydra.planning.difference import why
@@ -84,7 +84,7 @@ def import_source(source: Source, typed: Typed, composer: Composer) -> list[Impo
 
 
 def _read(launch: Launch, typed: Typed, source: Source) -> tuple[Launch, Arguments]:
-    version = typed.nodes.get("engine.version") or launch.version or _version_in(launch.said)
+    version = typed.nodes.get("engine.version") or launch.version or _version_in(launch.mentions)
     arguments = read_arguments(launch, version if version and nearest_known(str(version)) else None, source.folder)
     if version and not nearest_known(str(version)):
         message = f"the source is for SGLang {version}, which is not in the table of releases: planned for 0.5.2"
@@ -157,7 +157,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     grouped |= {name: choice for name, choice in typed.choices.items() if name != "gpu"}
     settings = {**grouped, **nodes}
     try:
-        reduced = reduce_to_preset(Wish(planned, settings, launch.resolved), contexts, composer, _offline())
+        reduced = reduce_to_preset(Wanted(planned, settings, launch.resolved), contexts, composer, _offline())
     except ConfigError as failure:
         findings += failure.findings
         reduced = Reduced(None, planned, {}, {}, False)
@@ -193,10 +193,12 @@ def _as_meant(name: str, value: Any) -> Any:
 
 
 def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer) -> tuple[list[str], list[Finding]]:
-    """The GPU class, if one can be told."""
+    """The GPU class, if the source names one."""
     if "gpu" in typed.choices:
         return [typed.choices["gpu"]], []
-    found = list(launch.gpu_classes) or classes_named_in((*launch.said, *launch.files), composer.preset_files("gpu"))
+    found = list(launch.gpu_classes) or classes_named_in(
+        (*launch.mentions, *launch.files), composer.preset_files("gpu")
+    )
     if not found and arguments.known.get("device") == "cpu":
         found = ["cpu"]
     if len(found) == 1:
@@ -278,9 +280,9 @@ def _planned_findings(
         yield Finding("warning", "IMP012", message)
     errors = plan.errors if gpu_known and plan is not None else ()
     if errors and plan is not None:
-        said = "; ".join(f"{finding.id} {finding.message}" for finding in errors[:3])
+        reasons = "; ".join(f"{finding.id} {finding.message}" for finding in errors[:3])
         verdict = "it would start and then fail" if plan.ok else "SGLang 0.5.2 would refuse it"
-        yield Finding("warning", "IMP016", f"on {plan.gpu.name} {verdict}: {said}", hint=f"{program()} check FILE")
+        yield Finding("warning", "IMP016", f"on {plan.gpu.name} {verdict}: {reasons}", hint=f"{program()} check FILE")
 
 
 def _away_from_log(reduced: Reduced, known: Mapping[str, Any]) -> Iterator[Finding]:
@@ -310,7 +312,7 @@ def _states(
         replaced = [
             next((entry for entry in item.resolution.ledger.of(name) if entry.before == value), None) for item in full
         ]
-        told = [entry for entry in replaced if entry is not None and shown(entry.after) != shown(value)]
+        changed = [entry for entry in replaced if entry is not None and shown(entry.after) != shown(value)]
         if name not in reduced.overrides:
             preset = plan is not None and name == "model_path" and reduced.model is not None
             reason = why(plan, name) if plan is not None else ""
@@ -321,8 +323,8 @@ def _states(
             hint = deprecated[name].hint or ""
             instead = hint.split()[list(deprecated[name].fields).index(name)] if hint else ""
             yield State(name, value, "deprecated", f"{instead} instead" if instead else "")
-        elif told and len(told) == len(full):
-            entry = told[0]
+        elif changed and len(changed) == len(full):
+            entry = changed[0]
             yield State(name, value, "overridden", f"{entry.rule} makes it {shown(entry.after)}: {entry.reason}")
         else:
             yield State(name, value, "kept")
@@ -355,8 +357,8 @@ def _argv(known: Mapping[str, Any], extra: Mapping[str, Any], version: str | Non
         return None
 
 
-def _version_in(said: Sequence[str]) -> str | None:
-    for text in said:
+def _version_in(texts: Sequence[str]) -> str | None:
+    for text in texts:
         if found := _VERSION.search(text):
             return found[1].replace("-", ".")
     return None

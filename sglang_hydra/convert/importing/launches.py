@@ -35,7 +35,7 @@ class Launch:
     """One server. ``words`` are SGLang's flags, or ``values`` its arguments where the source has them typed (by any
     spelling that SGLang knows); ``resolved`` where these are what SGLang made of them.
 
-    ``environment`` is what the source sets for the process. ``said`` are texts that may speak of the hardware or the
+    ``environment`` is what the source sets for the process. ``mentions`` are texts that may name the hardware or the
     release; ``gpu_count`` the GPUs that the process gets, ``nodes`` how many machines run it. ``files`` are texts that
     the source writes, by their paths. ``remarks`` say what of the source was passed over. ``behind_router``: the
     command starts ``--dp-size`` servers of one replica each, and a router for them.
@@ -48,7 +48,7 @@ class Launch:
     values: Mapping[str, Any] | None = None
     resolved: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    said: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
     version: str | None = None
     gpu_count: int | None = None
     gpu_classes: tuple[str, ...] = ()

@@ -30,9 +30,9 @@ def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
     found = list(_found(lines))
     if not found:
         return []
-    told = diagnose(lines)
+    diagnosis = diagnose(lines)
     remarks: list[str] = []
-    classes = [name for name in gpu_classes_of(told, composer, remarks) if name is not None]
+    classes = [name for name in gpu_classes_of(diagnosis, composer, remarks) if name is not None]
     return [
         Launch(
             "log",
@@ -40,7 +40,7 @@ def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
             name=_role(values),
             values={name: value for name, value in values.items() if name != CUT},
             resolved=True,
-            version=told.version,
+            version=diagnosis.version,
             gpu_classes=tuple(classes),
             remarks=(*remarks, *(["the line was cut: what stood behind is not known"] if CUT in values else [])),
         )

@@ -35,7 +35,7 @@ class _Pod:
 
     kind: str
     names: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
     nodes: int | None = None
     worker: bool = False
     keys: tuple[str, ...] = field(default=())
@@ -72,12 +72,12 @@ def _below(node: Mapping[str, Any], pod: _Pod) -> _Pod:
     metadata = node.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     names = (*pod.names, name) if isinstance(name, str) and name else pod.names
-    said = [text for key in _PLACED_BY if key in node for text in _texts(node[key])]
+    mentions = [text for key in _PLACED_BY if key in node for text in _texts(node[key])]
     if isinstance(metadata, Mapping):
-        said += [text for key in _PLACED_BY if key in metadata for text in _texts(metadata[key])]
+        mentions += [text for key in _PLACED_BY if key in metadata for text in _texts(metadata[key])]
     size = node.get("size") if "leaderTemplate" in node or "workerTemplate" in node else None
     nodes = size if isinstance(size, int) and not isinstance(size, bool) else pod.nodes
-    return replace(pod, names=names, said=(*pod.said, *said), nodes=nodes)
+    return replace(pod, names=names, mentions=(*pod.mentions, *mentions), nodes=nodes)
 
 
 def _of_container(node: Mapping[str, Any], pod: _Pod, place: str) -> Iterator[Launch]:
@@ -96,14 +96,14 @@ def _of_container(node: Mapping[str, Any], pod: _Pod, place: str) -> Iterator[La
     image = image if isinstance(image, str) else ""
     name = _first([*reversed(pod.names), str(node.get("name") or "")])
     where = f"{place}, {pod.kind or 'container'} {name}".rstrip()
-    said = (image, *pod.said)
+    mentions = (image, *pod.mentions)
     count = _gpus(node.get("resources"))
     for launch in started(words, environment, where, image):
         yield replace(
             launch,
             kind="kubernetes",
             name=name,
-            said=(*launch.said, *said),
+            mentions=(*launch.mentions, *mentions),
             gpu_count=count,
             nodes=pod.nodes,
         )
@@ -122,7 +122,7 @@ def started(words: Sequence[str], environment: Mapping[str, str], place: str, im
             place,
             words=tuple(split[1]),
             environment=environment,
-            said=tuple(split[0]),
+            mentions=tuple(split[0]),
             behind_router=routed,
         )
         return
@@ -144,9 +144,9 @@ def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]
         image = str(service.get("image") or "")
         texts = tuple(_texts(service.get("deploy")))
         for launch in started(words, environment, f"{place}, service {name}", _interpolated(image)):
-            said = (*launch.said, _interpolated(image), *texts)
+            mentions = (*launch.mentions, _interpolated(image), *texts)
             count = _compose_gpus(service)
-            found.append(replace(launch, kind="compose", name=str(name), said=said, gpu_count=count))
+            found.append(replace(launch, kind="compose", name=str(name), mentions=mentions, gpu_count=count))
     return found
 
 

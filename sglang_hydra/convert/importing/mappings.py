@@ -50,7 +50,7 @@ def launches_of_recipe(document: Mapping[str, Any], place: str) -> list[Launch]:
                 name=role,
                 values=arguments,
                 environment={str(name): _text(value) for name, value in environment.items() if value is not None},
-                said=tuple(str(text) for text in (gpu, model.get("container")) if text),
+                mentions=tuple(str(text) for text in (gpu, model.get("container")) if text),
                 gpu_count=gpus if isinstance(gpus, int) else None,
                 nodes=_nodes(resources, short, each, gpus),
                 remarks=tuple(remarks),

@@ -26,8 +26,8 @@ _PATHS = ("model_path", "tokenizer_path", "served_model_name")
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the source asks for. ``settings`` are keys of the nodes (``engine.version``, ``gpu.count``) and options of
+class Wanted:
+    """The arguments of a source. ``settings`` are keys of the nodes (``engine.version``, ``gpu.count``) and options of
     groups that hold for every plan; ``resolved`` says that ``arguments`` are what SGLang made of something else."""
 
     arguments: Mapping[str, Any]
@@ -77,24 +77,24 @@ def preset_for(path: str, composer: Composer) -> tuple[str | None, bool]:
     return next((preset.name for preset in presets if preset.path.lower() == path.lower()), None), True
 
 
-def reduce_to_preset(wish: Wish, gpus: Sequence[str], composer: Composer, env: Mapping[str, str]) -> Reduced:
+def reduce_to_preset(wanted: Wanted, gpus: Sequence[str], composer: Composer, env: Mapping[str, str]) -> Reduced:
     """Leaves out everything that the plan resolves to anyway, on each of the GPU classes.
 
     Raises ConfigError where the arguments cannot be composed at all.
     """
-    given = {name: value for name, value in wish.arguments.items() if name not in SECRET_FIELDS}
-    model = wish.settings.get("model")
+    given = {name: value for name, value in wanted.arguments.items() if name not in SECRET_FIELDS}
+    model = wanted.settings.get("model")
     respelled = False
     if model is None and isinstance(given.get("model_path"), str):
         model, respelled = preset_for(given["model_path"], composer)
-    planner = _Planner(composer, wish.settings, env)
-    full = {gpu: planner.plan(gpu, None if "model" not in wish.settings else model, given) for gpu in gpus}
+    planner = _Planner(composer, wanted.settings, env)
+    full = {gpu: planner.plan(gpu, None if "model" not in wanted.settings else model, given) for gpu in gpus}
     if "model_path" not in given and model is None:
         return Reduced(None, given, full, full, True)
     if model is None:
-        contexts = [item for gpu in gpus for item in _contexts(wish, given, full[gpu], composer)]
-        overrides = _fewest(given, contexts, wish.resolved)
-        return _verified(planner, None, overrides, given, full, wish)
+        contexts = [item for gpu in gpus for item in _contexts(wanted, given, full[gpu], composer)]
+        overrides = _fewest(given, contexts, wanted.resolved)
+        return _verified(planner, None, overrides, given, full, wanted)
     kept = {name: value for name, value in given.items() if name != "model_path"}
     if respelled and "served_model_name" not in kept:
         kept["served_model_name"] = given["model_path"]
@@ -105,9 +105,9 @@ def reduce_to_preset(wish: Wish, gpus: Sequence[str], composer: Composer, env: M
         for name, value in intent.items()
         if name not in given and name != "model_path" and value != FIELDS[name].default
     }
-    contexts = [_context(wish, {**kept, **undone}, full[gpu], alone[gpu], respelled) for gpu in gpus]
-    overrides = _fewest({**kept, **undone}, contexts, wish.resolved)
-    made = _verified(planner, model, overrides, given, full, wish, respelled)
+    contexts = [_context(wanted, {**kept, **undone}, full[gpu], alone[gpu], respelled) for gpu in gpus]
+    overrides = _fewest({**kept, **undone}, contexts, wanted.resolved)
+    made = _verified(planner, model, overrides, given, full, wanted, respelled)
     return made if made.equal else Reduced(None, given, full, full, True)
 
 
@@ -139,11 +139,11 @@ class _Planner:
 
 
 def _context(
-    wish: Wish, given: Mapping[str, Any], full: Plan, preset: Mapping[str, Any], respelled: bool = False
+    wanted: Wanted, given: Mapping[str, Any], full: Plan, preset: Mapping[str, Any], respelled: bool = False
 ) -> _Context:
     target: dict[str, Any] = dict(full.values)
-    if wish.resolved:
-        target = {**fresh_defaults(), **wish.arguments}
+    if wanted.resolved:
+        target = {**fresh_defaults(), **wanted.arguments}
         for name in ("random_seed", *SECRET_FIELDS):
             target.pop(name, None)
     if respelled:
@@ -154,9 +154,9 @@ def _context(
     return _Context(full, preset, target, _verdict(full.resolution), full.model)
 
 
-def _contexts(wish: Wish, given: Mapping[str, Any], full: Plan, composer: Composer) -> Iterator[_Context]:
+def _contexts(wanted: Wanted, given: Mapping[str, Any], full: Plan, composer: Composer) -> Iterator[_Context]:
     """The same for a model without a preset. One of which nothing is known may be like any that is."""
-    own = _context(wish, given, full, {})
+    own = _context(wanted, given, full, {})
     yield own
     if full.model.known:
         return
@@ -165,7 +165,7 @@ def _contexts(wish: Wish, given: Mapping[str, Any], full: Plan, composer: Compos
     for preset in model_presets(composer):
         like = replace(own, model=preset.facts)
         made = like.resolution_of(given)
-        target = own.target if wish.resolved else dict(made.values)
+        target = own.target if wanted.resolved else dict(made.values)
         yield replace(like, target=target, verdict=_verdict(made))
 
 
@@ -229,7 +229,7 @@ def _verified(
     overrides: Mapping[str, Any],
     given: Mapping[str, Any],
     full: Mapping[str, Plan],
-    wish: Wish,
+    wanted: Wanted,
     respelled: bool = False,
 ) -> Reduced:
     """Plans what is left on every class and compares the servers; where one differs, everything is kept."""
@@ -238,7 +238,7 @@ def _verified(
     except ConfigError:
         return Reduced(None, given, full, full, False)
     same = all(_same(full[gpu], small[gpu], respelled) for gpu in full)
-    if same or wish.resolved:
+    if same or wanted.resolved:
         return Reduced(model, overrides, full, small, same, respelled)
     return Reduced(None, given, full, full, False)
 

@@ -54,13 +54,13 @@ def _heading(server: Imported) -> Iterator[str]:
         states = [state for state in server.states if state.state == wanted]
         if states:
             yield f"{title}:"
-            yield from (f"  {_said(state)}" for state in states)
+            yield from (f"  {_assignment(state)}" for state in states)
     unknown = [state.name for state in server.states if state.state == "unknown"]
     if unknown:
         yield f"Left out, SGLang would not read it: {', '.join(unknown)}"
 
 
-def _said(state: State) -> str:
+def _assignment(state: State) -> str:
     note = f"  ({state.note})" if state.note else ""
     return f"{state.name}={shown(masked(state.name, state.value))}{note}"
 
@@ -77,8 +77,8 @@ def summary(server: Imported) -> Line:
     else:
         same = "not the same server"
     chosen = " ".join(f"{group}={option}" for group, option in server.choices.items()) or "no preset"
-    said = f"{chosen}, {plural(kept, 'override')} of {plural(total, 'argument')}: {same}"
-    return [text(name, "bold"), text(said, "" if server.complete else "yellow")]
+    message = f"{chosen}, {plural(kept, 'override')} of {plural(total, 'argument')}: {same}"
+    return [text(name, "bold"), text(message, "" if server.complete else "yellow")]
 
 
 def record(source: str, servers: Sequence[Imported], output: Path | None) -> dict[str, Any]:

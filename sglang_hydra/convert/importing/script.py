@@ -166,8 +166,8 @@ class Script:
                 below = Shell(dict(inner), {*shell.exported, *environment}, dict(shell.files))
                 below.variables.update(_positional(fields, text))
                 for launch in self._run(text, below, depth + 1, line - 1):
-                    said = (*launch.said, *fields[: fields.index(text)])
-                    yield replace(launch, said=said, environment={**environment, **launch.environment})
+                    mentions = (*launch.mentions, *fields[: fields.index(text)])
+                    yield replace(launch, mentions=mentions, environment={**environment, **launch.environment})
             return
         kind = "command"
         if split is None and not own and (flags := bare_flags(fields)) is not None:
@@ -182,7 +182,7 @@ class Script:
             self._at(line),
             words=tuple(words),
             environment=environment,
-            said=tuple(without_marks(word) for word in before),
+            mentions=tuple(without_marks(word) for word in before),
             gpu_count=gpus_of_container(before) if kind == "container" else None,
             files=dict(shell.files),
             behind_router=before[-1:] == [BEHIND_A_ROUTER],

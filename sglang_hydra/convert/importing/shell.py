@@ -82,7 +82,7 @@ def assign(shell: Shell, name: str, adds: str, value: str, condition: int | None
         made = opened(f"${name}")
     before = shell.variables.get(name)
     if condition is not None:
-        if any(_POSITIONAL.fullmatch(said) for text in _listed(made) for said in open_names(text)):
+        if any(_POSITIONAL.fullmatch(name) for text in _listed(made) for name in open_names(text)):
             return  # what another caller may give does not replace the script's default
         if before is not None and (adds or made != before):
             shell.doubtful[name] = condition
@@ -137,7 +137,7 @@ def follow_conditions(words: Sequence[str], shell: Shell) -> None:
 
 
 def doubts(words: Sequence[str], shell: Shell) -> tuple[str, ...]:
-    """What is said of a command whose words hold what a condition has set."""
+    """The remark about a command whose words hold a variable that a condition has set."""
     return tuple(
         f"{name} is set under a condition (line {line}), which is taken to hold"
         for name, line in shell.doubtful.items()

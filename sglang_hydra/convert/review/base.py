@@ -34,9 +34,9 @@ class Tree:
             return str(self.root / full.relative_to(self.ours))
         return str(full)
 
-    def without_place(self, said: str) -> str:
+    def without_place(self, content: str) -> str:
         """A text with paths as they are in the repo."""
-        return said.replace(f"{self.here}{os.sep}", "").replace(f"{self.root}{os.sep}", "")
+        return content.replace(f"{self.here}{os.sep}", "").replace(f"{self.root}{os.sep}", "")
 
 
 @contextlib.contextmanager

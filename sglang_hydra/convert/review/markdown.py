@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from sglang_hydra.convert.review.judging import Review
 from sglang_hydra.convert.review.summary import sentence
-from sglang_hydra.planning.difference import plans_of, said
+from sglang_hydra.planning.difference import plans_of, shown_value
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.verdicts import Verdict
@@ -138,7 +138,7 @@ def _table(review: Review) -> Iterator[str]:
     yield "| --- | --- | --- | --- |"
     for item in review.differences[:_MOST_ROWS]:
         reasons = " → ".join(code(reason) for reason in dict.fromkeys(item.why) if reason)
-        yield f"| {code(item.key)} | {code(said(item.left))} | {code(said(item.right))} | {reasons} |"
+        yield f"| {code(item.key)} | {code(shown_value(item.left))} | {code(shown_value(item.right))} | {reasons} |"
     more = len(review.differences) - _MOST_ROWS
     if more > 0:
         yield f"| {plural(more, 'more value')} | | | |"
@@ -166,8 +166,8 @@ def _quiet(reviews: Sequence[Review], room: int) -> Iterator[str]:
     yield f"<details><summary>{plural(len(reviews), 'file')} without a change or an error</summary>"
     yield ""
     for place, review in enumerate(reviews):
-        said_of_it = sentence(review, word) or "It can be launched."
-        line = f"- {code(review.name)}: {said_of_it}"
+        description = sentence(review, word) or "It can be launched."
+        line = f"- {code(review.name)}: {description}"
         room -= len(line) + 1
         if room < 0:
             yield f"- {len(reviews) - place} more"

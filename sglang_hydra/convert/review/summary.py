@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from sglang_hydra.convert.review.judging import Review
-from sglang_hydra.planning.difference import Difference, plans_of, said
+from sglang_hydra.planning.difference import Difference, plans_of, shown_value
 from sglang_hydra.show.verdicts import Verdict
 
 _MOST_MOVES = 4
@@ -54,7 +54,9 @@ def _moves(review: Review, word: Word) -> Iterator[str]:
     values = [item for item in values if item.key.rpartition(": ")[2] not in _FOLLOWING]
     values.sort(key=lambda item: not _is_typed(item))
     shown = [*facts, *values] or [item for item in review.differences if item.key.rpartition(": ")[2] != "fits"]
-    pieces = [f"{word(item.key)} from {word(said(item.left))} to {word(said(item.right))}" for item in shown]
+    pieces = [
+        f"{word(item.key)} from {word(shown_value(item.left))} to {word(shown_value(item.right))}" for item in shown
+    ]
     rest = len(pieces) - _MOST_MOVES
     if rest > 0:
         pieces = [*pieces[:_MOST_MOVES], f"{rest} more value{'s' if rest > 1 else ''}"]

@@ -63,15 +63,15 @@ def _written_anew(made: Upgrade, composer: Composer, output: Path | None) -> str
     nodes: dict[str, Any] = {}
     for request in made.requests:
         key = request.key or request.text.lstrip("+~").partition("=")[0]
-        said = request.value if request.key else request.text.partition("=")[2]
-        refers = isinstance(said, str) and said.startswith("${oc.env:")
+        written = request.value if request.key else request.text.partition("=")[2]
+        refers = isinstance(written, str) and written.startswith("${oc.env:")
         if key in FIELDS:
             hidden = API_KEY_REFERENCE if key in SECRET_FIELDS else composition.intent.get(key)
-            values[key] = said if refers else hidden
+            values[key] = written if refers else hidden
         elif key in groups and composition.choices.get(key):
             choices[key] = str(composition.choices[key])
         elif key not in groups:
-            nodes[key] = said if refers else _without_secrets(key.rpartition(".")[2], _at(composition.nodes, key))
+            nodes[key] = written if refers else _without_secrets(key.rpartition(".")[2], _at(composition.nodes, key))
     if made.subject.recorded is not None:
         choices |= {group: str(made.plan.choices[group]) for group in ("gpu", "model") if made.plan.choices.get(group)}
     lines = [

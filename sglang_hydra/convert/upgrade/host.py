@@ -129,17 +129,17 @@ def _driver(old: str, new: str, nvidia: Nvidia) -> Iterator[Need]:
 
 
 def _packages(old: str, new: str, one: Interpreter) -> Iterator[Need]:
-    """What an environment can be given: never in the way, but said."""
+    """Packages that an installation brings: never an obstacle, but shown."""
     wanted, before = needs_of(new)["packages"], needs_of(old)["packages"]
-    told = False
+    noted = False
     for name in _PACKAGES:
         if name in wanted:
             here = one.versions.get(name)
             state = OK if here is not None and _satisfies(here, wanted[name]) else INSTALL
             note = (
-                f'pip install "sglang=={new}" into an environment of its own' if state == INSTALL and not told else ""
+                f'pip install "sglang=={new}" into an environment of its own' if state == INSTALL and not noted else ""
             )
-            told = told or state == INSTALL
+            noted = noted or state == INSTALL
             if one.problem:
                 state, note = UNKNOWN, one.problem
             yield Need(name, before.get(name), wanted[name], here, state, note)

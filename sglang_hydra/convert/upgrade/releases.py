@@ -57,10 +57,10 @@ def started_from(written_for: str | None, by: str) -> Start | None:
     if number is None:
         return None
     found = nearest_known(number[0].replace("-", "."))
-    said = f"{by} was written for {short(written_for, 40)}"
+    why = f"{by} was written for {short(written_for, 40)}"
     if found is None:
-        return Start(known_versions()[0], f"{said}, which is older than the table")
-    return Start(found, said)
+        return Start(known_versions()[0], f"{why}, which is older than the table")
+    return Start(found, why)
 
 
 def default_start() -> Start:

@@ -24,7 +24,7 @@ _PLACES_OF_VARIABLES = {"renamed": "{0} reads {1}", "gone": "{0} no longer reads
 
 
 def upgrade_screen(made: Upgrade, *, changes: bool = True) -> list[Line]:
-    """One server; without ``changes`` where they were told with another one."""
+    """One server; without ``changes`` where another server has shown them already."""
     lines: list[Line] = [*_heading(made), []]
     lines += finding_lines(made.subject.findings)
     lines += _broken(made)
@@ -104,8 +104,8 @@ def _resolved(made: Upgrade) -> Iterator[Line]:
     if verdict is not None and verdict.ok is None:
         yield from folded([text("  ! ", "yellow"), text(verdict.text)], room())
     elif verdict is None and not same_release(made.version, SPECIFIED_VERSION):
-        said = f"Resolved values are {SPECIFIED_VERSION}'s rules; what {made.version} makes of it: --against VENV"
-        yield [text(f"  {said}" if made.steps.moved else said, "dim")]
+        message = f"Resolved values are {SPECIFIED_VERSION}'s rules; what {made.version} makes of it: --against VENV"
+        yield [text(f"  {message}" if made.steps.moved else message, "dim")]
     yield []
 
 
@@ -115,11 +115,11 @@ def _row(item: Moved, made: Upgrade) -> list[Span]:
     resolved = ""
     if item.name in values and plain(values[item.name]) != plain(item.before):
         resolved = f"{shown(values[item.name], width=24)} by {SPECIFIED_VERSION}'s rules"
-    move = f"{shown(_said(item.before), width=24)} -> {shown(_said(item.after), width=24)}"
+    move = f"{shown(_default_value(item.before), width=24)} -> {shown(_default_value(item.after), width=24)}"
     return [text("~", "yellow"), text(item.name), text(move), text(since, "dim"), text(resolved, "dim")]
 
 
-def _said(value: object) -> object:
+def _default_value(value: object) -> object:
     return "(computed)" if isinstance(value, dict) and set(value) == {"computed"} else value
 
 
@@ -129,11 +129,11 @@ def _variables(made: Upgrade) -> Iterator[Line]:
     yield [text("Environment", "bold")]
     rows: list[list[Span]] = []
     for item in made.variables:
-        said = _PLACES_OF_VARIABLES[item.state].format(made.version, item.instead)
+        message = _PLACES_OF_VARIABLES[item.state].format(made.version, item.instead)
         if item.state == "unknown":
-            said += ", nor does " + made.start.version
+            message += ", nor does " + made.start.version
         style = "yellow" if item.state != "unknown" else "dim"
-        rows.append([text("!", style), text(item.name), text(said), text(item.place, "dim")])
+        rows.append([text("!", style), text(item.name), text(message), text(item.place, "dim")])
     yield from columns(rows)
     yield []
 
@@ -192,8 +192,8 @@ def _need_row(need: Need) -> list[Span]:
 
 def _plan_errors(made: Upgrade) -> Iterator[Line]:
     """What is wrong whatever the release: it is no news, but the command will not serve."""
-    told = {item.message for item in made.steps.broken}
-    errors = [finding for finding in made.plan.errors if finding.message not in told]
+    shown_before = {item.message for item in made.steps.broken}
+    errors = [finding for finding in made.plan.errors if finding.message not in shown_before]
     if errors:
         yield from finding_lines(errors, made.plan)
 

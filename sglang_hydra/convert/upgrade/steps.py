@@ -36,7 +36,7 @@ class Broken:
 
 @dataclass(frozen=True)
 class Respelled:
-    """An argument that the new release is told in other words; ``after`` is empty where it is at its default there."""
+    """An argument with another flag or value in the new release; ``after`` is empty where it is the default there."""
 
     key: str
     value: Any
@@ -69,10 +69,10 @@ class Variable:
 
 @dataclass
 class Steps:
-    """Everything that changes for one configuration. ``told`` is what the new release is told; ``arguments`` and
+    """Everything that changes for one configuration. ``translated`` is what the new release gets; ``arguments`` and
     ``extra`` are what remains of the configuration, by our keys."""
 
-    told: Translation
+    translated: Translation
     arguments: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
     broken: list[Broken] = field(default_factory=list)
@@ -99,13 +99,13 @@ def steps_between(intent: Mapping[str, Any], extra: Mapping[str, Any], old: str,
     gone = {item.key for item in broken}
     kept = {name: value for name, value in arguments.items() if name not in gone}
     kept_extra = {name: value for name, value in later.items() if f"extra.{name}" not in gone}
-    told = translate(kept, new, kept_extra)
-    made = Steps(told, kept, kept_extra, broken)
-    made.respelled = list(_respelled(before, told, intent, extra, names, gone))
-    made.moved = list(_moved(old, new, told, kept))
+    translated = translate(kept, new, kept_extra)
+    made = Steps(translated, kept, kept_extra, broken)
+    made.respelled = list(_respelled(before, translated, intent, extra, names, gone))
+    made.moved = list(_moved(old, new, translated, kept))
     made.remarks = [
         finding
-        for finding in told.findings
+        for finding in translated.findings
         if finding.id == "VER006" or (finding.id == "VER003" and finding.level == "warning")
     ]
     return made
@@ -171,15 +171,15 @@ def _broken(finding: Finding, arguments: Mapping[str, Any], extra: Mapping[str, 
     return Broken(key, plain(value), kind, finding.message, finding.hint)
 
 
-def _unsayable(told: Translation, arguments: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Broken]:
+def _unsayable(translated: Translation, arguments: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Broken]:
     """Values that no flag of the release can say."""
-    keys = {told.renamed.get(name, name): name for name in arguments}
-    for name in told.arguments:
+    keys = {translated.renamed.get(name, name): name for name in arguments}
+    for name in translated.arguments:
         try:
-            told.words(name)
+            translated.words(name)
         except ValueError as failure:
             key = f"extra.{name}" if name in extra else keys.get(name, name)
-            yield Broken(key, plain(told.arguments[name]), "choice", str(failure), f"leave {key} out")
+            yield Broken(key, plain(translated.arguments[name]), "choice", str(failure), f"leave {key} out")
 
 
 def _respelled(
@@ -197,28 +197,28 @@ def _respelled(
         if key in gone or name in gone or is_secret_name(plain_name) or value is None:
             continue
         ours = key.removeprefix("extra.")
-        said = _words(before, before.renamed.get(plain_name, plain_name))
+        then = _words(before, before.renamed.get(plain_name, plain_name))
         now = _words(after, after.renamed.get(ours, ours))
-        if said and said != now:
-            yield Respelled(key, plain(value), said, now)
+        if then and then != now:
+            yield Respelled(key, plain(value), then, now)
 
 
-def _words(told: Translation, name: str) -> tuple[str, ...]:
+def _words(translated: Translation, name: str) -> tuple[str, ...]:
     try:
-        return tuple(told.words(name)) if name in told.arguments else ()
+        return tuple(translated.words(name)) if name in translated.arguments else ()
     except ValueError:
         return ()
 
 
-def _moved(old: str, new: str, told: Translation, kept: Mapping[str, Any]) -> Iterator[Moved]:
+def _moved(old: str, new: str, translated: Translation, kept: Mapping[str, Any]) -> Iterator[Moved]:
     forward = direction(old, new) == "upgrade"
     for name, change in changed_defaults(old, new).items():
-        if name in told.arguments or kept.get(name) is not None or is_secret_name(name):
+        if name in translated.arguments or kept.get(name) is not None or is_secret_name(name):
             continue
         keep = None
-        argument = told.known.arguments[name]
+        argument = translated.known.arguments[name]
         typeable = change.before is not None and not isinstance(change.before, dict)
-        if typeable and flag_for(argument, told.known) is not None and problem(argument, change.before) is None:
+        if typeable and flag_for(argument, translated.known) is not None and problem(argument, change.before) is None:
             key = name if name in FIELDS and _is_old_value(name, change.before) else f"extra.{name}"
             keep = f"{key}={shown(change.before)}"
         yield Moved(name, change.before, change.after, change.since if forward else None, keep)
@@ -243,7 +243,7 @@ def variables_between(planned: Mapping[str, str], inherited: Mapping[str, str], 
 
 
 def _other_spelling(name: str) -> str:
-    """The name with SGLang's other prefix: releases after 0.5.2 say SGLANG_ where it said SGL_."""
+    """The name with SGLang's other prefix: releases after 0.5.2 have SGLANG_ where it had SGL_."""
     if name.startswith(_PREFIX):
         return _OLD_PREFIX + name.removeprefix(_PREFIX)
     return _PREFIX + name.removeprefix(_OLD_PREFIX)

@@ -107,11 +107,11 @@ def upgraded(
     steps = steps_between(composition.intent, extra, start.version, version)
     variables = variables_between(_environment(composition), _inherited(env), start.version, version)
     requests = tuple(_new_requests(subject.requests, composition, steps, variables, version))
-    told = composable(requests)
+    new_requests = composable(requests)
     if composition.nodes["engine"]["name"] == "auto":
-        told = composer.with_choice(told, "engine", "sglang", _CHOSEN)
+        new_requests = composer.with_choice(new_requests, "engine", "sglang", _CHOSEN)
     recorded = subject.recorded
-    plan = make_plan(composer, told, recorded=recorded, seed=recorded.seed if recorded else None)
+    plan = make_plan(composer, new_requests, recorded=recorded, seed=recorded.seed if recorded else None)
     authority = authority or _installed(plan, version)
     plan = _asked(plan, authority)
     python = authority.python if authority is not None else plan.nodes["engine"]["python"]
@@ -185,7 +185,7 @@ def _new_requests(
     variables: Sequence[Variable],
     version: str,
 ) -> Iterator[Request]:
-    """What was asked for, without what is gone, and told to the new release."""
+    """The requests without what is gone, for the new release."""
     gone = {item.key for item in steps.broken}
     renamed = [item for item in variables if item.state == "renamed" and item.place == "engine.env"]
     dropped = {_VERSION, *gone, *(f"engine.env.{item.name}" for item in renamed)}
@@ -195,7 +195,7 @@ def _new_requests(
             continue
         yield request
     for name in (name for name in gone if name in FIELDS and not FIELDS[name].required):
-        # A preset or a recipe cannot be told to say nothing, only to say the default.
+        # What a preset or a recipe sets cannot be unset, only set to the default.
         if any(origin.layer in _OF_PRESETS or origin.file for origin in composition.origins.get(name, ())):
             yield Request.typed(name, FIELDS[name].default, _PLACE)
     yield Request.typed(_VERSION, version, _PLACE)
@@ -239,8 +239,8 @@ def _shown_word(request: Request) -> str:
     key = _key(request)
     if is_secret_name(key.rpartition(".")[2]):
         refers = isinstance(request.value, str) and request.value.startswith("${oc.env:")
-        said = str(request.value) if refers else request.text.partition("=")[2]
-        return f"{key}={said if said.startswith('${oc.env:') else '${oc.env:MY_KEY}'}"
+        reference = str(request.value) if refers else request.text.partition("=")[2]
+        return f"{key}={reference if reference.startswith('${oc.env:') else '${oc.env:MY_KEY}'}"
     if request.key is None:
         return _INSIDE.sub(_hidden, request.text)
     if request.interpolate and isinstance(request.value, str):
@@ -294,8 +294,8 @@ def _asked(plan: Plan, authority: Authority | None) -> Plan:
         return plan
     from sglang_hydra.planning.upstream.verdict import asked
 
-    (told,) = asked(authority, [plan])
-    return told
+    (judged,) = asked(authority, [plan])
+    return judged
 
 
 __all__ = ["Upgrade", "upgraded"]

@@ -26,7 +26,7 @@ NODE = "rollout.engine_kwargs.sglang"
 
 
 @dataclass(frozen=True)
-class Said:
+class Setting:
     """One key of the node: its value, and the layer and place that set it."""
 
     value: Any
@@ -37,7 +37,7 @@ class Said:
         return Request.typed(key, self.value, self.place, self.layer)
 
 
-def said_in(tree: Tree) -> dict[str, Said]:
+def settings_in(tree: Tree) -> dict[str, Setting]:
     """Every key that was set in the node. Inside a Hydra app its own configs and command line say by whom.
 
     Raises ConfigError for a node that holds every argument of SGLang where nobody can tell which of them were set.
@@ -55,17 +55,17 @@ def said_in(tree: Tree) -> dict[str, Said]:
     values = tree.get(NODE)
     if not isinstance(values, dict):
         raise ConfigError(Finding("error", "VRL002", f"{mount}={values!r} is not a mapping of arguments", (mount,)))
-    return {str(name): _said(str(name), value, mount, origins) for name, value in values.items()}
+    return {str(name): _setting(str(name), value, mount, origins) for name, value in values.items()}
 
 
-def _said(name: str, value: Any, mount: str, origins: Mapping[str, Origin]) -> Said:
+def _setting(name: str, value: Any, mount: str, origins: Mapping[str, Origin]) -> Setting:
     origin = origins.get(name)
     if origin is None:
-        return Said(value, "primary", f"{mount}.{name}")
-    return Said(value, origin.layer, origin.place)
+        return Setting(value, "primary", f"{mount}.{name}")
+    return Setting(value, origin.layer, origin.place)
 
 
-def _of_whole(tree: Tree, mount: str, origins: Mapping[str, Origin]) -> Iterator[tuple[str, Said]]:
+def _of_whole(tree: Tree, mount: str, origins: Mapping[str, Origin]) -> Iterator[tuple[str, Setting]]:
     """From a mount of everything (``sglang_hydra@...``), which has a value for every key: those that were set."""
     if not origins:
         message = f"{mount} holds every argument of SGLang, and outside of a Hydra app nobody knows which were set"
@@ -73,7 +73,7 @@ def _of_whole(tree: Tree, mount: str, origins: Mapping[str, Origin]) -> Iterator
         raise ConfigError(Finding("error", "VRL002", message, (mount,), hint))
     for name, origin in origins.items():
         if name in FIELDS or name in OWN_KEYS:
-            yield name, Said(tree.get(f"{NODE}.{name}"), origin.layer, origin.place)
+            yield name, Setting(tree.get(f"{NODE}.{name}"), origin.layer, origin.place)
 
 
 def origins_in_app(mount: tuple[str, ...]) -> dict[str, Origin]:
@@ -94,13 +94,13 @@ def origins_in_app(mount: tuple[str, ...]) -> dict[str, Origin]:
 
 
 def requests_of(
-    said: Mapping[str, Said], tree: Tree, knows: Collection[str], version: str
+    settings: Mapping[str, Setting], tree: Tree, knows: Collection[str], version: str
 ) -> tuple[list[Request], list[Finding]]:
     """The arguments in the node as requests for a plan, and the keys that are none. ``knows`` are the arguments of the
     SGLang that it is for."""
     requests: list[Request] = []
     findings: list[Finding] = []
-    for name, word in said.items():
+    for name, word in settings.items():
         if name in FIELDS:
             requests.append(word.request(name))
         elif name in knows:
@@ -110,17 +110,17 @@ def requests_of(
     return requests, findings
 
 
-def own_requests(said: Mapping[str, Said], preset: Callable[[str], Mapping[str, Any]]) -> list[Request]:
+def own_requests(settings: Mapping[str, Setting], preset: Callable[[str], Mapping[str, Any]]) -> list[Request]:
     """What the node says for the plan alone. ``preset`` gives the facts of a GPU class by its name.
 
-    Raises ConfigError for what a rollout cannot be told.
+    Raises ConfigError for a choice that a rollout does not have.
     """
     requests: list[Request] = [Request("engine=sglang", "verl", "verl")]
     findings: list[Finding] = []
     for name in OWN_KEYS:
-        if name not in said:
+        if name not in settings:
             continue
-        word = said[name]
+        word = settings[name]
         if isinstance(word.value, Mapping):
             requests += _inside(name, word, preset)
         elif name in ("gpu", "ignore"):
@@ -134,12 +134,12 @@ def own_requests(said: Mapping[str, Said], preset: Callable[[str], Mapping[str, 
     return requests
 
 
-def _inside(name: str, word: Said, preset: Callable[[str], Mapping[str, Any]]) -> Iterator[Request]:
+def _inside(name: str, word: Setting, preset: Callable[[str], Mapping[str, Any]]) -> Iterator[Request]:
     """The keys of one of our nodes. ``gpu.name`` chooses the class, as ``gpu@NODE.gpu: h200`` leaves it, and what is as
     in the class needs no word; the flags of a preset (``args``) do not reach verl, so they are none of the plan's."""
     known: Mapping[str, Any] = {}
     if name == "gpu" and word.value.get("name"):
-        chosen = Said(word.value["name"], word.layer, word.place)
+        chosen = Setting(word.value["name"], word.layer, word.place)
         yield _choice("gpu", chosen)
         known = preset(chosen.value)
     for key, value in word.value.items():
@@ -149,11 +149,11 @@ def _inside(name: str, word: Said, preset: Callable[[str], Mapping[str, Any]]) -
             yield Request.typed(f"{name}.{key}", value, word.place, word.layer)
 
 
-def _choice(group: str, word: Said) -> Request:
+def _choice(group: str, word: Setting) -> Request:
     return Request(f"{group}={word.value}", word.place, word.layer)
 
 
-def _unknown(name: str, word: Said, tree: Tree, version: str) -> Finding:
+def _unknown(name: str, word: Setting, tree: Tree, version: str) -> Finding:
     from sglang_hydra.arguments.extra import first_with
 
     mount = tree.place(NODE)
@@ -164,19 +164,18 @@ def _unknown(name: str, word: Said, tree: Tree, version: str) -> Finding:
     if since is not None:
         message = f"{word.place}: {name!r} is an argument of SGLang {since}, and {version} does not have it"
         return Finding("error", "CLI001", message, (name,), f"{mount}.engine.version={since}")
-    told = unknown_key("", name).finding
-    meant = nearest(name, [*FIELDS, *OWN_KEYS])
-    hint = (
-        told.hint if told.hint and told.hint.startswith("did you mean") else f"did you mean {meant}?" if meant else None
-    )
+    hint = unknown_key("", name).finding.hint
+    if hint is None or not hint.startswith("did you mean"):
+        meant = nearest(name, [*FIELDS, *OWN_KEYS])
+        hint = f"did you mean {meant}?" if meant else None
     message = f"{word.place}: {name!r} is no argument of SGLang {version}: ServerArgs would refuse it in verl's workers"
     return Finding("error", "CLI001", message, (name,), hint)
 
 
-def unheard(said: Mapping[str, Said], passed: Mapping[str, Any]) -> Iterator[Finding]:
+def overwritten(settings: Mapping[str, Setting], passed: Mapping[str, Any]) -> Iterator[Finding]:
     """Keys that verl overwrites after all."""
     for name, own in passed.items():
-        if own.final and name in said and said[name].value != own.value:
-            word = said[name]
+        if own.final and name in settings and settings[name].value != own.value:
+            word = settings[name]
             message = f"{word.place}: {name}={word.value} is overwritten: verl sets {own.value} for {own.place}"
             yield Finding("warning", "VRL007", message, (name,))

@@ -1,4 +1,4 @@
-"""What verl refuses of its own rollout node, and what of that node never reaches SGLang: said before it starts.
+"""What verl refuses of its own rollout node, and what of that node never reaches SGLang, reported before it starts.
 
 Source: verl-project/verl@005f273 verl/workers/config/rollout.py (RolloutConfig.__post_init__); @00c3c04
 verl/workers/rollout/sglang_rollout/async_sglang_server.py (SGLangHttpServer); @065ef9b verl/workers/rollout/replica.py.

@@ -15,7 +15,7 @@ from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import hide_typed_keys, masked
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.convert.verl.node import NODE, Said, own_requests, requests_of, said_in, unheard
+from sglang_hydra.convert.verl.node import NODE, Setting, overwritten, own_requests, requests_of, settings_in
 from sglang_hydra.convert.verl.passed import Passed, Tree, passed
 from sglang_hydra.convert.verl.refused import refused, unlike, unplannable, unread
 from sglang_hydra.facts.declared import gpu_facts
@@ -44,7 +44,7 @@ class Rollout:
     engine_kwargs: Mapping[str, Any] = field(repr=False)
     passed: Mapping[str, Passed]
     at: str
-    said: Mapping[str, Said] = field(repr=False)
+    said: Mapping[str, Setting] = field(repr=False)
 
     @property
     def server_args(self) -> dict[str, Any]:
@@ -115,14 +115,14 @@ def plan_rollout(
     tree = Tree(config if OmegaConf.is_config(config) else OmegaConf.create(config), at)
     if found := unplannable(tree):
         raise ConfigError(*found)
-    said = said_in(tree)
+    settings = settings_in(tree)
     composer = Composer([*config_dirs, *_folders_of_app()], trusts_files=True)
-    facts = own_requests(said, lambda name: composer.compose([Request(f"gpu={name}", "verl")]).nodes["gpu"])
+    facts = own_requests(settings, lambda name: composer.compose([Request(f"gpu={name}", "verl")]).nodes["gpu"])
     composition, hardware = choose_gpu_class(composer, facts, composer.compose(facts), env)
     version = plan_engine(composition.nodes["engine"]).version
     vendor = gpu_facts(composition.nodes["gpu"], hardware).vendor
     knows = _arguments_of(version)
-    typed = _checked(composer, *requests_of(said, tree, knows, version))
+    typed = _checked(composer, *requests_of(settings, tree, knows, version))
     own = passed(tree, version, vendor, knows)
     requests = [*facts, *_of_verl(own, knows, final=False), *typed, *_of_verl(own, knows, final=True)]
     if all(request.key != "gpu.count" for request in facts):
@@ -133,9 +133,9 @@ def plan_rollout(
         plan = make_plan(composer, requests, seed=seed, env=env)
     except ConfigError as failure:
         raise ConfigError(*by_verl, *failure.findings) from None
-    told = [*by_verl, *unread(tree, said), *unheard(said, own), *unlike(tree, plan.values, plan.model)]
-    plan = _with(plan, told)
-    return Rollout(plan, _leaving(said), own, at, said)
+    found = [*by_verl, *unread(tree, settings), *overwritten(settings, own), *unlike(tree, plan.values, plan.model)]
+    plan = _with(plan, found)
+    return Rollout(plan, _leaving(settings), own, at, settings)
 
 
 def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -212,18 +212,18 @@ def _of_verl(own: Mapping[str, Passed], knows: frozenset[str], *, final: bool) -
             yield Request.typed(f"engine.env.{name}", value, "verl itself", "verl")
 
 
-def _leaving(said: Mapping[str, Said]) -> dict[str, Any]:
+def _leaving(settings: Mapping[str, Setting]) -> dict[str, Any]:
     """What leaves the node: the arguments, those of ``extra`` under their own names."""
     from sglang_hydra.convert.verl.node import OWN_KEYS
 
-    kept = {name: word.value for name, word in said.items() if name not in OWN_KEYS}
-    extra = said["extra"].value if "extra" in said else None
+    kept = {name: word.value for name, word in settings.items() if name not in OWN_KEYS}
+    extra = settings["extra"].value if "extra" in settings else None
     return {**kept, **(extra if isinstance(extra, Mapping) else {})}
 
 
-def _with(plan: Plan, told: Sequence[Finding]) -> Plan:
-    """The plan with what is said of verl, less what ``ignore`` silences."""
+def _with(plan: Plan, found: Sequence[Finding]) -> Plan:
+    """The plan with the findings about verl, without those that ``ignore`` names."""
     ignore = plan.nodes["ignore"]
-    silent = tuple(finding for finding in told if finding.id in ignore)
-    kept = tuple(finding for finding in told if finding.id not in ignore)
+    silent = tuple(finding for finding in found if finding.id in ignore)
+    kept = tuple(finding for finding in found if finding.id not in ignore)
     return replace(plan, findings=(*plan.findings, *kept), ignored=(*plan.ignored, *silent))

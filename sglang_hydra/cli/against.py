@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.planning.plan import Plan
@@ -13,9 +13,6 @@ from sglang_hydra.planning.upstream.verdict import asked
 from sglang_hydra.releases.order import same_release
 from sglang_hydra.releases.table import nearest_known
 from sglang_hydra.text.screen import print_json, write
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
 
 
 def plan(invocation: Invocation) -> int:

@@ -7,9 +7,10 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.compose.settings.sweep import TPE
@@ -24,10 +25,6 @@ from sglang_hydra.measure.sweep.table import outcome_lines, outcome_record
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.screen import print_json, text, write
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
-    from sglang_hydra.compose.composer import Composer
 
 _SILENT_S, _EVERY_S = 1.0, 0.2
 

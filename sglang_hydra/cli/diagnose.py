@@ -9,19 +9,17 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
+from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import typed_words
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.lines import read_lines
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import open_typed
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program, short
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
-    from sglang_hydra.compose.overrides import Request
 
 UNCLASSIFIED = 5
 """The exit code where a log is of no known class."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.cli.id_pages import id_record, id_screen
+from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.override_errors import OTHER_NAMES, flagged
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import DECODE, PREFILL, REPLICA, has_several_servers
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.show.key_help import GROUPS, key_of, keys
@@ -17,11 +19,6 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import print_json, text, write
 from sglang_hydra.text.words import nearest, program, short
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
-    from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.compose.overrides import Request
 
 
 def run(invocation: Invocation) -> int:

@@ -6,27 +6,24 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.output_files import print_content, reason_of
 from sglang_hydra.cli.shared import composer_of, config_flags
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import has_several_servers
 from sglang_hydra.convert.export.job import Artifact, Job, job_of
 from sglang_hydra.convert.export.registry import check_format, render
 from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
 from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import summary
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, text, write
 from sglang_hydra.text.whole_file import write_whole
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
-    from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.compose.overrides import Request
-    from sglang_hydra.planning.plan import Plan
 
 
 def run(invocation: Invocation) -> int:

@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest, program, short
 
 if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
-    from sglang_hydra.compose.overrides import Request
     from sglang_hydra.planning.input_files import Document
 
 SUFFIXES = (".yaml", ".yml", ".json")

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import has_several_servers
 from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.memory import memory_lines, table_head, table_row, verdict
 from sglang_hydra.text.screen import Line, columns, print_json, text, write
-
-if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.planning.plan import Plan
 
 
 def run(invocation: Invocation) -> int:

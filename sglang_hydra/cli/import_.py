@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.file_argument import SUFFIXES
+from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.output_files import paths_of, print_content, refuse_existing, write_new
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.importer import import_source
 from sglang_hydra.convert.importing.report import record, shown_findings, summary, yaml_of
 from sglang_hydra.convert.importing.sources import LOOKED_FOR, Source, read_source
@@ -18,10 +19,6 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, text, write
 from sglang_hydra.text.words import program
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
-    from sglang_hydra.compose.overrides import Request
 
 
 def run(invocation: Invocation) -> int:

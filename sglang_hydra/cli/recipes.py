@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.errors import ConfigError
@@ -13,7 +14,6 @@ from sglang_hydra.text.screen import Line, columns, print_json, shown, text, wri
 from sglang_hydra.text.words import nearest, program
 
 if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
     from sglang_hydra.compose.recipes import Recipe
     from sglang_hydra.planning.audit import Judged
 

@@ -7,8 +7,9 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.measure.report.charts import short
 from sglang_hydra.measure.report.contents import Report, latency_note, make_report, shown
 from sglang_hydra.measure.report.page import counts, page, rejected
@@ -20,9 +21,6 @@ from sglang_hydra.text.locations import shown_path
 from sglang_hydra.text.screen import Line, columns, printable, text, write
 from sglang_hydra.text.words import program
 from sglang_hydra.text.words import short as cut
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
 
 SCHEMA = "sglang_hydra.report/1"
 _WIDEST = 40

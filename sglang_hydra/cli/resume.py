@@ -7,17 +7,14 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, API_KEY_VARIABLE
+from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.compose.overrides import KEPT, Request
 from sglang_hydra.measure.sweep.store import Store
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program, short
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
 
 _KEY_REFERENCE = re.compile(r"(?P<key>\+{0,2}(?:[\w.@/-]+\.)?api_key)=['\"]?\$\{oc\.env:(?P<variable>\w+)\}['\"]?")
 _FOR_ONCE = frozenset(("sweep.rerun", "sweep.dry_run", "sweep.folder"))

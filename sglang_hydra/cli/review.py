@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest, program, short
 
 if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
     from sglang_hydra.convert.review.judging import Review
     from sglang_hydra.text.screen import Line
 

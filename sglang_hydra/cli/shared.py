@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest, program, short
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
 
 _OPTIONS = {
     "status": ("--json",),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import DECODE, PREFILL, REPLICA
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.plan import Server, Topology, plan_topology
 from sglang_hydra.show.plan import field_record, field_screen
 from sglang_hydra.show.topology import topology_screen
@@ -14,12 +17,6 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.words import program
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
-    from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.compose.overrides import Request
-    from sglang_hydra.planning.plan import Plan
 
 
 def show(composer: Composer, invocation: Invocation, common: Plan) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.output_files import paths_of, refuse_existing, write_new
 from sglang_hydra.cli.shared import composer_of, config_flags
 from sglang_hydra.convert.upgrade.content import content_of, kind_of
@@ -20,7 +21,6 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, text, write
 
 if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
     from sglang_hydra.planning.upstream.ask import Authority
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS, fresh_defaults
 from sglang_hydra.arguments.secrets import SECRET_FIELDS
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.rules.resolution import Resolution, resolve
 from sglang_hydra.text.errors import ConfigError
-
-if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.facts.model import ModelFacts
-    from sglang_hydra.planning.plan import Plan
 
 SEED = 42
 _PLACE = "the source"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sglang_hydra.convert.importing.expansion import Value, fields_of, replaced, text_of
 from sglang_hydra.convert.importing.launches import (
@@ -30,9 +29,6 @@ from sglang_hydra.convert.importing.shell import (
 )
 from sglang_hydra.convert.importing.syntax import Command, commands_of, substituted
 from sglang_hydra.text.words import is_digits
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 _WRAPPERS = ("sudo", "command", "exec", "time", "nohup")

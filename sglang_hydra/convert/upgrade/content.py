@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_secret_name
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.convert.upgrade.inputs import EXPERIMENT, IMPORTED
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, composable
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import shown
-
-if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composer
 
 YAML, JSON, SHELL = "experiment", "plan", "shell"
 _SUFFIXES = {".json": JSON, ".sh": SHELL, ".bash": SHELL}

@@ -15,6 +15,7 @@ from sglang_hydra.arguments.secrets import HIDDEN
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.planning.input_files import is_document, read_document
+from sglang_hydra.planning.plan import Recorded
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
@@ -24,7 +25,6 @@ from sglang_hydra.text.words import program, short
 if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composer
     from sglang_hydra.convert.importing.importer import Imported
-    from sglang_hydra.planning.plan import Recorded
 
 OVERRIDES, PLAN, EXPERIMENT, IMPORTED = "overrides", "plan", "experiment", "import"
 _OVERRIDE = re.compile(r"~|\+{0,2}[A-Za-z_][\w./@:-]*=")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import SINGLE
 from sglang_hydra.convert.upgrade.host import Host, host_for
@@ -26,7 +27,6 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program
 
 if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composer, Composition
     from sglang_hydra.planning.upstream.ask import Authority
 
 _PLACE = "upgrade"

@@ -21,6 +21,7 @@ from sglang_hydra.measure.sweep.points import Source, Sweep
 from sglang_hydra.measure.sweep.recorded_overrides import as_words
 from sglang_hydra.measure.sweep.setters import saying_who
 from sglang_hydra.measure.sweep.settings_checks import check_settings
+from sglang_hydra.measure.sweep.store import DONE, OPEN, Store
 from sglang_hydra.measure.sweep.table import outcome_lines, outcome_record
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError
@@ -103,8 +104,6 @@ def _names_programs(sweep: Sweep) -> bool:
 def _taken_before(sweep: Sweep) -> int:
     """How many points of a sweep that goes on have their result, or failed for good, and are not taken again; 0 where
     that cannot be read, which the run then says."""
-    from sglang_hydra.measure.sweep.store import DONE, OPEN, Store
-
     store = Store(sweep.folder)
     try:
         states = [store.standing(point.point_id) for point in sweep.points()]
@@ -121,7 +120,6 @@ def _taken(sweep: Sweep) -> int:
 
 
 def _searched(composer: Composer, grid: Grid, sweep: Sweep, seed: int) -> int:
-    from sglang_hydra.measure.sweep.store import Store
     from sglang_hydra.measure.sweep.tuning import Tuning
     from sglang_hydra.measure.sweep.tuning_run import run_search
 

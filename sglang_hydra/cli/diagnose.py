@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.shared import typed_words
+from sglang_hydra.cli.shared import composer_of, typed_words
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.lines import read_lines
@@ -30,7 +30,6 @@ _EXIT_CODE = "exit_code"
 
 def run(invocation: Invocation) -> int:
     """Diagnoses each log that was named. 0 where every one has a class or no failure, 5 where one is unknown."""
-    from sglang_hydra.cli.shared import composer_of
     from sglang_hydra.run.diagnose.remedy import with_remedies
     from sglang_hydra.run.diagnose.report import record, screen
     from sglang_hydra.text.screen import print_json, write

@@ -17,11 +17,13 @@ from sglang_hydra.convert.export.job import Artifact, Job, job_of
 from sglang_hydra.convert.export.registry import check_format, render
 from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
 from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.passed import flags_of_nodes, keyword_arguments
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import summary
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import Line, text, write
 from sglang_hydra.text.whole_file import write_whole
 
@@ -119,9 +121,6 @@ def _remade_from(invocation: Invocation, plan: Plan) -> list[str]:
 
 def record(format: str, id: str, jobs: Sequence[Job], artifact: Artifact) -> str:
     """The record of ``--json``: the artifact, and the arguments of each node or each server of it."""
-    from sglang_hydra.planning.passed import flags_of_nodes, keyword_arguments
-    from sglang_hydra.text.json_types import plain
-
     first = jobs[0]
     content = {
         "schema": "sglang_hydra.export/1",

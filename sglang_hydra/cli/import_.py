@@ -17,14 +17,13 @@ from sglang_hydra.convert.importing.typed import read_typed
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import Line, text, write
+from sglang_hydra.text.screen import Line, print_json, text, write
 from sglang_hydra.text.words import program
 
 
 def run(invocation: Invocation) -> int:
     """Prints the experiment, or writes it with ``-o``. 2 where something of the source could not be taken over."""
     from sglang_hydra.cli.shared import composer_of
-    from sglang_hydra.text.screen import print_json
 
     source, rest = _source(invocation)
     composer = composer_of(invocation)

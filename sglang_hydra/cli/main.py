@@ -15,6 +15,7 @@ from sglang_hydra.text import user_settings as settings
 from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.flags import FLAGS, why_not
+from sglang_hydra.text.version import VERSION
 from sglang_hydra.text.words import program
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -61,8 +62,6 @@ def _send_no_more() -> None:
 
 def _run(invocation: Invocation) -> int:
     if invocation.version:
-        from sglang_hydra.text.version import VERSION
-
         print(f"sglang-hydra {VERSION}")
         return 0
     if invocation.help:

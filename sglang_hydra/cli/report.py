@@ -18,7 +18,7 @@ from sglang_hydra.measure.sweep.files import write_whole
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path
-from sglang_hydra.text.screen import Line, columns, printable, text, write
+from sglang_hydra.text.screen import Line, columns, print_json, printable, text, write
 from sglang_hydra.text.words import program
 from sglang_hydra.text.words import short as cut
 
@@ -36,8 +36,6 @@ def run(invocation: Invocation) -> int:
         raise ConfigError(Finding("error", "REP001", "report of which sweep?", hint=hint))
     made = make_report(read_sweeps(folders))
     if invocation.json:
-        from sglang_hydra.text.screen import print_json
-
         print_json(to_json(made))
         return 0
     write(report_lines(made))

@@ -15,14 +15,12 @@ from sglang_hydra.show.plan import field_record, field_screen
 from sglang_hydra.show.topology import topology_screen
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import text, write
+from sglang_hydra.text.screen import print_json, text, write
 from sglang_hydra.text.words import program
 
 
 def show(composer: Composer, invocation: Invocation, common: Plan) -> int:
     """``plan``: every server and the router. 2 when SGLang would refuse one of them."""
-    from sglang_hydra.text.screen import print_json
-
     topology = plan_topology(composer, invocation.requests, common=common)
     if invocation.json:
         print_json(topology.to_json())
@@ -41,8 +39,6 @@ def explain(
     composer: Composer, invocation: Invocation, word: str, requests: Sequence[Request], common: Plan | None = None
 ) -> int:
     """``explain FIELD`` for a topology: of the server that ``word`` names, else of the first one of each role."""
-    from sglang_hydra.text.screen import print_json
-
     topology = plan_topology(composer, requests, common=common)
     servers, name = _addressed(topology, word)
     if invocation.json:

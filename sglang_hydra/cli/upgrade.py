@@ -18,7 +18,7 @@ from sglang_hydra.convert.upgrade.upgraded import Upgrade, upgraded
 from sglang_hydra.releases.order import same_release
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import Line, text, write
+from sglang_hydra.text.screen import Line, print_json, text, write
 
 if TYPE_CHECKING:
     from sglang_hydra.planning.upstream.ask import Authority
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 def run(invocation: Invocation) -> int:
     """Shows what changes, and the new command or file; writes it with ``-o``. 2 where something breaks."""
-    from sglang_hydra.text.screen import print_json
-
     authority = _authority(invocation)
     wanted = invocation.to or (authority.version if authority else None)
     version = release_named(wanted, "--to")

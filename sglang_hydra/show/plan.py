@@ -10,6 +10,7 @@ from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.compose.provenance import HIDES
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.rules.order import ORDER
 from sglang_hydra.show.findings import finding_lines, shown_origin, shown_setting
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import VERBATIM, Line, columns, folded, room, shown, text
@@ -140,7 +141,6 @@ def field_record(name: str, plan: Plan | None) -> dict[str, Any]:
 def _rules() -> Mapping[str, Any]:
     """Every rule and check by its id."""
     from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
-    from sglang_hydra.rules.order import ORDER
 
     return {rule.id: rule for rule in (*ORDER, *PLAN_CHECKS)}
 

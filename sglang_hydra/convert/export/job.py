@@ -16,6 +16,7 @@ from sglang_hydra.planning.passed import KEY_VARIABLE, environment_of, flags_of,
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.version import VERSION
 
 RANK, HEAD = Variable("NODE_RANK"), Variable("HEAD_ADDRESS")
 HEAD_PORT = 20000
@@ -109,8 +110,6 @@ class Job:
 
     def header(self, format: str, *more: str) -> list[str]:
         """The first lines of an artifact: what it runs, what it was made from, how to make it again."""
-        from sglang_hydra.text.version import VERSION
-
         plan = self.plan
         hardware = plan.gpu.name if not self.gpus else f"{self.gpus} x {plan.gpu.name}"
         each = f"{self.nodes} nodes, each with {hardware}" if self.nodes > 1 else hardware

@@ -25,6 +25,7 @@ from sglang_hydra.planning.topology.router import FIRST_WITH_KEY, MODULE, PACKAG
 from sglang_hydra.releases.order import at_least
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.version import VERSION
 from sglang_hydra.text.yaml_text import Block, yaml_text
 
 if TYPE_CHECKING:
@@ -251,8 +252,6 @@ def _keyed(topology: Topology) -> bool:
 
 
 def _header(format: str, topology: Topology, job: Job, overrides: Sequence[str], *more: str) -> list[str]:
-    from sglang_hydra.text.version import VERSION
-
     roles = [server.role for server in topology.servers]
     counted = " and ".join(f"{roles.count(role)} x {role}" for role in dict.fromkeys(roles))
     remade = " ".join(map(typed, ["sglang-hydra", "export", format, *overrides]))

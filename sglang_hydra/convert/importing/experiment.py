@@ -54,7 +54,7 @@ def experiment_yaml(
         lines += [f"  - override /{group}: {_scalar(option)}" for group, option in choices.items()]
     for name in (name for name in FIELDS if name in values):
         remark = f"{' ' * _MARK}# {printable(remarks[name])}" if name in remarks else ""
-        lines.append(f"{name}: {_flow(values[name])}{remark}")
+        lines.append(f"{name}: {yaml_value(values[name])}{remark}")
     lines += _nested(_tree(nodes), 0)
     return "\n".join(lines) + "\n"
 
@@ -70,7 +70,7 @@ def command_line(choices: Mapping[str, str], values: Mapping[str, Any], nodes: M
 def override(key: str, value: Any) -> str:
     """``key=value`` in Hydra's grammar, bare where that means the same."""
     plain = _plain(value)
-    if _is_reference(plain):
+    if is_reference(plain):
         return f"{key}={plain}"
     if isinstance(plain, str) and (_is_bare(plain) or (_takes_text(key) and _SAFE.fullmatch(plain))):
         return f"{key}={plain}"
@@ -100,7 +100,7 @@ def _is_bare(text: str) -> bool:
     )
 
 
-def _is_reference(value: Any) -> bool:
+def is_reference(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("${oc.env:") and value.endswith("}") and value.count("{") == 1
 
 
@@ -116,13 +116,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _flow(value: Any) -> str:
-    """A value on one line."""
+def yaml_value(value: Any) -> str:
+    """A value as YAML on one line; a text that is one ``${oc.env:NAME}`` is a reference."""
     plain = _plain(value)
     if isinstance(plain, list):
-        return f"[{', '.join(map(_flow, plain))}]"
+        return f"[{', '.join(map(yaml_value, plain))}]"
     if isinstance(plain, dict):
-        return "{" + ", ".join(f"{_scalar(key)}: {_flow(item)}" for key, item in plain.items()) + "}"
+        return "{" + ", ".join(f"{_scalar(key)}: {yaml_value(item)}" for key, item in plain.items()) + "}"
     return _scalar(plain)
 
 
@@ -140,7 +140,7 @@ def _scalar(value: Any) -> str:
         return text.replace("e", ".0e") if "e" in text and "." not in text else text
     if isinstance(value, str) and _is_bare(value):
         return value
-    content = value if _is_reference(value) else literal(str(value))
+    content = value if is_reference(value) else literal(str(value))
     return str(yaml.safe_dump(content, default_style='"', allow_unicode=True, width=1 << 30)).strip()
 
 
@@ -162,4 +162,4 @@ def _nested(tree: Mapping[str, Any], depth: int) -> Iterator[str]:
             yield head
             yield from _nested(value, depth + 1)
         else:
-            yield f"{head} {_flow(value)}"
+            yield f"{head} {yaml_value(value)}"

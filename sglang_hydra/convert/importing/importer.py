@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sglang_hydra.arguments.argv import render_argv
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.flags import Arguments, read_arguments
 from sglang_hydra.convert.importing.hardware import classes_named_in
 from sglang_hydra.convert.importing.launches import Launch, is_open, without_marks
@@ -19,8 +21,10 @@ from sglang_hydra.convert.importing.reduction import Reduced, Wanted, nearest_pr
 from sglang_hydra.convert.importing.sources import Source, launches_of
 from sglang_hydra.convert.importing.typed import Typed
 from sglang_hydra.planning.difference import why
+from sglang_hydra.planning.memory import gpu_classes
 from sglang_hydra.releases.order import same_release
 from sglang_hydra.releases.table import known_versions, nearest_known
+from sglang_hydra.run.diagnose.replan import offline
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import shown
@@ -155,7 +159,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     grouped |= {name: choice for name, choice in typed.choices.items() if name != "gpu"}
     settings = {**grouped, **nodes}
     try:
-        reduced = reduce_to_preset(Wanted(planned, settings, launch.resolved), contexts, composer, _offline())
+        reduced = reduce_to_preset(Wanted(planned, settings, launch.resolved), contexts, composer, offline())
     except ConfigError as failure:
         findings += failure.findings
         reduced = Reduced(None, planned, {}, {}, False)
@@ -214,16 +218,12 @@ def _all_classes(launch: Launch, known: Mapping[str, Any], composer: Composer) -
     leaves."""
     if launch.gpu_classes:
         return list(launch.gpu_classes)
-    from sglang_hydra.planning.memory import gpu_classes
-
     classes = [gpu for gpu in gpu_classes(composer.preset_files("gpu")) if gpu.name not in _NO_GPU]
     same = [gpu.name for gpu in classes if gpu.device == known.get("device")]
     return same or [gpu.name for gpu in classes]
 
 
 def _usual_count(gpu: str, composer: Composer) -> int | None:
-    from sglang_hydra.compose.overrides import Request
-
     count = composer.compose([Request(f"gpu={gpu}", "the source")]).nodes["gpu"]["count"]
     return count if isinstance(count, int) else None
 
@@ -343,8 +343,6 @@ def _states(
 
 def _argv(known: Mapping[str, Any], extra: Mapping[str, Any], version: str | None) -> tuple[str, ...] | None:
     """SGLang's flags; None for what no command line can say."""
-    from sglang_hydra.arguments.argv import render_argv
-
     try:
         if not extra and (version is None or same_release(version, SPECIFIED_VERSION)):
             return tuple(render_argv(known))
@@ -360,12 +358,6 @@ def _version_in(texts: Sequence[str]) -> str | None:
         if found := _VERSION.search(text):
             return found[1].replace("-", ".")
     return None
-
-
-def _offline() -> dict[str, str]:
-    from sglang_hydra.run.diagnose.replan import offline
-
-    return offline()
 
 
 def _named(servers: Sequence[Imported]) -> list[Imported]:

@@ -7,6 +7,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.convert.importing.launches import Launch
+from sglang_hydra.run.diagnose.diagnosis import diagnose
+from sglang_hydra.run.diagnose.lines import read_lines
 from sglang_hydra.run.diagnose.server_args import CUT, parse_server_args
 
 if TYPE_CHECKING:
@@ -22,8 +24,6 @@ def speaks_of_arguments(text: str) -> bool:
 
 def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
     """Every server of the log, one for equal arguments. The release and the GPU are what the log lets one tell."""
-    from sglang_hydra.run.diagnose.diagnosis import diagnose
-    from sglang_hydra.run.diagnose.lines import read_lines
     from sglang_hydra.run.diagnose.replan import gpu_classes_of
 
     lines = list(read_lines(BytesIO(text.encode("utf-8", "replace"))))

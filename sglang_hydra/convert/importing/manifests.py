@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sglang_hydra.convert.importing.expansion import fields_of
 from sglang_hydra.convert.importing.launches import (
     BEHIND_A_ROUTER,
     OPEN,
@@ -18,6 +19,7 @@ from sglang_hydra.convert.importing.launches import (
 )
 from sglang_hydra.convert.importing.script import Script
 from sglang_hydra.convert.importing.shell import FOR_PROCESS
+from sglang_hydra.convert.importing.syntax import commands_of
 from sglang_hydra.text.words import is_digits
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
@@ -153,9 +155,6 @@ def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]
 def _words(value: Any) -> list[str]:
     """A list of words; a line is cut as the shell cuts it."""
     if isinstance(value, str):
-        from sglang_hydra.convert.importing.expansion import fields_of
-        from sglang_hydra.convert.importing.syntax import commands_of
-
         if "\n" in value.strip() or speaks_of_launch(value):
             commands = commands_of(value)
             if len(commands) != 1:

@@ -45,14 +45,15 @@ def read_typed(requests: Sequence[Request], composer: Composer) -> Typed:
         elif key in _GROUPS:
             choices[key] = str(composition.choices.get(key) or value)
         elif "." in key or key in composition.nodes:
-            nodes[key] = _at(composition.nodes, key)
+            nodes[key] = value_at(composition.nodes, key)
         else:
             message = f"{request.text}: an imported server has no {key}"
             raise ConfigError(Finding("error", "IMP014", message, (key,), "gpu=..., model=..., or an argument"))
     return Typed(choices, values, nodes)
 
 
-def _at(nodes: Mapping[str, Any], key: str) -> Any:
+def value_at(nodes: Mapping[str, Any], key: str) -> Any:
+    """The value at a dotted key of ours; None where there is none."""
     value: Any = nodes
     for name in key.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None

@@ -10,11 +10,13 @@ from typing import Any
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_secret_name
 from sglang_hydra.compose.composer import Composer
+from sglang_hydra.convert.importing.experiment import experiment_yaml, schema_path, yaml_value
+from sglang_hydra.convert.importing.typed import value_at
 from sglang_hydra.convert.upgrade.inputs import EXPERIMENT, IMPORTED
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, composable
+from sglang_hydra.planning.input_files import read_yaml
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import shown
 
 YAML, JSON, SHELL = "experiment", "plan", "shell"
 _SUFFIXES = {".json": JSON, ".sh": SHELL, ".bash": SHELL}
@@ -52,8 +54,6 @@ def content_of(made: Upgrade, kind: str, composer: Composer, output: Path | None
 
 def _written_anew(made: Upgrade, composer: Composer, output: Path | None) -> str:
     """An experiment of all that the requests say."""
-    from sglang_hydra.convert.importing.experiment import experiment_yaml, schema_path
-
     composition = composer.compose(composable(made.requests))
     groups = set(composer.groups())
     choices: dict[str, str] = {}
@@ -69,7 +69,9 @@ def _written_anew(made: Upgrade, composer: Composer, output: Path | None) -> str
         elif key in groups and composition.choices.get(key):
             choices[key] = str(composition.choices[key])
         elif key not in groups:
-            nodes[key] = written if refers else _without_secrets(key.rpartition(".")[2], _at(composition.nodes, key))
+            nodes[key] = (
+                written if refers else _without_secrets(key.rpartition(".")[2], value_at(composition.nodes, key))
+            )
     if made.subject.recorded is not None:
         choices |= {group: str(made.plan.choices[group]) for group in ("gpu", "model") if made.plan.choices.get(group)}
     lines = [
@@ -84,13 +86,6 @@ def _without_secrets(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _without_secrets(str(key), item) for key, item in value.items()}
     return f"${{oc.env:{name}}}" if value is not None and is_secret_name(name) else value
-
-
-def _at(nodes: Mapping[str, Any], key: str) -> Any:
-    value: Any = nodes
-    for name in key.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 def _edited(made: Upgrade, content: str) -> str | None:
@@ -132,7 +127,7 @@ def _edited(made: Upgrade, content: str) -> str | None:
             return None
     for request in made.requests:
         if request.place == "upgrade" and request.key in FIELDS:
-            lines.append(f"{request.key}: {_scalar(request.value)}\n")
+            lines.append(f"{request.key}: {yaml_value(request.value)}\n")
     return "".join(lines)
 
 
@@ -158,7 +153,7 @@ def _put(lines: list[str], places: Mapping[str, tuple[int, int]], key: str, valu
         matched = re.match(r"(\s*[\w.-]+\s*:\s*)([^#\n]*?)(\s*(#.*)?\n)", lines[first])
         if first != last or matched is None:
             return False
-        lines[first] = f"{matched[1]}{_scalar(value)}{matched[3]}"
+        lines[first] = f"{matched[1]}{yaml_value(value)}{matched[3]}"
         return True
     node = key.rpartition(".")[0]
     if node not in places:
@@ -168,30 +163,18 @@ def _put(lines: list[str], places: Mapping[str, tuple[int, int]], key: str, valu
         lines.append(f"{head}:\n")
         for depth, part in enumerate(below, 1):
             lines.append(f"{'  ' * depth}{part}:\n")
-        lines.append(f"{'  ' * (len(below) + 1)}{name}: {_scalar(value)}\n")
+        lines.append(f"{'  ' * (len(below) + 1)}{name}: {yaml_value(value)}\n")
         return True
     inside = [at for other, (at, _) in places.items() if other.rpartition(".")[0] == node]
     if not inside:
         return False
     indent = re.match(r"\s*", lines[inside[0]])
-    lines[inside[0]] = f"{indent[0] if indent else '  '}{name}: {_scalar(value)}\n{lines[inside[0]]}"
+    lines[inside[0]] = f"{indent[0] if indent else '  '}{name}: {yaml_value(value)}\n{lines[inside[0]]}"
     return True
-
-
-def _scalar(value: Any) -> str:
-    import json
-
-    if isinstance(value, str):
-        return value if re.fullmatch(r"[A-Za-z][\w./-]*", value) and shown(value) == value else json.dumps(value)
-    if value is None or isinstance(value, (bool, int, float)):
-        return shown(value)
-    return json.dumps(value, default=str)
 
 
 def _is_the_same(content: str, made: Upgrade, file: Path, composer: Composer) -> bool:
     """Whether the edited text asks for what the new requests ask for; what was typed behind the file is in neither."""
-    from sglang_hydra.planning.input_files import read_yaml
-
     typed = [request for request in made.requests if request.place.startswith("argument ")]
     if typed:
         return False

@@ -16,6 +16,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.planning.input_files import is_document, read_document
 from sglang_hydra.planning.plan import Recorded
+from sglang_hydra.planning.saved import read_plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
@@ -119,7 +120,6 @@ def _text_of(word: str) -> str | None:
 
 def _of_plan(word: str, rest: Sequence[Request]) -> Subject:
     from sglang_hydra.planning.lock import as_overrides
-    from sglang_hydra.planning.saved import read_plan
 
     document = read_document(Path(word))
     saved = read_plan(Path(word))

@@ -58,7 +58,7 @@ def _server(made: Upgrade, kind: str | None, path: Path | None, content: str | N
         ],
         "resolved": resolved_record(made),
         "variables": [asdict(item) for item in made.variables],
-        "release": made.changes.to_json(),
+        "release": made.changes.names,
         "host": made.host.to_json(),
         "command": list(plan.command),
         "command_line": command_line(plan) if plan.command else "",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
@@ -67,51 +66,37 @@ def default_start() -> Start:
     return Start(SPECIFIED_VERSION, "nothing says which release it was written for")
 
 
-@dataclass(frozen=True)
-class Changes:
-    """Between two releases, whatever the configuration: names that came and went."""
+class Changes(NamedTuple):
+    """What came and went between two releases, whatever the configuration. ``names`` has for scripts, pages, variables
+    and arguments those that are ``added`` and ``removed``; ``serve_since`` is the first release with the command
+    ``sglang serve``, where only the later of the two has it."""
 
-    scripts_added: tuple[str, ...]
-    scripts_removed: tuple[str, ...]
-    pages_added: tuple[str, ...]
-    pages_removed: tuple[str, ...]
-    variables_added: tuple[str, ...]
-    variables_removed: tuple[str, ...]
-    arguments_added: tuple[str, ...]
-    arguments_removed: tuple[str, ...]
+    names: Mapping[str, Mapping[str, list[str]]]
     serve_since: str | None
-    """The first release with the command ``sglang serve``, where only the later of the two has it."""
-
-    def to_json(self) -> dict[str, Any]:
-        def pair(name: str) -> dict[str, list[str]]:
-            return {way: list(getattr(self, f"{name}_{way}")) for way in ("added", "removed")}
-
-        return {name: pair(name) for name in ("scripts", "pages", "variables", "arguments")}
 
 
 def changes_between(old: str, new: str) -> Changes:
     """Raises KeyError for a release that is not in the table."""
     before, after = release(old), release(new)
-    commands = _came_and_went(_commands(before), _commands(after))
+    both: dict[str, tuple[Iterable[str], Iterable[str]]] = {
+        "scripts": (_commands(before), _commands(after)),
+        "pages": (before.pages, after.pages),
+        "variables": (before.variables, after.variables),
+        "arguments": (before.arguments, after.arguments),
+    }
+    names = {
+        name: {"added": sorted(set(now) - set(then)), "removed": sorted(set(then) - set(now))}
+        for name, (then, now) in both.items()
+    }
     serve = None
     if "sglang" in after.scripts and "sglang" not in before.scripts:
         serve = next((version for version in known_versions() if "sglang" in release(version).scripts), None)
-    return Changes(
-        *commands,
-        *_came_and_went(before.pages, after.pages),
-        *_came_and_went(before.variables, after.variables),
-        *_came_and_went(before.arguments, after.arguments),
-        serve_since=serve,
-    )
+    return Changes(names, serve)
 
 
 def _commands(known: Release) -> list[str]:
     """What can be typed: ``sglang serve`` is a word of the program ``sglang``."""
     return [f"{name} serve" if name == "sglang" else name for name in known.scripts]
-
-
-def _came_and_went(before: Any, after: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return tuple(sorted(set(after) - set(before))), tuple(sorted(set(before) - set(after)))
 
 
 def direction(old: str, new: str) -> str:

@@ -149,14 +149,15 @@ def _release(made: Upgrade) -> Iterator[Line]:
                 text(f"sglang serve MODEL (since {changes.serve_since}) does what the command below does"),
             ]
         )
-    for name in changes.scripts_removed:
+    pages = changes.names["pages"]
+    for name in changes.names["scripts"]["removed"]:
         rows.append([text("commands"), text(f"{name} is gone", "yellow")])
-    gone = changes.pages_removed
+    gone = pages["removed"]
     rows += [[text("pages"), text(f"{page} is gone", "yellow")] for page in gone[:_MOST_PAGES]]
     if len(gone) > _MOST_PAGES:
         rows.append([text("pages"), text(f"{len(gone) - _MOST_PAGES} more are gone; --json lists them", "yellow")])
-    if changes.pages_added:
-        rows.append([text("pages"), text(f"{plural(len(changes.pages_added), 'new one')}; --json lists them", "dim")])
+    if pages["added"]:
+        rows.append([text("pages"), text(f"{plural(len(pages['added']), 'new one')}; --json lists them", "dim")])
     if not rows:
         return
     yield [text(f"The server of {made.version}", "bold")]

@@ -13,11 +13,14 @@ from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.recipes import GROUP, recipes
 from sglang_hydra.compose.settings.topology import SINGLE
 from sglang_hydra.convert.upgrade.host import Host, host_for
 from sglang_hydra.convert.upgrade.inputs import Subject
 from sglang_hydra.convert.upgrade.releases import Changes, Start, changes_between, default_start, started_from
 from sglang_hydra.convert.upgrade.steps import Steps, Variable, steps_between, variables_between
+from sglang_hydra.facts.packages import find_python, installed
+from sglang_hydra.facts.trust import may_start
 from sglang_hydra.planning.gpu_class import choose_gpu_class
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan
@@ -156,8 +159,6 @@ def _start(subject: Subject, composition: Composition, written_for: str | None) 
 
 
 def _recipe_of(composition: Composition) -> Any:
-    from sglang_hydra.compose.recipes import GROUP, recipes
-
     chosen = composition.choices.get(GROUP)
     return recipes().get(chosen) if chosen else None
 
@@ -277,8 +278,6 @@ def _who(composition: Composition, steps: Steps) -> Iterator[tuple[str, str]]:
 
 def _installed(plan: Plan, version: str) -> Authority | None:
     """The SGLang of engine.python, where it is the release that is asked about."""
-    from sglang_hydra.facts.packages import find_python, installed
-    from sglang_hydra.facts.trust import may_start
     from sglang_hydra.planning.upstream.ask import INSTALLED, Authority
 
     python = plan.nodes["engine"]["python"]

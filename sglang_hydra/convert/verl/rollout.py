@@ -15,7 +15,7 @@ from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import hide_typed_keys, masked
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.convert.verl.node import NODE, Setting, overwritten, own_requests, requests_of, settings_in
+from sglang_hydra.convert.verl.node import NODE, OWN_KEYS, Setting, overwritten, own_requests, requests_of, settings_in
 from sglang_hydra.convert.verl.passed import Passed, Tree, passed
 from sglang_hydra.convert.verl.refused import refused, unlike, unplannable, unread
 from sglang_hydra.facts.declared import gpu_facts
@@ -214,8 +214,6 @@ def _of_verl(own: Mapping[str, Passed], knows: frozenset[str], *, final: bool) -
 
 def _leaving(settings: Mapping[str, Setting]) -> dict[str, Any]:
     """What leaves the node: the arguments, those of ``extra`` under their own names."""
-    from sglang_hydra.convert.verl.node import OWN_KEYS
-
     kept = {name: word.value for name, word in settings.items() if name not in OWN_KEYS}
     extra = settings["extra"].value if "extra" in settings else None
     return {**kept, **(extra if isinstance(extra, Mapping) else {})}

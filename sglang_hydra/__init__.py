@@ -137,16 +137,7 @@ def __getattr__(name: str) -> Any:
             from sglang_hydra.text import findings
 
             home = findings
-        case (
-            "add_attention_backend_choices"
-            | "add_disagg_transfer_backend_choices"
-            | "add_grammar_backend_choices"
-            | "add_load_format_choices"
-            | "add_lora_target_module_choices"
-            | "add_quantization_method_choices"
-            | "add_reasoning_parser_choices"
-            | "add_tool_call_parser_choices"
-        ):
+        case _ if name.startswith("add_") and name in __all__:
             from sglang_hydra.arguments.fields import choices
 
             home = choices

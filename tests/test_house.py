@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import ast
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import sglang_hydra
 from sglang_hydra import moved
 
 ROOT = Path(__file__).parents[1]
+MOST_LINES = 60  # of a function
 ROOT_FILES = {"__init__.py", "__main__.py", "moved.json", "moved.py", "py.typed", "start.py"}
 
 
@@ -31,6 +33,18 @@ def test_each_room_says_what_belongs_there() -> None:
     for folder in (ROOT / "sglang_hydra").iterdir():
         if folder.is_dir() and folder.name not in ("__pycache__",):
             assert (import_module(f"sglang_hydra.{folder.name}").__doc__ or "").strip(), folder
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = [
+        f"{file.relative_to(ROOT)}: {node.name} has {lines} lines"
+        for folder in ("sglang_hydra", "hydra_plugins", "tools")
+        for file in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (lines := (node.end_lineno or 0) - node.lineno + 1) > MOST_LINES
+    ]
+    assert long == []
 
 
 @pytest.mark.parametrize(

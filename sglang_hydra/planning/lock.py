@@ -52,8 +52,8 @@ def replay(
         message = f"a saved plan and lock={path} are two records of a server"
         hint = f"{program()} diff PLAN {path} shows how they differ"
         raise ConfigError(Finding("error", "LCK011", message, ("lock",), hint))
-    from sglang_hydra.planning.composed import planned
     from sglang_hydra.planning.lock_differences import differences
+    from sglang_hydra.planning.replan import planned
 
     locked = _read(path)
     again = _Again(composer, locked, requests)

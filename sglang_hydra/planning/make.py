@@ -6,18 +6,14 @@ import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.facts.machine_cache import asking_once
-from sglang_hydra.planning.composed import Replanner, planned
 from sglang_hydra.planning.plan import Plan, Recorded
+from sglang_hydra.planning.replan import planned, replanner
 from sglang_hydra.text.errors import ConfigError
-
-if TYPE_CHECKING:
-    pass
 
 
 def plan(
@@ -81,7 +77,8 @@ def with_offers(
     """Why ``requests`` cannot be composed, with values of which a plan can be made in place of the wrong ones."""
     if not any(finding.offers for finding in failure.findings):
         return failure
-    return ConfigError(*Replanner(composer, requests, seed, env, recorded).composed_otherwise(failure.findings))
+    again = replanner(composer, requests, seed, env, recorded)
+    return ConfigError(*again.with_valid_values(failure.findings))
 
 
 def plan_composed(

@@ -22,6 +22,7 @@ from sglang_hydra.text.findings import Finding, Offer
 from sglang_hydra.text.quick_yaml import quick_load
 
 if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer, Composition
     from sglang_hydra.facts.gpu import GpuFacts
     from sglang_hydra.facts.model import ModelFacts
     from sglang_hydra.fit.remedy import Remedy
@@ -76,12 +77,22 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
     )
 
 
-def fit_or_why(resolution: Resolution, facts: Facts, reserved_gib: float) -> tuple[Fit | None, Sequence[Finding]]:
-    """The fit, or the findings on a config.json or a checkpoint from which none can be computed."""
+def fit_with_findings(
+    composer: Composer, composition: Composition, resolution: Resolution, facts: Facts, with_remedies: bool
+) -> tuple[Fit | None, list[Finding]]:
+    """The fit, None where it cannot be computed, and the findings on it, with remedies if these are wanted."""
+    reserved = reserved_gib(composition.nodes["fit"])
     try:
-        return fit_of(resolution, facts, reserved_gib), ()
-    except ConfigError as failure:
-        return None, failure.findings
+        fit = fit_of(resolution, facts, reserved)
+    except ConfigError as failure:  # a config.json or a checkpoint with impossible sizes
+        return None, [with_who_stated(item, resolution, facts, composition.settings) for item in failure.findings]
+    if fit is None:
+        return None, []
+
+    def remedies() -> Sequence[Remedy]:
+        return remedies_of(resolution, facts, fit, composer.preset_files("gpu"), reserved) if with_remedies else ()
+
+    return fit, fit_findings(fit, remedies, refused=not resolution.ok)
 
 
 def with_who_stated(finding: Finding, resolution: Resolution, facts: Facts, settings: Mapping[str, Origin]) -> Finding:

@@ -23,7 +23,7 @@ from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.grammar import as_override
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.planning.composed import planned
+from sglang_hydra.planning.composed import plan_once
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
 from sglang_hydra.rules.order import ORDER
@@ -218,11 +218,10 @@ def test_offers_of_thousands_of_random_plans_help() -> None:
 
 def test_nothing_is_planned_for_a_plan_without_offers(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    for module in ("make", "composed"):
-        monkeypatch.setattr(
-            f"sglang_hydra.planning.{module}.planned",
-            lambda *given, **more: made.append(given) or planned(*given, **more),
-        )
+    monkeypatch.setattr(
+        "sglang_hydra.planning.replan.plan_once",
+        lambda *given, **more: made.append(given) or plan_once(*given, **more),
+    )
     make_plan(COMPOSER, [Request("gpu=h200", "a test"), Request("model=qwen3_8b", "a test")], env=ENVIRONMENT)
     assert len(made) == 1
     make_plan(COMPOSER, [Request("gpu=h200", "a test"), Request("tp_size=16", "a test")], env=ENVIRONMENT)

@@ -19,9 +19,9 @@ from sglang_hydra.measure.sweep.points import workload_id_of
 from sglang_hydra.measure.sweep.setters import SetBy, set_by, who_set
 from sglang_hydra.measure.sweep.values import check_keys, value_of
 from sglang_hydra.measure.sweep.where import Uncomputable, Where, read_where
-from sglang_hydra.planning.composed import with_planned
 from sglang_hydra.planning.make import plan_composed
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.replan import replanner
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import plural
@@ -134,7 +134,7 @@ class Judge:
         if not new:
             return tuple(errors)
         self._shown |= new
-        return with_planned(errors, self._composer, words, seed=self._seed, env=self._env)
+        return replanner(self._composer, words, self._seed, self._env).with_helpful_offers(errors)
 
     def _launched_otherwise(self, plan: Plan) -> Iterator[Finding]:
         """What ``launch`` asks for and a sweep, whose servers end with their points, does not do."""

@@ -101,9 +101,14 @@ def plan_engine(node: Mapping[str, Any], *, embedded_first: bool = False) -> Pla
     return _planned(SGLANG, node, found, settled=name != "auto" or found.ok)
 
 
-def told_to_engine(planned: PlannedEngine, request: Request) -> tuple[list[str], list[Finding]]:
-    """The command that a person would type for the request, and what of it the engine refuses, ignores or cannot be
-    told. The command is empty where it cannot be written."""
+def engine_command(
+    planned: PlannedEngine, resolution: Resolution, env: Mapping[str, str], extra: Mapping[str, Any]
+) -> tuple[list[str], list[Finding]]:
+    """The command that a person would type, and the findings on what of it the engine refuses or ignores. The command
+    is empty where it cannot be written; without a model there is neither."""
+    request = planned.request(resolution, env, Machine(None), extra)
+    if "model_path" not in request.intent:
+        return [], []
     findings = list(planned.engine.findings(request))
     if planned.python and find_python(planned.python) is None:
         message = f"engine.python={planned.python} is not a program here"

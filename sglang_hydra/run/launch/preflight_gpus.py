@@ -10,6 +10,7 @@ from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.machine import read_machine
 from sglang_hydra.run.doctor.gpus import BALANCE, HELD_MIB, LEFT, holder_lines, named
 from sglang_hydra.run.doctor.phrases import listed, mib, numbers, plural
+from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
 if TYPE_CHECKING:
@@ -98,13 +99,16 @@ def _fit_beside(plan: Plan, used_mib: float) -> Fit | None:
     """The plan's fit with as much less memory as others hold."""
     if plan.fit is None:
         return None
-    from sglang_hydra.planning.memory import fit_or_why, reserved_gib
+    from sglang_hydra.planning.memory import fit_of, reserved_gib
     from sglang_hydra.rules.rule import Facts
 
     seed = int(plan.values["random_seed"])
     facts = Facts(plan.gpu, plan.model, {**plan.inherited, **plan.environment}, seed, plan.intent)
     reserved = max(reserved_gib(plan.nodes["fit"]), used_mib / _MIB_PER_GIB)
-    return fit_or_why(plan.resolution, facts, reserved)[0]
+    try:
+        return fit_of(plan.resolution, facts, reserved)
+    except ConfigError:  # the checkpoint's files have changed since the plan was made
+        return None
 
 
 def _room_elsewhere(plan: Plan, visible: Sequence[Gpu], wanted: Sequence[int], held: Sequence[Gpu]) -> str:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.flags import BY_NAME, FLAGS, HYDRA_FLAGS, VALUED_HYDRA_FLAGS, VERBS, Flag, FlagValues
+from sglang_hydra.text.flags import BY_NAME, BY_VALUE, FLAGS, HYDRA_FLAGS, VALUED_HYDRA_FLAGS, VERBS, Flag
 from sglang_hydra.text.words import nearest, short
 
 _PATHS = ("output", "base", "against")
 
 
 @dataclass
-class Invocation(FlagValues):
+class Invocation:
     """What was typed, taken apart. ``named``: the verb was typed, not the default. ``argv`` is what stood after a bare
     ``--``: SGLang's own flags. ``file`` is the experiment whose requests were taken in. ``hydra``: a flag that only
-    Hydra reads was typed."""
+    Hydra reads was typed. Each flag of the table is an attribute, named by its ``sets``: a switch is true or false, a
+    value text or None. Those whose values are collected in a list are fields here; ``given`` has the others."""
 
     verb: str = "serve"
     named: bool = False
@@ -27,6 +29,15 @@ class Invocation(FlagValues):
     argv: list[str] | None = None
     file: str | None = None
     hydra: bool = False
+    config_dirs: list[str] = field(default_factory=list)
+    trusted_folders: list[str] = field(default_factory=list)
+    allowed_env: list[str] = field(default_factory=list)
+    given: dict[str, Any] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in BY_VALUE:
+            raise AttributeError(f"no flag sets {name!r}")
+        return self.given.get(name, None if BY_VALUE[name].value else False)
 
     @property
     def allowed(self) -> dict[str, list[str]]:
@@ -57,7 +68,7 @@ def read_invocation(words: Sequence[str]) -> Invocation:
                 value = rest.pop(0)[1] if rest else _lacks_value(name, flag)
             _take_value(invocation, flag, name, value)
         elif flag is not None and not has_value:
-            setattr(invocation, flag.sets, True)
+            invocation.given[flag.sets] = True
         elif name in HYDRA_FLAGS:
             invocation.hydra = True
             if name in VALUED_HYDRA_FLAGS and not has_value and rest:
@@ -67,7 +78,7 @@ def read_invocation(words: Sequence[str]) -> Invocation:
         elif word:
             invocation.requests.append(Request(word, f"argument {position}"))
     if verb == "help":
-        invocation.help = True
+        invocation.given["help"] = True
     elif verb is not None and verb not in VERBS:
         raise _unknown_verb(verb)
     elif verb is not None:
@@ -79,14 +90,14 @@ def _take_value(invocation: Invocation, flag: Flag, typed: str, value: str) -> N
     if flag.sets == "config_dirs":
         invocation.config_dirs.append(_existing_folder(typed, os.path.expanduser(value)))
     elif flag.sets == "config_name":
-        invocation.config_name = value.removesuffix(".yaml")
+        invocation.given["config_name"] = value.removesuffix(".yaml")
     elif flag.sets == "trusted_folders":
         invocation.trusted_folders.append(os.path.abspath(_existing_folder(typed, os.path.expanduser(value))))
     elif flag.sets == "allowed_env":
         invocation.allowed_env += filter(None, value.split(","))
     else:
         # No shell expands the ~ of --output=~/plan.yaml.
-        setattr(invocation, flag.sets, os.path.expanduser(value) if flag.sets in _PATHS else value)
+        invocation.given[flag.sets] = os.path.expanduser(value) if flag.sets in _PATHS else value
 
 
 def _is_bare(word: str) -> bool:

@@ -13,7 +13,7 @@ from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.measure.report.charts import short
 from sglang_hydra.measure.report.contents import Report, latency_note, make_report, shown
 from sglang_hydra.measure.report.page import counts, page, rejected
-from sglang_hydra.measure.report.reading import read_sweeps
+from sglang_hydra.measure.report.reading import Row, read_sweeps
 from sglang_hydra.measure.sweep.files import write_whole
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
@@ -143,21 +143,7 @@ def to_json(made: Report) -> dict[str, Any]:
             for sweep in made.sweeps
         ],
         "keys": list(made.keys),
-        "points": [
-            {
-                "sweep": row.sweep,
-                "point_id": row.point_id,
-                "server_id": row.server_id,
-                "repeat": row.repeat,
-                "state": row.state,
-                "reasons": list(row.reasons),
-                "words": list(row.words),
-                "settings": {key: row.settings.get(key) for key in made.keys},
-                "measures": dict(row.measures),
-            }
-            for sweep in made.sweeps
-            for row in sweep.rows
-        ],
+        "points": [_point_record(row, made.keys) for sweep in made.sweeps for row in sweep.rows],
         "best": [
             {
                 "title": winner.title,
@@ -190,6 +176,20 @@ def to_json(made: Report) -> dict[str, Any]:
             }
             for item in made.changes
         ],
+    }
+
+
+def _point_record(row: Row, keys: Sequence[str]) -> dict[str, Any]:
+    return {
+        "sweep": row.sweep,
+        "point_id": row.point_id,
+        "server_id": row.server_id,
+        "repeat": row.repeat,
+        "state": row.state,
+        "reasons": list(row.reasons),
+        "words": list(row.words),
+        "settings": {key: row.settings.get(key) for key in keys},
+        "measures": dict(row.measures),
     }
 
 

@@ -42,10 +42,13 @@ def run(invocation: Invocation) -> int:
     again = dataclasses.replace(
         invocation,
         verb="bench",
-        multirun=True,
         requests=[*requests, *more],
         config_dirs=invocation.config_dirs or _folders(place, record.get("config_dirs", ())),
-        config_name=invocation.config_name or record.get("config_name"),
+        given={
+            **invocation.given,
+            "multirun": True,
+            "config_name": invocation.config_name or record.get("config_name"),
+        },
     )
     return bench.run(again)
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 
 class Flag(NamedTuple):
-    """One flag: ``sets`` is the attribute of the invocation, ``value`` what its value is called, empty for a switch.
+    """One flag: ``sets`` is the attribute of ``cli.invocation.Invocation`` with its value, ``value`` the name of the
+    value in the help, empty for a switch.
 
     ``about`` is its line of the help, empty where another flag's says it or nobody needs to be told.
     Where it does not go everywhere, ``verbs`` are those that it goes with, ``apart`` the flags that it cannot stand
@@ -36,30 +36,6 @@ class Flag(NamedTuple):
         return " ".join(filter(None, (", ".join([*short, self.names[0]]), self.value)))
 
 
-@dataclass
-class FlagValues:
-    """What the flags of a command line set: a field for each ``Flag.sets``."""
-
-    config_dirs: list[str] = field(default_factory=list)
-    config_name: str | None = None
-    json: bool = False
-    strict: bool = False
-    help: bool = False
-    version: bool = False
-    multirun: bool = False
-    follow: bool = False
-    output: str | None = None
-    base: str | None = None
-    format: str | None = None
-    against: str | None = None
-    to: str | None = None
-    since: str | None = None
-    trusted_folders: list[str] = field(default_factory=list)
-    allowed_env: list[str] = field(default_factory=list)
-    hub_token: bool = False
-    no_fetch: bool = False
-
-
 _TABLE: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 VERBS: Mapping[str, str] = _TABLE["verbs"]
@@ -75,6 +51,7 @@ FLAGS = tuple(map(_flag, _TABLE["flags"]))
 """In the order of the help, which is also that in which misplaced ones are refused."""
 
 BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
+BY_VALUE = {flag.sets: flag for flag in FLAGS}
 
 MULTIRUN_VERBS = BY_NAME["--multirun"].verbs
 """The verbs that take several values for a key, with ``-m``."""

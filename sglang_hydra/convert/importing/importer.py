@@ -142,11 +142,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         if name not in typed.values and not holds_a_password(value)
     }
     version = arguments.version
-    nodes: dict[str, Any] = {}
-    if version is not None and (extra or not same_release(version, SPECIFIED_VERSION)):
-        nodes["engine.version"] = nearest_known(version) or version
-    nodes |= {f"engine.env.{name}": value for name, value in environment.items()}
-    nodes |= {f"extra.{name}": value for name, value in extra.items()}
+    nodes = _engine_nodes(version, environment, extra)
     gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in _NO_GPU else None
     if gpu and launch.gpu_count and _usual_count(gpu, composer) not in (None, launch.gpu_count):
         nodes["gpu.count"] = launch.gpu_count
@@ -187,6 +183,15 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         server_id=reduced.small[gpus[0]].server_id if len(gpus) == 1 and gpus[0] in reduced.small else None,
         findings=tuple(dict.fromkeys(hidden_in(findings))),
     )
+
+
+def _engine_nodes(version: str | None, environment: Mapping[str, str], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of the engine: its release where that matters, its variables and what only later releases take."""
+    nodes: dict[str, Any] = {}
+    if version is not None and (extra or not same_release(version, SPECIFIED_VERSION)):
+        nodes["engine.version"] = nearest_known(version) or version
+    nodes |= {f"engine.env.{name}": value for name, value in environment.items()}
+    return nodes | {f"extra.{name}": value for name, value in extra.items()}
 
 
 def _as_meant(name: str, value: Any) -> Any:

@@ -18,7 +18,7 @@ from generated import write_or_check  # noqa: E402
 
 from sglang_hydra.run.diagnose.classes import failure_classes  # noqa: E402
 from sglang_hydra.run.diagnose.failure_class import FailureClass  # noqa: E402
-from sglang_hydra.run.diagnose.pages import advice, telling  # noqa: E402
+from sglang_hydra.run.diagnose.pages import advice, known_by  # noqa: E402
 
 PAGE = ROOT / "docs" / "diagnosis.md"
 _INTRO = """# Diagnosis
@@ -65,7 +65,7 @@ def _section(failure: FailureClass) -> Iterator[str]:
     yield f"{_plain(failure.what[0].upper() + failure.what[1:])}. {_plain(failure.meaning)}\n"
     yield from (f"- {_plain(piece)}" for piece in advice(failure))
     yield ""
-    shown = telling(failure)
+    shown = known_by(failure)
     if shown:
         yield "Known by: " + ", ".join(f"`{needle.replace('`', '')}`" for needle in shown) + "\n"
 

@@ -19,7 +19,7 @@ from sglang_hydra.measure.sweep.grid import Grid, read_grid
 from sglang_hydra.measure.sweep.planning import Outcome, plan_sweep, sweep_of, verdict_on
 from sglang_hydra.measure.sweep.points import Source, Sweep
 from sglang_hydra.measure.sweep.recorded_overrides import as_words
-from sglang_hydra.measure.sweep.setters import saying_who
+from sglang_hydra.measure.sweep.setters import naming_setters
 from sglang_hydra.measure.sweep.settings_checks import check_settings
 from sglang_hydra.measure.sweep.store import DONE, OPEN, Store
 from sglang_hydra.measure.sweep.table import outcome_lines, outcome_record
@@ -64,7 +64,7 @@ def run(invocation: Invocation) -> int:
         from sglang_hydra.measure.sweep.hydra_sweeps import with_launcher
 
         sweep = with_launcher(sweep, composer)
-    with saying_who(grid.set_by):
+    with naming_setters(grid.set_by):
         code = _searched(composer, grid, sweep, seed) if searched else _taken(sweep)
     from sglang_hydra.measure.sweep.status import status
 
@@ -74,14 +74,14 @@ def run(invocation: Invocation) -> int:
 
 def _planned(composer: Composer, grid: Grid, invocation: Invocation, seed: int) -> tuple[Outcome, Sweep]:
     """Plans every point, or the first proposals of a search."""
-    with saying_who(grid.set_by):
+    with naming_setters(grid.set_by):
         if grid.settings["search"] == TPE:
             from sglang_hydra.measure.sweep.tuning_plan import plan_search
 
             outcome = plan_search(composer, grid, seed)
         else:
             with _progress() as told:
-                outcome = plan_sweep(composer, grid, seed, told=told)
+                outcome = plan_sweep(composer, grid, seed, on_progress=told)
         source = Source((), tuple(invocation.config_dirs), invocation.config_name or PRIMARY_NAME, seed=seed)
         sweep = sweep_of(outcome, source)
         check_settings(sweep)

@@ -12,7 +12,7 @@ from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.engines.machine import read_machine
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.run.launch.display import say
+from sglang_hydra.run.launch.display import write_lines
 from sglang_hydra.run.launch.hydra_run import ask_hydra
 from sglang_hydra.run.launch.serve import free_port, may_start, serve_here
 from sglang_hydra.show.plan import plan_screen
@@ -57,7 +57,7 @@ def _with_named_programs(composer: Composer, invocation: Invocation, plan: Plan)
     """Names the programs that files name and that are to be started now. The plan is made once more where it lacked
     what one of them has."""
     lines = begin_to_start(plan.programs)
-    say([[text(line, "yellow")] for line in lines])
+    write_lines([[text(line, "yellow")] for line in lines])
     lacked = any(finding.id == SEC001 for finding in plan.findings)
     return make_plan(composer, invocation.requests) if lines and lacked else plan
 

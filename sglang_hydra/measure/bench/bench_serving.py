@@ -104,7 +104,7 @@ class BenchServing:
         with tempfile.TemporaryDirectory(prefix="sglang-hydra-bench-") as folder:
             results, report, output = (Path(folder) / name for name in ("result.jsonl", "report.json", "output.txt"))
             flags = _flags(self._server, load, seed, count, results)
-            answer = self._child.ask({"flags": flags, "said": str(output), "report": str(report)})
+            answer = self._child.ask({"flags": flags, "output": str(output), "report": str(report)})
             if not results.is_file():
                 raise MachineError(_no_result(int(answer["exit"]), output))
             record = json.loads(results.read_text(encoding="utf-8").splitlines()[-1])

@@ -1,7 +1,7 @@
 """Runs in the engine's environment, as a script: SGLang's bench_serving, imported once and run for point after point.
 
 argv: the seconds in which a server must say something. stdin: one JSON request a line, {"flags": [bench_serving's own
-flags], "said": file for what it prints, "report": file}. stdout: {"ready": true} once it is imported, then one JSON
+flags], "output": file for what it prints, "report": file}. stdout: {"ready": true} once it is imported, then one JSON
 line in answer to each, {"exit": code}. The report tells how the load went: {"cpu_s": seconds of a core that it took,
 "ended": when it ended, on the machine's monotonic clock}. It ends with its stdin, and so does what runs then.
 """
@@ -28,10 +28,10 @@ def main() -> None:
     _adapt(float(sys.argv[1]))
     # Importing it takes many seconds of a core: it brings torch. Every run is a fork that has it already.
     importlib.import_module(_MODULE)
-    _say({"ready": True})
+    _answer({"ready": True})
     for line in iter(sys.stdin.readline, ""):
         request = json.loads(line)
-        _say({"exit": _forked(request)})
+        _answer({"exit": _forked(request)})
 
 
 def _adapt(timeout_s: float) -> None:
@@ -80,9 +80,9 @@ def _run(request: dict[str, Any]) -> None:
     """Never returns."""
     code = 1
     try:
-        said = os.open(request["said"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.dup2(said, 1)
-        os.dup2(said, 2)
+        output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         _report_to(request["report"])
         sys.argv = [_MODULE, *request["flags"]]
@@ -106,7 +106,7 @@ def _report_to(file: str) -> None:
     gather = everything.gather
     begun: list[float] = []
 
-    async def told(*tasks: Any, **settings: Any) -> Any:
+    async def timed(*tasks: Any, **settings: Any) -> Any:
         try:
             return await gather(*tasks, **settings)
         finally:
@@ -114,10 +114,10 @@ def _report_to(file: str) -> None:
             with open(file, "w", encoding="utf-8") as report:
                 json.dump({"cpu_s": begun[-1] - begun[0], "ended": time.monotonic()}, report)
 
-    everything.gather = told
+    everything.gather = timed
 
 
-def _say(record: dict[str, Any]) -> None:
+def _answer(record: dict[str, Any]) -> None:
     print(json.dumps(record), flush=True)
 
 

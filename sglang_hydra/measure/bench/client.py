@@ -134,7 +134,7 @@ class _Process:
         os.close(taken)
         self.unpacker = Unpacker()
 
-    def tell(self, message: object) -> None:
+    def send(self, message: object) -> None:
         try:
             self.talk.sendall(packed(message))
         except OSError:
@@ -217,7 +217,7 @@ class _Driver:
         self._begin = self._until = math.inf
         for process, slots in zip(processes, self._slots, strict=True):
             opened = 1 if load.request_rate is not None else min(slots or 1, len(supply.ready))
-            process.tell(
+            process.send(
                 Setup(target.url, authorities(target.url), target.wire, load.stream, load.timeout, slots, opened)
             )
 
@@ -229,18 +229,18 @@ class _Driver:
         self._until = self._begin + self._supply.lasts_s
         self._hand_out()
         for process in self._processes:
-            process.tell(Begin(self._begin, self._until))
+            process.send(Begin(self._begin, self._until))
         with selectors.DefaultSelector() as selector:
             for number, process in enumerate(self._processes):
                 selector.register(process.talk, selectors.EVENT_READ, number)
                 selector.register(process.taken, selectors.EVENT_READ, number)
             while len(self._ended) < len(self._processes):
                 for key, _ in selector.select(_WAIT_S):
-                    self._hear(key.data, key.fileobj)
+                    self._receive(key.data, key.fileobj)
                 self._hand_out()
         return self._result(time.monotonic())
 
-    def _hear(self, number: int, source: Any) -> None:
+    def _receive(self, number: int, source: Any) -> None:
         process = self._processes[number]
         if source == process.taken:
             self._ahead[number] -= process.count_taken()
@@ -268,7 +268,7 @@ class _Driver:
         are_last = not supply.owes and not (supply.lasts_s and lasts)
         for process, orders in zip(self._processes, given, strict=True):
             if orders or are_last:
-                process.tell(Orders(tuple(orders), are_last))
+                process.send(Orders(tuple(orders), are_last))
         if are_last:
             self._next = -1
 

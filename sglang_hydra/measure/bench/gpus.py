@@ -86,14 +86,14 @@ def driver_version() -> str | None:
 
 def _sample(nvml: Any, handle: Any) -> Sight:
     """What the GPU tells; some tell a part of it only."""
-    watts = _told(nvml, lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000)
-    clock = _told(nvml, lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
-    used = _told(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / (1 << 20))
-    reasons = _told(nvml, lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+    watts = _or_none(nvml, lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000)
+    clock = _or_none(nvml, lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
+    used = _or_none(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / (1 << 20))
+    reasons = _or_none(nvml, lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
     return Sight(watts, clock, used, int(reasons or 0))
 
 
-def _told(nvml: Any, ask: Callable[[], float]) -> float | None:
+def _or_none(nvml: Any, ask: Callable[[], float]) -> float | None:
     try:
         return ask()
     except nvml.NVMLError:

@@ -51,7 +51,7 @@ def main(control: int, taken: int) -> None:
         while messages:
             talk.setblocking(False)
             run = LoadRun(messages.popleft(), talk, unpacker, taken)
-            run.hear(messages)
+            run.receive(messages)
             run.run()
 
 
@@ -89,7 +89,7 @@ class LoadRun:
         self._polled = self._seen = self._tick_at = self._look_at = clock()
         self.own = Own()
 
-    def hear(self, messages: deque[Any]) -> None:
+    def receive(self, messages: deque[Any]) -> None:
         while messages:
             message = messages.popleft()
             if isinstance(message, Orders):
@@ -169,7 +169,7 @@ class LoadRun:
         if self._begin is not None and now >= self._begin.until:
             self._fill()
         if self._outbox:
-            self._tell()
+            self._flush_outbox()
         if now >= self._look_at:
             self._look_at = now + min(0.5, self._setup.timeout / 10)
             self._give_up(now)
@@ -273,7 +273,7 @@ class LoadRun:
     def _handle(self, handle: int, flags: int) -> None:
         connection = self._connections.get(handle)
         if connection is None:
-            self._hear_or_tell(flags)
+            self._serve_control(flags)
             return
         try:
             if flags & WRITE or connection.state == CONNECTING:
@@ -382,16 +382,16 @@ class LoadRun:
             for connection in [each for each in self._connections.values() if each.request is request]:
                 self._failed(connection, request.answer.sample.error or "")
 
-    def _hear_or_tell(self, flags: int) -> None:
+    def _serve_control(self, flags: int) -> None:
         if flags & WRITE:
-            self._tell()
+            self._flush_outbox()
         if flags & ~WRITE:
             data = self._talk.recv(1 << 20)
             if not data:
                 os._exit(0)  # whoever started us has gone
-            self.hear(deque(self._unpacker.feed(data)))
+            self.receive(deque(self._unpacker.feed(data)))
 
-    def _tell(self) -> None:
+    def _flush_outbox(self) -> None:
         with contextlib.suppress(BlockingIOError):
             del self._outbox[: self._talk.send(self._outbox)]
         self._poller.modify(self._talk.fileno(), READ | WRITE if self._outbox else READ)

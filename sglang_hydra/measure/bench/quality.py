@@ -28,9 +28,9 @@ def check_quality(server: Server, source: Any) -> dict[str, Any]:
     wrong: list[dict[str, str]] = []
     with httpx.Client(timeout=_TIMEOUT_S, trust_env=False, headers=server.headers()) as client:
         for prompt, answer in asked:
-            said = _ask(client, server, prompt)
-            if _words(answer) not in _words(said):
-                wrong.append({"prompt": prompt, "expected": answer, "said": said[:200]})
+            reply = _ask(client, server, prompt)
+            if _words(answer) not in _words(reply):
+                wrong.append({"prompt": prompt, "expected": answer, "said": reply[:200]})
     right = len(asked) - len(wrong)
     passed = right >= NEEDED * len(asked)
     why = "" if passed else f"at least {NEEDED:.0%} are needed; to {wrong[0]['prompt']!r} it said {wrong[0]['said']!r}"
@@ -47,7 +47,7 @@ def _ask(client: httpx.Client, server: Server, prompt: str) -> str:
         return f"({type(failure).__name__}: {failure})"
 
 
-def _words(said: str) -> str:
+def _words(reply: str) -> str:
     """The answer without a model's thoughts before it, as words between blanks: 7 is not found in 17."""
-    answer = said.rpartition("</think>")[2].casefold()
+    answer = reply.rpartition("</think>")[2].casefold()
     return f" {' '.join(''.join(letter if letter.isalnum() else ' ' for letter in answer).split())} "

@@ -107,16 +107,16 @@ def empty_cache(server: Server, timeout_s: float) -> float:
     agreed within ``timeout_s``, or has ended.
     """
     began = time.monotonic()
-    said = "nothing"
+    reply = "nothing"
     while time.monotonic() - began <= timeout_s:
         answer = server.ask("POST", "/flush_cache")
         if answer is not None and answer.status_code == 200:
             return time.monotonic() - began
-        said = f"HTTP {answer.status_code}" if answer is not None else "no answer"
+        reply = f"HTTP {answer.status_code}" if answer is not None else "no answer"
         if not server.alive():
             raise ServerError(Finding("error", "BEN010", f"{server.url} has ended before its cache was emptied"))
         threading.Event().wait(_POLL_S)
-    message = f"{server.url} did not empty its prefix cache within {timeout_s:g} s ({said}): requests still run in it"
+    message = f"{server.url} did not empty its prefix cache within {timeout_s:g} s ({reply}): requests still run in it"
     hint = "is someone else using this server? bench.timeout=1200 waits longer"
     raise ServerError(Finding("error", "BEN010", message, ("bench.timeout",), hint))
 

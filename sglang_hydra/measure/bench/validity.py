@@ -136,8 +136,8 @@ def _slow_arrivals(seen: Seen, rate: float, duration_s: float) -> str | None:
 
 
 def retracted(seen: Seen) -> str | None:
-    told = sum(sample.retractions or 0 for sample in seen.samples)
-    count = max(seen.retracted or 0, told)
+    counted = sum(sample.retractions or 0 for sample in seen.samples)
+    count = max(seen.retracted or 0, counted)
     if not count:
         return None
     return f"the server threw {count} requests out of its batch for want of KV cache, and began them again"

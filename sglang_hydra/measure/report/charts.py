@@ -96,8 +96,8 @@ def heat_map(
             cell = ElementTree.SubElement(svg, "rect", {**attributes, "class": kind, "rx": "3"})
             if value is not None:
                 cell.set("style", f"fill-opacity:{0.08 + 0.52 * share:.2f}")
-            said = "not measured" if value is None else short(value)
-            _titled(cell, f"{x_words}={columns[number]}, {y_words}={row}: {said}")
+            shown = "not measured" if value is None else short(value)
+            _titled(cell, f"{x_words}={columns[number]}, {y_words}={row}: {shown}")
             words = "" if value is None else short(value)
             _text(svg, left + (number + 0.5) * width, top + _CELL_HEIGHT / 2 + 4, words, "value", "middle")
     bottom = head + _CELL_HEIGHT * len(rows)

@@ -121,16 +121,18 @@ def latency_note(sweeps: Sequence[SweepResults]) -> str:
     rows = [row for sweep in sweeps for row in sweep.rows if row.state == "valid"]
     found = {latency_from(row.record) for row in rows}
     blind = any(row.settings.get("bench.request_rate") and latency_from(row.record) != "due" for row in rows)
-    said = []
+    notes = []
     if found == {"due"}:
-        said.append("TTFT and end-to-end count from when a request was due; 'from sending', from when it was sent.")
+        notes.append("TTFT and end-to-end count from when a request was due; 'from sending', from when it was sent.")
     elif "due" in found:
-        said.append("TTFT and end-to-end count from when a request was due where a request rate was asked for.")
+        notes.append("TTFT and end-to-end count from when a request was due where a request rate was asked for.")
     elif rows:
-        said.append("TTFT and end-to-end count from when a request was sent.")
+        notes.append("TTFT and end-to-end count from when a request was sent.")
     if blind:
-        said.append("bench_serving does not say when requests were due: time that they waited to be sent is not in it.")
-    return " ".join(said)
+        notes.append(
+            "bench_serving does not say when requests were due: time that they waited to be sent is not in it."
+        )
+    return " ".join(notes)
 
 
 def make_report(sweeps: Sequence[SweepResults]) -> Report:
@@ -216,10 +218,10 @@ def slo_of(group: Group) -> str:
     """What the load asked of each request, in words; empty where it asked for nothing."""
     names = (("ttft_ms", "TTFT"), ("itl_ms", "ITL"), ("e2e_ms", "end-to-end"))
     found = {name: group.first.settings.get(f"bench.slo.{name}") for name, _ in names}
-    said = [f"{words} <= {found[name]:g} ms" for name, words in names if isinstance(found[name], (int, float))]
+    limits = [f"{words} <= {found[name]:g} ms" for name, words in names if isinstance(found[name], (int, float))]
     share = group.first.settings.get("bench.slo.share")
-    of = f" for {share:.4g} of the requests" if said and isinstance(share, (int, float)) and share < 1 else ""
-    return ", ".join(said) + of
+    of = f" for {share:.4g} of the requests" if limits and isinstance(share, (int, float)) and share < 1 else ""
+    return ", ".join(limits) + of
 
 
 def _any(group: Group) -> bool:

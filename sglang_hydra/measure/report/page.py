@@ -54,12 +54,12 @@ def counts(report: Report) -> str:
     """How many points there are, in each state."""
     rows = [row for sweep in report.sweeps for row in sweep.rows]
     refused = sum(int(item["count"]) for sweep in report.sweeps for item in sweep.refused)
-    said = [plural(len(rows), "point")]
+    parts = [plural(len(rows), "point")]
     for state in ("valid", "invalid", "failed", "open"):
         count = sum(row.state == state for row in rows)
         if count:
-            said.append(f"{count} {state}")
-    return ", ".join([*said, *([f"{refused} refused before anything started"] if refused else [])])
+            parts.append(f"{count} {state}")
+    return ", ".join([*parts, *([f"{refused} refused before anything started"] if refused else [])])
 
 
 def rejected(report: Report) -> Iterator[dict[str, str]]:

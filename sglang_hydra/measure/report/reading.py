@@ -106,8 +106,8 @@ def _read(folder: Path, name: str) -> SweepResults:
             rows.append(_row(store, name, point_id, point, plans.of(point["server_id"])))
         except ConfigError as failure:
             problems += failure.findings
-        except _ODD as failure:
-            problems.append(_odd(store.point(point_id) / "result.json", failure))
+        except _SHAPE_ERRORS as failure:
+            problems.append(_unreadable(store.point(point_id) / "result.json", failure))
     measured = dict.fromkeys(row.server_id for row in rows if row.record.get("measures"))
     problems += [_without_plan(store, server_id) for server_id in measured if plans.is_missing(server_id)]
     return SweepResults(
@@ -125,7 +125,7 @@ def _read(folder: Path, name: str) -> SweepResults:
 
 
 # What comes of a record that has its schema's name and not its shape.
-_ODD = (KeyError, TypeError, AttributeError, ValueError, IndexError)
+_SHAPE_ERRORS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 
 
 def _sweep_record(store: Store) -> dict[str, Any]:
@@ -140,10 +140,10 @@ def _sweep_record(store: Store) -> dict[str, Any]:
         raise ConfigError(replace(failure.findings[0], hint=hint)) from None
 
 
-def _odd(file: Path, failure: Exception) -> Finding:
-    said = f"it lacks {failure}" if isinstance(failure, KeyError) else str(failure)
+def _unreadable(file: Path, failure: Exception) -> Finding:
+    problem = f"it lacks {failure}" if isinstance(failure, KeyError) else str(failure)
     hint = "it was not written by this package: move the file away, and the same sweep command makes it again"
-    return Finding("error", "STO002", f"{file} cannot be read: {said}", hint=hint)
+    return Finding("error", "STO002", f"{file} cannot be read: {problem}", hint=hint)
 
 
 def _without_plan(store: Store, server_id: str) -> Finding:
@@ -171,9 +171,9 @@ class _Plans:
             try:
                 plan = read_json(file) or {}
                 _server_settings(plan)
-            except (OSError, *_ODD) as failure:
+            except (OSError, *_SHAPE_ERRORS) as failure:
                 plan = {}
-                self.problems.append(_odd(file, failure))
+                self.problems.append(_unreadable(file, failure))
             self.found[server_id] = plan
         return self.found[server_id]
 
@@ -184,7 +184,7 @@ def _row(store: Store, name: str, point_id: str, point: Mapping[str, Any], plan:
     if state == DONE:
         shown, reasons = record["state"], tuple(record["reasons"])
     elif state == FAILED:
-        shown, reasons = state, tuple(_said(record))
+        shown, reasons = state, tuple(_failure_reasons(record))
     else:
         shown, reasons = state, ()
     workload = record.get("workload") or {}
@@ -214,7 +214,7 @@ def latency_from(record: Mapping[str, Any]) -> str:
     return str((record.get("client") or {}).get("latency_from") or "sent")
 
 
-def _said(failure: Mapping[str, Any]) -> Iterator[str]:
+def _failure_reasons(failure: Mapping[str, Any]) -> Iterator[str]:
     yield str(failure.get("kind", "unknown"))
     for finding in failure.get("findings", ()):
         yield f"{finding['id']}: {finding['message']}"

@@ -158,8 +158,8 @@ def _zipped(members: Sequence[Axis]) -> Axis:
     columns = [list(axis.values()) for axis in members]
     sizes = {len(column) for column in columns}
     if len(sizes) > 1:
-        said = ", ".join(f"{axis.keys[0]} has {len(column)}" for axis, column in zip(members, columns, strict=True))
-        raise _error("SWP003", f"sweep.zip needs as many values of each key: {said}", "sweep.zip")
+        counts = ", ".join(f"{axis.keys[0]} has {len(column)}" for axis, column in zip(members, columns, strict=True))
+        raise _error("SWP003", f"sweep.zip needs as many values of each key: {counts}", "sweep.zip")
     rows = [tuple(itertools.chain(*row)) for row in zip(*columns, strict=True)]
     return Axis(tuple(key for axis in members for key in axis.keys), members[0].place, lambda: iter(rows))
 

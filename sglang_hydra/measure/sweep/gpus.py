@@ -80,8 +80,8 @@ def _numbers_of(uuids: Sequence[str]) -> tuple[int, ...] | None:
 
 
 def _uuid(nvml: Any, number: int) -> str:
-    said = nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))
-    return said.decode() if isinstance(said, bytes) else str(said)
+    uuid = nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))
+    return uuid.decode() if isinstance(uuid, bytes) else str(uuid)
 
 
 def keep_baseline(claims: Claims, baseline: dict[int, float]) -> None:

@@ -17,7 +17,7 @@ from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.sweep import TPE
 from sglang_hydra.measure.sweep.axes import Axis, axis_of, axis_of_params, zipped
-from sglang_hydra.measure.sweep.setters import SetBy, saying_who, set_by
+from sglang_hydra.measure.sweep.setters import SetBy, naming_setters, set_by
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.gpu_class import choose_gpu_class
 from sglang_hydra.text.errors import ConfigError
@@ -66,7 +66,7 @@ def read_grid(
     composition = composer.compose(common)
     settings = {**composition.nodes["sweep"], **(given or {})}
     known = set_by(composer, composition)
-    with saying_who(known):
+    with naming_setters(known):
         return _grid(composer, requests, varied, composition, settings, known, measured)
 
 

@@ -18,11 +18,11 @@ from sglang_hydra.text.errors import SglangHydraError
 class Watcher(Protocol):
     """Whoever is told how a sweep goes: the live screen, the line printer, a test."""
 
-    def server(self, server_id: str, said: str) -> None:
+    def server(self, server_id: str, detail: str) -> None:
         """What a server is doing: starting, loading weights, ready, stopped."""
 
-    def point(self, point: Point, state: str, said: str) -> None:
-        """A point is running, valid, invalid or failed; ``said`` are its numbers, or why it does not count."""
+    def point(self, point: Point, state: str, detail: str) -> None:
+        """A point is running, valid, invalid or failed; ``detail`` are its numbers, or why it does not count."""
 
 
 class Stop:

@@ -164,8 +164,8 @@ class Judge:
         try:
             if where.holds(lambda key: value_of(key, plan, bench)):
                 return ()
-            said = ", ".join(f"{key} is {_said(value_of(key, plan, bench))}" for key in where.keys)
-            why = f"sweep.where leaves it out: {said}"
+            values = ", ".join(f"{key} is {_shown(value_of(key, plan, bench))}" for key in where.keys)
+            why = f"sweep.where leaves it out: {values}"
         except Uncomputable as failure:
             if errors:
                 return ()
@@ -196,5 +196,5 @@ def _same_server(one: Composition, other: Composition) -> bool:
     )
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     return "not known" if value is None else str(value)

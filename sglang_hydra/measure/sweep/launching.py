@@ -70,7 +70,7 @@ class Round:
         if not self._thread.is_alive():
             self._stop_file.unlink(missing_ok=True)
         if self._failure is not None and not stop.asked:
-            self._say_why()
+            self._report_failure()
 
     def _goes_on(self) -> bool:
         queued = self._in_slurm
@@ -88,14 +88,14 @@ class Round:
         except BaseException as failure:  # noqa: BLE001 - whatever a launcher raises for a lost job: the folder knows
             self._failure = failure
 
-    def _say_why(self) -> None:
+    def _report_failure(self) -> None:
         failure = self._failure
         if not self._slurm_jobs() - self._before and self._slurm and not isinstance(failure, MachineError):
             message = f"the jobs were not submitted: {' '.join(str(failure).split())}"
             hint = "hydra.launcher.partition=..., hydra.launcher.account=...: what sbatch needs here"
             raise MachineError(Finding("error", "RNR006", message, ("hydra.launcher",), hint)) from failure
-        said = " ".join(str(failure).split())[:300]
-        Printed(sys.stderr).server("job", f"lost, what it left open is taken again: {type(failure).__name__}: {said}")
+        reason = " ".join(str(failure).split())[:300]
+        Printed(sys.stderr).server("job", f"lost, what it left open is taken again: {type(failure).__name__}: {reason}")
 
     def _slurm_jobs(self) -> set[str]:
         """The numbers of the jobs that submitit has submitted from here: it makes a folder for each, once it is

@@ -20,7 +20,7 @@ from sglang_hydra.measure.sweep.grid import Grid
 from sglang_hydra.measure.sweep.judging import Judge, Judged
 from sglang_hydra.measure.sweep.points import Estimate, Point, Refused, ServerGroup, Source, Sweep, point_id_of
 from sglang_hydra.measure.sweep.search import most_steps
-from sglang_hydra.measure.sweep.setters import saying_who, told_who
+from sglang_hydra.measure.sweep.setters import naming_setters, with_setters
 from sglang_hydra.planning.plan import digest
 from sglang_hydra.text.findings import Finding
 
@@ -89,7 +89,7 @@ class Outcome:
 
 def judge_of(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str] | None = None) -> Judge:
     """The judge of a grid's points. Raises ConfigError for a constraint that is none."""
-    with saying_who(grid.set_by):
+    with naming_setters(grid.set_by):
         where = grid.settings["where"]
         return Judge(composer, grid.common, seed=seed, where=where, env=env, measured=grid.measured)
 
@@ -108,10 +108,10 @@ def plan_sweep(
     env: Mapping[str, str] | None = None,
     *,
     merges: bool = True,
-    told: Callable[[Outcome], None] = lambda outcome: None,
+    on_progress: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
     """Plans every point, with ``seed`` for all of them. What single points are refused for is counted. Without
-    ``merges``, words that were typed differently are different loads. ``told`` hears of every combination."""
+    ``merges``, words that were typed differently are different loads. ``on_progress`` hears of every combination."""
     outcome = Outcome(grid)
     groups: dict[str, _Group] = {}
     points, servers = set[int](), set[str]()
@@ -119,7 +119,7 @@ def plan_sweep(
     for own, judged in judged_points(grid, judge_of(composer, grid, seed, env)):
         words = tuple(request.text for request in own)
         outcome.total += judged.repeats
-        told(outcome)
+        on_progress(outcome)
         if judged.refused or judged.server is None or judged.workload is None:
             outcome.count_refused(words, judged)
             if keeps_all:
@@ -187,7 +187,7 @@ def verdict_on(outcome: Outcome) -> Finding | None:
         message = f"the sweep takes about {needed:.2f} GPU hours, and sweep.budget_gpu_hours={budget:g} are allowed"
         hint = "fewer points, or a larger budget; sweep.start_seconds and sweep.point_seconds are what is assumed"
         finding = Finding("error", "SWP008", message, ("sweep.budget_gpu_hours",), hint)
-        return told_who([finding], outcome.grid.set_by)[0]
+        return with_setters([finding], outcome.grid.set_by)[0]
     return None
 
 

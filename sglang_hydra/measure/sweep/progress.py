@@ -46,7 +46,7 @@ class News(NamedTuple):
 
     point: Point
     state: str
-    said: str
+    detail: str
 
 
 class Counts(Protocol):
@@ -115,28 +115,28 @@ class Tally:
                 self._note_failure(point, state.record)
 
     def _note_result(self, point: Point, record: Mapping[str, Any]) -> None:
-        said = "; ".join(record.get("reasons", ())) or numbers(record)
-        self._news.append(News(point, record["state"], said))
+        detail = "; ".join(record.get("reasons", ())) or numbers(record)
+        self._news.append(News(point, record["state"], detail))
 
     def _note_failure(self, point: Point, record: Mapping[str, Any] | None) -> None:
         if record is None or self._failures.get(point.point_id) == record:
             return
         self._failures[point.point_id] = record
-        said = "; ".join(finding["message"] for finding in record.get("findings", ())[:1])
+        detail = "; ".join(finding["message"] for finding in record.get("findings", ())[:1])
         again = "" if record["final"] else " (it is tried again)"
-        self._news.append(News(point, FAILED, f"{record['kind']}: {said}{again}"))
+        self._news.append(News(point, FAILED, f"{record['kind']}: {detail}{again}"))
 
 
 def numbers(record: Mapping[str, Any]) -> str:
     """The numbers of a result in a line: tokens a second, median and 99th percentile latencies in milliseconds."""
     measures = record["measures"]
-    said = []
+    parts = []
     if measures.get("output_throughput") is not None:
-        said.append(f"{measures['output_throughput']:.1f} output tokens/s")
+        parts.append(f"{measures['output_throughput']:.1f} output tokens/s")
     for name, words in (("ttft_ms", "TTFT"), ("tpot_ms", "TPOT")):
         if (measures.get(name) or {}).get("p50") is not None:
-            said.append(f"{words} {measures[name]['p50']:.1f} ms (p99 {measures[name]['p99']:.1f})")
-    return ", ".join(said)
+            parts.append(f"{words} {measures[name]['p50']:.1f} ms (p99 {measures[name]['p99']:.1f})")
+    return ", ".join(parts)
 
 
 class Printed:
@@ -145,12 +145,12 @@ class Printed:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def server(self, server_id: str, said: str) -> None:
-        self.write(f"server {server_id}: {said}")
+    def server(self, server_id: str, detail: str) -> None:
+        self.write(f"server {server_id}: {detail}")
 
-    def point(self, point: Point, state: str, said: str) -> None:
+    def point(self, point: Point, state: str, detail: str) -> None:
         if state != "running":
-            self.write(f"{state:8}{named(point.words)}{f': {said}' if said else ''}")
+            self.write(f"{state:8}{named(point.words)}{f': {detail}' if detail else ''}")
 
     def write(self, line: str) -> None:
         """A line, if it can be written."""
@@ -161,10 +161,10 @@ class Printed:
 class Silent:
     """Nothing: somebody else tells it, from the folder."""
 
-    def server(self, server_id: str, said: str) -> None:
+    def server(self, server_id: str, detail: str) -> None:
         """Nothing."""
 
-    def point(self, point: Point, state: str, said: str) -> None:
+    def point(self, point: Point, state: str, detail: str) -> None:
         """Nothing."""
 
 
@@ -198,23 +198,23 @@ class LiveScreen:
         if self._live is not None:
             self._live.stop()
 
-    def server(self, server_id: str, said: str) -> None:
-        now = (f"server {server_id}: {said}",)
+    def server(self, server_id: str, detail: str) -> None:
+        now = (f"server {server_id}: {detail}",)
         if self._live is None and now != self._now:
-            self._lines.server(server_id, said)
+            self._lines.server(server_id, detail)
         self._now = now
 
-    def point(self, point: Point, state: str, said: str) -> None:
+    def point(self, point: Point, state: str, detail: str) -> None:
         if state == "running":
             self._now = (f"running {named(point.words)}",)
             return
         self._progress = self._tally.count()
         self._tally.news()
-        self._tell(point, state, said)
+        self._report(point, state, detail)
 
-    def _tell(self, point: Point, state: str, said: str) -> None:
+    def _report(self, point: Point, state: str, detail: str) -> None:
         counted = f"{self._progress.ended}/{self._progress.total}"
-        line = f"{counted} {state} {named(point.words)}{f': {said}' if said else ''}"
+        line = f"{counted} {state} {named(point.words)}{f': {detail}' if detail else ''}"
         if self._live is None:
             self._lines.write(line)
         else:
@@ -265,7 +265,7 @@ class FolderScreen(LiveScreen):
         with contextlib.suppress(OSError, SglangHydraError):  # what cannot be read is said by whoever ends the sweep
             self._progress = self._tally.count()
         for news in self._tally.news():
-            self._tell(*news)
+            self._report(*news)
         before = self._now
         self._now = [f"server {id}: {holder.runner} is at it" for id, holder in holders(self._claims, self._servers)]
         if self._live is None:

@@ -60,31 +60,31 @@ _REFUSED: Mapping[str, type] = {"id": str, "count": int, "words": list, "message
 _LARGEST = 1e300
 
 
-def oddity(record: Mapping[str, Any], schema: str) -> str | None:
+def shape_problem(record: Mapping[str, Any], schema: str) -> str | None:
     """What of a record's shape is not as ``schema`` (``sglang_hydra.result/1``) has it; None for a good one."""
     kind = schema.partition(".")[2].partition("/")[0]
-    return _unlike(record, _NEEDED[kind]) or next(_odd_parts(record, kind), None)
+    return _unlike(record, _NEEDED[kind]) or next(_part_problems(record, kind), None)
 
 
-def _odd_parts(record: Mapping[str, Any], kind: str) -> Iterator[str]:
+def _part_problems(record: Mapping[str, Any], kind: str) -> Iterator[str]:
     if kind == "result":
         if record["state"] not in _STATES:
             yield f"its state is {record['state']!r}"
         yield from _no_numbers(record["measures"], "measures")
         yield from (
-            _said(name, record[name])
+            _named_value(name, record[name])
             for name in _OBJECTS
             if record.get(name) is not None and not isinstance(record[name], dict)
         )
-    yield from (_said(name, record[name]) for name in _TEXTS if not _are_texts(record.get(name, [])))
+    yield from (_named_value(name, record[name]) for name in _TEXTS if not _are_texts(record.get(name, [])))
     for id, point in record[_POINTS[kind]].items() if kind in _POINTS else ():
-        odd = _unlike(point, _POINT)
-        if odd or not _are_texts(point["words"]):
-            yield f"of point {id}, {odd or _said('words', point['words'])}"
+        problem = _unlike(point, _POINT)
+        if problem or not _are_texts(point["words"]):
+            yield f"of point {id}, {problem or _named_value('words', point['words'])}"
     for item in record.get("refused") or () if kind == "sweep" else ():
-        odd = _unlike(item, _REFUSED)
-        if odd:
-            yield f"of what was refused, {odd}"
+        problem = _unlike(item, _REFUSED)
+        if problem:
+            yield f"of what was refused, {problem}"
 
 
 def _no_numbers(values: Mapping[str, Any], path: str) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _no_numbers(values: Mapping[str, Any], path: str) -> Iterator[str]:
         if isinstance(value, dict):
             yield from _no_numbers(value, f"{path}.{name}")
         elif value is not None and (name.endswith("_ms") or not _is_number(value)):
-            yield _said(f"{path}.{name}", value)
+            yield _named_value(f"{path}.{name}", value)
 
 
 def _is_number(value: Any) -> bool:
@@ -111,9 +111,9 @@ def _unlike(record: Any, shape: Mapping[str, type]) -> str | None:
         if name not in record:
             return f"it lacks {name!r}"
         if not isinstance(record[name], kind):
-            return _said(name, record[name])
+            return _named_value(name, record[name])
     return None
 
 
-def _said(name: str, value: Any) -> str:
+def _named_value(name: str, value: Any) -> str:
     return f"{name} is {value!r}"[:100]

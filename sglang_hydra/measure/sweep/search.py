@@ -30,7 +30,7 @@ def most_steps(settings: Mapping[str, Any], workload: Mapping[str, Any]) -> int:
     return max(1, int(settings["search_steps"])) if settings["search"] == BISECT else 1
 
 
-class Told(NamedTuple):
+class Tried(NamedTuple):
     """What came of one value. ``good``: it was measured, is valid and meets the SLO, if there is one. ``throughput`` in
     output tokens a second; ``why`` says what was not good."""
 
@@ -41,12 +41,12 @@ class Told(NamedTuple):
 
 
 class Strategy(Protocol):
-    """How the next value is chosen. ``ask`` returns None once ``told`` says enough; it has no memory of its own."""
+    """How the next value is chosen. ``ask`` returns None once ``tried`` says enough; it has no memory of its own."""
 
-    def ask(self, told: Sequence[Told]) -> float | None:
+    def ask(self, tried: Sequence[Tried]) -> float | None:
         """The value to measure next."""
 
-    def best(self, told: Sequence[Told]) -> Told | None:
+    def best(self, tried: Sequence[Tried]) -> Tried | None:
         """The value that the search was for; None where none was good."""
 
 
@@ -56,15 +56,15 @@ class Ladder:
 
     gain: float
 
-    def ask(self, told: Sequence[Told]) -> float | None:
-        if not told:
+    def ask(self, tried: Sequence[Tried]) -> float | None:
+        if not tried:
             return 1
-        last, before = told[-1], max((item.throughput for item in told[:-1]), default=0.0)
-        saturated = len(told) > 1 and last.throughput <= before * (1 + self.gain)
+        last, before = tried[-1], max((item.throughput for item in tried[:-1]), default=0.0)
+        saturated = len(tried) > 1 and last.throughput <= before * (1 + self.gain)
         return None if not last.good or saturated or last.value >= HIGHEST else last.value * 2
 
-    def best(self, told: Sequence[Told]) -> Told | None:
-        return max((item for item in told if item.good), key=lambda item: item.throughput, default=None)
+    def best(self, tried: Sequence[Tried]) -> Tried | None:
+        return max((item for item in tried if item.good), key=lambda item: item.throughput, default=None)
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class Bisection:
     whole: bool
     precision: float = 0.05
 
-    def ask(self, told: Sequence[Told]) -> float | None:
-        if not told:
+    def ask(self, tried: Sequence[Tried]) -> float | None:
+        if not tried:
             return self.low
-        good = max((item.value for item in told if item.good), default=None)
-        bad = min((item.value for item in told if not item.good), default=None)
-        if len(told) >= self.steps or good is None or good >= self.high:
+        good = max((item.value for item in tried if item.good), default=None)
+        bad = min((item.value for item in tried if not item.good), default=None)
+        if len(tried) >= self.steps or good is None or good >= self.high:
             return None
         if bad is None:
             return min(good * 2, self.high)
@@ -92,8 +92,8 @@ class Bisection:
         middle = (good + bad) / 2
         return int(middle) if self.whole else round(middle, 4)
 
-    def best(self, told: Sequence[Told]) -> Told | None:
-        return max((item for item in told if item.good), key=lambda item: item.value, default=None)
+    def best(self, tried: Sequence[Tried]) -> Tried | None:
+        return max((item for item in tried if item.good), key=lambda item: item.value, default=None)
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class Search:
 
     def next_step(self, store: Store) -> Point | None:
         """The step that is to be measured next, None once the search is over. It is known to the report from now on."""
-        steps, told = self._so_far(store)
-        value = self.strategy.ask(told)
+        steps, tried = self._so_far(store)
+        value = self.strategy.ask(tried)
         if value is None:
             return None
         step = self._step(value)
@@ -133,27 +133,27 @@ class Search:
 
     def finish(self, store: Store) -> tuple[str, str]:
         """Keeps what was found; the state of the point and what is said of it."""
-        steps, told = self._so_far(store)
-        best = self.strategy.best(told)
+        steps, tried = self._so_far(store)
+        best = self.strategy.best(tried)
         self._keep(store, steps, best=best, over=True)
         if best is None:
-            return "invalid", f"{self.key}={told[0].value:g} already does not do: {told[0].why}"
-        beyond = next((item for item in told if not item.good and item.value > best.value), None)
+            return "invalid", f"{self.key}={tried[0].value:g} already does not do: {tried[0].why}"
+        beyond = next((item for item in tried if not item.good and item.value > best.value), None)
         why = f"; {self.key}={beyond.value:g}: {beyond.why}" if beyond else ""
         return "valid", f"{self.key}={best.value:g} with {best.throughput:.1f} output tokens/s{why}"
 
-    def _so_far(self, store: Store) -> tuple[list[Point], list[Told]]:
+    def _so_far(self, store: Store) -> tuple[list[Point], list[Tried]]:
         """Every step that has ended, in the order in which they are asked for."""
         steps: list[Point] = []
-        told: list[Told] = []
-        while (value := self.strategy.ask(told)) is not None:
+        tried: list[Tried] = []
+        while (value := self.strategy.ask(tried)) is not None:
             step = self._step(value)
             state = store.standing(step.point_id)
             if state.state == OPEN:
                 break
             steps.append(step)
-            told.append(_told(value, state))
-        return steps, told
+            tried.append(_tried(value, state))
+        return steps, tried
 
     def _step(self, value: float) -> Point:
         name = self.key.partition(".")[2]
@@ -165,7 +165,7 @@ class Search:
         id = point_id_of(self.point.server_id, workload_id, self.point.repeat)
         return replace(self.point, words=words, workload=workload, workload_id=workload_id, point_id=id)
 
-    def _keep(self, store: Store, steps: Sequence[Point], best: Told | None = None, over: bool = False) -> None:
+    def _keep(self, store: Store, steps: Sequence[Point], best: Tried | None = None, over: bool = False) -> None:
         record = {
             "schema": SEARCH_SCHEMA,
             "search": self.kind,
@@ -191,14 +191,14 @@ def search_of(settings: Mapping[str, Any], point: Point) -> Search | None:
     return Search(point, BISECT, key, Bisection(low, high, settings["search_steps"], whole))
 
 
-def _told(value: float, state: State) -> Told:
+def _tried(value: float, state: State) -> Tried:
     record = state.record or {}
     if state.state == FAILED:
-        return Told(value, False, 0.0, f"it failed: {record.get('kind')}")
+        return Tried(value, False, 0.0, f"it failed: {record.get('kind')}")
     measures = record["measures"]
     throughput = measures.get("output_throughput") or 0.0
     if record["state"] != "valid":
-        return Told(value, False, throughput, "; ".join(record["reasons"]))
+        return Tried(value, False, throughput, "; ".join(record["reasons"]))
     if measures.get("slo_met") is False:
-        return Told(value, False, throughput, f"{measures['slo_share']:.1%} of the requests meet the SLO")
-    return Told(value, True, throughput)
+        return Tried(value, False, throughput, f"{measures['slo_share']:.1%} of the requests meet the SLO")
+    return Tried(value, True, throughput)

@@ -64,8 +64,8 @@ def read_search_space(named: str, composer: Composer) -> SearchSpace:
     remarks: list[Finding] = []
     rows = tuple(dict.fromkeys(_rows(entries[name], remarks)))
     if not rows:
-        said = f": {remarks[0].message}" if remarks else ""
-        raise _error(f"{file}#{name} has no point for one SGLang server{said}")
+        reason = f": {remarks[0].message}" if remarks else ""
+        raise _error(f"{file}#{name} has no point for one SGLang server{reason}")
     return SearchSpace(f"{file}#{name}", _common(entries[name], composer), rows, tuple(remarks))
 
 
@@ -121,9 +121,11 @@ def _rows(entry: Mapping[str, Any], remarks: list[Finding]) -> Iterator[tuple[An
         return
     for lengths in _lengths(entry):
         for row in lengths.get("search-space") or ():
-            odd = [str(key) for key in row if key not in _ROW and row[key] not in (None, "none", False)]
-            if odd or "tp" not in row:
-                remarks.append(_left_out(f"isl {lengths['isl']}, osl {lengths['osl']}: {', '.join(odd) or 'no tp'}"))
+            unsupported = [str(key) for key in row if key not in _ROW and row[key] not in (None, "none", False)]
+            if unsupported or "tp" not in row:
+                remarks.append(
+                    _left_out(f"isl {lengths['isl']}, osl {lengths['osl']}: {', '.join(unsupported) or 'no tp'}")
+                )
                 continue
             attention = bool(row.get("dp-attn"))
             dp_size = row["tp"] if attention else 1

@@ -88,11 +88,11 @@ def _server_of(work: Work) -> Iterator[_Running]:
         again = all(finding.id == _PORT_TAKEN for finding in wrong)
         raise _NotUpError(Failed(NOT_HERE, MachineError(*wrong), retryable=again, fatal=True))
     write_whole(work.folder / "plan.json", json.dumps(plan.to_json(), indent=1) + "\n")
-    said = _Said(work)
+    display = _ServerDisplay(work)
     launch = launch_of(plan, found.machine, work.folder / "server.log")
-    local = work.policy.stop.server = LocalServer(launch, said)
+    local = work.policy.stop.server = LocalServer(launch, display)
     try:
-        said.note("starting")
+        display.note("starting")
         if work.policy.stop.asked:
             raise _NotUpError(None)
         try:
@@ -102,12 +102,12 @@ def _server_of(work: Work) -> Iterator[_Running]:
             raise _NotUpError(_failed(local, error, fatal=True)) from None
         if seconds is None:
             raise _NotUpError(None)
-        said.note(f"ready after {seconds:.1f} s")
+        display.note(f"ready after {seconds:.1f} s")
         yield _Running(local, _bench_server(work, local), _seen_of(work, local))
     finally:
         work.policy.stop.server = None
         local.stop()
-        said.note("stopped")
+        display.note("stopped")
         if not work.policy.stop.asked:
             work.settle()
 
@@ -211,8 +211,8 @@ def _next_is_a_measurement(work: Work) -> bool:
     step = search.next_step(work.store)
     if step is None:
         work.points.pop(0)
-        state, said = search.finish(work.store)
-        work.watcher.point(point, state, said)
+        state, detail = search.finish(work.store)
+        work.watcher.point(point, state, detail)
         return False
     work.points.insert(0, step)
     return True
@@ -287,7 +287,7 @@ def _tail(log: Path) -> list[str]:
         return []
 
 
-class _Said:
+class _ServerDisplay:
     """A server's display inside a sweep: its lines are in the log, its progress goes to the watcher."""
 
     def __init__(self, work: Work) -> None:

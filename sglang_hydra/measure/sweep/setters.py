@@ -37,33 +37,33 @@ def set_by(composer: Composer, composition: Composition) -> SetBy:
 
 def who_set(finding: Finding, *known: SetBy) -> str | None:
     """``bench.slo.share was set by argument 3; ...``; None where every key concerned is at its default."""
-    said = []
+    parts = []
     for name in finding.fields:
         for key in _keys(name, known):
             place = next((_place(mapping[key]) for mapping in known if mapping.get(key)), "")
             if place and f"{place}:" not in finding.message:
-                said.append(f"{key} was set by {place}")
-    return "; ".join(dict.fromkeys(said)) or None
+                parts.append(f"{key} was set by {place}")
+    return "; ".join(dict.fromkeys(parts)) or None
 
 
-def told_who(findings: Sequence[Finding], *known: SetBy) -> list[Finding]:
+def with_setters(findings: Sequence[Finding], *known: SetBy) -> list[Finding]:
     """The findings with who set their keys at the end of what they say, once."""
-    told = []
+    result = []
     for finding in findings:
         who = who_set(finding, *known)
-        told.append(
+        result.append(
             replace(finding, message=f"{finding.message} ({who})") if who and who not in finding.message else finding
         )
-    return told
+    return result
 
 
 @contextlib.contextmanager
-def saying_who(*known: SetBy) -> Iterator[None]:
+def naming_setters(*known: SetBy) -> Iterator[None]:
     """Every ConfigError that leaves the block says who set the keys that it is about."""
     try:
         yield
     except ConfigError as failure:
-        raise ConfigError(*told_who(failure.findings, *known)) from failure.__cause__
+        raise ConfigError(*with_setters(failure.findings, *known)) from failure.__cause__
 
 
 def _keys(name: str, known: Sequence[SetBy]) -> list[str]:

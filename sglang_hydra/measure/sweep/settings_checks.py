@@ -10,7 +10,7 @@ from sglang_hydra.compose.settings.sweep import SEARCHES, TPE
 from sglang_hydra.measure.sweep.grid import Grid
 from sglang_hydra.measure.sweep.points import Sweep, has_slo
 from sglang_hydra.measure.sweep.search import HIGHEST
-from sglang_hydra.measure.sweep.setters import told_who
+from sglang_hydra.measure.sweep.setters import with_setters
 from sglang_hydra.measure.sweep.store import FAILED
 from sglang_hydra.measure.sweep.tpe import Dimension
 from sglang_hydra.text.errors import ConfigError
@@ -24,9 +24,9 @@ def check_settings(sweep: Sweep) -> None:
     """Raises ConfigError for settings of the ``sweep`` node that no run can follow."""
     settings = sweep.settings
     findings = _search_problems(sweep)
-    odd = [state for state in settings["rerun"] if state not in _RERUN]
-    if odd:
-        message = f"sweep.rerun names {odd[0]!r}; it may name {', '.join(_RERUN)}"
+    invalid = [state for state in settings["rerun"] if state not in _RERUN]
+    if invalid:
+        message = f"sweep.rerun names {invalid[0]!r}; it may name {', '.join(_RERUN)}"
         findings.append(Finding("error", "RNR002", message, ("sweep.rerun",), "sweep.rerun=[failed]"))
     for name, least in (("retries", 0), ("max_jobs", 1)):
         value = settings[name]
@@ -99,7 +99,7 @@ def check_search(composer: Composer, grid: Grid) -> None:
         findings.append(Finding("error", "RNR005", message, ("bench.concurrency", "sweep.search"), hint))
     findings += _launcher_findings(grid)
     if findings:
-        raise ConfigError(*told_who(findings, grid.set_by))
+        raise ConfigError(*with_setters(findings, grid.set_by))
 
 
 def _launcher_findings(grid: Grid) -> list[Finding]:

@@ -83,9 +83,9 @@ def _count(store: Store, record: Mapping[str, Any]) -> _Counted:
                 best = {"point_id": point_id, "words": point["words"], "output_throughput": reached}
         elif state.state == FAILED and state.record is not None:
             states[FAILED] += 1
-            said = "; ".join(finding["message"] for finding in state.record.get("findings", ()))
+            message = "; ".join(finding["message"] for finding in state.record.get("findings", ()))
             failures.append(
-                {"point_id": point_id, "words": point["words"], "kind": state.record["kind"], "message": said}
+                {"point_id": point_id, "words": point["words"], "kind": state.record["kind"], "message": message}
             )
         else:
             states["open"] += 1
@@ -99,12 +99,12 @@ def _lines(record: Mapping[str, Any]) -> list[Line]:
     lines: list[Line] = [[text(record["folder"], "bold"), text(f": {counts}{f' ({rest})' if rest else ''}")]]
     for item in record["running"]:
         alive = {True: "runs", False: "was killed", None: "runs elsewhere, or was killed there"}[item["alive"]]
-        said = f"  server {item['server_id']}: {item['runner']} {alive}, {plural(item['open'], 'point')} to go"
-        lines.append([text(said, "yellow" if item["alive"] is False else "")])
+        line = f"  server {item['server_id']}: {item['runner']} {alive}, {plural(item['open'], 'point')} to go"
+        lines.append([text(line, "yellow" if item["alive"] is False else "")])
     if record["best"]:
         best = record["best"]
-        said = f"  best so far: {best['output_throughput']:.1f} output tokens/s, {named(best['words'])}"
-        lines.append([text(said, "green")])
+        line = f"  best so far: {best['output_throughput']:.1f} output tokens/s, {named(best['words'])}"
+        lines.append([text(line, "green")])
     rows = [
         [text(""), text(item["kind"], "red"), text(short(named(item["words"]), 60)), text(short(item["message"]))]
         for item in record["failures"][:_SHOWN]

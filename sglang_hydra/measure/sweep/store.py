@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.measure.sweep.files import publish, read_json, write_whole
 from sglang_hydra.measure.sweep.points import Sweep
-from sglang_hydra.measure.sweep.records import oddity, planned_record
+from sglang_hydra.measure.sweep.records import planned_record, shape_problem
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import is_digits
@@ -319,10 +319,10 @@ def _read(file: Path, schema: str) -> dict[str, Any] | None:
         kind = f"{schema.rpartition('/')[0]}/"
         of_release = isinstance(record.get("schema"), str) and record["schema"].startswith(kind)
         raise (ConfigError if of_release else DamagedError)(_other_schema(file, record, schema))
-    odd = oddity(record, schema) if record is not None else None
-    if odd:
+    problem = shape_problem(record, schema) if record is not None else None
+    if problem:
         hint = f"it was not written by this package: {again}"
-        raise DamagedError(Finding("error", "STO002", f"{file} cannot be read: {odd}", hint=hint))
+        raise DamagedError(Finding("error", "STO002", f"{file} cannot be read: {problem}", hint=hint))
     return record
 
 

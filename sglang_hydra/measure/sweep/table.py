@@ -25,7 +25,7 @@ def outcome_lines(outcome: Outcome, *, ours: bool = True, done: int = 0) -> list
     heading = what + (f" over {keys}" if keys else "; nothing varies")
     lines: list[Line] = [
         [text(heading, "bold")],
-        *([text(f"  {name}: "), text(said)] for name, said in outcome.search),
+        *([text(f"  {name}: "), text(content)] for name, content in outcome.search),
         *columns(_counts(outcome, done)[: None if ours and outcome.kept else -2]),
         [],
     ]

@@ -55,7 +55,7 @@ class Dimension:
         return None if step is None else int((span.high - span.low) / step) + 1
 
     @property
-    def said(self) -> str:
+    def shown(self) -> str:
         """``tp_size: 1 | 2 | 4`` or ``mem_fraction_static: 0.7 to 0.9``."""
         span = self.axis.span
         if span is None:

@@ -127,7 +127,7 @@ class Tuning:
     def space(self) -> str:
         """Equal for searches that draw from the same and maximise the same, in whatever order it was typed."""
         common = sorted(request.text for request in self.grid.common if not _ends_only(request.text))
-        varied = [dimension.said for dimension in self.dimensions]
+        varied = [dimension.shown for dimension in self.dimensions]
         return json.dumps([TPE, self.grid.settings["seed"], common, varied])
 
     @property
@@ -185,7 +185,7 @@ class Tuning:
 
     def record(self, over: bool) -> dict[str, Any]:
         """What the folder keeps of it, for whoever reads it later; it is not needed for going on."""
-        told = [*self.proposals, *([(self.pending, Brought(OPEN))] if self.pending else [])]
+        every = [*self.proposals, *([(self.pending, Brought(OPEN))] if self.pending else [])]
         best = self.best
         return {
             "schema": SEARCH_SCHEMA,
@@ -202,9 +202,9 @@ class Tuning:
                     "value": brought.value,
                     "points": [point.point_id for point in proposal.points],
                 }
-                for proposal, brought in told
+                for proposal, brought in every
             ],
-            "steps": {point.point_id: planned_record(point) for proposal, _ in told for point in proposal.points},
+            "steps": {point.point_id: planned_record(point) for proposal, _ in every for point in proposal.points},
         }
 
     def keep(self, *, over: bool = False) -> None:

@@ -50,7 +50,7 @@ def plan_search(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str
     most = trials if tuning.size is None else min(trials, tuning.size)
     outcome.share = min(1.0, len(seen) / most) if seen else 1.0
     outcome.search = (
-        ("draws from", "; ".join(dimension.said for dimension in tuning.dimensions)),
+        ("draws from", "; ".join(dimension.shown for dimension in tuning.dimensions)),
         ("maximises", str(tuning.objective)),
         ("ends after", f"{plural(most, 'measured point')} at the latest (sweep.trials); below are the first proposals"),
     )

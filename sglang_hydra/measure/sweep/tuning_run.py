@@ -39,7 +39,7 @@ def run_search(sweep: Sweep, tuning: Tuning, store: Store) -> int:
             tuning.keep(over=bool(tuning.stop))
     if interrupted:
         return INTERRUPTED
-    _say(tuning)
+    _print_result(tuning)
     return 0 if tuning.best else FAILED_EXIT
 
 
@@ -105,8 +105,8 @@ def _note(sweep: Sweep, tuning: Tuning, store: Store, claims: Claims) -> None:
     """Writes down what is measured next and what was refused, for everybody who looks at the folder."""
     refused: dict[str, Refused] = {}
     left_out = {}
-    told: list[Proposal] = [proposal for proposal, brought in tuning.proposals if brought.state == REFUSED]
-    for proposal in {proposal.key: proposal for proposal in told}.values():
+    refusals: list[Proposal] = [proposal for proposal, brought in tuning.proposals if brought.state == REFUSED]
+    for proposal in {proposal.key: proposal for proposal in refusals}.values():
         first = proposal.judged.refused[0]
         before = refused.get(first.id) or Refused(
             first.id, 0, proposal.words, first.message, first.hint, proposal.judged.who
@@ -120,11 +120,11 @@ def _note(sweep: Sweep, tuning: Tuning, store: Store, claims: Claims) -> None:
         tuning.keep()
 
 
-def _say(tuning: Tuning) -> None:
+def _print_result(tuning: Tuning) -> None:
     measured = len(tuning.measured)
     refused = len({proposal.key for proposal, brought in tuning.proposals if brought.state == REFUSED})
-    said = f"search over: {tuning.stop or 'it was stopped'}; {plural(measured, 'point')} measured, {refused} refused"
-    lines = [[text(said)]]
+    summary = f"search over: {tuning.stop or 'it was stopped'}; {plural(measured, 'point')} measured, {refused} refused"
+    lines = [[text(summary)]]
     if tuning.best is not None:
         proposal, value = tuning.best
         lines.append([text(f"  best: {named(proposal.words)}, {value:.4g} {tuning.objective.unit}", "green")])

@@ -33,7 +33,7 @@ def ids() -> list[str]:
     return [failure.id for failure in failure_classes()]
 
 
-def telling(failure: FailureClass) -> list[str]:
+def known_by(failure: FailureClass) -> list[str]:
     """Some of the texts by which the class is known, the most telling first."""
     signatures = sorted(failure.signatures, key=lambda signature: signature.weight)
     found = [item.needle.strip() for item in signatures if item.weight < Weight.END and item.frame is None]
@@ -52,7 +52,7 @@ def _text(failure: FailureClass) -> str:
         f"Why: {failure.meaning}",
         f"To type: {'; or '.join(advice(failure))}.",
         f"Again: {'the same command may succeed next time' if failure.retryable else 'the same command fails again'}.",
-        f"Known by: {', '.join(telling(failure))}" if telling(failure) else "",
+        f"Known by: {', '.join(known_by(failure))}" if known_by(failure) else "",
     ]
     return "\n".join(
         textwrap.fill(part, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

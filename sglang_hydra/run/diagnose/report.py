@@ -13,7 +13,7 @@ from sglang_hydra.text.screen import VERBATIM, Line, columns, shown, text
 SCHEMA = "sglang_hydra.diagnosis/1"
 _LONGEST_LINE = 400
 # The arguments that tell one server from another at a glance.
-_TELLING = ("tp_size", "dp_size", "pp_size", "ep_size", "nnodes", "quantization", "mem_fraction_static")
+_MAIN_ARGUMENTS = ("tp_size", "dp_size", "pp_size", "ep_size", "nnodes", "quantization", "mem_fraction_static")
 _DOING = {
     "start": "before it loaded anything",
     "connect": "while the ranks connected",
@@ -51,7 +51,7 @@ def _entry(name: str, found: Diagnosis) -> dict[str, Any]:
         "notes": list(found.notes),
         "also": list(found.also),
         "lines": found.lines,
-        "last_lines": [{"number": number, "text": said} for number, said in found.last_lines],
+        "last_lines": [{"number": number, "text": content} for number, content in found.last_lines],
     }
 
 
@@ -77,14 +77,14 @@ def _head(name: str, found: Diagnosis) -> Iterator[Line]:
         yield [text(f"  line {found.line_number}{rank}  ", "dim"), text(found.line[:_LONGEST_LINE], VERBATIM)]
     elif not found.known and not found.healthy:
         yield from _last(found.last_lines)
-    yield from columns([[text(label, "dim"), text(said)] for label, said in _facts(found)])
+    yield from columns([[text(label, "dim"), text(content)] for label, content in _facts(found)])
     yield []
 
 
 def _last(lines: Sequence[tuple[int, str]]) -> Iterator[Line]:
     width = len(str(lines[-1][0])) if lines else 0
-    for number, said in lines:
-        yield [text(f"  {number:>{width}}  ", "dim"), text(said[:_LONGEST_LINE], VERBATIM)]
+    for number, content in lines:
+        yield [text(f"  {number:>{width}}  ", "dim"), text(content[:_LONGEST_LINE], VERBATIM)]
 
 
 def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
@@ -106,6 +106,6 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
 def _serving(args: Mapping[str, Any]) -> Iterator[str]:
     if args.get("model_path"):
         yield f"serving {shown(args['model_path'])}"
-    telling = [f"{name}={shown(args[name])}" for name in _TELLING if args.get(name) not in (None, 1)]
-    if telling:
-        yield f"with {' '.join(telling)}"
+    arguments = [f"{name}={shown(args[name])}" for name in _MAIN_ARGUMENTS if args.get(name) not in (None, 1)]
+    if arguments:
+        yield f"with {' '.join(arguments)}"

@@ -24,7 +24,7 @@ class Mismatch(NamedTuple):
     here: str | None
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         return f"{self.name} {self.here or 'is not installed'}, wanted {self.wanted or 'in any version'}"
 
 
@@ -81,13 +81,13 @@ def check_packages(world: World) -> Verdict:
     extra = _extra(one)
     wrong = mismatches(one, extra)
     values = {"versions": versions, "mismatches": [item._asdict() for item in wrong]}
-    details = tuple(item.said for item in wrong)
+    details = tuple(item.message for item in wrong)
     if not wrong:
         return Verdict("ok", f"{shown}; all as SGLang asks", details=details, values=values)
     named = f'{one.path} -m pip install "sglang{f"[{extra}]" if extra else ""}=={versions["sglang"]}"'
     fatal = [item for item in wrong if item.name in _KERNELS and _too_old(item)]
     if fatal and _is_cuda(one):
-        return Verdict("error", f"{shown}; SGLang stops at the start: {fatal[0].said}", named, details, values)
+        return Verdict("error", f"{shown}; SGLang stops at the start: {fatal[0].message}", named, details, values)
     return Verdict("warning", f"{shown}; {plural(len(wrong), 'package')} not as SGLang asks", named, details, values)
 
 

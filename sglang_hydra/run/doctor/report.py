@@ -46,14 +46,16 @@ def doctor_record(examinations: Sequence[Examination]) -> dict[str, Any]:
 
 def _summary(examinations: Sequence[Examination]) -> Line:
     counts = _counts(examinations)
-    said = f"{plural(counts['error'], 'error')}, {plural(counts['warning'], 'warning')}, {counts['unknown']} unknown: "
+    counted = (
+        f"{plural(counts['error'], 'error')}, {plural(counts['warning'], 'warning')}, {counts['unknown']} unknown: "
+    )
     if counts["error"]:
         verdict = text("a server would fail here", "bold red")
     elif counts["warning"]:
         verdict = text("a server may start here; read the warnings", "yellow")
     else:
         verdict = text("nothing stands in the way of a server", "bold green")
-    return [text(f"{len(examinations)} looked at; {said}"), verdict]
+    return [text(f"{len(examinations)} looked at; {counted}"), verdict]
 
 
 def _counts(examinations: Sequence[Examination]) -> dict[State, int]:

@@ -43,9 +43,9 @@ def mismatch(plan: Plan, compared: Compared, owner: Owner | None) -> Finding | N
         if not wrong:
             return None
         more = f"; and {plural(len(wrong) - _SHOWN, 'more')}" if len(wrong) > _SHOWN else ""
-        said = "; ".join(item.text for item in wrong[:_SHOWN])
+        listed = "; ".join(item.text for item in wrong[:_SHOWN])
         fields = tuple(item.field for item in wrong)
-        return Finding("error", "ACT005", f"the server is not as planned: {said}{more}", fields, hint)
+        return Finding("error", "ACT005", f"the server is not as planned: {listed}{more}", fields, hint)
     if isinstance(compared, Finding) and owner is not None and hidden:
         message = f"whether this is the server that was started is not known: {owner.who}; and {compared.message}"
         return Finding("error", "ACT005", message, ("port",), hint)

@@ -87,8 +87,8 @@ def condition_of(record: ServerRecord) -> Condition:
     if answer == HEALTHY:
         compared = _compared(record)
         return Condition("ready", compared["summary"] if compared else "")
-    said = f"{record.health} gives {answer}" if answer else f"{record.health} gives no answer within {_HEALTH_S:g} s"
-    return Condition("busy", said)
+    detail = f"{record.health} gives {answer}" if answer else f"{record.health} gives no answer within {_HEALTH_S:g} s"
+    return Condition("busy", detail)
 
 
 def _other_process(record: ServerRecord) -> str | None:
@@ -120,7 +120,7 @@ def stop(words: Sequence[str], *, as_json: bool = False) -> int:
         print_json({"schema": "sglang_hydra.stop/1", "servers": stopped})
     else:
         lines: list[Line] = [
-            [text(record.name, "bold"), text(f" {end.said}")] for record, end in zip(picked, ends, strict=True)
+            [text(record.name, "bold"), text(f" {end.message}")] for record, end in zip(picked, ends, strict=True)
         ]
         write(lines or _none())
     codes = [end.exit_code for end in ends]
@@ -162,7 +162,7 @@ def logs(words: Sequence[str], *, follow: bool = False) -> int:
 
 class _End(NamedTuple):
     how: str
-    said: str
+    message: str
     seconds: float = 0.0
     exit_code: int = 0
 
@@ -171,8 +171,8 @@ def _stop(record: ServerRecord) -> _End:
     begun = time.monotonic()
     life = record.life
     if life is Life.ELSEWHERE:
-        said = f"runs on {record.process.host}, which cannot be reached from here: type it there"
-        return _End("elsewhere", said, exit_code=MachineError.exit_code)
+        message = f"runs on {record.process.host}, which cannot be reached from here: type it there"
+        return _End("elsewhere", message, exit_code=MachineError.exit_code)
     if life is Life.GONE:
         forget(record)
         how = f"had failed ({record.kind})" if record.state == FAILED else "had ended already"
@@ -191,8 +191,8 @@ def _stop(record: ServerRecord) -> _End:
                 killed = number == signal.SIGKILL
                 return _End("killed" if killed else "stopped", f"stopped after {seconds:.1f} s", seconds)
     except PermissionError:
-        said = f"belongs to another user: process {record.process.pid}"
-        return _End("refused", said, exit_code=MachineError.exit_code)
+        message = f"belongs to another user: process {record.process.pid}"
+        return _End("refused", message, exit_code=MachineError.exit_code)
     seconds = time.monotonic() - begun
     return _End("alive", f"does not end: process {record.process.pid}", seconds, ServerError.exit_code)
 
@@ -223,13 +223,13 @@ def _status_lines(picked: Sequence[ServerRecord], conditions: Sequence[Condition
     rows = [[text(title, "bold") for title in titles]]
     for record, condition in zip(picked, conditions, strict=True):
         style = {"ready": "green", "starting": "cyan", "busy": "yellow"}.get(condition.state, "red")
-        said = condition.state + (f": {condition.detail}" if condition.detail else "")
+        state = condition.state + (f": {condition.detail}" if condition.detail else "")
         since = record.ended_at or record.ready_at or record.started_at
         cells: list[Any] = [record.name, record.server_id, record.url, str(record.process.pid)]
         rows.append(
             [
                 *map(text, cells),
-                text(said, style),
+                text(state, style),
                 text(_since(since)),
                 text(shown(record.model, width=48)),
                 text(record.run_folder, "dim"),

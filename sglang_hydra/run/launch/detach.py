@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.run.launch.display import Display, display_for, say
+from sglang_hydra.run.launch.display import Display, display_for, write_lines
 from sglang_hydra.run.launch.local import INTERRUPTED, Launch
 from sglang_hydra.run.launch.servers import short_name
 from sglang_hydra.run.launch.signals import stopping_on_signals
@@ -33,7 +33,7 @@ _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _END_S = 5.0
 
 
-class Told(NamedTuple):
+class StartResult(NamedTuple):
     """How the start went: the server's name, None where it did not get that far, and the exit code to leave with.
     ``server_exit`` is the exit code of a server that failed by itself."""
 
@@ -47,23 +47,23 @@ def start_detached(
     plan: Plan,
     launch: Launch,
     folder: Path,
-    said_ready: Callable[[float], Sequence[Line]],
+    ready_lines: Callable[[float], Sequence[Line]],
     explained: Callable[[Sequence[Finding], int | None], Sequence[Finding]],
     *,
     wait: bool = True,
 ) -> int:
     """Starts the server of ``plan`` and returns the exit code: when it is ready, or with ``wait=False`` as soon as it
-    has its place in the state folder. ``said_ready`` gives the lines to show for a server that is up, ``explained``
+    has its place in the state folder. ``ready_lines`` gives the lines to show for a server that is up, ``explained``
     what more there is to say of one that failed, by its findings and its exit code."""
 
     def ready(name: str, seconds: float) -> None:
-        say([*said_ready(seconds), [text("  it stays when this command has returned", "dim")], *_how_to(name)])
+        write_lines([*ready_lines(seconds), [text("  it stays when this command has returned", "dim")], *_how_to(name)])
 
-    told = follow({**orders_of(plan, launch, folder), "comparing": not wait}, folder, display_for(), ready, wait=wait)
-    say(finding_lines(explained(told.findings, told.server_exit)), sys.stderr)
-    if told.exit_code == 0 and not wait and told.name is not None:
-        say([[], [text(f"{told.name} is starting", "bold green")], *_how_to(told.name)])
-    return told.exit_code
+    result = follow({**orders_of(plan, launch, folder), "comparing": not wait}, folder, display_for(), ready, wait=wait)
+    write_lines(finding_lines(explained(result.findings, result.server_exit)), sys.stderr)
+    if result.exit_code == 0 and not wait and result.name is not None:
+        write_lines([[], [text(f"{result.name} is starting", "bold green")], *_how_to(result.name)])
+    return result.exit_code
 
 
 def orders_of(plan: Plan, launch: Launch, folder: Path) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def follow(
     ready: Callable[[str, float], None],
     *,
     wait: bool = True,
-) -> Told:
+) -> StartResult:
     """Starts a supervisor with ``orders`` and shows what it tells until the server may be left to it.
 
     Interrupted before that, the server is stopped. ``ready`` is called with its name and the seconds that it took.
@@ -115,18 +115,18 @@ def follow(
                 if kind == ("ready" if wait else "claimed") and not signals:
                     process.stdin.write(KEEP)
                 elif kind == "kept":
-                    return Told(name, INTERRUPTED if signals else 0)
+                    return StartResult(name, INTERRUPTED if signals else 0)
                 elif kind == "ended":
                     code = INTERRUPTED if signals else event["exit_code"]
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(_END_S)
                     findings = tuple(map(Finding.from_json, event["findings"]))
-                    return Told(name, code or ServerError.exit_code, findings, event["server_exit"])
+                    return StartResult(name, code or ServerError.exit_code, findings, event["server_exit"])
                 elif kind in ("line", "waiting", "note"):
                     getattr(display, kind)(**event)
         finally:
             display.close()
-        return Told(name, INTERRUPTED if signals else 1, () if signals else (_crashed(folder),))
+        return StartResult(name, INTERRUPTED if signals else 1, () if signals else (_crashed(folder),))
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ def harmless(line: str) -> str:
     return "\t".join(map(printable, _COLOURS.sub("", line).split("\t")))
 
 
-def say(lines: Iterable[Line], stream: TextIO | None = None) -> None:
+def write_lines(lines: Iterable[Line], stream: TextIO | None = None) -> None:
     """Writes lines while a server runs: a reader that has gone, or a closed terminal, is no reason to stop it."""
     with contextlib.suppress(OSError, ValueError):
         write(lines, stream)

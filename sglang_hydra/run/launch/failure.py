@@ -49,12 +49,12 @@ def failure_of(
     found = diagnose(lines, exit_code)
     if found.kind != HOST_MEMORY:
         what = what.replace(FOR_MEMORY, "")  # SGLang ends its own processes by SIGKILL once one of them has failed
-    said = "" if found.known else last_words(lines)
+    last = "" if found.known else last_words(lines)
     place = f"its output is in {log}" if log else "its output is above"
     happened = Finding(
         level="error",
         id=id,
-        message=f"{what}; it last said: {said}" if said else what,
+        message=f"{what}; it last said: {last}" if last else what,
         fields=("engine",),
         hint=f"{advice}; {place}" if advice else place,
     )
@@ -95,5 +95,5 @@ def last_words(lines: Sequence[str]) -> str:
     lines = [line.strip() for line in lines[-200:] if line.strip()]
     # Of several ranks under srun, the last word is its own: that one of them ended.
     lines = [line for line in lines if not line.startswith("srun: ")] or lines
-    telling = [line for line in lines if "Error" in line or "error:" in line or line.startswith("cannot run")]
-    return (telling or lines or [""])[-1][:_LONGEST_QUOTE]
+    errors = [line for line in lines if "Error" in line or "error:" in line or line.startswith("cannot run")]
+    return (errors or lines or [""])[-1][:_LONGEST_QUOTE]

@@ -111,16 +111,17 @@ def _kill_everything() -> None:
 
 
 def _watch_over(
-    child: int, watch: int, told: int, stop_s: float, ask: Callable[[int], None], counted: tuple[int, ...] = ()
+    child: int, watch: int, signals: int, stop_s: float, ask: Callable[[int], None], counted: tuple[int, ...] = ()
 ) -> int:
     """Waits for the child's end, however it comes about; its wait status.
 
-    ``told`` gives a byte for each signal, of which those in ``counted`` ask for the end; each byte of ``watch`` does,
-    and so does its close. ``ask`` is called with the number of each time; after ``stop_s`` seconds the child is killed.
+    ``signals`` gives a byte for each signal, of which those in ``counted`` ask for the end. Each byte of ``watch`` asks
+    for it too, and so does its close. ``ask`` is called with the number of each time; after ``stop_s`` seconds the
+    child is killed.
     """
     parent, deadline, number = os.getppid(), None, 0
     selector = selectors.DefaultSelector()
-    selector.register(told, selectors.EVENT_READ)
+    selector.register(signals, selectors.EVENT_READ)
     selector.register(watch, selectors.EVENT_READ)
     watched = True
     while True:
@@ -130,8 +131,8 @@ def _watch_over(
         timeout = _TICK_S if deadline is None else min(_TICK_S, max(0.0, deadline - time.monotonic()))
         readable = {key.fd for key, _ in selector.select(timeout)}
         asked = 0
-        if told in readable:
-            asked = sum(signal_number in counted for signal_number in os.read(told, 4096))
+        if signals in readable:
+            asked = sum(signal_number in counted for signal_number in os.read(signals, 4096))
         if watched:
             came = os.read(watch, 64) if watch in readable else None
             # The pipe alone would not tell if a process that was forked still held the other end of it.
@@ -149,22 +150,22 @@ def _watch_over(
             os.kill(child, signal.SIGKILL)
 
 
-def _hear_signals() -> int:
+def _signals_as_bytes() -> int:
     """From now on each signal is a byte in the pipe whose reading end this is."""
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    signals, signals_end = os.pipe()
+    os.set_blocking(signals_end, False)
+    signal.set_wakeup_fd(signals_end, warn_on_full_buffer=False)
     for number in (*_STOP_SIGNALS, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
     # What loses its parent becomes a child of ours, in a session of its own, too.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    return told
+    return signals
 
 
 def _inner(argv: list[str], orders: int, watch: int, stop_s: float) -> int:
     """Starts the server and watches over it; its wait status. Only the outer process asks it for the end: a signal
     to all processes of a group or a job must not count twice."""
-    told = _hear_signals()
+    signals = _signals_as_bytes()
     guard = os.getpid()
     server = os.fork()
     if server == 0:
@@ -174,7 +175,7 @@ def _inner(argv: list[str], orders: int, watch: int, stop_s: float) -> int:
     def ask(number: int) -> None:
         os.kill(server, signal.SIGTERM if number == 1 else signal.SIGKILL)
 
-    return _watch_over(server, orders, told, stop_s, ask)
+    return _watch_over(server, orders, signals, stop_s, ask)
 
 
 def _close_key() -> None:
@@ -187,7 +188,7 @@ def main(arguments: list[str]) -> int:
     watch, stop_s, argv = int(arguments[0]), float(arguments[1]), arguments[2:]
     os.set_inheritable(watch, False)
     orders, order = os.pipe()
-    told = _hear_signals()
+    signals = _signals_as_bytes()
     inner = os.fork()
     if inner == 0:
         os.close(order)
@@ -200,7 +201,7 @@ def main(arguments: list[str]) -> int:
             with contextlib.suppress(OSError):
                 os.write(order, b".")
 
-        status = _watch_over(inner, watch, told, stop_s + _INNER_EXTRA_S, ask, _STOP_SIGNALS)
+        status = _watch_over(inner, watch, signals, stop_s + _INNER_EXTRA_S, ask, _STOP_SIGNALS)
         if os.WIFSIGNALED(status):
             os.write(2, f"the guard of the server was ended by signal {os.WTERMSIG(status)}\n".encode())
     _kill_everything()

@@ -78,8 +78,8 @@ class BoundedLog:
         self._flags &= ~os.O_TRUNC
         self._size = os.fstat(self._file.fileno()).st_size
         if self._gap:
-            told = f"\n[{self._gap} lines are missing here: {self.problem}]\n".encode()
-            self._put(told)
+            note = f"\n[{self._gap} lines are missing here: {self.problem}]\n".encode()
+            self._put(note)
             self._gap = 0
 
     def _rotate(self) -> None:

@@ -122,7 +122,7 @@ class Output:
             # A terminal that was closed is no reason to leave the server with a full pipe.
             with contextlib.suppress(OSError, ValueError):
                 self._show(name, text)
-                self._tell_progress(text)
+                self._report_progress(text)
                 if self._log is not None and self._log.problem and not self._warned:
                     self._warned = True
                     self._warn(f"the log {self._log.path} cannot be written: {self._log.problem}; the server goes on")
@@ -138,7 +138,7 @@ class Output:
         while self._end_size > _KEPT_AT_END:
             self._end_size -= len(self._end.popleft()) + 1
 
-    def _tell_progress(self, text: str) -> None:
+    def _report_progress(self, text: str) -> None:
         if self._at >= self._last:
             return
         for sign, place, words in self._signs:

@@ -17,7 +17,7 @@ from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.run.launch.display import say
+from sglang_hydra.run.launch.display import write_lines
 from sglang_hydra.run.launch.example import curl_line
 from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_whole
 from sglang_hydra.run.launch.listening import Owner
@@ -102,8 +102,10 @@ def serve_here(composer: Composer, invocation: Invocation, plan: Plan) -> int:
         return 2
     wrong = [finding for finding in findings if finding.level == "error"]
     if wrong and not plan.nodes["launch"]["force"]:
-        said = f"Not started: {plural(len(wrong), 'error')} of this machine; launch.force=true starts it all the same"
-        write([[text(said, "bold red")]])
+        message = (
+            f"Not started: {plural(len(wrong), 'error')} of this machine; launch.force=true starts it all the same"
+        )
+        write([[text(message, "bold red")]])
         return MachineError.exit_code
     run = _run_detached if plan.nodes["launch"]["detach"] else _run
 
@@ -171,10 +173,10 @@ def _run(plan: Plan, machine: Machine, explain: Explain) -> int:
 
     def ready(server: LocalServer, seconds: float) -> None:
         lines = ready_lines(plan, server.launch, seconds, folder, server, server.owner)
-        say([*lines, [text("  Ctrl-C stops it", "dim")], []])
+        write_lines([*lines, [text("  Ctrl-C stops it", "dim")], []])
 
     outcome: Outcome = run_server(launch_of(plan, machine, folder / "server.log"), on_ready=ready)
-    say(finding_lines(explain(outcome.findings, outcome.diagnosis)), sys.stderr)
+    write_lines(finding_lines(explain(outcome.findings, outcome.diagnosis)), sys.stderr)
     return outcome.exit_code
 
 
@@ -200,5 +202,5 @@ def _leave_plan(plan: Plan) -> Path:
     # What an earlier server of the same folder held says nothing of this one.
     (folder / ACTUAL).unlink(missing_ok=True)
     write_whole(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
-    say([[text(f"Run folder {shown_path(str(folder))}: plan.json, server.log", "dim")]])
+    write_lines([[text(f"Run folder {shown_path(str(folder))}: plan.json, server.log", "dim")]])
     return folder

@@ -80,9 +80,9 @@ def read_record(path: Path) -> ServerRecord:
             raise NoRecord(f"{key} is missing")
         if not fits(content[key]):
             raise NoRecord(f"{key} is {json.dumps(content[key])[:60]}")
-    odd = sorted(set(content) - set(_FIELDS) - {"schema"})
-    if odd:
-        raise NoRecord(f"it has a key {odd[0][:60]!r} that is unknown")
+    unknown = sorted(set(content) - set(_FIELDS) - {"schema"})
+    if unknown:
+        raise NoRecord(f"it has a key {unknown[0][:60]!r} that is unknown")
     if content["name"] != path.stem:
         raise NoRecord(f"it is the file of {content['name'][:60]!r}, under another name")
     del content["schema"]
@@ -105,8 +105,8 @@ def _content(path: Path) -> dict[str, Any]:
         raise NoRecord("it is empty" if about.st_size == 0 else "it is no JSON") from failure
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema != SCHEMA:
-        said = "it names no schema" if schema is None else f"its schema is {json.dumps(schema)[:60]}"
-        raise NoRecord(f"{said}, and this sglang-hydra reads {SCHEMA}")
+        problem = "it names no schema" if schema is None else f"its schema is {json.dumps(schema)[:60]}"
+        raise NoRecord(f"{problem}, and this sglang-hydra reads {SCHEMA}")
     return dict(content)
 
 

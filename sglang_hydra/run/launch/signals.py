@@ -30,10 +30,10 @@ def stopping_on_signals(
         stop()
         name = signal.Signals(number).name
         # Not through the display: it may be what was interrupted, and hold a lock.
-        said = f"\n{name}: killing {what}\n" if again else f"\n{name}: stopping {what}, once more to kill it\n"
+        message = f"\n{name}: killing {what}\n" if again else f"\n{name}: stopping {what}, once more to kill it\n"
         with contextlib.suppress(OSError):
             if loud:
-                os.write(2, said.encode())
+                os.write(2, message.encode())
 
     if threading.current_thread() is not threading.main_thread():
         yield received

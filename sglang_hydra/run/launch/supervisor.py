@@ -60,24 +60,24 @@ class Events:
         self.reached: Callable[[str], None] = lambda milestone: None
 
     def line(self, stream: str, text: str) -> None:
-        self.tell("line", stream=stream, text=text)
+        self.emit("line", stream=stream, text=text)
 
     def waiting(self, elapsed_s: float, milestone: str) -> None:
         if milestone != self._milestone:
             self._milestone = milestone
             self.reached(milestone)
-        self.tell("waiting", elapsed_s=elapsed_s, milestone=milestone)
+        self.emit("waiting", elapsed_s=elapsed_s, milestone=milestone)
 
     def note(self, text: str) -> None:
-        self.tell("note", text=text)
+        self.emit("note", text=text)
 
     def close(self) -> None:
         return
 
-    def tell(self, event: str, **said: Any) -> None:
+    def emit(self, event: str, **fields: Any) -> None:
         if self._stream is None:
             return
-        content = json.dumps({"event": event, **said}).encode() + b"\n"
+        content = json.dumps({"event": event, **fields}).encode() + b"\n"
         with self._lock:
             while self._stream is not None and content:
                 try:
@@ -86,8 +86,8 @@ class Events:
                     self._stream = None
 
     def end(self, exit_code: int, findings: Sequence[Finding], server_exit: int | None = None) -> None:
-        said = [finding.to_json() for finding in findings]
-        self.tell("ended", exit_code=exit_code, server_exit=server_exit, findings=said)
+        records = [finding.to_json() for finding in findings]
+        self.emit("ended", exit_code=exit_code, server_exit=server_exit, findings=records)
 
     def hush(self) -> None:
         """Tells no more, and lets go of the stream."""
@@ -116,12 +116,12 @@ def supervise(launch: Launch, record: ServerRecord, events: Events, *, comparing
         found = _not_compared(server, Path(record.run_folder)) if comparing or hidden else ()
         record = replace(record, state=READY, milestone="", ready_at=time.time(), findings=found)
         update(record)
-        events.tell("ready", seconds=seconds)
+        events.emit("ready", seconds=seconds)
 
     try:
         record = claim(record)
         claimed = True
-        events.tell("claimed", name=record.name)
+        events.emit("claimed", name=record.name)
         events.reached = lambda milestone: update(replace(record, milestone=milestone))
         outcome = serve(launch, events, on_ready=ready, loud=False)
     except MachineError as failure:
@@ -160,7 +160,7 @@ def _wait_for_keep(events: Events) -> None:
         while chunk := os.read(0, 64):
             word += chunk
             if KEEP in word:
-                events.tell("kept")
+                events.emit("kept")
                 events.hush()
                 return
     os.kill(os.getpid(), signal.SIGTERM)

@@ -76,11 +76,11 @@ def look_at_machine(topology: Topology) -> list[Preflight]:
         for finding in look.findings:
             found.setdefault(finding, []).append(server)
     every = len(topology.servers)
-    said = [finding if len(who) == every else _of(who, finding) for finding, who in found.items()]
-    said += filter(None, [absent(topology.router), *_router_ports(topology)])
-    if any(finding.level == "error" for finding in said):
-        raise MachineError(*said)
-    write(finding_lines(said))
+    findings = [finding if len(who) == every else _of(who, finding) for finding, who in found.items()]
+    findings += filter(None, [absent(topology.router), *_router_ports(topology)])
+    if any(finding.level == "error" for finding in findings):
+        raise MachineError(*findings)
+    write(finding_lines(findings))
     return checked
 
 
@@ -190,10 +190,10 @@ def _workers_known(topology: Topology) -> int | None:
     connection = http.client.HTTPConnection(client_host(router.host), router.port, timeout=5)
     try:
         connection.request("GET", "/readiness")
-        told = json.loads(connection.getresponse().read())
-        if "healthy_workers" in told:
-            return int(told["healthy_workers"])
-        return sum(int(told[role]["healthy"]) for role in ("prefill", "decode"))
+        answer = json.loads(connection.getresponse().read())
+        if "healthy_workers" in answer:
+            return int(answer["healthy_workers"])
+        return sum(int(answer[role]["healthy"]) for role in ("prefill", "decode"))
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
         return None
     finally:
@@ -203,7 +203,7 @@ def _workers_known(topology: Topology) -> int | None:
 def _compared(topology: Topology, folder: Path, crew: Crew) -> Iterator[Line]:
     """What each server runs with against its plan; servers of which the same is said are named together. Raises
     ServerError, naming it, for one that is not the planned one."""
-    said: dict[tuple[Line, ...], list[str]] = {}
+    names_by_lines: dict[tuple[Line, ...], list[str]] = {}
     for server in topology.servers:
         host, port = str(server.plan.values["host"]), int(server.plan.values["port"])
         local = crew.server(server.name)
@@ -211,8 +211,8 @@ def _compared(topology: Topology, folder: Path, crew: Crew) -> Iterator[Line]:
             lines = after_start(server.plan, host, port, _folder(folder, server), owner=local.owner, server=local)
         except ServerError as failure:
             raise ServerError(*(_of([server], finding) for finding in failure.findings)) from None
-        said.setdefault(tuple(tuple(line) for line in lines), []).append(server.name)
-    for lines_of_all, names in said.items():
+        names_by_lines.setdefault(tuple(tuple(line) for line in lines), []).append(server.name)
+    for lines_of_all, names in names_by_lines.items():
         yield [text(", ".join(names), "bold")]
         yield from (line for line in lines_of_all if line)
         yield []

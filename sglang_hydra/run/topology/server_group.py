@@ -128,8 +128,10 @@ class Crew:
             for name in self._ended():
                 if name not in names:
                     raise self._gone(name)
-            said = "; ".join(f"{name}: {self._tags[name].milestone}" for name in names if self._tags[name].milestone)
-            self._display.waiting(time.monotonic() - began, said)
+            progress = "; ".join(
+                f"{name}: {self._tags[name].milestone}" for name in names if self._tags[name].milestone
+            )
+            self._display.waiting(time.monotonic() - began, progress)
         self._display.close()
         for wait in waits:
             if self._stops == 0 and wait.failure is not None:

@@ -9,15 +9,15 @@ import jsonschema
 import pytest
 
 from sglang_hydra.measure.sweep.runner import run
-from sglang_hydra.measure.sweep.search import Bisection, Ladder, Strategy, Told
+from sglang_hydra.measure.sweep.search import Bisection, Ladder, Strategy, Tried
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError
 from tests.measure.sweep.place import Place
 
 
-def asked(strategy: Strategy, told: Callable[[float], Told]) -> tuple[list[float], float | None]:
+def asked(strategy: Strategy, told: Callable[[float], Tried]) -> tuple[list[float], float | None]:
     """The values that a strategy tries, in their order, and the one that it finds."""
-    so_far: list[Told] = []
+    so_far: list[Tried] = []
     while (value := strategy.ask(so_far)) is not None:
         so_far.append(told(value))
         assert len(so_far) < 100
@@ -25,9 +25,9 @@ def asked(strategy: Strategy, told: Callable[[float], Told]) -> tuple[list[float
     return [item.value for item in so_far], best.value if best else None
 
 
-def server(most: float) -> Callable[[float], Told]:
+def server(most: float) -> Callable[[float], Tried]:
     """Meets the SLO up to ``most``."""
-    return lambda value: Told(value, value <= most, value * 10)
+    return lambda value: Tried(value, value <= most, value * 10)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_a_ladder_climbs_until_nothing_is_gained(
 ) -> None:
     rungs = {2**number: reached for number, reached in enumerate(throughput)}
 
-    def told(value: float) -> Told:
+    def told(value: float) -> Tried:
         reached = rungs.get(int(value), 0)
-        return Told(value, reached is not None, reached or 0)
+        return Tried(value, reached is not None, reached or 0)
 
     values, found = asked(Ladder(0.05), told)
     assert (values, found) == (tried, best)

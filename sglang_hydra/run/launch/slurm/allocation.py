@@ -26,11 +26,11 @@ class Node(NamedTuple):
 def nodes_of_job(environ: Mapping[str, str] = os.environ) -> list[Node]:
     """This job's nodes in the order of its ranks. Raises MachineError outside of a job."""
     listed = environ.get("SLURM_JOB_NODELIST")
-    said = ask_slurm("scontrol", "show", "hostnames", listed) if listed else None
-    if said is None:
+    answer = ask_slurm("scontrol", "show", "hostnames", listed) if listed else None
+    if answer is None:
         message = "this is no Slurm job: it has no list of nodes"
         raise MachineError(Finding("error", "SLM005", message, ("launch",), "launch=slurm starts it inside of one"))
-    names = said.split()
+    names = answer.split()
     rows = ask_slurm("scontrol", "--oneliner", "show", "node", str(listed)) or ""
     known = {words["NodeName"]: words for line in rows.splitlines() if "NodeName" in (words := _words(line))}
     return [

@@ -36,7 +36,7 @@ class Follower:
         self._asked, self._asked_at = 0, 0.0
         self._stopping_since: float | None = None
         self._cancelled = False
-        self._said = ""
+        self._problem = ""
 
     def until_end(self, signals: list[int], on_ready: Callable[[Account], None]) -> None:
         """Shows what happens until the job is over. Signals in the list (others may add to it) stop the job: gently the
@@ -113,10 +113,10 @@ class Follower:
 
     def _cancel(self) -> None:
         self._cancelled = True
-        said = cancel(self.job.id)
-        if said is not None and said != self._said:
-            self._said = said
-            self.display.note(f"scancel {self.job.id}: {said}")
+        problem = cancel(self.job.id)
+        if problem is not None and problem != self._problem:
+            self._problem = problem
+            self.display.note(f"scancel {self.job.id}: {problem}")
 
     def _given_up(self) -> bool:
         """A job that Slurm cannot end (a node that does not answer) must not hold the terminal for ever."""

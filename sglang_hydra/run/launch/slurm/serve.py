@@ -154,12 +154,12 @@ def _clear(folder: Path) -> None:
 
 def outcome_of(job: Job, account: Account | None, state: JobState | None, folder: Path) -> tuple[int, list[Finding]]:
     """How a job that nobody here stopped came to its end: the exit code and what to say."""
-    told = account if account is not None and account.phase == ENDED else None
+    last = account if account is not None and account.phase == ENDED else None
     by_slurm = state is not None and state.state in _SLURM_ENDED_IT
-    if told is not None and not by_slurm:
-        if told.findings or told.exit_code == 0:
-            return int(told.exit_code or 0), list(told.findings)
-        if told.exit_code == INTERRUPTED:
+    if last is not None and not by_slurm:
+        if last.findings or last.exit_code == 0:
+            return int(last.exit_code or 0), list(last.findings)
+        if last.exit_code == INTERRUPTED:
             # A signal to the batch process alone: Slurm has no word for that.
             state = JobState("CANCELLED")
     ended = state or JobState("FAILED")

@@ -43,12 +43,12 @@ def state_of(job: str) -> JobState | None:
 
     Its controller forgets a job some minutes after its end (MinJobAge); accounting, where there is some, does not.
     """
-    said = ask_slurm("scontrol", "--oneliner", "show", "job", job)
-    if said is not None:
-        return read_scontrol(said)
+    answer = ask_slurm("scontrol", "--oneliner", "show", "job", job)
+    if answer is not None:
+        return read_scontrol(answer)
     fields = "State,ExitCode,NodeList,End"
-    said = ask_slurm("sacct", "--noheader", "--parsable2", "--allocations", "-j", job, "-o", fields)
-    return read_sacct(said) if said else None
+    answer = ask_slurm("sacct", "--noheader", "--parsable2", "--allocations", "-j", job, "-o", fields)
+    return read_sacct(answer) if answer else None
 
 
 def read_scontrol(line: str) -> JobState | None:

@@ -115,12 +115,12 @@ def _recorded_environment(options: Collection[str], hidden: Collection[str]) -> 
     Without secrets; without what another job left there, when this runs inside one (SLURM_MEM_PER_CPU contradicts an
     own ``mem``); and without the variables of sbatch that would beat ``options`` in its script.
     """
-    telling = [text for text in hidden if len(text) >= _SHORTEST_SECRET]
+    secrets = [text for text in hidden if len(text) >= _SHORTEST_SECRET]
     beating = {f"SBATCH_{_VARIABLES.get(name, name.replace('-', '_').upper())}" for name in options}
 
     def unwanted(name: str, value: str) -> bool:
         of_another_job = name.startswith("SLURM_") and name not in ("SLURM_CONF", "SLURM_CLUSTERS")
-        return is_secret_name(name) or name in beating or of_another_job or any(text in value for text in telling)
+        return is_secret_name(name) or name in beating or of_another_job or any(text in value for text in secrets)
 
     taken = {name: value for name, value in os.environ.items() if unwanted(name, value)}
     for name in taken:
@@ -131,15 +131,15 @@ def _recorded_environment(options: Collection[str], hidden: Collection[str]) -> 
         os.environ.update(taken)
 
 
-def _refused(said: str) -> Finding:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    told = "; ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)[:600]
+def _refused(output: str) -> Finding:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    reason = "; ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)[:600]
     for part, field, hint in MESSAGES["refusals"]:
-        if part in said.lower():
+        if part in output.lower():
             typed = _partitions() if hint == "{partitions}" else hint
-            return Finding("error", "SLM004", f"Slurm refused the job: {told}", (field,), typed)
+            return Finding("error", "SLM004", f"Slurm refused the job: {reason}", (field,), typed)
     return Finding(
-        "error", "SLM004", f"Slurm refused the job: {told}", ("launch.slurm",), "`sinfo` shows what there is"
+        "error", "SLM004", f"Slurm refused the job: {reason}", ("launch.slurm",), "`sinfo` shows what there is"
     )
 
 

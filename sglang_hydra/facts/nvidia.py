@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sglang_hydra.facts.accelerator_search import Found, Search, ask_torch, counted, smallest
-from sglang_hydra.facts.nvml import NoNvml, nvml_library
-from sglang_hydra.facts.visible_gpus import Device, Slice, visible_devices
-
-_MIB = 1 << 20
+from sglang_hydra.facts.nvml import MIB, NoNvml, ask_nvml, nvml_library, slices_of, text_of
+from sglang_hydra.facts.visible_gpus import Device, visible_devices
 
 
 def find_nvidia(search: Search) -> Found | None:
@@ -52,35 +50,16 @@ def _nvml(search: Search) -> list[Device] | None:
 
 
 def _nvml_device(nvml: Any, handle: Any) -> Device:
-    def ask(function: Any, *arguments: Any) -> Any:
-        try:
-            return function(handle, *arguments)
-        except nvml.NVMLError:
-            return None  # not supported by this GPU, or not permitted in this container
-
-    memory = ask(nvml.nvmlDeviceGetMemoryInfo)
-    mode = ask(nvml.nvmlDeviceGetMigMode)
-    split = bool(mode and mode[0])
+    memory = ask_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    mode = ask_nvml(nvml, "nvmlDeviceGetMigMode", handle)
     return Device(
-        name=_text(ask(nvml.nvmlDeviceGetName)),
-        uuid=_text(ask(nvml.nvmlDeviceGetUUID)),
-        memory_mib=float(memory.total // _MIB) if memory else None,
-        capability=ask(nvml.nvmlDeviceGetCudaComputeCapability),
-        mig=split,
-        slices=tuple(_nvml_slices(nvml, handle, ask(nvml.nvmlDeviceGetMaxMigDeviceCount) or 0)) if split else (),
+        name=text_of(ask_nvml(nvml, "nvmlDeviceGetName", handle)),
+        uuid=text_of(ask_nvml(nvml, "nvmlDeviceGetUUID", handle)),
+        memory_mib=float(memory.total // MIB) if memory else None,
+        capability=ask_nvml(nvml, "nvmlDeviceGetCudaComputeCapability", handle),
+        mig=bool(mode and mode[0]),
+        slices=slices_of(nvml, handle),
     )
-
-
-def _nvml_slices(nvml: Any, handle: Any, most: int) -> list[Slice]:
-    slices = []
-    for index in range(most):
-        try:
-            piece = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            uuid = _text(nvml.nvmlDeviceGetUUID(piece))
-            slices.append(Slice(uuid or "", float(nvml.nvmlDeviceGetMemoryInfo(piece).total // _MIB)))
-        except nvml.NVMLError:
-            continue  # places without a slice are the rule
-    return slices
 
 
 def _nvidia_smi(search: Search) -> list[Device] | None:
@@ -97,7 +76,3 @@ def _nvidia_smi(search: Search) -> list[Device] | None:
         if search.tried[-1].endswith("not found on PATH"):
             break
     return None
-
-
-def _text(value: Any) -> str | None:
-    return value.decode() if isinstance(value, bytes) else value

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from sglang_hydra.facts.visible_gpus import Slice
+
+MIB = 1 << 20
+
 
 class NoNvml(Exception):
     """The library cannot be used; the text is why, in a clause."""
@@ -33,3 +37,32 @@ def nvml_library() -> Iterator[Any]:
     finally:
         with suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
+
+
+def ask_nvml(nvml: Any, name: str, *arguments: Any) -> Any:
+    """What a function of the library answers; None where an older library lacks it, and where this GPU or driver does
+    not support it or this container may not ask."""
+    function = getattr(nvml, name, None)
+    try:
+        return function(*arguments) if function else None
+    except nvml.NVMLError:
+        return None
+
+
+def text_of(value: Any) -> str | None:
+    """A text of the library, which older releases give as bytes."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def slices_of(nvml: Any, handle: Any) -> tuple[Slice, ...]:
+    """The MIG slices of a GPU; empty where it is not split."""
+    mode = ask_nvml(nvml, "nvmlDeviceGetMigMode", handle)
+    most = ask_nvml(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) if mode and mode[0] else 0
+    found = []
+    for place in range(most or 0):
+        piece = ask_nvml(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
+        if piece is not None:  # places without a slice are the rule
+            memory = ask_nvml(nvml, "nvmlDeviceGetMemoryInfo", piece)
+            uuid = text_of(ask_nvml(nvml, "nvmlDeviceGetUUID", piece))
+            found.append(Slice(uuid or "", float(memory.total // MIB) if memory else None))
+    return tuple(found)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from sglang_hydra.facts.nvml import NoNvml, nvml_library
+from sglang_hydra.facts.nvml import MIB, NoNvml, ask_nvml, nvml_library
 from sglang_hydra.measure.bench.server import Window, inside
 from sglang_hydra.measure.periodic import Repeating
 
@@ -86,18 +86,11 @@ def driver_version() -> str | None:
 
 def _sample(nvml: Any, handle: Any) -> Sight:
     """What the GPU tells; some tell a part of it only."""
-    watts = _or_none(nvml, lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000)
-    clock = _or_none(nvml, lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
-    used = _or_none(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / (1 << 20))
-    reasons = _or_none(nvml, lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
-    return Sight(watts, clock, used, int(reasons or 0))
-
-
-def _or_none(nvml: Any, ask: Callable[[], float]) -> float | None:
-    try:
-        return ask()
-    except nvml.NVMLError:
-        return None
+    watts = ask_nvml(nvml, "nvmlDeviceGetPowerUsage", handle)
+    clock = ask_nvml(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM)
+    memory = ask_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    reasons = ask_nvml(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    return Sight(watts and watts / 1000, clock, memory and memory.used / MIB, int(reasons or 0))
 
 
 def _summary(index: int, samples: Sequence[Sight]) -> dict[str, Any]:

@@ -1,14 +1,15 @@
-"""Sweeps: many points planned before anything starts, each distinct server started once, nothing lost.
+"""Sweeps: many points are planned before anything starts, and each distinct server is started once.
 
-Planning: ``settings`` (the node) -> ``grid`` (what all points share, and what varies: ``axes``, ``search_space``) ->
-``judging`` with ``where`` and ``values`` (what is left out) and ``loads`` (what no server can take) -> ``planning``
-(merged, ordered) -> ``table`` (shown) and ``points`` (what the runner gets); ``who`` names whoever set a key.
-``in_hydra`` is for Hydra's launchers and for other apps' multiruns.
+Planning: ``grid`` (what all points share and what varies, from ``axes`` and ``search_space``) -> ``judging`` (which
+points are refused, with ``where``, ``values`` and ``loads``) -> ``planning`` (merges equal points, groups them by
+server) -> ``table`` (shows them) and ``points`` (what the runner gets). ``setters`` names who set a key.
+``hydra_sweeps`` is for Hydra's launchers and for other apps' multiruns.
 
-Running: ``runner`` here, ``launching`` and ``launcher_round`` with a launcher's jobs; ``serving`` is one server with
-its points (``work``). The folder is ``store``, ``records``, ``files`` and ``claims``; ``progress`` tells how it goes.
+Running: ``runner`` works in this process, ``launching`` with the jobs of a launcher; ``server_points`` and ``serving``
+take the points of one server (``job``). ``store``, ``records``, ``files`` and ``claims`` are the folder; ``progress``
+and ``status`` show how far it is.
 
-Searching: ``search`` along one key, by the ``strategies``; in all that varies, ``tpe`` (what draws), ``tuning`` (what
-it is told), ``tuning_plan`` (its first proposals, shown) and ``tuning_run`` (it runs). What cannot be run or searched
-is refused by ``settings_checks`` and ``tuning_checks``.
+Searching: ``search`` tries values along one key; ``tpe`` draws from all that varies, ``tuning`` feeds it with results,
+``tuning_plan`` shows its first proposals, and ``tuning_run`` runs it. ``settings_checks`` refuses what cannot be run or
+searched.
 """

@@ -8,9 +8,8 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
-from sglang_hydra.facts.nvml import NoNvml, nvml_library
+from sglang_hydra.facts.nvml import MIB, NoNvml, nvml_library, text_of
 from sglang_hydra.measure.sweep.claims import Claim, Claims
 from sglang_hydra.text.words import is_digits
 
@@ -72,16 +71,14 @@ def _numbers_of(uuids: Sequence[str]) -> tuple[int, ...] | None:
     does not know one of them."""
     try:
         with nvml_library() as nvml:
-            known = [_uuid(nvml, number) for number in range(nvml.nvmlDeviceGetCount())]
+            known = [
+                text_of(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))) or ""
+                for number in range(nvml.nvmlDeviceGetCount())
+            ]
     except NoNvml:
         return None
     found = [[number for number, uuid in enumerate(known) if uuid.startswith(word)] for word in uuids]
     return tuple(numbers[0] for numbers in found) if all(len(numbers) == 1 for numbers in found) else None
-
-
-def _uuid(nvml: Any, number: int) -> str:
-    uuid = nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))
-    return uuid.decode() if isinstance(uuid, bytes) else str(uuid)
 
 
 def keep_baseline(claims: Claims, baseline: dict[int, float]) -> None:
@@ -121,7 +118,7 @@ def used_mib(gpus: Sequence[int]) -> dict[int, float]:
     with suppress(NoNvml), nvml_library() as nvml:
         for gpu in gpus:
             with suppress(nvml.NVMLError):
-                found[gpu] = nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByIndex(gpu)).used / (1 << 20)
+                found[gpu] = nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByIndex(gpu)).used / MIB
     return found
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from sglang_hydra.measure.sweep.claims import Claims
 from sglang_hydra.measure.sweep.progress import holders, named
@@ -12,12 +13,7 @@ from sglang_hydra.measure.sweep.store import DONE, FAILED, Store
 from sglang_hydra.text.screen import Line, columns, text, write
 from sglang_hydra.text.words import plural, program, short
 
-if TYPE_CHECKING:
-    pass
-
 STATUS_SCHEMA = "sglang_hydra.sweep_status/1"
-
-
 _SHOWN = 20
 
 
@@ -33,28 +29,33 @@ def status(folder: str, *, as_json: bool = False) -> int:
     return 0
 
 
-class _Counted(NamedTuple):
-    states: Mapping[str, int]
-    best: dict[str, Any] | None
-    failures: list[dict[str, Any]]
-    open_on: Mapping[str, int]
-
-
 def status_record(folder: Path) -> dict[str, Any]:
     """Counts, who runs what, the best valid point, every failure. Raises ConfigError for a folder without a sweep."""
     store = Store(folder)
     record = store.read_sweep()
-    counted = _count(store, record)
+    states = dict.fromkeys(("valid", "invalid", FAILED, "open"), 0)
+    best: dict[str, Any] | None = None
+    failures = []
+    open_on: Counter[str] = Counter()
+    for point_id, point in record["points"].items():
+        state = store.standing(point_id)
+        known = {"point_id": point_id, "words": point["words"]}
+        if state.state == DONE and state.record is not None:
+            states[state.record["state"]] += 1
+            reached = state.record["measures"].get("output_throughput")
+            if state.record["state"] == "valid" and reached and (not best or reached > best["output_throughput"]):
+                best = {**known, "output_throughput": reached}
+        elif state.state == FAILED and state.record is not None:
+            states[FAILED] += 1
+            message = "; ".join(finding["message"] for finding in state.record.get("findings", ()))
+            failures.append({**known, "kind": state.record["kind"], "message": message})
+        else:
+            states["open"] += 1
+            open_on[point["server_id"]] += 1
     running = [
-        {
-            "server_id": server_id,
-            "runner": holder.runner,
-            "alive": holder.alive,
-            "open": counted.open_on.get(server_id, 0),
-        }
+        {"server_id": server_id, "runner": holder.runner, "alive": holder.alive, "open": open_on[server_id]}
         for server_id, holder in holders(Claims(folder / "claims"), record["servers"])
     ]
-    states = counted.states
     return {
         "schema": STATUS_SCHEMA,
         "folder": str(folder),
@@ -63,34 +64,10 @@ def status_record(folder: Path) -> dict[str, Any]:
         "done": states["valid"] + states["invalid"],
         **states,
         "running": running,
-        "best": counted.best,
-        "failures": counted.failures,
+        "best": best,
+        "failures": failures,
         "damaged": [finding.message for finding in store.damaged.values()],
     }
-
-
-def _count(store: Store, record: Mapping[str, Any]) -> _Counted:
-    states = dict.fromkeys(("valid", "invalid", FAILED, "open"), 0)
-    best: dict[str, Any] | None = None
-    failures = []
-    open_on: dict[str, int] = {}
-    for point_id, point in record["points"].items():
-        state = store.standing(point_id)
-        if state.state == DONE and state.record is not None:
-            states[state.record["state"]] += 1
-            reached = state.record["measures"].get("output_throughput")
-            if state.record["state"] == "valid" and reached and (not best or reached > best["output_throughput"]):
-                best = {"point_id": point_id, "words": point["words"], "output_throughput": reached}
-        elif state.state == FAILED and state.record is not None:
-            states[FAILED] += 1
-            message = "; ".join(finding["message"] for finding in state.record.get("findings", ()))
-            failures.append(
-                {"point_id": point_id, "words": point["words"], "kind": state.record["kind"], "message": message}
-            )
-        else:
-            states["open"] += 1
-            open_on[point["server_id"]] = open_on.get(point["server_id"], 0) + 1
-    return _Counted(states, best, failures, open_on)
 
 
 def _lines(record: Mapping[str, Any]) -> list[Line]:

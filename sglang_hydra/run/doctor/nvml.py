@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sglang_hydra.facts.nvml import NoNvml, nvml_library
-from sglang_hydra.facts.visible_gpus import Slice
+from sglang_hydra.facts.nvml import MIB, NoNvml, ask_nvml, nvml_library, slices_of, text_of
 from sglang_hydra.run.doctor.machine_state import Gpu, Holder, Nvidia, Pair
 
-_MIB = 1 << 20
 _PCI = Path("/sys/bus/pci/devices")
 _NVIDIA_VENDOR = "0x10de"
 _DISPLAY_CLASS = "0x03"  # display controllers, with and without an output
@@ -75,10 +73,10 @@ def _survey(nvml: Any, on_bus: int) -> Nvidia:
             gpus.append(Gpu(index, problem=str(failure)))
         else:
             gpus.append(_gpu(nvml, index, handles[-1]))
-    driver = _ask(nvml, "nvmlSystemGetDriverVersion")
-    cuda = _ask(nvml, "nvmlSystemGetCudaDriverVersion_v2")
+    driver = ask_nvml(nvml, "nvmlSystemGetDriverVersion")
+    cuda = ask_nvml(nvml, "nvmlSystemGetCudaDriverVersion_v2")
     return Nvidia(
-        driver=_text(driver),
+        driver=text_of(driver),
         cuda=(cuda // 1000, cuda % 1000 // 10) if cuda else None,
         gpus=tuple(gpus),
         pairs=tuple(_pairs(nvml, handles)),
@@ -87,51 +85,41 @@ def _survey(nvml: Any, on_bus: int) -> Nvidia:
 
 
 def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:
-    memory = _ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
-    mode = _ask(nvml, "nvmlDeviceGetMigMode", handle)
-    remapped = _ask(nvml, "nvmlDeviceGetRemappedRows", handle)
-    persistence = _ask(nvml, "nvmlDeviceGetPersistenceMode", handle)
-    split = bool(mode and mode[0])
+    memory = ask_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    mode = ask_nvml(nvml, "nvmlDeviceGetMigMode", handle)
+    remapped = ask_nvml(nvml, "nvmlDeviceGetRemappedRows", handle)
+    persistence = ask_nvml(nvml, "nvmlDeviceGetPersistenceMode", handle)
     return Gpu(
         number=index,
-        name=_text(_ask(nvml, "nvmlDeviceGetName", handle)),
-        uuid=_text(_ask(nvml, "nvmlDeviceGetUUID", handle)),
-        total_mib=memory.total / _MIB if memory else None,
-        used_mib=memory.used / _MIB if memory else None,
-        free_mib=memory.free / _MIB if memory else None,
-        capability=_ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle),
-        mig=split,
-        slices=tuple(_slices(nvml, handle)) if split else (),
+        name=text_of(ask_nvml(nvml, "nvmlDeviceGetName", handle)),
+        uuid=text_of(ask_nvml(nvml, "nvmlDeviceGetUUID", handle)),
+        total_mib=memory.total / MIB if memory else None,
+        used_mib=memory.used / MIB if memory else None,
+        free_mib=memory.free / MIB if memory else None,
+        capability=ask_nvml(nvml, "nvmlDeviceGetCudaComputeCapability", handle),
+        mig=bool(mode and mode[0]),
+        slices=slices_of(nvml, handle),
         holders=_holders(nvml, handle),
         persistence=None if persistence is None else bool(persistence),
-        compute_mode=_COMPUTE_MODES.get(_ask(nvml, "nvmlDeviceGetComputeMode", handle)),
+        compute_mode=_COMPUTE_MODES.get(ask_nvml(nvml, "nvmlDeviceGetComputeMode", handle)),
         # Uncorrected errors since the driver was loaded; the counts over a card's life say nothing about today.
-        ecc_errors=_ask(nvml, "nvmlDeviceGetTotalEccErrors", handle, 1, 0),
+        ecc_errors=ask_nvml(nvml, "nvmlDeviceGetTotalEccErrors", handle, 1, 0),
         remap_pending=bool(remapped[2]) if remapped else None,
         remap_failed=bool(remapped[3]) if remapped else None,
         fabric=_fabric(nvml, handle),
     )
 
 
-def _slices(nvml: Any, handle: Any) -> Iterator[Slice]:
-    for place in range(_ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
-        piece = _ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
-        if piece is not None:  # places without a slice are the rule
-            memory = _ask(nvml, "nvmlDeviceGetMemoryInfo", piece)
-            uuid = _text(_ask(nvml, "nvmlDeviceGetUUID", piece))
-            yield Slice(uuid or "", float(memory.total // _MIB) if memory else None)
-
-
 def _holders(nvml: Any, handle: Any) -> tuple[Holder, ...] | None:
     """The processes with a CUDA context there; None where the driver does not tell."""
-    running = _ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+    running = ask_nvml(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
     if running is None:
         return None
     holders = []
     for process in running:
-        name = _text(_ask(nvml, "nvmlSystemGetProcessName", process.pid))
+        name = text_of(ask_nvml(nvml, "nvmlSystemGetProcessName", process.pid))
         used = process.usedGpuMemory
-        holders.append(Holder(process.pid, _program(name), None if used is None else used / _MIB))
+        holders.append(Holder(process.pid, _program(name), None if used is None else used / MIB))
     return tuple(holders)
 
 
@@ -149,7 +137,7 @@ def _fabric(nvml: Any, handle: Any) -> str | None:
     if structure is None:
         return None
     info = structure()
-    asked = _ask(nvml, "nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(info))
+    asked = ask_nvml(nvml, "nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(info))
     return None if asked is None else _FABRIC_STATES.get(info.state)
 
 
@@ -158,9 +146,9 @@ def _pairs(nvml: Any, handles: list[Any]) -> Iterator[Pair]:
         for second, other in enumerate(handles[first + 1 :], first + 1):
             if one is None or other is None:
                 continue
-            peer = _ask(nvml, "nvmlDeviceGetP2PStatus", one, other, _PEER_READ)
-            nvlink = _ask(nvml, "nvmlDeviceGetP2PStatus", one, other, _PEER_NVLINK)
-            path = _ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", one, other)
+            peer = ask_nvml(nvml, "nvmlDeviceGetP2PStatus", one, other, _PEER_READ)
+            nvlink = ask_nvml(nvml, "nvmlDeviceGetP2PStatus", one, other, _PEER_NVLINK)
+            path = ask_nvml(nvml, "nvmlDeviceGetTopologyCommonAncestor", one, other)
             yield Pair(
                 first,
                 second,
@@ -168,15 +156,3 @@ def _pairs(nvml: Any, handles: list[Any]) -> Iterator[Pair]:
                 nvlink=None if nvlink is None else nvlink == 0,
                 path=_PATHS.get(path),
             )
-
-
-def _ask(nvml: Any, name: str, *arguments: Any) -> Any:
-    function = getattr(nvml, name, None)  # an older library lacks some
-    try:
-        return function(*arguments) if function else None
-    except nvml.NVMLError:
-        return None  # not supported by this GPU or driver, or not permitted in this container
-
-
-def _text(value: Any) -> str | None:
-    return value.decode() if isinstance(value, bytes) else value

@@ -24,6 +24,7 @@ from sglang_hydra.compose.overrides import Request, Wanted, parse_requests, read
 from sglang_hydra.compose.provenance import Named
 from sglang_hydra.compose.schema import PRIMARY_NAME, register
 from sglang_hydra.compose.variables import Secrets, reading
+from sglang_hydra.facts.resolvers import register_resolvers
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.origins import Origin
@@ -296,18 +297,6 @@ class Composer:
                 return made
             kept = self._bases[key] = made
         return kept._replace(config=copy.deepcopy(kept.config), layers=kept.layers.copy())
-
-
-def register_resolvers() -> None:
-    """The OmegaConf resolvers that our YAML uses: ``${tiny_path:}`` and ``${probe:memory_mib}``."""
-    from omegaconf import OmegaConf
-
-    if not OmegaConf.has_resolver("tiny_path"):
-        from sglang_hydra.facts.resolvers import register_resolvers as register_probes
-        from sglang_hydra.facts.tiny import tiny_path
-
-        OmegaConf.register_new_resolver("tiny_path", lambda: str(tiny_path()))
-        register_probes()
 
 
 def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted], *, trusted: bool) -> Composition:

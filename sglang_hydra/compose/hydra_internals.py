@@ -326,7 +326,10 @@ def header_package(text: str) -> str | None:
 def yaml_loader() -> Any:
     """The class of the loader with which OmegaConf reads YAML: ``1e5`` is a number, a date is text, and a key that
     stands twice is an error."""
-    from omegaconf._utils import get_yaml_loader
+    try:
+        from omegaconf._yaml import get_yaml_loader  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:  # before OmegaConf 2.4
+        from omegaconf._utils import get_yaml_loader
 
     return get_yaml_loader()
 

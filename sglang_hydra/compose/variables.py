@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sglang_hydra.arguments.secrets import API_KEY_VARIABLE, is_secret_name
+from sglang_hydra.facts.resolvers import register_resolver
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.user_settings import settings
@@ -101,9 +102,7 @@ def reading(typed: Sequence[str], *, trusts_files: bool) -> Iterator[None]:
 
     Raises ConfigError for what may not be read; no value of a file's variable, and of no secret one, is in any error.
     """
-    from omegaconf import OmegaConf
-
-    OmegaConf.register_new_resolver("oc.env", _env, replace=True)
+    register_resolver("oc.env", _env)
     reader = Reader([word for word in typed if "${" in word], trusts_files)
     token = _READER.set(reader)
     try:

@@ -1,6 +1,9 @@
-"""``${probe:memory_mib}`` and its kin: what this machine has, in a YAML file. Reading one asks the machine, once."""
+"""Resolvers for YAML files: ``${probe:memory_mib}`` and others read what this machine has; it is asked once."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from sglang_hydra.text.words import nearest
 
@@ -8,10 +11,24 @@ _KEYS = ("memory_mib", "count", "name", "compute_capability", "device", "vendor"
 
 
 def register_resolvers() -> None:
-    """Makes ``${probe:memory_mib}`` and its kin work in OmegaConf. Calling it again changes nothing."""
+    """Makes ``${probe:memory_mib}`` and ``${tiny_path:}`` work in OmegaConf. Calling it again changes nothing."""
     from omegaconf import OmegaConf
 
-    OmegaConf.register_new_resolver("probe", probed, replace=True)
+    if not OmegaConf.has_resolver("tiny_path"):
+        from sglang_hydra.facts.tiny import tiny_path
+
+        register_resolver("tiny_path", lambda: str(tiny_path()))
+        register_resolver("probe", probed)
+
+
+def register_resolver(name: str, resolver: Callable[..., Any]) -> None:
+    """Registers an OmegaConf resolver in place of an older one of this name, under the name that the installed
+    OmegaConf has for that: ``register_resolver`` was another function before 2.4."""
+    import omegaconf
+
+    old = omegaconf.__version__.startswith("2.3.")
+    register: Any = omegaconf.OmegaConf.register_new_resolver if old else omegaconf.OmegaConf.register_resolver
+    register(name, resolver, replace=True)
 
 
 def probed(key: str) -> str | int | float | None:

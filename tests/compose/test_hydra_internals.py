@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 from sglang_hydra.compose import hydra_internals
 from sglang_hydra.compose.hydra_internals import Repository, loader_of
 from sglang_hydra.compose.schema import register
+from sglang_hydra.facts.resolvers import register_resolver
 from sglang_hydra.text.locations import conf_dir
 
 
@@ -108,7 +109,7 @@ def test_a_resolver_knows_the_key_and_the_text_of_its_node() -> None:
         found.append(hydra_internals.key_and_text(_node_))  # type: ignore[arg-type]
         return "x"
 
-    OmegaConf.register_new_resolver("note_its_node", note, replace=True)
+    register_resolver("note_its_node", note)
     try:
         config = OmegaConf.create({"a": {"b": "p-${note_its_node:}"}, "c": ["${note_its_node:}"]})
         assert OmegaConf.to_container(config, resolve=True) == {"a": {"b": "p-x"}, "c": ["x"]}

@@ -72,9 +72,9 @@ def ask_hydra(composer: Composer, invocation: Invocation) -> int:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    main = hydra.main(
-        version_base="1.3", config_path=str(conf_dir()), config_name=invocation.config_name or PRIMARY_NAME
-    )
+    # Hydra 1.3 demands the argument, Hydra 1.4 warns of it.
+    base = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
+    main = hydra.main(config_path=str(conf_dir()), config_name=invocation.config_name or PRIMARY_NAME, **base)
     folders = [word for folder in invocation.config_dirs[:1] for word in ("--config-dir", folder)]
     before, full_error = sys.argv, os.environ.get(_FULL_ERROR)
     # Otherwise Hydra prints its errors in its own words and leaves with its own exit code.

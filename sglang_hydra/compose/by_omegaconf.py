@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
 from sglang_hydra.arguments.fields import FIELDS, MISSING, ServerArgs
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
@@ -50,6 +53,10 @@ class Base(NamedTuple):
             set_places(self._origin)
             try:
                 root = _plain(tree)
+            except InterpolationResolutionError as failure:
+                if not failure.full_key:
+                    self._check_references()
+                raise
             finally:
                 set_places(None)
         self._check_copies(root, secrets)
@@ -61,6 +68,22 @@ class Base(NamedTuple):
         """Where a key of ours was set, and whether that was typed; no place for what nobody named."""
         origin = self.layers.origin_at(key.removeprefix("".join(f"{name}." for name in self.mount)))
         return (origin.place, origin.file is None and origin.layer == "cli") if origin else ("", True)
+
+    def _check_references(self) -> None:
+        """Raises ConfigError for each key of a node whose interpolation leads to a value of the wrong type. OmegaConf
+        2.4 refuses the first one while it resolves the tree, and does not name the key of a mapping."""
+        from omegaconf import OmegaConf
+
+        untyped = OmegaConf.create(dict(_raw(self.config)))
+        root = _raw(OmegaConf.select(untyped, ".".join(self.mount)) if self.mount else untyped)
+        for *above, last in _paths_with({name: root[name] for name in NODES}, "${"):
+            node: Any = root
+            for name in above:
+                node = node[name if isinstance(node, dict) else int(name)]
+            with contextlib.suppress(OmegaConfBaseException):
+                value = OmegaConf.select(untyped, ".".join((*self.mount, *above, last)))
+                node[last if isinstance(node, dict) else int(last)] = value
+        self.layers.check_nodes(root)
 
     def _check_copies(self, root: Mapping[str, Any], secrets: Mapping[tuple[str, ...], str]) -> None:
         """Raises ConfigError for a value that is taken from a secret one: it would be shown."""

@@ -81,7 +81,7 @@ def _no_such_option(failure: MissingConfigException) -> Finding | None:
 
 def _hint_of_group(message: str) -> str | None:
     """What to type where a second option is added to a group, or where a file of a group has no package."""
-    if group := re.match(r"Multiple values for (\w+)\. To override a value use 'override \1: (\w+)'", message):
+    if group := re.match(r"Multiple values for ([\w@.]+)\. To override a value use 'override \1: (\w+)'", message):
         return f"without the +: {group[1]}={group[2]}"
     if loose := re.match(r"In '(bench)/([\w/.-]+)': ConfigKeyError", message):
         return f"# @package {loose[1]} as the first line of {loose[1]}/{loose[2]}.yaml"

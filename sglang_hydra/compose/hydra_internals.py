@@ -207,7 +207,7 @@ class Repository(CachingConfigRepository):
             return
         recipes.register(id, ConfigStore.instance())  # for a run of Hydra's own
         for store in self._stores():
-            recipes.register(id, store)  # this repository works on a copy
+            recipes.register(id, store)  # with Hydra 1.3 this repository works on a copy
 
     def is_registered(self, config_path: str) -> bool:
         """Whether code has registered a config of this name, which Hydra holds a file of the same name against."""
@@ -220,7 +220,9 @@ class Repository(CachingConfigRepository):
         return bool(nodes) and all(node is None or node.provider == recipes.PROVIDER for node in nodes)
 
     def _stores(self) -> list[ConfigStore]:
-        return [source.__dict__["store"] for source in self.get_sources() if source.scheme() == "structured"]
+        """The stores that the sources read. Each source of Hydra 1.3 has one of its own, a copy; later ones share."""
+        shared = ConfigStore.instance()
+        return [getattr(source, "store", shared) for source in self.get_sources() if source.scheme() == "structured"]
 
     def options(self, group: str) -> list[str]:
         """The options of a group, sorted; empty for what is no group."""

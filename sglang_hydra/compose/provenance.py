@@ -166,7 +166,7 @@ class Layers:
         self.findings.append(Finding("error", "CLI001", message, (name,), hint))
 
     def check_nodes(self, root: Mapping[str, Any]) -> None:
-        """Looks at the nodes once more, now that interpolations are resolved. Raises ConfigError if one is odd."""
+        """Looks at the nodes once more, now that interpolations are resolved. Raises ConfigError for a wrong value."""
         findings = []
         for problem in (problem for node in NODES for problem in problems_at((node,), root[node], resolved=True)):
             place = self.place_of(problem.key) or problem.key

@@ -76,6 +76,7 @@ REFUSED: Mapping[str, str] = {
     "serving.sglang.schedule_policy=lmp": "is not one of lpm, random",
     "gpu@serving.sglang.gpu=h2000": ": gpu=h2000 does not exist; gpu can be: ",
 }
+SINCE_HYDRA_1_4 = {"appears more than once": "without the +: gpu@serving.sglang.gpu=h100"}
 WE_ALONE_REFUSE = ("+serving.sglang.x=1", "serving.sglang.schedule_policy=lmp")
 
 
@@ -164,7 +165,7 @@ def test_a_spelling_that_says_nothing_is_refused_with_what_to_type(typed: str, c
     with pytest.raises(ConfigError) as caught:
         by_us(conf, typed)
     said = " ".join(f"{finding.message} {finding.hint}" for finding in caught.value.findings)
-    assert REFUSED[typed] in said
+    assert REFUSED[typed] in said or SINCE_HYDRA_1_4.get(REFUSED[typed], REFUSED[typed]) in said
     if typed in WE_ALONE_REFUSE:
         by_hydra(conf, typed)
     else:

@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 SGLANG_VENV ?= .venv-sglang-0.5.2
 SGLANG_0_5_23_VENV ?= .venv-sglang-0.5.23
+NEXT_VENV ?= .venv-next
+# The next Hydra and the OmegaConf and the launchers that it takes; pip installs pre-releases only by their version.
+NEXT ?= hydra-core==1.4.0rc3 omegaconf==2.4.1rc1 hydra-joblib-launcher==1.4.0rc3 hydra-submitit-launcher==1.4.0rc3
 ARGS ?=
 
 PY := $(VENV)/bin/python
@@ -16,11 +19,12 @@ SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test test-real test-long bench docs generate compile clean python-version
+.PHONY: help serve test test-next test-real test-long bench docs generate compile clean python-version
 
 help:
 	@echo "make serve      install the embedded engine and serve model=tiny here; ARGS='port=8000' adds overrides"
 	@echo "make test       every check but those below: ruff, mypy, pytest, the recorded cases; under 10 minutes"
+	@echo "make test-next  the tests of make test with the next versions of Hydra and OmegaConf, in $(NEXT_VENV)"
 	@echo "make test-real  start real servers: SGLang 0.5.2 and 0.5.23 on the CPU, the embedded engine; install the wheel"
 	@echo "make test-long  what takes minutes: fuzzing, killing servers"
 	@echo "make bench      planning and resolving, timed against an empty Hydra app"
@@ -38,6 +42,9 @@ test: $(VENV)/.has-dev compile
 	@echo "== mypy --strict" && $(PY) -m mypy
 	@echo "== import-linter" && $(VENV)/bin/lint-imports --no-cache
 	@echo "== pytest" && $(OFFLINE) $(PY) -m pytest -m "not real and not registry and not long" $(SIDE_BY_SIDE) $(ARGS)
+
+test-next: $(NEXT_VENV)/.has-dev
+	@echo "== pytest, $(NEXT)" && $(OFFLINE) $(NEXT_VENV)/bin/python -m pytest -m "not real and not registry and not long" $(SIDE_BY_SIDE) $(ARGS)
 
 test-real: $(VENV)/.has-dev $(VENV)/.has-local compile
 	@PYTHON=$(PYTHON) tests/real/install.sh 0.5.2 $(SGLANG_VENV) & first=$$!; \
@@ -70,7 +77,7 @@ compile:
 	@$(PY) -m compileall -q $(SOURCES)
 
 clean:
-	rm -rf $(VENV) $(SGLANG_VENV) $(SGLANG_0_5_23_VENV) .venv-record-* dist build outputs
+	rm -rf $(VENV) $(NEXT_VENV) $(SGLANG_VENV) $(SGLANG_0_5_23_VENV) .venv-record-* dist build outputs
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find multirun -mindepth 1 -maxdepth 1 -type d -exec rm -rf {} +
 	find $(SOURCES) tests tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
@@ -87,6 +94,12 @@ $(PY): | python-version
 $(VENV)/.has-dev: pyproject.toml constraints.txt $(PLUGINS) | $(PY)
 	@echo "Installing the package and the tools of its tests into $(VENV)"
 	@$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(NEXT_VENV)/.has-dev: pyproject.toml constraints.txt $(PLUGINS) | python-version
+	@echo "Installing the package and the tools of its tests into $(NEXT_VENV), with $(NEXT)"
+	@$(PYTHON) -m venv $(NEXT_VENV)
+	@$(NEXT_VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt -e '.[dev]' $(NEXT)
 	@touch $@
 
 $(VENV)/.has-docs: pyproject.toml constraints.txt $(PLUGINS) | $(PY)

@@ -16,10 +16,12 @@ from omegaconf.errors import MissingMandatoryValue, ValidationError
 from sglang_hydra.arguments.fields import FIELDS, ServerArgs, fresh_defaults
 
 
+ConfigStore.instance().store(name="server_args_under_test", node=ServerArgs)
+
+
 @pytest.fixture
 def hydra() -> Iterator[None]:
     GlobalHydra.instance().clear()
-    ConfigStore.instance().store(name="server_args_under_test", node=ServerArgs)
     with initialize(version_base=None, config_path=None):
         yield
     GlobalHydra.instance().clear()

@@ -15,7 +15,6 @@ from omegaconf.errors import MissingMandatoryValue, ValidationError
 
 from sglang_hydra.arguments.fields import FIELDS, ServerArgs, fresh_defaults
 
-
 ConfigStore.instance().store(name="server_args_under_test", node=ServerArgs)
 
 

@@ -10,7 +10,8 @@ import _signal  # type: ignore[import-not-found]
 import atexit
 import os
 
-INTERRUPTED = 130
+from sglang_hydra.text.exit_codes import INTERRUPTED
+
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,6 +45,19 @@ def test_no_function_is_longer_than_a_screen() -> None:
         if (lines := (node.end_lineno or 0) - node.lineno + 1) > MOST_LINES
     ]
     assert long == []
+
+
+def test_what_contributing_says_of_files_is_true() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| an? [\w ]+ \| (.+?) \|", page, re.MULTILINE)
+    assert len(rows) == 9
+    for edited in rows:
+        assert len(re.findall(r"`", edited)) <= 4, f"more than two files: {edited}"
+        for path in re.findall(r"`((?:conf|sglang_hydra)/[a-z_/.]+)", edited):
+            assert (ROOT / path).exists(), path
+    why = re.search(r"8192\?\*\*.+?Two files, under 100 lines:\s`(.+?)` has that rule, `(.+?)`", page, re.DOTALL)
+    assert why is not None
+    assert sum(len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in why.groups()) <= 100
 
 
 @pytest.mark.parametrize(

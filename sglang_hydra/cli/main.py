@@ -13,6 +13,7 @@ from sglang_hydra.cli.invocation import Invocation, read_invocation
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text import user_settings as settings
 from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
+from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.flags import FLAGS, why_not
 from sglang_hydra.text.version import VERSION
@@ -39,7 +40,7 @@ def entry(argv: Sequence[str] | None = None) -> int:
             _send_no_more()  # the exit code says it too
         return failure.exit_code
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader has gone (head, less): nothing more can be written to it, not even by the interpreter's last flush.
         _send_no_more()

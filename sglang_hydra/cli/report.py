@@ -14,11 +14,11 @@ from sglang_hydra.measure.report.charts import short
 from sglang_hydra.measure.report.contents import Report, latency_note, make_report, shown
 from sglang_hydra.measure.report.page import counts, page, rejected
 from sglang_hydra.measure.report.reading import Row, read_sweeps
-from sglang_hydra.measure.sweep.files import write_whole
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path
 from sglang_hydra.text.screen import Line, columns, print_json, printable, text, write
+from sglang_hydra.text.whole_file import write_whole
 from sglang_hydra.text.words import program
 from sglang_hydra.text.words import short as cut
 

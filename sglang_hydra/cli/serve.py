@@ -13,8 +13,9 @@ from sglang_hydra.planning.engines.machine import read_machine
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch.display import write_lines
+from sglang_hydra.run.launch.head import free_port
 from sglang_hydra.run.launch.hydra_run import ask_hydra
-from sglang_hydra.run.launch.serve import free_port, may_start, serve_here
+from sglang_hydra.run.launch.serve import may_start, serve_here
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding

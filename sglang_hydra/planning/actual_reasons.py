@@ -84,7 +84,7 @@ class Reasons:
 
     def _imagined(self) -> Iterator[_Other]:
         """Every plan with one fact changed, the likeliest first."""
-        from sglang_hydra.rules.memory_classes import CLASSES
+        from sglang_hydra.arguments.memory_classes import CLASSES
 
         gpu, machine = self.plan.gpu, self.machine
         if machine is not None and machine.memory_mib is not None and machine.memory_mib != gpu.memory_mib:

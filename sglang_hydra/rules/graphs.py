@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sglang_hydra.rules.memory_classes import class_of
+from sglang_hydra.arguments.memory_classes import class_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @rule("GRA001", (520, 527))
 def limit_graphs_on_small_gpus(args: ServerArgs, facts: Facts) -> Outcome:
     """
-    What: cuda_graph_max_bs, if unset, is 8 on GPUs below 35 GiB, and 80 there with tp_size of 4 or more.
+    What: cuda_graph_max_bs, if unset, is $cuda_graph_max_bs.
     Why: graphs for large batches cost memory that a small GPU lacks; with several GPUs they pay off again.
     Upstream: server_args.py 0.5.2 lines 520-527.
     Example: gpu=rtx_4090 tp_size=4 -> cuda_graph_max_bs=80

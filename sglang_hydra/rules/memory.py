@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sglang_hydra.arguments.memory_classes import class_of
 from sglang_hydra.facts.config_view import view_of
-from sglang_hydra.rules.memory_classes import class_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 from sglang_hydra.text.words import number
 

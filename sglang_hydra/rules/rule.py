@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from string import Template
 from typing import TYPE_CHECKING, Any, Literal
 
 from sglang_hydra.facts.gpu import GpuFacts
@@ -100,7 +101,11 @@ class Rule:
 
     @property
     def page(self) -> str:
-        return self.apply.__doc__ or ""
+        """The docstring of the function. ``$NAME`` in it stands for what the help says that null means for NAME."""
+        from sglang_hydra.arguments.fields import FIELDS
+
+        meanings = {name: field.arg.none for name, field in FIELDS.items() if field.arg.none}
+        return Template(self.apply.__doc__ or "").safe_substitute(meanings)
 
 
 def rule(

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sglang_hydra.rules.memory_classes import class_of
+from sglang_hydra.arguments.memory_classes import CHUNK_WITHOUT_MEMORY, class_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 
 if TYPE_CHECKING:
     from sglang_hydra.arguments.fields import ServerArgs
 
-CHUNK_WITHOUT_MEMORY = 4096
-
 
 @rule("SCH001", (508, 518))
 def choose_chunked_prefill_size(args: ServerArgs, facts: Facts) -> Outcome:
     """
-    What: chunked_prefill_size in tokens, if unset, is 2048, 8192 or 16384 by memory class; 4096 if not known.
+    What: chunked_prefill_size in tokens, if unset, is chosen
+        $chunked_prefill_size.
     Why: SGLang's comment on memory says that larger GPUs get larger chunks. Inferred: a longer chunk fills a larger GPU
         better; it needs more memory for activations.
     Upstream: server_args.py 0.5.2 lines 508-518.

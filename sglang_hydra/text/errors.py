@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sglang_hydra.text.exit_codes import INVALID, MACHINE, SERVER_FAILED
 from sglang_hydra.text.findings import Finding
 
 
@@ -24,12 +25,12 @@ class SglangHydraError(Exception):
 
 
 class ConfigError(SglangHydraError):
-    exit_code = 2
+    exit_code = INVALID
 
 
 class MachineError(SglangHydraError):
-    exit_code = 3
+    exit_code = MACHINE
 
 
 class ServerError(SglangHydraError):
-    exit_code = 4
+    exit_code = SERVER_FAILED

@@ -1,25 +1,47 @@
-"""A file that is there whole or not at all."""
+"""Files that are there whole or not at all, also after a crash, a full disk or on a shared file system."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
+from collections.abc import Iterator
 from pathlib import Path
 
 _LONGEST_NAME = 200
 
 
 def write_whole(path: Path, content: str, mode: int = 0o666) -> None:
-    """Writes ``path``, in place of what is there: under a name of its own beside it, then renamed. ``mode`` is what
-    may be done with it, less the umask.
+    """Writes ``path``, in place of what is there: under a name of its own beside it, flushed to the disk, renamed.
+    ``mode`` is what may be done with it, less the umask.
 
     Raises OSError where it cannot be written; what was there is then untouched, and nothing else is left.
     """
-    draft = path.with_name(f".{path.name[:_LONGEST_NAME]}.{os.getpid()}.part")
+    with draft(path, content, mode) as written:
+        written.replace(path)
+    flush_folder(path.parent)
+
+
+@contextlib.contextmanager
+def draft(path: Path, content: str, mode: int = 0o666) -> Iterator[Path]:
+    """A file beside ``path`` with the content, on the disk; it is removed at the end unless it was renamed."""
+    file = path.with_name(f".{path.name[:_LONGEST_NAME]}.{secrets.token_hex(4)}.part")
     try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with open(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(content)
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(handle, "w", encoding="utf-8", newline="") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        yield file
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def flush_folder(folder: Path) -> None:
+    """A rename lasts once its folder is on the disk. Some file systems cannot do that, and lose nothing by it."""
+    with contextlib.suppress(OSError):
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)

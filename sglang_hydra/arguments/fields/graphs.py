@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sglang_hydra.arguments.fields.arg import arg
+from sglang_hydra.arguments.memory_classes import GRAPH_SIZES
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -15,7 +16,7 @@ class Graphs:
         None,
         "Largest decode batch that is captured; larger ones run without a graph. Each captured size takes memory.",
         unit="requests",
-        none="8 below 35 GiB (80 from tp_size=4 on), else chosen by the server at start",
+        none=GRAPH_SIZES,
     )
     cuda_graph_bs: list[int] | None = arg(
         None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sglang_hydra.arguments.fields.arg import arg
+from sglang_hydra.arguments.memory_classes import CHUNK_SIZES, CHUNK_WITHOUT_MEMORY
 
 UNLIMITED = (1 << 63) - 1  # SGLang's "no limit": the largest machine integer
 
@@ -30,7 +31,7 @@ class Scheduling:
         "Prompt tokens processed in one step; larger prefills faster, smaller keeps running requests smooth and needs "
         "less memory. -1 turns chunking off.",
         unit="tokens",
-        none="by the GPU's memory: 2048 below 35 GiB, 8192 below 160 GiB, else 16384; 4096 where it is unknown",
+        none=f"by the GPU's memory: {CHUNK_SIZES}; {CHUNK_WITHOUT_MEMORY} where it is unknown",
     )
     max_prefill_tokens: int = arg(
         16384,

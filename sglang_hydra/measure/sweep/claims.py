@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from sglang_hydra.measure.periodic import Repeating
-from sglang_hydra.measure.sweep.files import create, read_json, write_whole
+from sglang_hydra.measure.sweep.files import create, read_json, write_below
 from sglang_hydra.run.launch.processes import Life, ProcessName, name_of
 from sglang_hydra.text.words import is_digits
 
@@ -90,7 +90,7 @@ class Claims:
 
     def note(self, what: str, name: str, content: str) -> None:
         """Leaves something beside the claims on ``what``, for whoever takes it next; ``name`` is no number."""
-        write_whole(self._folder / what / f"{name}.json", content)
+        write_below(self._folder / what / f"{name}.json", content)
 
     def noted(self, what: str, name: str) -> dict[str, Any] | None:
         """What was left there; None for nothing that can be read."""
@@ -156,7 +156,7 @@ class Claims:
 
     def _show_life(self) -> None:
         self._count += 1
-        write_whole(self._runner_file(self.runner), json.dumps({**self._me(), "count": self._count}))
+        write_below(self._runner_file(self.runner), json.dumps({**self._me(), "count": self._count}))
 
     def _me(self) -> dict[str, Any]:
         return {"runner": self.runner, "process": asdict(self._process) if self._process else None}

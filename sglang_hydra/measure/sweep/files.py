@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
-import secrets
 import shlex
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sglang_hydra.text.file_text import read_text
+from sglang_hydra.text.whole_file import draft, flush_folder, write_whole
 
 _ALONE = threading.Lock()
 
 
-def write_whole(path: Path, content: str) -> None:
-    """Writes ``path``, in place of what is there: to a name of its own, flushed to the disk, renamed.
-
-    Raises OSError when it cannot be written; what was there is then untouched, and nothing else is left behind.
-    """
-    with _draft(path, content) as draft:
-        draft.replace(path)
-    _flush_folder(path.parent)
+def write_below(path: Path, content: str) -> None:
+    """Writes ``path`` as ``write_whole`` does, and makes its folder where it is not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, content)
 
 
 def publish(path: Path, content: str) -> bool:
@@ -34,17 +28,18 @@ def publish(path: Path, content: str) -> bool:
     A hard link, unlike a rename, never replaces. A file system without links gets a look and a rename: there, who
     holds the claim on a point is what keeps two writers apart. Raises OSError when it cannot be written.
     """
-    with _draft(path, content) as draft:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with draft(path, content) as written:
         try:
-            os.link(draft, path)
+            os.link(written, path)
         except FileExistsError:
             return False
         except OSError:
             with _ALONE:
                 if path.exists():
                     return False
-                draft.replace(path)
-    _flush_folder(path.parent)
+                written.replace(path)
+    flush_folder(path.parent)
     return True
 
 
@@ -83,30 +78,6 @@ def read_json(path: Path) -> dict[str, Any] | None:
 def _refused(name: str) -> None:
     """Python reads NaN and Infinity, which are no JSON and no measure."""
     raise ValueError(f"{name} is no number in JSON")
-
-
-@contextlib.contextmanager
-def _draft(path: Path, content: str) -> Iterator[Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with draft.open("x", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        yield draft
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _flush_folder(folder: Path) -> None:
-    """A rename lasts once its folder is on the disk. Some file systems cannot do that, and lose nothing by it."""
-    with contextlib.suppress(OSError):
-        file = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
 
 
 def cannot_write(failure: OSError, folder: Path) -> tuple[str, str]:

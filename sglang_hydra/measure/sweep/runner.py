@@ -20,8 +20,7 @@ from sglang_hydra.measure.sweep.server_points import POLL_S, policy_of, run_grou
 from sglang_hydra.measure.sweep.settings_checks import check_settings
 from sglang_hydra.measure.sweep.store import DONE, FAILED, Store
 from sglang_hydra.run.launch.signals import stopping_on_signals
-
-FAILED_EXIT, INTERRUPTED = 4, 130
+from sglang_hydra.text.exit_codes import INTERRUPTED, SERVER_FAILED
 
 
 def run(sweep: Sweep) -> int:
@@ -39,7 +38,7 @@ def run(sweep: Sweep) -> int:
     if interrupted:
         return INTERRUPTED
     counts = Tally(sweep, store).count()
-    return 0 if counts.done == counts.total else FAILED_EXIT
+    return 0 if counts.done == counts.total else SERVER_FAILED
 
 
 @contextlib.contextmanager

@@ -27,10 +27,9 @@ from sglang_hydra.measure.sweep.serving import take_points
 from sglang_hydra.measure.sweep.store import OPEN, Store
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.run.launch.head import free_port
 from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.text.findings import Finding
-
-FAILED_EXIT, INTERRUPTED = 4, 130
 
 POLL_S = 1.0
 
@@ -117,7 +116,7 @@ def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan:
     Raises ConfigError where it would be another server than was planned.
     """
     place = f"sweep on {socket.gethostname()}"
-    requests = [*group.requests, Request.typed("port", _free_port(), place)]
+    requests = [*group.requests, Request.typed("port", free_port(), place)]
     if gpus:
         requests.append(Request.typed("base_gpu_id", visible_gpus(None).index(gpus[0]), place))
     plan = sweep.source.plan(requests)
@@ -174,9 +173,3 @@ def _wait_for_memory(baseline: dict[int, float], group: ServerGroup, watcher: Wa
     left = wait_for_memory(baseline, _MEMORY_S, over=lambda: policy.stop.asked)
     if left and not policy.stop.asked:
         watcher.server(group.server_id, f"memory that was not given back, in MiB by GPU: {left}")
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

@@ -14,7 +14,7 @@ from sglang_hydra.measure.bench.bench_serving import BenchServing
 from sglang_hydra.measure.bench.load import Load, load_of
 from sglang_hydra.measure.bench.point import INVALID, Client, client_for, run_point
 from sglang_hydra.measure.bench.server import Server
-from sglang_hydra.measure.sweep.files import write_whole
+from sglang_hydra.measure.sweep.files import write_below
 from sglang_hydra.measure.sweep.job import Failed, Work
 from sglang_hydra.measure.sweep.points import Point
 from sglang_hydra.measure.sweep.progress import numbers
@@ -87,7 +87,7 @@ def _server_of(work: Work) -> Iterator[_Running]:
     if wrong:
         again = all(finding.id == _PORT_TAKEN for finding in wrong)
         raise _NotUpError(Failed(NOT_HERE, MachineError(*wrong), retryable=again, fatal=True))
-    write_whole(work.folder / "plan.json", json.dumps(plan.to_json(), indent=1) + "\n")
+    write_below(work.folder / "plan.json", json.dumps(plan.to_json(), indent=1) + "\n")
     display = _ServerDisplay(work)
     launch = launch_of(plan, found.machine, work.folder / "server.log")
     local = work.policy.stop.server = LocalServer(launch, display)

@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sglang_hydra.measure.sweep.files import publish, read_json, write_whole
+from sglang_hydra.measure.sweep.files import publish, read_json, write_below
 from sglang_hydra.measure.sweep.points import Sweep
 from sglang_hydra.measure.sweep.records import planned_record, shape_problem
 from sglang_hydra.text.errors import ConfigError
@@ -86,8 +86,8 @@ class Store:
         for part in ("points", "servers"):
             record[part] = {**before.get(part, {}), **record[part]}
         if record != before or not (file.exists() and (self.folder / _COPY).exists()):
-            write_whole(file, _dumped(record))
-            write_whole(self.folder / _COPY, _dumped(record))
+            write_below(file, _dumped(record))
+            write_below(self.folder / _COPY, _dumped(record))
 
     def read_sweep(self) -> dict[str, Any]:
         """What was planned, with the steps of a search in its place. Raises ConfigError, saying which, for a folder
@@ -115,7 +115,7 @@ class Store:
         file = self.search_file(id)
         if self.damaged.pop(file, None) is not None:
             set_aside(file)
-        write_whole(file, _dumped(record))
+        write_below(file, _dumped(record))
 
     def reopen_search(self, id: str) -> None:
         """A search that is over goes on where one of its steps is to be taken again."""
@@ -216,7 +216,7 @@ class Store:
         if (folder / "result.json").exists():
             return False
         if details is not None:
-            write_whole(folder / "raw" / "requests.jsonl", details)
+            write_below(folder / "raw" / "requests.jsonl", details)
         return publish(folder / "result.json", _dumped({"schema": RESULT_SCHEMA, "point_id": point_id, **result}))
 
     def add_failure(self, point_id: str, failure: Mapping[str, Any]) -> None:

@@ -10,12 +10,13 @@ from sglang_hydra.measure.sweep.claims import Claims
 from sglang_hydra.measure.sweep.job import Policy, Stop
 from sglang_hydra.measure.sweep.points import Point, Refused, Sweep
 from sglang_hydra.measure.sweep.progress import LiveScreen, News, Progress, named
-from sglang_hydra.measure.sweep.runner import FAILED_EXIT, INTERRUPTED, reopen, writing_alone
+from sglang_hydra.measure.sweep.runner import reopen, writing_alone
 from sglang_hydra.measure.sweep.server_points import policy_of, run_group, writing_to
 from sglang_hydra.measure.sweep.settings_checks import check_settings
 from sglang_hydra.measure.sweep.store import FAILED, OPEN, Store
 from sglang_hydra.measure.sweep.tuning import INVALID, REFUSED, VALID, Proposal, Tuning
 from sglang_hydra.run.launch.signals import stopping_on_signals
+from sglang_hydra.text.exit_codes import INTERRUPTED, SERVER_FAILED
 from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.words import plural
 
@@ -40,7 +41,7 @@ def run_search(sweep: Sweep, tuning: Tuning, store: Store) -> int:
     if interrupted:
         return INTERRUPTED
     _print_result(tuning)
-    return 0 if tuning.best else FAILED_EXIT
+    return 0 if tuning.best else SERVER_FAILED
 
 
 class _Counts:

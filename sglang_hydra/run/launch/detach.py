@@ -18,12 +18,13 @@ from typing import IO, Any, NamedTuple
 
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch.display import Display, display_for, write_lines
-from sglang_hydra.run.launch.local import INTERRUPTED, Launch
+from sglang_hydra.run.launch.local import Launch
 from sglang_hydra.run.launch.servers import short_name
 from sglang_hydra.run.launch.signals import stopping_on_signals
 from sglang_hydra.run.launch.supervisor import KEEP, OWN_LOG
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import MachineError, ServerError
+from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, text
 from sglang_hydra.text.words import program

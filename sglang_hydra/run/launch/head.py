@@ -79,6 +79,12 @@ def free_port_block(count: int, http_ports: Iterable[int] = ()) -> int:
     raise MachineError(Finding("error", "NOD007", message, ("dist_init_addr",), "dist_init_addr=HOST:PORT names one"))
 
 
+def free_port() -> int:
+    """A port that is free on this machine now, below those that the system gives to outgoing connections: the server
+    listens only after a while. Raises MachineError where none is found."""
+    return free_port_block(1)
+
+
 def is_free(port: int) -> bool:
     """Whether nobody listens on a port of this machine, on any of its addresses."""
     return port_obstacle("0.0.0.0", port) is None

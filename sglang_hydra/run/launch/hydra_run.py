@@ -100,7 +100,7 @@ def run_folder() -> Path:
     return Path(HydraConfig.get().runtime.output_dir)
 
 
-def write_whole(path: Path, content: str) -> None:
+def write_in_run_folder(path: Path, content: str) -> None:
     """Writes a file that is there whole or not at all. Raises MachineError where it cannot be written."""
     try:
         whole_file.write_whole(path, content)

@@ -29,13 +29,13 @@ from sglang_hydra.run.launch.port import client_host, port_obstacle
 from sglang_hydra.run.launch.processes import writers_of
 from sglang_hydra.run.launch.signals import describe_exit, stopping_on_signals
 from sglang_hydra.text.errors import MachineError, ServerError
+from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program
 
 if TYPE_CHECKING:
     from sglang_hydra.run.diagnose import Diagnosis
 
-INTERRUPTED = 130
 _POLL_S = 0.25
 # A server that answers but is not ready logs each question.
 _POLL_ANSWERING_S = 1.0

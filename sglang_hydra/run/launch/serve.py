@@ -19,7 +19,7 @@ from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch.display import write_lines
 from sglang_hydra.run.launch.example import curl_line
-from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_whole
+from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run_folder
 from sglang_hydra.run.launch.listening import Owner
 from sglang_hydra.run.launch.local import Launch, LocalServer, Outcome
 from sglang_hydra.run.launch.local import serve as run_server
@@ -146,6 +146,8 @@ def _with_port(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
     """The same for a ``port: 0`` from a file or from SGLang's own flags, which is known only now."""
     if plan.values["port"] != 0:
         return plan
+    from sglang_hydra.run.launch.head import free_port
+
     invocation.requests.append(Request.typed("port", free_port(), "port=0: one that was free"))
     engine = Request(f"engine={plan.engine.name}", "engine=auto", "engine")
     rest = [request for request in invocation.requests if request.text.partition("=")[0] != "engine"]
@@ -158,13 +160,6 @@ def _with_head(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
     from sglang_hydra.run.launch.head import with_head
 
     return with_head(composer, invocation, plan)
-
-
-def free_port() -> int:
-    from sglang_hydra.run.launch.head import free_port_block
-
-    # Below those that the system gives to outgoing connections: the server listens only after a while.
-    return free_port_block(1)
 
 
 def _run(plan: Plan, machine: Machine, explain: Explain) -> int:
@@ -201,6 +196,6 @@ def _leave_plan(plan: Plan) -> Path:
     folder = run_folder()
     # What an earlier server of the same folder held says nothing of this one.
     (folder / ACTUAL).unlink(missing_ok=True)
-    write_whole(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
+    write_in_run_folder(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
     write_lines([[text(f"Run folder {shown_path(str(folder))}: plan.json, server.log", "dim")]])
     return folder

@@ -254,6 +254,6 @@ def _not_compared(why: str) -> Finding:
 
 
 def _write(path: Path, record: Mapping[str, Any]) -> None:
-    from sglang_hydra.run.launch.hydra_run import write_whole
+    from sglang_hydra.run.launch.hydra_run import write_in_run_folder
 
-    write_whole(path, json.dumps(record, indent=2, allow_nan=False) + "\n")
+    write_in_run_folder(path, json.dumps(record, indent=2, allow_nan=False) + "\n")

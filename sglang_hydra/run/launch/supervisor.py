@@ -33,12 +33,11 @@ from sglang_hydra.run.launch.processes import name_of
 from sglang_hydra.run.launch.server_file import FAILED, READY, ServerRecord
 from sglang_hydra.run.launch.servers import claim, forget, update
 from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.exit_codes import INTERRUPTED
 
 if TYPE_CHECKING:
     from sglang_hydra.run.launch.local import Launch, LocalServer
     from sglang_hydra.text.findings import Finding
-
-INTERRUPTED = 130
 
 OWN_LOG = "supervisor.log"
 """Where a mistake of this program itself is told, in the run folder."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -22,8 +21,8 @@ from sglang_hydra.releases.order import at_least
 from sglang_hydra.run.launch import child_sglang
 from sglang_hydra.run.launch.display import display_for
 from sglang_hydra.run.launch.example import curl_line
-from sglang_hydra.run.launch.head import is_free
-from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_whole
+from sglang_hydra.run.launch.head import free_port, is_free
+from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run_folder
 from sglang_hydra.run.launch.local import Launch
 from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.run.launch.preflight import Preflight, preflight
@@ -122,11 +121,11 @@ def crew_of(topology: Topology, checked: Sequence[Preflight], folder: Path | Non
 def _run(topology: Topology, checked: Sequence[Preflight]) -> int:
     """Inside Hydra's run folder: leaves the plans there, starts everything, waits for the end."""
     folder = run_folder()
-    write_whole(folder / "topology.json", json.dumps(topology.to_json(), indent=2) + "\n")
+    write_in_run_folder(folder / "topology.json", json.dumps(topology.to_json(), indent=2) + "\n")
     for server in topology.servers:
         own = _folder(folder, server)
         own.mkdir(parents=True, exist_ok=True)
-        write_whole(own / "plan.json", json.dumps(server.plan.to_json(), indent=2) + "\n")
+        write_in_run_folder(own / "plan.json", json.dumps(server.plan.to_json(), indent=2) + "\n")
     crew = crew_of(topology, checked, folder)
 
     def ready(seconds: float) -> None:
@@ -165,9 +164,7 @@ def _free_port(plan: Plan) -> list[Request]:
     key = "port" if node["port"] is None else "topology.router.port"
     if (plan.values["port"] if node["port"] is None else node["port"]) != 0:
         return []
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return [Request.typed(key, free.getsockname()[1], f"{key}=0: one that was free")]
+    return [Request.typed(key, free_port(), f"{key}=0: one that was free")]
 
 
 def _wait_until_all_are_known(topology: Topology) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sglang_hydra.run.launch.display import Display
-from sglang_hydra.run.launch.local import INTERRUPTED, Launch, LocalServer, Outcome
+from sglang_hydra.run.launch.local import Launch, LocalServer, Outcome
 from sglang_hydra.run.launch.signals import describe_exit, stopping_on_signals
 from sglang_hydra.text.errors import ServerError
+from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
 
 _TICK_S = 0.1

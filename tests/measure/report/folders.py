@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sglang_hydra.measure.bench.measures import Sample, measure
-from sglang_hydra.measure.sweep.files import write_whole
+from sglang_hydra.measure.sweep.files import write_below
 from sglang_hydra.measure.sweep.store import SWEEP_SCHEMA, Store
 
 SERVER = "5e00000000000001"
@@ -59,7 +59,7 @@ def write_sweep(folder: Path, points: Sequence[dict[str, Any]], words: Sequence[
             {"id": "MOE003", "count": 3, "words": ["tp_size=3"], "message": "<script>alert(1)</script>", "hint": None}
         ],
     }
-    write_whole(store.server(SERVER) / "plan.json", json.dumps(plan))
+    write_below(store.server(SERVER) / "plan.json", json.dumps(plan))
     for number, point in enumerate(points):
         point_id = f"{number:016x}"
         record["points"][point_id] = {
@@ -72,7 +72,7 @@ def write_sweep(folder: Path, points: Sequence[dict[str, Any]], words: Sequence[
             store.add_result(point_id, point["result"])
         elif "failure" in point:
             store.add_failure(point_id, {"final": True, **point["failure"]})
-    write_whole(folder / "sweep.json", json.dumps(record))
+    write_below(folder / "sweep.json", json.dumps(record))
     return folder
 
 

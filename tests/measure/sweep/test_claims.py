@@ -133,7 +133,7 @@ def test_a_full_disk_stops_no_heartbeat_for_good(tmp_path: Path, monkeypatch: py
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr("sglang_hydra.measure.sweep.claims.write_whole", full)
+            patch.setattr("sglang_hydra.measure.sweep.claims.write_below", full)
             before = claims._count
             assert wait_until(lambda: claims._count > before + 3, DEADLINE_S)
         written = json.loads(file.read_text())["count"]

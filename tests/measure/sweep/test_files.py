@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.measure.sweep.files import create, publish, read_json, write_whole
+from sglang_hydra.measure.sweep.files import create, publish, read_json, write_below
 
 
 def names(folder: Path) -> list[str]:
@@ -20,8 +20,8 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_file_is_written_in_place_of_the_one_before(tmp_path: Path) -> None:
-    write_whole(tmp_path / "one" / "a.json", "1")
-    write_whole(tmp_path / "one" / "a.json", "22")
+    write_below(tmp_path / "one" / "a.json", "1")
+    write_below(tmp_path / "one" / "a.json", "22")
     assert (tmp_path / "one" / "a.json").read_text() == "22"
     assert names(tmp_path / "one") == ["a.json"]
 
@@ -69,11 +69,11 @@ def _no_links(source: Path, target: Path) -> None:
     raise OSError(errno.EOPNOTSUPP, "no links here")
 
 
-@pytest.mark.parametrize("write", [write_whole, publish, create])
+@pytest.mark.parametrize("write", [write_below, publish, create])
 def test_a_full_disk_harms_nothing(tmp_path: Path, write: object) -> None:
     """The limit on a file's size is met in the middle of the writing, as a full disk is."""
     there = tmp_path / "there.json"
-    write_whole(there, "kept")
+    write_below(there, "kept")
     code = (
         "import signal, sys\n"
         "from pathlib import Path\n"

@@ -159,8 +159,8 @@ def test_a_port_that_was_taken_meanwhile_is_another_the_next_time(here: Place, m
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ports = iter([taken.getsockname()[1]])
-        free = server_points._free_port
-        monkeypatch.setattr(server_points, "_free_port", lambda: next(ports, None) or free())
+        free = server_points.free_port
+        monkeypatch.setattr(server_points, "free_port", lambda: next(ports, None) or free())
         sweep = here.plan("bench.concurrency=1,2")
         assert run(sweep) == 0
     assert here.states(sweep) == {"done": 2}
@@ -363,7 +363,7 @@ def test_what_cannot_be_written_is_said_by_its_cause(here: Place, monkeypatch: p
     def refused(path: Path, content: str) -> None:
         raise OSError(number, os.strerror(number), str(path))
 
-    monkeypatch.setattr("sglang_hydra.measure.sweep.store.write_whole", refused)
+    monkeypatch.setattr("sglang_hydra.measure.sweep.store.write_below", refused)
     with pytest.raises(MachineError) as caught:
         run(here.plan())
     (finding,) = caught.value.findings

@@ -23,13 +23,14 @@ from sglang_hydra.planning.engines.base import Command, Request
 from sglang_hydra.planning.engines.choose import engines
 from sglang_hydra.planning.nodes import node_intents
 from sglang_hydra.run.launch.head import free_port_block, own_address
-from sglang_hydra.run.launch.local import INTERRUPTED, Launch, LocalServer
+from sglang_hydra.run.launch.local import Launch, LocalServer
 from sglang_hydra.run.launch.local import serve as run_server
 from sglang_hydra.run.launch.slurm.allocation import follower_ports, head_on, nodes_of_job
 from sglang_hydra.run.launch.slurm.keys import Secrets, take_secrets
 from sglang_hydra.run.launch.slurm.record import ENDED, READY, Account, Record
 from sglang_hydra.run.launch.slurm.submit import ORIGINAL_PYTHONPATH
 from sglang_hydra.text.errors import MachineError, SglangHydraError
+from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
 
 PROGRAMS = Path(__file__).parents[1]

@@ -21,9 +21,8 @@ from sglang_hydra.planning.nodes import ports_for_head
 from sglang_hydra.planning.slurm_options import container_command, sbatch_settings, srun_settings
 from sglang_hydra.run.launch.display import display_for
 from sglang_hydra.run.launch.example import curl_line
-from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_whole
+from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run_folder
 from sglang_hydra.run.launch.listening import Owner
-from sglang_hydra.run.launch.local import INTERRUPTED
 from sglang_hydra.run.launch.log import log_files
 from sglang_hydra.run.launch.signals import stopping_on_signals
 from sglang_hydra.run.launch.slurm.follow import Follower, cancelled_with_us
@@ -35,6 +34,7 @@ from sglang_hydra.run.launch.slurm.submit import Job, require_slurm, submit
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.errors import ConfigError, ServerError
+from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import VERBATIM, Line, text, write
 
@@ -119,7 +119,7 @@ def _run(plan: Plan) -> int:
     """Inside Hydra's run folder."""
     folder = run_folder()
     _clear(folder)
-    write_whole(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
+    write_in_run_folder(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
     secrets = leave_secrets(folder, secrets_of(plan.secrets.get("api_key"), plan.environment, os.environ))
     display = display_for()
     try:
@@ -229,7 +229,7 @@ def comparison(plan: Plan, account: Account, folder: Path) -> list[Line]:
         found = Finding("warning", "ACT003", message, ("engine",))
         must_be_planned(plan, found, owner)
         return finding_lines([found])
-    write_whole(folder / "actual.json", json.dumps(compared.to_json(plan), indent=2, allow_nan=False) + "\n")
+    write_in_run_folder(folder / "actual.json", json.dumps(compared.to_json(plan), indent=2, allow_nan=False) + "\n")
     must_be_planned(plan, compared, owner)
     note = owner_note(owner)
     return [*finding_lines([note] if note else []), *comparison_lines(compared)]

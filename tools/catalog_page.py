@@ -18,8 +18,8 @@ from generated import write_or_check  # noqa: E402
 
 from sglang_hydra.compose.composer import Composer  # noqa: E402
 from sglang_hydra.compose.recipes import recipes  # noqa: E402
-from sglang_hydra.planning.audit import Judged, judge_cells, judge_recipes, model_presets  # noqa: E402
-from sglang_hydra.planning.memory import gpu_classes  # noqa: E402
+from sglang_hydra.planning.audit import Judged, judge_cells, judge_recipes  # noqa: E402
+from sglang_hydra.planning.catalog import gpu_classes, models  # noqa: E402
 
 PAGE = ROOT / "docs" / "catalog.md"
 
@@ -42,7 +42,7 @@ def _gpus(composer: Composer) -> Iterator[str]:
     yield "## GPU classes\n"
     yield "| gpu= | memory, MiB | capability | GPUs a node | bandwidth, GB/s | unverified | source |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for gpu in gpu_classes(composer.preset_files("gpu")):
+    for gpu in (known.facts for known in gpu_classes(composer)):
         capability = ".".join(map(str, gpu.compute_capability)) if gpu.compute_capability else ""
         extra = gpu.extra
         yield _row(
@@ -61,7 +61,7 @@ def _models(composer: Composer) -> Iterator[str]:
     yield "## Models\n"
     yield "| model= | checkpoint | architecture | source |"
     yield "| --- | --- | --- | --- |"
-    for preset in model_presets(composer):
+    for preset in models(composer):
         architecture = (preset.facts.config or {}).get("architectures", [""])[0]
         path = "made on this machine" if preset.path.startswith("${") else preset.path
         yield _row(preset.name, path, architecture, preset.facts.source)

@@ -26,13 +26,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare c
 
 from sglang_hydra import ConfigError, GpuFacts, ModelFacts, resolve
 from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.compose.model_presets import ModelPresets
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.facts.drafts import known_draft
 from sglang_hydra.fit.result import Fit, KvCache
 from sglang_hydra.fit.sizing import fit, logged_pool
 
 GIB = 1 << 30
-PRESETS = [str(file) for file in sorted(Path(__file__).resolve().parents[1].glob("conf/model/*.yaml"))]
+PRESETS = Composer().model_presets()
 WEIGHTS, BYTES, TOKENS, VERDICT = "weights", "bytes_per_token", "kv_tokens", "verdict"
 WEIGHTS_MEDIAN, WEIGHTS_WORST, WEIGHTS_WORST_GIB = 0.01, 0.04, 0.2
 BYTES_WORST, TOKENS_WORST = 0.005, 0.005
@@ -155,7 +155,7 @@ def _draft(row: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[ModelFact
     path, algorithm = values.get("speculative_draft_model_path"), str(values.get("speculative_algorithm"))
     if path is None or path == values.get("model_path"):
         return None, ""
-    known = known_draft(str(path), ModelPresets(PRESETS))
+    known = known_draft(str(path), PRESETS)
     sized = ("hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
     if known is not None or algorithm not in ("EAGLE", "EAGLE3") or not all(name in target for name in sized):
         return known, ""

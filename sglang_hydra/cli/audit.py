@@ -11,10 +11,12 @@ from sglang_hydra.text.screen import print_json, write
 def run(invocation: Invocation) -> int:
     """The whole catalog: every model on every GPU class, and every recipe; ``gpu=`` and ``model=`` choose a part."""
     from sglang_hydra.planning.audit import audit_lines, judge_cells, judge_recipes
+    from sglang_hydra.planning.catalog import gpu_classes, models
 
     composer = composer_of(invocation)
-    chosen = chosen_recipes(invocation.requests)
-    parts = dict(filters(invocation.requests))
+    presets = {"gpu": [gpu.name for gpu in gpu_classes(composer)], "model": [model.name for model in models(composer)]}
+    chosen = chosen_recipes(invocation.requests, presets)
+    parts = dict(filters(invocation.requests, presets))
     cells = [
         cell
         for cell in judge_cells(composer)

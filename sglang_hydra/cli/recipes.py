@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.cli.invocation import Invocation
@@ -34,17 +34,21 @@ def run(invocation: Invocation) -> int:
     return 0
 
 
-def chosen_recipes(requests: Sequence[Request]) -> list[Recipe]:
+def chosen_recipes(requests: Sequence[Request], presets: Mapping[str, Collection[str]] | None = None) -> list[Recipe]:
+    """The recipes that match, with ``presets`` as for ``filters``."""
     from sglang_hydra.compose.recipes import recipes as published
 
     chosen = list(published().values())
-    for key, value in filters(requests):
+    for key, value in filters(requests, presets):
         chosen = [recipe for recipe in chosen if matches(value, str(getattr(recipe, key) or ""))]
     return chosen
 
 
-def filters(requests: Sequence[Request]) -> Iterator[tuple[str, str]]:
-    """The parts of names that were asked for. Raises ConfigError for any other word, and for a part of no name."""
+def filters(
+    requests: Sequence[Request], presets: Mapping[str, Collection[str]] | None = None
+) -> Iterator[tuple[str, str]]:
+    """The parts of names that were asked for, of recipes and of ``presets`` (names by key). Raises ConfigError for any
+    other word, and for a part of no name."""
     from sglang_hydra.compose.recipes import recipes as published
 
     for request in requests:
@@ -56,7 +60,8 @@ def filters(requests: Sequence[Request]) -> Iterator[tuple[str, str]]:
             )
             typed = example if not equals and key else "gpu=h200 model=deepseek"
             raise ConfigError(Finding("error", "CLI021", message, hint=f"{program()} recipes {typed}"))
-        names = sorted({str(getattr(recipe, key)) for recipe in published().values() if getattr(recipe, key)})
+        known = {str(getattr(recipe, key)) for recipe in published().values() if getattr(recipe, key)}
+        names = sorted({*known, *(presets or {}).get(key, ())})
         if not any(matches(value, name) for name in names):
             near = nearest(value, names)
             hint = f"did you mean {key}={near}?" if near else None

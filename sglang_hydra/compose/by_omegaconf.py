@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +12,7 @@ from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseExceptio
 from sglang_hydra.arguments.fields import FIELDS, MISSING, ServerArgs
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
-from sglang_hydra.compose.hydra_internals import Repository, apply_override, file_of, set_parent
+from sglang_hydra.compose.hydra_internals import Repository, apply_override, file_of
 from sglang_hydra.compose.node_types import problems_at
 from sglang_hydra.compose.override_errors import not_deletable, unknown_key
 from sglang_hydra.compose.overrides import Wanted, value_problem
@@ -22,7 +21,6 @@ from sglang_hydra.compose.schema import NODES, SCHEMA_NAME
 from sglang_hydra.compose.variables import Secrets, is_reference, set_places, trusts_files
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.locations import shown_path
 from sglang_hydra.text.origins import Origin
 
 if TYPE_CHECKING:
@@ -50,9 +48,9 @@ class Base(NamedTuple):
         with hydra_errors_as_findings(self.layers.place_of):
             tree = OmegaConf.select(self.config, ".".join(self.mount)) if self.mount else self.config
             secrets = _sealed(tree)
-            set_places(self._origin)
+            set_places(self.origin)
             try:
-                root = _plain(tree)
+                root = resolved(tree)
             except InterpolationResolutionError as failure:
                 if not failure.full_key:
                     self._check_references()
@@ -64,7 +62,7 @@ class Base(NamedTuple):
         self.layers.check_nodes(root)
         return root
 
-    def _origin(self, key: str) -> tuple[str, bool]:
+    def origin(self, key: str) -> tuple[str, bool]:
         """Where a key of ours was set, and whether that was typed; no place for what nobody named."""
         origin = self.layers.origin_at(key.removeprefix("".join(f"{name}." for name in self.mount)))
         return (origin.place, origin.file is None and origin.layer == "cli") if origin else ("", True)
@@ -74,9 +72,9 @@ class Base(NamedTuple):
         2.4 refuses the first one while it resolves the tree, and does not name the key of a mapping."""
         from omegaconf import OmegaConf
 
-        untyped = OmegaConf.create(dict(_raw(self.config)))
-        root = _raw(OmegaConf.select(untyped, ".".join(self.mount)) if self.mount else untyped)
-        for *above, last in _paths_with({name: root[name] for name in NODES}, "${"):
+        untyped = OmegaConf.create(dict(unresolved(self.config)))
+        root = unresolved(OmegaConf.select(untyped, ".".join(self.mount)) if self.mount else untyped)
+        for *above, last in paths_with({name: root[name] for name in NODES}, "${"):
             node: Any = root
             for name in above:
                 node = node[name if isinstance(node, dict) else int(name)]
@@ -87,8 +85,8 @@ class Base(NamedTuple):
 
     def _check_copies(self, root: Mapping[str, Any], secrets: Mapping[tuple[str, ...], str]) -> None:
         """Raises ConfigError for a value that is taken from a secret one: it would be shown."""
-        keys = [".".join(path) for path in _paths_with(root, _SEAL) if path not in secrets]
-        _refuse_copies(keys, [self.layers.place_of(key) or "" for key in keys])
+        keys = [".".join(path) for path in paths_with(root, SEAL) if path not in secrets]
+        refuse_copies(keys, [self.layers.place_of(key) or "" for key in keys])
 
     def _restore(self, root: dict[str, Any], secrets: Mapping[tuple[str, ...], str]) -> None:
         """Puts the texts of secret fields back; a variable that a server is handed by its name is read now."""
@@ -97,13 +95,13 @@ class Base(NamedTuple):
             for name in path[:-1]:
                 node = node[name]
             if path[:2] == _ENVIRONMENT and is_reference(text):
-                place, typed = self._origin(".".join(path))
+                place, typed = self.origin(".".join(path))
                 text = Secrets({path[-1]: text}, {} if typed or trusts_files() else {path[-1]: place})[path[-1]]
             node[path[-1]] = text
 
 
 _ENVIRONMENT = ("engine", "env")
-_SEAL = "\ue000a secret\ue000"
+SEAL = "\ue000a secret\ue000"
 """Stands for a secret while all that may refer to it is resolved."""
 
 
@@ -111,7 +109,7 @@ def _sealed(tree: DictConfig) -> dict[tuple[str, ...], str]:
     """Takes the secret fields out of ``tree``; their texts, those that only resolving can tell left where they are."""
     from omegaconf import OmegaConf
 
-    raw = _raw(tree)
+    raw = unresolved(tree)
     found: dict[tuple[str, ...], str] = {}
     for path in ((), ("gpu", "args"), ("model", "args"), _ENVIRONMENT):
         node: Any = raw
@@ -122,11 +120,11 @@ def _sealed(tree: DictConfig) -> dict[tuple[str, ...], str]:
             if secret and isinstance(text, str) and (is_reference(text) or "${" not in text) and text != MISSING:
                 at = (*path, name)
                 found[at] = text
-                OmegaConf.update(tree, ".".join(at), _SEAL)
+                OmegaConf.update(tree, ".".join(at), SEAL)
     return found
 
 
-def _refuse_copies(keys: Sequence[str], places: Sequence[str]) -> None:
+def refuse_copies(keys: Sequence[str], places: Sequence[str]) -> None:
     """Raises ConfigError for values that are taken from a secret one: they would be shown."""
     hint = "a value of its own, or ${oc.env:NAME}"
     findings = []
@@ -137,10 +135,10 @@ def _refuse_copies(keys: Sequence[str], places: Sequence[str]) -> None:
         raise ConfigError(*findings)
 
 
-def _paths_with(node: Any, text: str, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def paths_with(node: Any, text: str, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     if isinstance(node, (dict, list)):
         for name, item in node.items() if isinstance(node, dict) else enumerate(node):
-            yield from _paths_with(item, text, (*path, str(name)))
+            yield from paths_with(item, text, (*path, str(name)))
     elif isinstance(node, str) and text in node:
         yield path
 
@@ -151,7 +149,7 @@ def make_base(repository: Repository, chosen: Sequence[Override]) -> Base:
     with hydra_errors_as_findings():
         listed = repository.defaults(chosen)
         mount = _mount_of(repository, listed.defaults)
-        _record_files(repository, listed.defaults, mount, layers)
+        record_files(repository, listed.defaults, mount, layers)
         if layers.findings:
             raise ConfigError(*layers.findings)
         config = repository.merged(listed.defaults)
@@ -214,38 +212,14 @@ def _problem(path: tuple[str, ...], value: Any, override: Override) -> Finding |
     return unknown_key("", ".".join(path)).finding
 
 
-def pair_of(repository: Repository, base: Base, gpu: str, model: str) -> tuple[dict[str, Any], str]:
-    """What ``gpu_model/<gpu>-<model>.yaml`` says, interpolations resolved in the whole, and the file."""
-    from omegaconf import OmegaConf
-
-    name = f"gpu_model/{gpu}-{model}"
-    if not re.fullmatch(r"[\w./-]+", name) or ".." in name:
-        return {}, ""
-    with hydra_errors_as_findings():
-        loaded = repository.load_config(name) if repository.config_exists(name) else None
-        if loaded is None:
-            return {}, ""
-        own = OmegaConf.create(OmegaConf.to_container(loaded.config))
-        set_parent(own, base.config)
-        file = file_of(loaded, name)
-        set_places(lambda key: (shown_path(file) if key in own else base._origin(key)[0] or name, False))
-        try:
-            plain = _plain(own)
-        finally:
-            set_places(None)
-        copies = [".".join(path) for path in _paths_with(plain, _SEAL)]
-        _refuse_copies(copies, [file] * len(copies))
-        return plain, file
-
-
 def words_below(
     repository: Repository, chosen: Sequence[Override], leaves: Sequence[Wanted], mount: tuple[str, ...]
 ) -> dict[str, Origin]:
     """The last word on each key right below the node ``mount`` of an app: a file's or an override's."""
     found: dict[str, Origin] = {}
     with hydra_errors_as_findings():
-        for default, loaded in _loaded(repository, repository.defaults(chosen).defaults):
-            package, content = package_of(default), _raw(loaded.config)
+        for default, loaded in loaded_configs(repository, repository.defaults(chosen).defaults):
+            package, content = package_of(default), unresolved(loaded.config)
             file = file_of(loaded, str(default.config_path))
             below = mount[len(package) :]
             if package[: len(mount)] == mount and len(package) > len(mount):
@@ -278,13 +252,13 @@ def _apply(config: DictConfig, item: Wanted, *, is_argument: bool = False) -> No
         apply_override(item.override, config)
 
 
-def _record_files(
+def record_files(
     repository: Repository, defaults: Sequence[ResultDefault], mount: tuple[str, ...], layers: Layers
 ) -> None:
     """Tells ``layers`` what every file says of our tree, in the order in which they are merged."""
-    for default, loaded in _loaded(repository, defaults):
+    for default, loaded in loaded_configs(repository, defaults):
         if not is_schema(loaded.config):
-            record(layers, default, _raw(loaded.config), file_of(loaded, str(default.config_path)), mount)
+            record(layers, default, unresolved(loaded.config), file_of(loaded, str(default.config_path)), mount)
 
 
 def record(
@@ -311,7 +285,7 @@ def package_of(default: ResultDefault) -> tuple[str, ...]:
 
 def _mount_of(repository: Repository, defaults: Sequence[ResultDefault]) -> tuple[str, ...]:
     """Where our schema, or an app's own extension of it, stands. Raises ConfigError if it stands nowhere."""
-    for default, loaded in _loaded(repository, defaults):
+    for default, loaded in loaded_configs(repository, defaults):
         if is_schema(loaded.config):
             return package_of(default)
     message = "the primary config does not hold SGLang's arguments"
@@ -319,7 +293,7 @@ def _mount_of(repository: Repository, defaults: Sequence[ResultDefault]) -> tupl
     raise ConfigError(Finding("error", "CLI018", message, (), hint))
 
 
-def _loaded(repository: Repository, defaults: Sequence[ResultDefault]) -> Iterator[tuple[ResultDefault, Any]]:
+def loaded_configs(repository: Repository, defaults: Sequence[ResultDefault]) -> Iterator[tuple[ResultDefault, Any]]:
     for default in defaults:
         loaded = repository.load_config(default.config_path) if default.config_path is not None else None
         if loaded is not None:
@@ -340,14 +314,14 @@ def _layer_of(default: ResultDefault) -> str:
     return str(default.config_path).split("/")[0]
 
 
-def _raw(config: Any) -> Mapping[str, Any]:
+def unresolved(config: Any) -> Mapping[str, Any]:
     from omegaconf import OmegaConf
 
     content = OmegaConf.to_container(config, resolve=False)
     return {str(key): value for key, value in content.items()} if isinstance(content, dict) else {}
 
 
-def _plain(config: Any) -> dict[str, Any]:
+def resolved(config: Any) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
     plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)

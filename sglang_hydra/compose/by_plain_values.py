@@ -1,15 +1,15 @@
-"""Bases of other choices without composing anew: what each option brings is read once and merged as plain values.
+"""Composes other choices without Hydra: each option is read once (``presets``) and merged as plain values.
 
-Which configs Hydra merges for some choices, and in which order, it is asked once (the outline); another option that
-names no further config then takes the place of the first one. What this does not cover - defaults lists that depend on
-the option, interpolations, an app's own schema or mount - is composed by Hydra and OmegaConf as ever: ``base`` answers
-None for it, and for every mistake, which is theirs to name. Tests hold both ways equal.
+Hydra is asked once which configs it merges for some choices, and in which order (the outline). Another option then
+takes the place of the first one, with the presets that its own defaults list names. Everything else is composed by
+Hydra and OmegaConf: defaults lists that choose other groups, interpolations, an app's own schema or mount. ``base``
+raises NotPlain for these, and for every mistake: OmegaConf's way has the messages. Tests hold both ways equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sglang_hydra.arguments.fields import FIELDS
@@ -19,12 +19,13 @@ from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 from sglang_hydra.compose.hydra_internals import Repository
 from sglang_hydra.compose.node_types import problems_at, types_of
 from sglang_hydra.compose.overrides import Wanted, parsed, value_problem
-from sglang_hydra.compose.plain_files import Content, content_of
+from sglang_hydra.compose.plain_files import Content
 from sglang_hydra.compose.plain_merge import CALLS, NotPlain, argument, merged_root, with_value
+from sglang_hydra.compose.presets import PlainPresets, kept
 from sglang_hydra.compose.provenance import Layers
 from sglang_hydra.compose.recipes import GROUP as RECIPE
 from sglang_hydra.compose.recipes import choices, id_of
-from sglang_hydra.compose.schema import NODES, Root
+from sglang_hydra.compose.schema import NODES, PAIR, Root
 from sglang_hydra.facts.tiny import tiny_path
 from sglang_hydra.text.errors import ConfigError
 
@@ -33,12 +34,11 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 T = TypeVar("T")
-_MOST_KEPT = 512
 
 
 @dataclass(frozen=True)
 class PlainBase:
-    """What ``bases.Base`` is, as plain values that are shared and never written to.
+    """What ``by_omegaconf.Base`` is, as plain values that are shared and never written to.
 
     ``root`` has the nodes and the arguments that some file names; ``calls`` lead to the interpolations in it.
     """
@@ -93,13 +93,12 @@ class PlainBases:
     """All bases over one repository. It keeps what it has read."""
 
     def __init__(self, repository: Repository) -> None:
+        self.presets = PlainPresets(repository)
         self._repository = repository
-        self._nodes = {item.name: _default_of(item) for item in fields(Root) if item.name in NODES}
-        self._contents: dict[str, Content | None] = {}
         self._contributions: dict[tuple[str, ...], _Contribution] = {}
         self._outlines: dict[tuple[Any, ...], _Outline | None] = {}
         self._bases: dict[tuple[str, ...], PlainBase | None] = {}
-        self._pairs: dict[str, tuple[Mapping[str, Any], str] | None] = {}
+        self._pairs: dict[str, tuple[Content, ...] | None] = {}
 
     def base(self, chosen: Sequence[Override]) -> PlainBase:
         """The base of these choices. Raises NotPlain where it takes Hydra, also to say what is wrong with them."""
@@ -111,22 +110,22 @@ class PlainBases:
                 return None
 
         key = tuple(str(override.input_line) for override in chosen)
-        return _plain(_kept(self._bases, key, make), chosen)
+        return _plain(kept(self._bases, key, make), chosen)
 
-    def pair(self, gpu: str, model: str) -> tuple[Mapping[str, Any], str]:
-        """What the pair file of these two says, and the file, as ``bases.pair_of``. Raises NotPlain where it takes
+    def pair(self, gpu: str, model: str) -> tuple[Content, ...]:
+        """The configs of the pair file of these two, as ``by_omegaconf.pair_of``. Raises NotPlain where it takes
         Hydra."""
-        name = f"gpu_model/{gpu}-{model}"
+        name = f"{gpu}-{model}"
 
-        def read() -> tuple[Mapping[str, Any], str] | None:
-            if not self._repository.config_exists(name):
-                return {}, ""
-            content = self._content(name)
-            if content is None or content.defaults is not None or has_interpolation(dict(content.tree)):
+        def read() -> tuple[Content, ...] | None:
+            if not self._repository.config_exists(f"{PAIR}/{name}"):
+                return ()
+            try:
+                return self.presets.preset(PAIR, name).parts
+            except NotPlain:
                 return None
-            return content.tree, content.file
 
-        return _plain(_kept(self._pairs, name, read), name)
+        return _plain(kept(self._pairs, name, read), name)
 
     def _made(self, chosen: Sequence[Override]) -> PlainBase | None:
         slots = [self._slot(override) for override in chosen]
@@ -134,14 +133,15 @@ class PlainBases:
         if outline is None:
             return None
         options = {slot: str(override.value()) for slot, override in zip(slots, chosen, strict=True) if slot}
-        root: dict[str, Any] = dict(self._nodes)
+        root: dict[str, Any] = dict(self.presets.defaults)
         layers = Layers()
         for position, default in enumerate(outline.defaults):
             slot = outline.places.get(position)
-            name = f"{slot.group}/{options[slot]}" if slot else str(default.config_path)
-            contribution = self._contribution(default, name)
-            root = merged_root(root, contribution.tree)
-            layers.absorb(contribution.layers)
+            own = (str(default.config_path),)
+            for config_path in self.presets.chain(f"{slot.group}/{options[slot]}") if slot else own:
+                contribution = self._contribution(default, config_path)
+                root = merged_root(root, contribution.tree)
+                layers.absorb(contribution.layers)
         chosen_options = {slot.group: option for slot, option in options.items()}
         return PlainBase(root, layers, {**outline.choices, **chosen_options}, tuple(_calls_in(root)))
 
@@ -150,10 +150,23 @@ class PlainBases:
         value = override.value()
         if not isinstance(value, str) or override.package is not None or override.is_delete():
             return None
-        content = self._content(f"{override.key_or_group}/{value}")
-        if content is None or content.defaults is not None:
+        config_path = f"{override.key_or_group}/{value}"
+        try:
+            self.presets.chain(config_path)
+        except NotPlain:
             return None
-        return _Slot(override.key_or_group, str(override.type), content.package)
+        content = self.presets.content(config_path)
+        return _Slot(override.key_or_group, str(override.type), content.package if content else None)
+
+    def _without_defaults(self, override: Override) -> Override:
+        """The choice of a preset that the chosen one begins with, and that has no defaults list of its own."""
+        group = override.key_or_group
+        for config_path in self.presets.chain(f"{group}/{override.value()}"):
+            content = self.presets.content(config_path)
+            if content is not None and not content.defaults:
+                typed = str(override.input_line).partition("=")[0]
+                return parsed(f"{typed}={config_path.removeprefix(f'{group}/')}", group)
+        raise NotPlain(override.input_line)
 
     def _outline(self, chosen: Sequence[Override], slots: Sequence[_Slot | None]) -> _Outline | None:
         known = [slot for slot in slots if slot]
@@ -162,14 +175,15 @@ class PlainBases:
         def ask() -> _Outline | None:
             from omegaconf import OmegaConf
 
+            asked = [self._without_defaults(item) if slot else item for slot, item in zip(slots, chosen, strict=True)]
             with hydra_errors_as_findings():
-                listed = self._repository.defaults(chosen)
+                listed = self._repository.defaults(asked)
             schema, *rest = listed.defaults
             loaded = self._repository.load_config(str(schema.config_path))
             if loaded is None or OmegaConf.get_type(loaded.config) is not Root or package_of(schema):
                 return None
             # What a defaults list takes from other choices is not the same for another option.
-            contents = [self._content(str(default.config_path)) for default in rest]
+            contents = [self.presets.content(str(default.config_path)) for default in rest]
             if any(content is None or has_interpolation(content.defaults) for content in contents):
                 return None
             places = {
@@ -181,14 +195,14 @@ class PlainBases:
             whole = len(places) == len(known) and set(places.values()) == set(known)
             return _Outline(rest, dict(listed.overrides.known_choices), places) if whole else None
 
-        return _kept(self._outlines, key, ask)
+        return kept(self._outlines, key, ask)
 
     def _contribution(self, default: ResultDefault, config_path: str) -> _Contribution:
         """Raises NotPlain for a config with a mistake, or one that only OmegaConf can merge."""
         package = package_of(default)
 
         def make() -> _Contribution:
-            content = self._content(config_path)
+            content = self.presets.content(config_path)
             # ``record`` looks at the content of the root and of presets, and nobody else at that of other nodes.
             if content is None or (package and any(problems_at(package, content.tree))):
                 raise NotPlain(config_path)
@@ -201,10 +215,7 @@ class PlainBases:
                 tree = {name: tree}
             return _Contribution(tree, layers)
 
-        return _kept(self._contributions, (config_path, str(default.primary), *package), make)
-
-    def _content(self, config_path: str) -> Content | None:
-        return _kept(self._contents, config_path, lambda: content_of(self._repository, config_path))
+        return kept(self._contributions, (config_path, str(default.primary), *package), make)
 
     def _choices_of_recipes(self, chosen: Sequence[Override]) -> Iterator[Override]:
         """What a published recipe chooses, as if it had been typed: Hydra takes it where nothing else was."""
@@ -239,11 +250,6 @@ def _type_of(name: str) -> Any:
     return types_of(Root)[name]
 
 
-def _default_of(item: Any) -> Any:
-    value = item.default_factory() if callable(item.default_factory) else item.default
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-
-
 def _value_at(node: Any, keys: Sequence[str]) -> Any:
     for name in keys:
         node = node[name]
@@ -262,12 +268,3 @@ def _plain(value: T | None, what: Any) -> T:
     if value is None:
         raise NotPlain(what)
     return value
-
-
-def _kept(store: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
-    """The value of ``key``, made when it is first asked for. A store that has grown too large starts anew."""
-    if key not in store:
-        if len(store) >= _MOST_KEPT:
-            store.clear()
-        store[key] = make()
-    return store[key]

@@ -2,7 +2,7 @@
 
 The same steps as Hydra's own loader, less its ``hydra`` node (which costs as much as all the rest and which only
 ``@hydra.main`` needs), and with a record of the layer and place of everything that was set. Where no value depends on
-another one, they are taken on plain values (``plain_bases``), which costs a hundredth; else by OmegaConf (``bases``).
+another one, they are taken on plain values (``by_plain_values``), which costs a hundredth; else ``by_omegaconf``.
 Tests hold both equal to Hydra's compose API.
 """
 
@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, HIDDEN, SECRET_FIE
 from sglang_hydra.compose.model_presets import ModelPresets
 from sglang_hydra.compose.overrides import Request, Wanted, parse_requests, read_requests
 from sglang_hydra.compose.provenance import Named
-from sglang_hydra.compose.schema import PRIMARY_NAME, register
+from sglang_hydra.compose.schema import PAIR, PRIMARY_NAME, register
 from sglang_hydra.compose.variables import Secrets, reading
 from sglang_hydra.facts.resolvers import register_resolvers
 from sglang_hydra.text.errors import ConfigError
@@ -32,13 +31,15 @@ from sglang_hydra.text.origins import Origin
 _MOST_WORDS = 1024
 _MOST_BASES = 64
 
-PairOf = Callable[[str, str], tuple[Mapping[str, Any], str]]
-"""What the pair file of a GPU and a model says, and the file."""
-
 if TYPE_CHECKING:
     from sglang_hydra.compose.by_omegaconf import Base
     from sglang_hydra.compose.by_plain_values import PlainBase, PlainBases
     from sglang_hydra.compose.hydra_internals import Repository
+    from sglang_hydra.compose.plain_files import Content
+    from sglang_hydra.compose.presets import Preset
+
+    PairOf = Callable[[str, str], Sequence[Content]]
+    """The configs of the pair file of a GPU and a model, weakest first."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Composer:
         self._repositories: dict[str, Repository] = {}
         self._bases: dict[tuple[str, ...], Base | None] = {}
         self._plain: dict[int, PlainBases] = {}
+        self._models: dict[int, ModelPresets] = {}
         self._words: dict[tuple[str, str, str], Wanted] = {}
         self._lock = threading.RLock()  # what is kept is shared by all who compose with this
         self._group_keys: dict[str, str] = {}
@@ -107,16 +109,50 @@ class Composer:
 
     def groups(self) -> list[str]:
         """The names of the top-level config groups, without Hydra's own."""
-        return [name for name in self._repository().groups() if name not in ("hydra", "gpu_model")]
+        return [name for name in self._repository().groups() if name not in ("hydra", PAIR)]
 
-    def preset_files(self, group: str) -> list[str]:
-        """The YAML files of a group's options; where two sources have the same name, the one that counts."""
-        return self._repository().files(group)
+    def preset(self, group: str, name: str, requests: Sequence[Request] = ()) -> Preset:
+        """The option ``name`` of a group, composed with its defaults list and with nothing else: what the primary
+        config or an override sets beside it is not in it. ``requests`` may add a folder that is searched.
 
-    @cached_property
-    def model_presets(self) -> ModelPresets:
+        Raises ConfigError for an option that is not there, and with every mistake in the preset's files.
+        """
+        from sglang_hydra.compose.plain_merge import NotPlain
+        from sglang_hydra.compose.presets_by_hydra import preset_of
+
+        with self._lock:
+            repository = self._repository(requests)
+            try:
+                return self._plain_bases(repository).presets.preset(group, name)
+            except NotPlain:
+                with self._reading(requests):
+                    return preset_of(repository, self._group_keys.get(group, group), name)
+
+    def presets(self, group: str, requests: Sequence[Request] = (), *, strict: bool = False) -> list[Preset]:
+        """The presets of a group, of each folder that is searched in turn. One that only gives another one a second
+        name is left out.
+
+        A broken one is left out too: whoever chooses it is told. With ``strict`` ConfigError is raised, with the
+        findings on all of them.
+        """
+        found: dict[str, Preset] = {}
+        findings: list[Finding] = []
+        for name in self._repository(requests).options_by_source(group):
+            try:
+                found[name] = self.preset(group, name, requests)
+            except ConfigError as failure:
+                findings += failure.findings
+        if strict and findings:
+            raise ConfigError(*findings)
+        return [preset for preset in found.values() if not preset.is_alias_in(found)]
+
+    def model_presets(self, requests: Sequence[Request] = ()) -> ModelPresets:
         """What the presets of the ``model`` group know of checkpoints."""
-        return ModelPresets(self.preset_files("model"))
+        with self._lock:
+            key = id(self._repository(requests))
+            if key not in self._models:
+                self._models[key] = ModelPresets(lambda: self.presets("model", requests))
+            return self._models[key]
 
     def canonical(self, requests: Sequence[Request]) -> list[str]:
         """The overrides as Hydra itself would take them, a secret as its reference; for Hydra's own record of a run.
@@ -201,19 +237,23 @@ class Composer:
         self, repository: Repository, chosen: Sequence[Wanted], leaves: Sequence[Wanted]
     ) -> Composition:
         """Raises NotPlain where only OmegaConf can tell the outcome, and for every mistake."""
+        plain = self._plain_bases(repository)
+        base = plain.base([item.override for item in chosen]).overridden(leaves)
+        return self._finalized(base, plain.pair, leaves)
+
+    def _plain_bases(self, repository: Repository) -> PlainBases:
         from sglang_hydra.compose.by_plain_values import PlainBases
 
         key = id(repository)
         if key not in self._plain:
             self._plain[key] = PlainBases(repository)
-        plain = self._plain[key]
-        base = plain.base([item.override for item in chosen]).overridden(leaves)
-        return self._finalized(base, plain.pair, leaves)
+        return self._plain[key]
 
     def _merged_by_omegaconf(
         self, repository: Repository, chosen: Sequence[Wanted], leaves: Sequence[Wanted]
     ) -> Composition:
-        from sglang_hydra.compose.by_omegaconf import apply_overrides, pair_of
+        from sglang_hydra.compose.by_omegaconf import apply_overrides
+        from sglang_hydra.compose.presets_by_hydra import pair_of
 
         base = self._base(repository, chosen)
         apply_overrides(base, leaves)
@@ -308,8 +348,8 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
     for node, preset in (("gpu", gpu), ("model", model)):
         for name, value in preset["args"].items():
             layers.lift(node, name, value, (node, "args", name))
-    pair, file = pair_of(gpu["name"], model["name"])
-    layers.add_file("gpu_model", pair, file, ())
+    for part in pair_of(gpu["name"], model["name"]):
+        layers.add_file(PAIR, part.tree, part.file, ())
     intent = layers.winners(root)
     if layers.findings:
         raise ConfigError(*layers.findings)

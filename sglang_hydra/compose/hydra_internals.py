@@ -113,7 +113,6 @@ class Repository(CachingConfigRepository):
         self._config_name = config_name
         self._hydra_is_kept = True
         self._options: dict[str, list[str]] = {}
-        self._files: dict[str, list[str]] = {}
         self._groups: dict[str, bool] = {}
         if not self.config_exists(config_name):
             where = ", ".join(shown_path(source.path) for source in self.get_sources() if source.scheme() == "file")
@@ -153,6 +152,7 @@ class Repository(CachingConfigRepository):
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         self._offer_recipe(config_path)
+        self._last_loaded = config_path
         known = f"config_path={config_path}" in self.cache
         if not known:
             self._check_size(config_path)
@@ -227,46 +227,42 @@ class Repository(CachingConfigRepository):
     def options(self, group: str) -> list[str]:
         """The options of a group, sorted; empty for what is no group."""
         if group not in self._options:
-            # A group is a folder below a search path, and no way out of it.
-            exists = re.fullmatch(r"\w[\w/-]*", group) is not None and self.group_exists(group)
-            found = self.get_group_options(group, ObjectType.CONFIG) if exists else []
-            self._options[group] = sorted({*found, *recipes.recipes()}) if group == recipes.GROUP else found
+            self._options[group] = sorted(self.options_by_source(group))
         return self._options[group]
+
+    def options_by_source(self, group: str) -> list[str]:
+        """The same, those of the source that is searched first in front."""
+        # A group is a folder below a search path, and no way out of it.
+        if re.fullmatch(r"\w[\w/-]*", group) is None or not self.group_exists(group):
+            return []
+        sources = [source for source in self.get_sources() if source.is_group(group)]
+        names = [name for source in sources for name in source.list(group, ObjectType.CONFIG)]
+        return list(dict.fromkeys((*names, *(recipes.recipes() if group == recipes.GROUP else ()))))
 
     def groups(self) -> list[str]:
         return sorted({*self.get_group_options("", ObjectType.GROUP), recipes.GROUP})
-
-    def files(self, group: str) -> list[str]:
-        """The YAML files of a group's options; where two sources have the same name, the one that counts."""
-        if group not in self._files:
-            self._files[group] = self._files_of(group)
-        return self._files[group]
-
-    def _files_of(self, group: str) -> list[str]:
-        found: dict[str, str] = {}
-        for source in self.get_sources():
-            folder = Path(source.path) / group
-            if source.scheme() == "file" and folder.is_dir():
-                for file in sorted(folder.glob("*.yaml")):
-                    found.setdefault(file.stem, str(file))
-        return list(found.values())
 
     def chooses(self, override: Override) -> bool:
         """Whether an override chooses an option of a group, and does not set a value."""
         return not isinstance(override.value(), dict) and self.group_exists(override.key_or_group)
 
-    def defaults(self, choices: Sequence[Override]) -> DefaultsList:
-        """The expanded defaults list of the primary config under these choices."""
+    def defaults(self, choices: Sequence[Override], *, skip_missing: bool = False) -> DefaultsList:
+        """The expanded defaults list of the primary config under these choices. With ``skip_missing`` a choice that is
+        still to be made (``model: ???``) is left out; else it is an error."""
         from hydra._internal.defaults_list import create_defaults_list
 
         self.cache.clear()  # Hydra writes into what it has read: the choices into the lists, other files into a config
-        return create_defaults_list(
-            repo=self,
-            config_name=self._config_name,
-            overrides_list=list(choices),
-            prepend_hydra=False,
-            skip_missing=False,
-        )
+        try:
+            return create_defaults_list(
+                repo=self,
+                config_name=self._config_name,
+                overrides_list=list(choices),
+                prepend_hydra=False,
+                skip_missing=skip_missing,
+            )
+        except RecursionError as failure:
+            message = f"{self._name(self._last_loaded)}: its defaults list leads back to itself"
+            raise ConfigError(Finding("error", "CLI008", message, hint="take that name out of defaults")) from failure
 
     def merged(self, defaults: list[ResultDefault]) -> DictConfig:
         config = self._loader._compose_config_from_defaults_list(defaults=defaults, repo=self)

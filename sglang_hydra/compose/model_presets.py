@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
-from sglang_hydra.text.quick_yaml import quick_load
 
-_MODEL_PATH = re.compile(r"^model_path: (?P<quote>[\"']?)(?P<path>.*?)(?P=quote)[ \t]*$", re.MULTILINE)
+if TYPE_CHECKING:
+    from sglang_hydra.compose.presets import Preset
 
 
 class ModelPresets:
-    """The presets in these files. Each file is read when a checkpoint is first looked for, and only the one that has
-    it is parsed."""
+    """The facts of the checkpoints that presets are for. The presets are read when one is first looked for."""
 
-    def __init__(self, files: Sequence[str]) -> None:
-        self._texts: list[tuple[str, str]] = []
-        self._unread = iter(files)
-        self._known: dict[str, ModelFacts | None] = {}
+    def __init__(self, read_presets: Callable[[], Sequence[Preset]]) -> None:
+        self._read_presets = read_presets
 
     def facts_of(self, path: str) -> ModelFacts | None:
         """What is known of a hub id: a preset's model, or the same weights in another published format."""
-        if path not in self._known:
-            self._known[path] = self._of_preset(path) or self._of_format(path)
-        return self._known[path]
+        from sglang_hydra.architecture.published_checkpoints import facts_as, find_published, originals
+
+        if path in self._facts:
+            return self._facts[path]
+        published = find_published(path)
+        known = (self._facts.get(original) for original in originals(published)) if published else ()
+        return next((facts_as(published, facts) for facts in known if published and facts), None)
 
     def same_weights(self, path: str, other: str) -> bool:
         """Whether ``path`` is the checkpoint ``other`` or one of the same shapes, in whatever format."""
@@ -35,48 +35,13 @@ class ModelPresets:
         published = find_published(path)
         return path == other or (published is not None and other in originals(published))
 
-    def _of_preset(self, path: str) -> ModelFacts | None:
-        for named, text in self._named():
-            declared = _declared(text) if named == path else None
-            if declared is not None:
-                return ModelFacts(declared["config"], source=f"preset {declared['name']}, which has this model_path")
-        return None
-
-    def _named(self) -> Iterator[tuple[str, str]]:
-        """The checkpoint that each file names, and the file's text."""
-        yield from self._texts
-        for file in self._unread:
-            found = _paths_in(file)
-            self._texts += found
-            yield from found
-
-    def _of_format(self, path: str) -> ModelFacts | None:
-        from sglang_hydra.architecture.published_checkpoints import facts_as, find_published, originals
-
-        published = find_published(path)
-        for original in originals(published) if published else ():
-            facts = self._of_preset(original)
-            if facts is not None and published is not None:
-                return facts_as(published, facts)
-        return None
-
-
-def _paths_in(file: str) -> list[tuple[str, str]]:
-    """The checkpoint that a file names, and its text; nothing where it names none or cannot be read."""
-    try:
-        text = read_text(file, CONFIG_BYTES)
-    except (OSError, UnicodeDecodeError):
-        return []  # it is not what was asked for; whoever chooses it is told
-    return [(found["path"], text) for found in _MODEL_PATH.finditer(text)]
-
-
-def _declared(text: str) -> Mapping[str, Any] | None:
-    """The content of a preset; None where it holds no facts of a model."""
-    import yaml
-
-    try:
-        declared = quick_load(text)
-    except yaml.YAMLError:
-        return None
-    known = isinstance(declared, dict) and isinstance(declared.get("config"), dict) and "name" in declared
-    return declared if known else None
+    @cached_property
+    def _facts(self) -> Mapping[str, ModelFacts]:
+        """By checkpoint. Of several presets for one, those that name it come before those that inherit its name."""
+        found: dict[str, ModelFacts] = {}
+        for preset in sorted(self._read_presets(), key=lambda preset: "model_path" not in preset.own_keys):
+            path, config = preset.node["model_path"], preset.node["config"]
+            if path is not None and config is not None:
+                source = f"preset {preset.name}, which has this model_path"
+                found.setdefault(path, ModelFacts(config, source=source))
+        return found

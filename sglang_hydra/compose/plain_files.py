@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,6 +22,10 @@ class Content(NamedTuple):
     package: str | None = None
     defaults: Any = None
 
+    def key_paths(self) -> Iterator[tuple[str, ...]]:
+        """Every key, with the keys that it stands below."""
+        yield from _key_paths(self.tree, ())
+
 
 def content_of(repository: Repository, config_path: str) -> Content | None:
     """The content of a config by its name (``gpu/h100``); None for what only Hydra itself can read."""
@@ -33,6 +37,13 @@ def content_of(repository: Repository, config_path: str) -> Content | None:
         if source.is_config(config_path):
             return None if repository.is_registered(config_path) else _of_file(str(source.path), config_path)
     return None
+
+
+def _key_paths(tree: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for name, value in tree.items():
+        yield (*above, str(name))
+        if isinstance(value, Mapping):
+            yield from _key_paths(value, (*above, str(name)))
 
 
 def _of_recipe(repository: Repository, config_path: str) -> Content | None:

@@ -18,6 +18,8 @@ from sglang_hydra.compose.settings.topology import TopologyNode
 SCHEMA_NAME = "sglang_hydra_schema"
 PRIMARY_NAME = "sglang_hydra"
 SPARSE_NAME = "sglang_hydra_sparse"
+PAIR = "gpu_model"
+"""The group of the arguments that a model needs on one class of GPU: ``gpu_model/<gpu>-<model>.yaml``."""
 
 
 @dataclass

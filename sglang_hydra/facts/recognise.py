@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-
-from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
 
 if TYPE_CHECKING:
     from sglang_hydra.facts.probe import GpuProbe
@@ -20,17 +17,17 @@ _BRANDS = frozenset(("nvidia", "amd", "intel", "huawei", "habana", "tesla", "gef
 
 
 def recognise(probe: GpuProbe, presets: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The name of the preset (``presets`` maps names to the content of their YAML) that the probed GPUs are, or None.
+    """The option of the preset that the probed GPUs are, or None. ``presets`` maps options to ``gpu`` nodes.
 
     A class fits when the chip's designation is the same (an H200 is no H20, a GB200 no B200) and the memory of the
     smallest visible GPU differs by at most 5 %; of several that fit, the one whose name has most words in common,
-    then the nearest memory. Vendor and compute capability must agree where both are known. A MIG slice, and GPUs
-    of several kinds, are no class.
+    then the nearest memory, then the first of ``presets``. Vendor and compute capability must agree where both are
+    known. A MIG slice, and GPUs of several kinds, are no class.
     """
     memory = probe.visible_memory_mib
     if not probe.name or memory is None or probe.mig or len(set(probe.names)) > 1:
         return None
-    fitting: list[tuple[float, float, str]] = []
+    fitting: dict[str, tuple[float, float]] = {}
     for option, preset in presets.items():
         declared = preset.get("memory_mib")
         if not declared or not _agrees(probe.vendor, preset.get("vendor")):
@@ -40,25 +37,8 @@ def recognise(probe: GpuProbe, presets: Mapping[str, Mapping[str, Any]]) -> str 
         distance = abs(memory - float(declared)) / float(declared)
         likeness = max((_likeness(probe.name, name) for name in preset.get("device_names") or ()), default=0.0)
         if likeness > 0 and distance <= MEMORY_TOLERANCE:
-            fitting.append((-likeness, distance, option))
-    return min(fitting)[2] if fitting else None
-
-
-def candidates(probe: GpuProbe, files: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The presets among YAML ``files`` that may describe the probed GPUs; only those are parsed."""
-    chip = _chip(probe.name or "")
-    found: dict[str, dict[str, Any]] = {}
-    for path in files:
-        text = read_text(path, CONFIG_BYTES)
-        listed = re.search(r"^device_names:((?:.*)(?:\n[ \t]*-.*)*)", text, re.MULTILINE)
-        if not chip or listed is None or chip not in _words(listed[1]):
-            continue
-        import yaml
-
-        content = yaml.safe_load(text)
-        if isinstance(content, dict):
-            found[os.path.splitext(os.path.basename(path))[0]] = content
-    return found
+            fitting[option] = (-likeness, distance)
+    return min(fitting, key=fitting.__getitem__) if fitting else None
 
 
 def _likeness(first: str, second: str) -> float:

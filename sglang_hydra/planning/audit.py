@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.model_presets import ModelPresets
 from sglang_hydra.compose.recipes import Recipe, recipe_findings, recipes
+from sglang_hydra.compose.schema import PAIR
 from sglang_hydra.facts.drafts import known_draft
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.planning.memory import fit_findings, fit_of, gpu_classes
+from sglang_hydra.planning.catalog import GpuClass, Model, gpu_classes, models
+from sglang_hydra.planning.memory import fit_findings, fit_of
 from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
 from sglang_hydra.rules.resolution import Resolution, resolve, run_checks
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.quick_yaml import quick_load
 from sglang_hydra.text.screen import Line, columns, text
 
 SEED = 42
@@ -56,39 +53,27 @@ class Judged:
         }
 
 
-@dataclass(frozen=True)
-class Preset:
-    """A model of the catalog: what its file says."""
-
-    name: str
-    path: str
-    facts: ModelFacts
-    args: Mapping[str, Any]
-
-
 def judge_cells(composer: Composer) -> Iterator[Judged]:
-    """Every GPU class with every model, on the fewest GPUs of one node (1, 2, 4, 8) that serve it, else on all."""
-    classes = gpu_classes(composer.preset_files("gpu"))
+    """Every GPU class with every model, on the fewest GPUs of one node (1, 2, 4, 8) that serve it, else on all.
+
+    Raises ConfigError where a preset is broken.
+    """
+    classes = gpu_classes(composer, strict=True)
     pairs = _pair_args(composer)
-    for preset in model_presets(composer):
+    for model in models(composer, strict=True):
         for gpu in classes:
-            yield _judge_cell(preset, gpu, pairs.get(f"{gpu.name}-{preset.name}", {}))
+            yield _judge_cell(model, gpu, pairs.get(f"{gpu.facts.name}-{model.pair_name}", {}))
 
 
 def judge_recipes(composer: Composer, chosen: Sequence[Recipe] | None = None) -> Iterator[Judged]:
     """Every published recipe as it is written."""
-    classes = {gpu.name: gpu for gpu in gpu_classes(composer.preset_files("gpu"))}
-    presets = {preset.name: preset for preset in model_presets(composer)}
+    classes = {gpu.name: gpu for gpu in gpu_classes(composer)}
+    known = {model.name: model for model in models(composer)}
     pairs = _pair_args(composer)
     for recipe in recipes().values() if chosen is None else chosen:
-        preset = presets[recipe.model]
-        usual = {**preset.args, **pairs.get(f"{recipe.gpu}-{preset.name}", {})}
-        yield _judge_recipe(recipe, classes[recipe.gpu], replace(preset, args=usual), composer.model_presets)
-
-
-def model_presets(composer: Composer) -> list[Preset]:
-    """The models of the catalog that name a checkpoint of their own."""
-    return [preset for file in composer.preset_files("model") if (preset := _read_preset(file)) is not None]
+        gpu, model = classes[recipe.gpu], known[recipe.model]
+        usual = {**gpu.args, **model.args, **pairs.get(f"{gpu.facts.name}-{model.pair_name}", {})}
+        yield _judge_recipe(recipe, gpu.facts, replace(model, args=usual), composer.model_presets())
 
 
 def judge(
@@ -122,39 +107,31 @@ def audit_lines(cells: Sequence[Judged], published: Sequence[Judged]) -> list[Li
 
 def _pair_args(composer: Composer) -> dict[str, Mapping[str, Any]]:
     """What each pair of a class and a model needs besides, by ``<gpu>-<model>``."""
-    return {
-        os.path.splitext(os.path.basename(file))[0]: _arguments(file) for file in composer.preset_files("gpu_model")
-    }
+    return {preset.name: preset.node for preset in composer.presets(PAIR, strict=True)}
 
 
-@lru_cache(maxsize=256)
-def _arguments(file: str) -> Mapping[str, Any]:
-    declared = quick_load(read_text(file, CONFIG_BYTES))
-    return {name: value for name, value in (declared or {}).items() if name in FIELDS}
-
-
-def _judge_cell(preset: Preset, gpu: GpuFacts, pair: Mapping[str, Any]) -> Judged:
+def _judge_cell(model: Model, gpu: GpuClass, pair: Mapping[str, Any]) -> Judged:
     """A cell stands for whole nodes: the first size that works, else what is said of the largest."""
-    name = f"{preset.name} {gpu.name}"
+    name = f"{model.name} {gpu.name}"
     judged = None
-    for size in (size for size in _TP_SIZES if size <= (gpu.count or 1)):
-        intent = {"model_path": preset.path, "tp_size": size, **preset.args, **pair}
-        judged = judge(name, intent, gpu, preset.facts)
+    for size in (size for size in _TP_SIZES if size <= (gpu.facts.count or 1)):
+        intent = {"model_path": model.path, "tp_size": size, **gpu.args, **model.args, **pair}
+        judged = judge(name, intent, gpu.facts, model.facts)
         if judged.state in ("ok", "unknown"):
             break
     assert judged is not None
     return judged
 
 
-def _judge_recipe(recipe: Recipe, gpu: GpuFacts, preset: Preset, known: ModelPresets) -> Judged:
+def _judge_recipe(recipe: Recipe, gpu: GpuFacts, model: Model, known: ModelPresets) -> Judged:
     node = recipe.node
     args = {name: value for name, value in node.items() if name not in ("defaults", "model", "engine")}
-    path = str(args.get("model_path", preset.path))
-    facts = preset.facts if path == preset.path else known.facts_of(path) or ModelFacts(None)
+    path = str(args.get("model_path", model.path))
+    facts = model.facts if path == model.path else known.facts_of(path) or ModelFacts(None)
     if "model" in node and facts.config is not None:
         config = {key: value for key, value in facts.config.items() if key != "quantization_config"}
         facts = ModelFacts(config, source=facts.source)
-    intent = {"model_path": path, **preset.args, **args}
+    intent = {"model_path": path, **model.args, **args}
     draft = str(args.get("speculative_draft_model_path", path))
     if draft != path:
         facts = replace(facts, draft=known_draft(draft, known))
@@ -182,16 +159,6 @@ def _verdict(name: str, resolution: Resolution, facts: Facts, said: Sequence[Fin
     return Judged(name, tp_size, "ok", ("tight",) if found.tight else (), weights, tokens)
 
 
-@lru_cache(maxsize=256)
-def _read_preset(file: str) -> Preset | None:
-    declared = quick_load(read_text(file, CONFIG_BYTES))
-    if not isinstance(declared, dict) or not isinstance(declared.get("config"), dict):
-        return None
-    facts = ModelFacts(declared["config"], source=str(declared.get("source")))
-    args = {name: value for name, value in (declared.get("args") or {}).items() if name != "served_model_name"}
-    return Preset(str(declared["name"]), str(declared["model_path"]), facts, args)
-
-
 def _cell(judged: Judged) -> tuple[str, str]:
     if judged.state == "ok":
         return text(f"ok {judged.tp_size}", "green" if not judged.why else "yellow")
@@ -204,4 +171,4 @@ def _state(judged: Judged) -> tuple[str, str]:
     return text(judged.state, {"unknown": "yellow"}.get(judged.state, "red"))
 
 
-__all__ = ["SEED", "Judged", "audit_lines", "judge", "judge_cells", "judge_recipes", "model_presets"]
+__all__ = ["SEED", "Judged", "audit_lines", "judge", "judge_cells", "judge_recipes"]

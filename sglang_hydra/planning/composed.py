@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import GROUP, recipe_findings
 from sglang_hydra.compose.settings.topology import unused_replicas
+from sglang_hydra.planning.catalog import gpu_classes
 from sglang_hydra.planning.engines.planned import engine_command, opinions
 from sglang_hydra.planning.ignored import split_ignored
 from sglang_hydra.planning.launch_findings import launch_findings
@@ -38,7 +40,8 @@ def plan_once(
     checked = run_checks(PLAN_CHECKS, resolution, facts)
     in_range = not any(finding.id in OUT_OF_RANGE for finding in checked)
     sized = in_range and engine.name == "sglang"
-    fit, of_fit = fit_with_findings(composer, composition, resolution, facts, with_remedies) if sized else (None, [])
+    classes = partial(gpu_classes, composer, requests) if with_remedies else None
+    fit, of_fit = fit_with_findings(composition, resolution, facts, classes) if sized else (None, [])
     command, of_engine = engine_command(engine, resolution, target.environment, composition.nodes["extra"])
     findings, ignored = split_ignored(
         [

@@ -40,7 +40,7 @@ def choose_gpu_class(
     if composition.nodes["gpu"]["name"] != "auto":
         return composition, Hardware()
     from sglang_hydra.facts.probe import probe_gpu
-    from sglang_hydra.facts.recognise import candidates, recognise
+    from sglang_hydra.facts.recognise import recognise
     from sglang_hydra.planning.engines.planned import plan_engine
 
     python = composition.nodes["engine"]["python"]
@@ -51,7 +51,7 @@ def choose_gpu_class(
         chosen = composer.compose(composer.with_choice(requests, "gpu", choice, "probe"))
         note = f"gpu: auto -> {choice} ({why}; {'; '.join(probe.tried)})"
         return chosen, Hardware(notes=(note,), without_accelerator=True)
-    name = recognise(probe, candidates(probe, composer.preset_files("gpu")))
+    name = recognise(probe, gpu_nodes(composer, requests))
     seen = f"{probe.count} x {probe.name}, {number(probe.memory_mib)} MiB" + (
         f", {probe.visible}" if probe.visible else ""
     )
@@ -65,6 +65,12 @@ def choose_gpu_class(
     return chosen, Hardware(
         facts, tuple(_differences(name, chosen.nodes["gpu"], facts)), (f"gpu: auto -> {name} ({seen})",)
     )
+
+
+def gpu_nodes(composer: Composer, requests: Sequence[Request] = ()) -> dict[str, Mapping[str, Any]]:
+    """The ``gpu`` node of every preset by its option, those that inherit their device names last."""
+    found = sorted(composer.presets("gpu", requests), key=lambda preset: "device_names" not in preset.own_keys)
+    return {preset.name: preset.node for preset in found}
 
 
 def _set_by_hand(composition: Composition) -> set[str]:

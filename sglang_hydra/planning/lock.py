@@ -116,7 +116,7 @@ class _Again:
         if self._gpu_is_known and self._chosen_class is not None:
             composition, hardware = self._chosen_class
             gpu = gpu_facts(composition.nodes["gpu"], hardware)
-        model, _ = model_facts(composition, env, self.composer.model_presets)
+        model, _ = model_facts(composition, env, self.composer.model_presets(self.words))
         if not model.known and recorded.model.known:
             self._not_compared(f"the model's facts cannot be read here ({model.source}): the lock's are used", "model")
             model = recorded.model

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import lru_cache
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.compose.schema import GpuNode
 from sglang_hydra.facts.config_view import view_of
-from sglang_hydra.facts.declared import gpu_facts
-from sglang_hydra.planning.gpu_class import Hardware
 from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
 from sglang_hydra.rules.resolution import Resolution, resolve, run_checks
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
 from sglang_hydra.text.findings import Finding, Offer
-from sglang_hydra.text.quick_yaml import quick_load
 
 if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composer, Composition
+    from sglang_hydra.compose.composer import Composition
     from sglang_hydra.facts.gpu import GpuFacts
     from sglang_hydra.facts.model import ModelFacts
     from sglang_hydra.fit.remedy import Remedy
     from sglang_hydra.fit.result import Fit
+    from sglang_hydra.planning.catalog import GpuClass
     from sglang_hydra.text.origins import Origin
 
 _SHOWN_REMEDIES = 4
-_GPU_NODE = asdict(GpuNode())
-# Most files need not be parsed to know that their class is too small.
-_MEMORY = re.compile(r"^memory_mib: *(\d+) *$", re.MULTILINE)
 _MOST_GIB = 2**20
 
 
@@ -78,9 +69,13 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
 
 
 def fit_with_findings(
-    composer: Composer, composition: Composition, resolution: Resolution, facts: Facts, with_remedies: bool
+    composition: Composition,
+    resolution: Resolution,
+    facts: Facts,
+    read_classes: Callable[[], Sequence[GpuClass]] | None,
 ) -> tuple[Fit | None, list[Finding]]:
-    """The fit, None where it cannot be computed, and the findings on it, with remedies if these are wanted."""
+    """The fit, None where it cannot be computed, and the findings on it, with remedies where ``read_classes`` gives the
+    GPU classes of the catalog."""
     reserved = reserved_gib(composition.nodes["fit"])
     try:
         fit = fit_of(resolution, facts, reserved)
@@ -90,7 +85,7 @@ def fit_with_findings(
         return None, []
 
     def remedies() -> Sequence[Remedy]:
-        return remedies_of(resolution, facts, fit, composer.preset_files("gpu"), reserved) if with_remedies else ()
+        return remedies_of(resolution, facts, fit, read_classes, reserved) if read_classes else ()
 
     return fit, fit_findings(fit, remedies, refused=not resolution.ok)
 
@@ -130,16 +125,23 @@ def checkpoint_bytes(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts
 
 
 def remedies_of(
-    resolution: Resolution, facts: Facts, found: Fit, preset_files: Sequence[str], reserved_gib: float = 0.0
+    resolution: Resolution,
+    facts: Facts,
+    found: Fit,
+    read_classes: Callable[[], Sequence[GpuClass]],
+    reserved_gib: float = 0.0,
 ) -> tuple[Remedy, ...]:
-    """The smallest changes with which the plan fits, each of them resolved, checked and fitted."""
+    """The smallest changes with which the plan fits, each of them resolved, checked and fitted.
+
+    ``read_classes`` reads the GPU classes of the catalog; it is called where no smaller change helps.
+    """
     from sglang_hydra.fit.remedy import remedies
 
     classes: dict[str, GpuFacts] = {}
 
     def larger() -> Iterator[GpuFacts]:
-        """Their files are read only where no smaller change helps."""
-        classes.update({gpu.name: gpu for gpu in gpu_classes(preset_files, facts.gpu.memory_mib or 0)})
+        for gpu in read_classes():
+            classes[gpu.name] = replace(gpu.facts, name=gpu.name)
         yield from classes.values()
 
     verify = _verifier(resolution, facts, classes, reserved_gib)
@@ -177,39 +179,6 @@ def _likely(found: Fit) -> str:
     return (
         f"mem_fraction_static={found.asked:g} is {'below' if below else 'above'} {edge:g}; {reason.partition(', ')[2]}"
     )
-
-
-def gpu_classes(preset_files: Sequence[str], above_mib: float = 0) -> list[GpuFacts]:
-    """The GPU classes that presets declare with more memory than that, without those that stand for no GPU."""
-    found = [facts for file in preset_files if (facts := _gpu_class(file, above_mib)) is not None]
-    return [facts for facts in found if (facts.memory_mib or 0) > above_mib]
-
-
-def _gpu_class(file: str, above_mib: float) -> GpuFacts | None:
-    """None also for a class that is smaller, for which its file need not be parsed."""
-    text = _text_of(file)
-    size = _MEMORY.search(text)
-    return None if size and float(size[1]) <= above_mib else _declared_class(text)
-
-
-@lru_cache(maxsize=256)
-def _text_of(file: str) -> str:
-    try:
-        return read_text(file, CONFIG_BYTES)
-    except (OSError, UnicodeDecodeError):
-        return ""  # whoever chooses it is told what is wrong with it
-
-
-@lru_cache(maxsize=256)
-def _declared_class(text: str) -> GpuFacts | None:
-    import yaml
-
-    try:
-        declared = quick_load(text)
-        facts = gpu_facts({**_GPU_NODE, **declared}, Hardware())
-    except (yaml.YAMLError, TypeError, ConfigError):
-        return None  # whoever chooses it is told what is wrong with it
-    return facts if facts.memory_mib is not None else None
 
 
 def _verifier(

@@ -59,7 +59,7 @@ def find_target(
     composition, hardware = choose_gpu_class(composer, requests, composition, env)
     engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.without_accelerator)
     gpu = recorded.gpu if recorded else gpu_facts(composition.nodes["gpu"], hardware)
-    model, model_findings = (recorded.model, []) if recorded else _facts_of_models(composer, composition, env)
+    model, model_findings = (recorded.model, []) if recorded else _facts_of_models(composer, requests, composition, env)
     if engine.name == "transformers":  # nothing there asks torch.cuda
         gpu = replace(gpu, torch_cuda=None)
     if engine.name == "transformers" or not engine.by_own_rules:  # its transformers is another one
@@ -79,17 +79,17 @@ def find_target(
 
 
 def _facts_of_models(
-    composer: Composer, composition: Composition, env: Mapping[str, str]
+    composer: Composer, requests: Sequence[Request], composition: Composition, env: Mapping[str, str]
 ) -> tuple[ModelFacts, Sequence[Finding]]:
     """The facts of the model, with those of its draft model, and the findings on both."""
-    model, findings = model_facts(composition, env, composer.model_presets)
+    model, findings = model_facts(composition, env, composer.model_presets(requests))
     if not composition.intent.get("speculative_draft_model_path"):
         return model, findings
     from sglang_hydra.facts.drafts import with_draft
 
     named = composition.origins["speculative_draft_model_path"][-1]
     access = hub_access(named, of_app=composition.of_app)
-    model, of_draft = with_draft(model, composition.intent, composer.model_presets, env, access)
+    model, of_draft = with_draft(model, composition.intent, composer.model_presets(requests), env, access)
     return model, [*findings, *of_draft]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from sglang_hydra.arguments.secrets import masked
@@ -12,11 +13,8 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.key_help import GROUPS, Key, below, key_of
-from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
 from sglang_hydra.text.json_types import plain
-from sglang_hydra.text.key_lines import key_lines
 from sglang_hydra.text.origins import Origin
-from sglang_hydra.text.quick_yaml import quick_load
 from sglang_hydra.text.screen import Line, columns, folded, room, shown, text
 
 _VALUES_WIDTH = 24
@@ -145,14 +143,7 @@ def _of_options(name: str, composer: Composer, plan: Plan) -> Iterator[Origin]:
     for group, option in plan.choices.items():
         if option is None or group.partition("/")[0] != keys[0]:
             continue
-        for file in composer.preset_files(group):
-            if Path(file).stem == option and keys[1:] in key_lines(file):
-                yield Origin(group, masked(keys[-1], _read(file, keys[1:])), file=file, keys=keys[1:])
-
-
-def _read(file: str, keys: tuple[str, ...]) -> Any:
-    """What stands in a file at ``keys``, which are there."""
-    value: Any = quick_load(read_text(file, CONFIG_BYTES))
-    for name in keys:
-        value = value[name]
-    return value
+        for part in composer.preset(group, option).parts if option in composer.options(group) else ():
+            if keys[1:] in part.key_paths():
+                value: Any = functools.reduce(operator.getitem, keys[1:], part.tree)
+                yield Origin(group, masked(keys[-1], value), file=part.file or None, keys=keys[1:])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from pathlib import Path
 
 
+@functools.lru_cache(maxsize=1)
 def conf_dir() -> Path:
     """The folder of the YAML files: inside the package in a wheel, beside it in a checkout."""
     package = Path(__file__).parents[1]

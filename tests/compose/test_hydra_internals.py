@@ -19,6 +19,7 @@ from omegaconf import OmegaConf
 
 from sglang_hydra.compose import hydra_internals
 from sglang_hydra.compose.hydra_internals import Repository, loader_of
+from sglang_hydra.compose.plain_files import content_of
 from sglang_hydra.compose.schema import register
 from sglang_hydra.facts.resolvers import register_resolver
 from sglang_hydra.text.locations import conf_dir
@@ -46,8 +47,10 @@ def test_a_loader_searches_named_folders_before_ours_and_code_last(own: Path) ->
 def test_a_repository_lists_options_and_the_file_that_counts(own: Path) -> None:
     repository = Repository(loader_of([own]), "sglang_hydra")
     assert {"big", "h100", "h200"} <= set(repository.options("gpu"))
-    assert {str(own / "gpu" / "h100.yaml"), str(own / "gpu" / "big.yaml")} <= set(repository.files("gpu"))
-    assert str(conf_dir() / "gpu" / "h100.yaml") not in repository.files("gpu")
+    assert repository.options_by_source("gpu")[:2] == ["big", "h100"]
+    assert sorted(repository.options_by_source("gpu")) == repository.options("gpu")
+    files = [content.file for name in ("big", "h100") if (content := content_of(repository, f"gpu/{name}"))]
+    assert files == [str(own / "gpu" / "big.yaml"), str(own / "gpu" / "h100.yaml")]
 
 
 def test_a_repository_expands_a_defaults_list_and_merges_it(own: Path) -> None:

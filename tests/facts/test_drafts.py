@@ -35,7 +35,7 @@ def test_a_published_draft_has_a_source_and_shapes_of_its_own_or_of_another_entr
     assert entry["source"]
     assert len({"config", "like", "layers_of", "unknown"} & set(entry)) == 1
     assert "config" in DRAFTS[entry["like"]] if "like" in entry else True
-    facts = known_draft(name, composer().model_presets)
+    facts = known_draft(name, composer().model_presets())
     if "unknown" in entry:
         assert facts is None
     else:

@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.facts.probe import GpuProbe
-from sglang_hydra.facts.recognise import candidates, recognise
+from sglang_hydra.facts.recognise import recognise
+from sglang_hydra.planning.gpu_class import gpu_nodes
+from tests.plans import composer, written
 
-FOLDER = Path(__file__).parents[2] / "conf" / "gpu"
-FILES = sorted(str(path) for path in FOLDER.glob("*.yaml"))
-PRESETS: dict[str, dict[str, Any]] = {
-    Path(file).stem: yaml.safe_load(Path(file).read_text(encoding="utf-8")) for file in FILES
-}
+PRESETS = gpu_nodes(composer())
 
 
 def seen(name: str | None, mib: float | None, vendor: str = "nvidia", **more: Any) -> GpuProbe:
@@ -31,7 +29,6 @@ def test_every_class_recognises_itself_by_each_of_its_names(option: str, name: s
     preset = PRESETS[option]
     probe = seen(name, preset["memory_mib"], preset["vendor"])
     assert recognise(probe, PRESETS) == option
-    assert recognise(probe, candidates(probe, FILES)) == option
 
 
 @pytest.mark.parametrize(
@@ -64,7 +61,6 @@ def test_every_class_recognises_itself_by_each_of_its_names(option: str, name: s
 def test_a_gpu_is_this_class(name: str | None, mib: float | None, option: str | None) -> None:
     probe = seen(name, mib)
     assert recognise(probe, PRESETS) == option
-    assert recognise(probe, candidates(probe, FILES)) == option
 
 
 @pytest.mark.parametrize(
@@ -94,10 +90,16 @@ def test_gpus_of_two_kinds_are_no_class() -> None:
     assert recognise(probe, PRESETS) is None
 
 
-def test_only_files_that_name_the_chip_are_parsed(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("device_names:\n  - NVIDIA X900\nmemory_mib: 1000\nvendor: nvidia\n")
-    (tmp_path / "broken.yaml").write_text("device_names: [NVIDIA Y100]\nmemory_mib: [\n")
-    probe = seen("NVIDIA X900", 1010)
-    found = candidates(probe, [str(path) for path in tmp_path.iterdir()])
-    assert list(found) == ["mine"]
-    assert recognise(probe, found) == "mine"
+def test_a_class_of_a_folder_is_recognised_beside_a_broken_one(tmp_path: Path) -> None:
+    mine = "device_names:\n  - NVIDIA X900\nmemory_mib: 1000\nvendor: nvidia\n"
+    broken = "device_names: [NVIDIA Y100]\nmemory_mib: [\n"
+    nodes = gpu_nodes(Composer([written(tmp_path, {"gpu/mine.yaml": mine, "gpu/broken.yaml": broken})]))
+    assert "broken" not in nodes
+    assert recognise(seen("NVIDIA X900", 1010), nodes) == "mine"
+
+
+def test_a_variant_that_inherits_its_device_names_is_not_taken_for_the_class(tmp_path: Path) -> None:
+    variant = "defaults: [h200]\nname: dgx\ncount: 4\n"
+    nodes = gpu_nodes(Composer([written(tmp_path, {"gpu/dgx.yaml": variant})]))
+    assert nodes["dgx"]["device_names"] == ["NVIDIA H200"]
+    assert recognise(seen("NVIDIA H200", 143771), nodes) == "h200"

@@ -20,7 +20,8 @@ from sglang_hydra.arguments.fields.check import check_value
 from sglang_hydra.cli.main import entry, requests_from_argv
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import recipes
-from sglang_hydra.planning.audit import judge_cells, judge_recipes, model_presets
+from sglang_hydra.planning.audit import judge_cells, judge_recipes
+from sglang_hydra.planning.catalog import models
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.schemas import schema_of
@@ -253,7 +254,7 @@ def test_every_value_of_a_recipe_fits_its_argument(id: str) -> None:
     for name, value in recipe.node.items():
         if name not in ("defaults", "model", "engine"):
             assert check_value(name, value) is None
-    assert recipe.model in {preset.name for preset in model_presets(composer())}
+    assert recipe.model in {preset.name for preset in models(composer())}
 
 
 def test_a_model_path_that_no_file_can_have_is_planned() -> None:

@@ -14,10 +14,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 
-def classes_named_in(texts: Iterable[str], gpu_files: Sequence[str]) -> list[str]:
-    """The classes (options of ``gpu``) that these texts name, each once, the first named first."""
+def classes_named_in(texts: Iterable[str], options: Sequence[str]) -> list[str]:
+    """The classes (``options`` of ``gpu``) that these texts name, each once, the first named first."""
     table = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-    options = [Path(file).stem for file in gpu_files]
     patterns = [
         *((rf"(?<![\w-]){pattern}(?![\w-])", name) for pattern, name in table["instances"].items()),
         *((rf"(?<![a-z0-9]){pattern}(?![a-z0-9])", name) for pattern, name in table["words"].items()),

@@ -21,7 +21,7 @@ from sglang_hydra.convert.importing.reduction import Reduced, Wanted, nearest_pr
 from sglang_hydra.convert.importing.sources import Source, launches_of
 from sglang_hydra.convert.importing.typed import Typed
 from sglang_hydra.planning.difference import why
-from sglang_hydra.planning.memory import gpu_classes
+from sglang_hydra.planning.catalog import gpu_classes
 from sglang_hydra.releases.order import same_release
 from sglang_hydra.releases.table import known_versions, nearest_known
 from sglang_hydra.run.diagnose.replan import offline
@@ -203,9 +203,7 @@ def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer)
     """The GPU class, if the source names one."""
     if "gpu" in typed.choices:
         return [typed.choices["gpu"]], []
-    found = list(launch.gpu_classes) or classes_named_in(
-        (*launch.mentions, *launch.files), composer.preset_files("gpu")
-    )
+    found = list(launch.gpu_classes) or classes_named_in((*launch.mentions, *launch.files), composer.options("gpu"))
     if not found and arguments.known.get("device") == "cpu":
         found = ["cpu"]
     if len(found) == 1:
@@ -223,8 +221,8 @@ def _all_classes(launch: Launch, known: Mapping[str, Any], composer: Composer) -
     leaves."""
     if launch.gpu_classes:
         return list(launch.gpu_classes)
-    classes = [gpu for gpu in gpu_classes(composer.preset_files("gpu")) if gpu.name not in _NO_GPU]
-    same = [gpu.name for gpu in classes if gpu.device == known.get("device")]
+    classes = [gpu for gpu in gpu_classes(composer) if gpu.name not in _NO_GPU]
+    same = [gpu.name for gpu in classes if gpu.facts.device == known.get("device")]
     return same or [gpu.name for gpu in classes]
 
 

@@ -66,9 +66,9 @@ def preset_for(path: str, composer: Composer) -> tuple[str | None, bool]:
     """The model preset of exactly this checkpoint, and whether it spells a hub name otherwise."""
     import os
 
-    from sglang_hydra.planning.audit import model_presets
+    from sglang_hydra.planning.catalog import models
 
-    presets = [preset for preset in model_presets(composer) if "${" not in preset.path]
+    presets = [preset for preset in models(composer) if "${" not in preset.path]
     exact = next((preset.name for preset in presets if preset.path == path), None)
     if exact is not None or os.path.exists(path) or path.count("/") != 1 or path[:1] in "./~":
         return exact, False
@@ -111,10 +111,10 @@ def reduce_to_preset(wanted: Wanted, gpus: Sequence[str], composer: Composer, en
 
 def nearest_preset(path: str, composer: Composer) -> str | None:
     """``model=NAME (its checkpoint)`` of the preset whose name begins with a path's last part, or the other way."""
-    from sglang_hydra.planning.audit import model_presets
+    from sglang_hydra.planning.catalog import models
 
     name = path.rstrip("/").rpartition("/")[2].lower()
-    for preset in model_presets(composer):
+    for preset in models(composer):
         known = preset.path.rpartition("/")[2].lower()
         if name and "${" not in preset.path and (known.startswith(name) or name.startswith(known)):
             return f"model={preset.name} ({preset.path})"
@@ -158,9 +158,9 @@ def _contexts(wanted: Wanted, given: Mapping[str, Any], full: Plan, composer: Co
     yield own
     if full.model.known:
         return
-    from sglang_hydra.planning.audit import model_presets
+    from sglang_hydra.planning.catalog import models
 
-    for preset in model_presets(composer):
+    for preset in models(composer):
         like = replace(own, model=preset.facts)
         made = like.resolution_of(given)
         target = own.target if wanted.resolved else dict(made.values)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.key_lines import key_lines
 from sglang_hydra.text.origins import Origin
 
 if TYPE_CHECKING:
@@ -27,11 +25,10 @@ def set_by(composer: Composer, composition: Composition) -> SetBy:
     found: dict[str, Origin] = {}
     for group in _GROUPS:
         option = composition.choices.get(group)
-        for file in composer.preset_files(group) if option else ():
-            if PurePath(file).stem == option:
-                node = group.partition("/")[0]
-                lines = key_lines(file)
-                found |= {".".join((node, *keys)): Origin(group, None, file=file, keys=keys) for keys in lines}
+        for part in composer.preset(group, option).parts if option in composer.options(group) else ():
+            node = group.partition("/")[0]
+            for keys in part.key_paths():
+                found[".".join((node, *keys))] = Origin(group, None, file=part.file or None, keys=keys)
     return {**found, **composition.settings}
 
 

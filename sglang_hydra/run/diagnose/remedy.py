@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.compose.overrides import Request
@@ -167,11 +168,12 @@ def _memory_changes(failure: FailureClass, plan: Plan) -> Iterator[Change]:
 def _fit_remedies(plan: Plan, composer: Composer) -> Iterator[Change]:
     """What the memory fit knows where the server does not fit at all; else more GPUs."""
     if plan.fit is not None and plan.fit.fits is False:
+        from sglang_hydra.planning.catalog import gpu_classes
         from sglang_hydra.planning.memory import remedies_of
         from sglang_hydra.rules.rule import Facts
 
         facts = Facts(plan.gpu, plan.model, plan.environment, 0, plan.intent)
-        for remedy in remedies_of(plan.resolution, facts, plan.fit, composer.preset_files("gpu")):
+        for remedy in remedies_of(plan.resolution, facts, plan.fit, partial(gpu_classes, composer)):
             yield remedy.overrides
         return
     yield from _larger_sizes(plan)

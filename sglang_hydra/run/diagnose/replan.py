@@ -16,7 +16,7 @@ from sglang_hydra.text.errors import ConfigError
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.planning.audit import Preset
+    from sglang_hydra.planning.catalog import Model
     from sglang_hydra.planning.plan import Plan
 
 # What decides memory, ranks and kernels. Ports, paths, logging and the like are of the other machine.
@@ -126,15 +126,15 @@ def _model_requests(
     yield Request.typed("model_path", path, _PLACE, "experiment")
 
 
-def _preset_of(path: str, composer: Composer) -> Preset | None:
+def _preset_of(path: str, composer: Composer) -> Model | None:
     """The preset whose checkpoint has the last part of this path as its name."""
-    from sglang_hydra.planning.audit import model_presets
+    from sglang_hydra.planning.catalog import models
 
     name = path.rstrip("/").rpartition("/")[2].lower()
     return next(
         (
             preset
-            for preset in model_presets(composer)
+            for preset in models(composer)
             if not preset.path.startswith("${") and preset.path.rpartition("/")[2].lower() == name
         ),
         None,
@@ -144,15 +144,14 @@ def _preset_of(path: str, composer: Composer) -> Preset | None:
 def gpu_classes_of(diagnosis: Diagnosis, composer: Composer, remarks: list[str]) -> list[str | None]:
     """The classes that the log's GPU may be: by its name, else every one with that much memory."""
     from sglang_hydra.facts.probe import GpuProbe
-    from sglang_hydra.facts.recognise import candidates, recognise
+    from sglang_hydra.facts.recognise import recognise
+    from sglang_hydra.planning.gpu_class import gpu_nodes
 
     args = diagnosis.server_args or {}
     if args.get("device") == "cpu":
         return ["cpu"]
-    files = composer.preset_files("gpu")
     if diagnosis.gpu:
-        probe = GpuProbe("nvidia", "cuda", (diagnosis.gpu,), count=1)
-        presets = candidates(probe, files)
+        presets = gpu_nodes(composer)
         for preset in presets.values():
             memory = diagnosis.gpu_memory_mib or preset.get("memory_mib")
             seen = GpuProbe("nvidia", "cuda", (diagnosis.gpu,), visible_memory_mib=memory, count=1)
@@ -160,19 +159,19 @@ def gpu_classes_of(diagnosis: Diagnosis, composer: Composer, remarks: list[str])
             if name is not None:
                 remarks.append(f"the log names {diagnosis.gpu}: gpu={name}")
                 return [name]
-    return _by_capacity(diagnosis.gpu_memory_mib, files, remarks)
+    return _by_capacity(diagnosis.gpu_memory_mib, composer, remarks)
 
 
-def _by_capacity(capacity: float | None, files: Sequence[str], remarks: list[str]) -> list[str | None]:
-    from sglang_hydra.planning.memory import gpu_classes
+def _by_capacity(capacity: float | None, composer: Composer, remarks: list[str]) -> list[str | None]:
+    from sglang_hydra.planning.catalog import gpu_classes
 
     if capacity is None:
         return []
     least, most = _CAPACITY_BELOW
     found: list[str | None] = [
         gpu.name
-        for gpu in gpu_classes(files)
-        if gpu.is_cuda and gpu.memory_mib and least <= 1 - capacity / gpu.memory_mib <= most
+        for gpu in gpu_classes(composer)
+        if gpu.facts.is_cuda and gpu.facts.memory_mib and least <= 1 - capacity / gpu.facts.memory_mib <= most
     ]
     if len(found) > _MOST_CLASSES:
         return []

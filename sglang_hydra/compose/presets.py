@@ -1,0 +1,141 @@
+"""Reads presets: an option of a config group (``gpu/h200.yaml``) with its defaults list, as plain values.
+
+Nothing else reads the YAML of presets. Composing takes the values of options from here, and so do the lists of GPU
+classes and models, the audit, and the answer to who set a key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.compose.hydra_internals import Repository
+from sglang_hydra.compose.node_types import problems_at, types_of
+from sglang_hydra.compose.overrides import value_problem
+from sglang_hydra.compose.plain_files import Content, content_of
+from sglang_hydra.compose.plain_merge import NotPlain, argument, with_value
+from sglang_hydra.compose.schema import NODES, PAIR, Root
+
+T = TypeVar("T")
+_MOST_KEPT = 512
+_NAME = re.compile(r"[\w-]+")
+
+
+class Preset(NamedTuple):
+    """An option of a config group, composed with its defaults list.
+
+    ``name`` is the option (``gpu=name``). ``node`` has every key of the node that the group sets, those that no file
+    names at their default; of a pair file it has the arguments. An interpolation is the text that stands in the file.
+    ``parts`` are the configs that it was composed of, weakest first; ``own_keys`` those that its own file names.
+    """
+
+    name: str
+    node: Mapping[str, Any]
+    parts: tuple[Content, ...]
+    own_keys: frozenset[str]
+
+    def is_alias_in(self, presets: Mapping[str, Preset]) -> bool:
+        """Whether it only gives a second name to one of ``presets``."""
+        other = presets.get(str(self.node.get("name")))
+        return other is not None and other.name != self.name and other.node == self.node
+
+
+class PlainPresets:
+    """The presets of one repository that can be read without Hydra. It keeps what it has read."""
+
+    def __init__(self, repository: Repository) -> None:
+        self.defaults = {item.name: _default_of(item) for item in fields(Root) if item.name in NODES}
+        self._repository = repository
+        self._contents: dict[str, Content | None] = {}
+        self._chains: dict[str, tuple[str, ...] | None] = {}
+        self._presets: dict[str, Preset] = {}
+
+    def content(self, config_path: str) -> Content | None:
+        """The content of one config by its name (``gpu/h100``), without its defaults list; None if Hydra must read
+        it."""
+        return kept(self._contents, config_path, lambda: content_of(self._repository, config_path))
+
+    def chain(self, config_path: str) -> tuple[str, ...]:
+        """The configs that an option is composed of, weakest first: those of its defaults list, and itself.
+
+        Raises NotPlain for a defaults list with more than names of the same group, and for a broken one.
+        """
+        found = kept(self._chains, config_path, lambda: self._expanded(config_path, ()))
+        if found is None:
+            raise NotPlain(config_path)
+        return found
+
+    def preset(self, group: str, name: str) -> Preset:
+        """Raises NotPlain for a preset that only Hydra can compose, and for a broken one."""
+        try:
+            return kept(self._presets, f"{group}/{name}", lambda: self._composed(group, name))
+        except LookupError as failure:
+            raise NotPlain(name) from failure
+
+    def _composed(self, group: str, name: str) -> Preset:
+        own = self._part(f"{group}/{name}")
+        parts = tuple(self._part(config_path) for config_path in self.chain(f"{group}/{name}"))
+        if group == PAIR:
+            return Preset(name, _arguments(parts), parts, frozenset(own.tree))
+        head, *rest = (own.package or group).split(".")
+        if head not in NODES:
+            raise NotPlain(head)
+        node = self.defaults[head]
+        for part in parts:
+            if any(problems_at((head, *rest), part.tree)):
+                raise NotPlain(name)
+            node = with_value(types_of(Root)[head], node, rest, part.tree)
+        if any(name not in FIELDS or value_problem(name, value) for name, value in (node.get("args") or {}).items()):
+            raise NotPlain(name)
+        return Preset(name, node, parts, frozenset(own.tree))
+
+    def _part(self, config_path: str) -> Content:
+        content = self.content(config_path)
+        if content is None:
+            raise NotPlain(config_path)
+        return content
+
+    def _expanded(self, config_path: str, above: tuple[str, ...]) -> tuple[str, ...] | None:
+        content = self.content(config_path)
+        if content is None or config_path in above:
+            return None
+        names = [] if content.defaults is None else content.defaults
+        if content.package is not None and (names or above):
+            return None
+        if not isinstance(names, list) or not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+            return None
+        chain: list[str] = []
+        for name in names if "_self_" in names else [*names, "_self_"]:
+            below = f"{config_path.rpartition('/')[0]}/{name}"
+            part = (config_path,) if name == "_self_" else self._expanded(below, (*above, config_path))
+            if part is None:
+                return None
+            chain += part
+        return tuple(chain)
+
+
+def _arguments(parts: Sequence[Content]) -> dict[str, Any]:
+    node: dict[str, Any] = {}
+    for part in parts:
+        for name, value in part.tree.items():
+            if value_problem(name, value):
+                raise NotPlain(name)
+            node[name] = argument(name, node.get(name), value)
+    return node
+
+
+def _default_of(item: Any) -> Any:
+    value = item.default_factory() if callable(item.default_factory) else item.default
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def kept(store: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
+    """The value of ``key``, made when it is first asked for. A store that has grown too large starts anew."""
+    if key not in store:
+        if len(store) >= _MOST_KEPT:
+            store.clear()
+        store[key] = make()
+    return store[key]

@@ -1,0 +1,76 @@
+"""The catalog: the GPU classes and the models that the presets of an app know, those of its own folders included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.compose.grammar import has_interpolation
+from sglang_hydra.facts.declared import gpu_facts
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.planning.gpu_class import Hardware
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.compose.overrides import Request
+    from sglang_hydra.facts.gpu import GpuFacts
+
+
+@dataclass(frozen=True)
+class GpuClass:
+    """A GPU class of the catalog: its option (``gpu=name``), its facts and the arguments that it brings. ``facts.name``
+    is the name by which pair files know it (``gpu_model/<gpu>-<model>.yaml``)."""
+
+    name: str
+    facts: GpuFacts
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of the catalog: its option (``model=name``), its checkpoint, its facts and the arguments that it brings.
+    ``pair_name`` is the name by which pair files know it."""
+
+    name: str
+    path: str
+    facts: ModelFacts
+    args: Mapping[str, Any]
+    pair_name: str
+
+
+def gpu_classes(composer: Composer, requests: Sequence[Request] = (), *, strict: bool = False) -> list[GpuClass]:
+    """The classes with a known memory.
+
+    A preset that is broken or that depends on the rest of the configuration is left out; with ``strict`` a broken one
+    raises ConfigError.
+    """
+    found: list[GpuClass] = []
+    findings: list[Finding] = []
+    for preset in composer.presets("gpu", requests, strict=strict):
+        if preset.node["memory_mib"] is None or has_interpolation(dict(preset.node)):
+            continue
+        try:
+            found.append(GpuClass(preset.name, gpu_facts(preset.node, Hardware()), preset.node["args"]))
+        except ConfigError as failure:
+            findings += (replace(item, message=f"gpu={preset.name}: {item.message}") for item in failure.findings)
+    if strict and findings:
+        raise ConfigError(*findings)
+    return found
+
+
+def models(composer: Composer, requests: Sequence[Request] = (), *, strict: bool = False) -> list[Model]:
+    """The models with facts and a checkpoint of their own. With ``strict`` a broken preset raises ConfigError."""
+    return [
+        Model(
+            preset.name,
+            preset.node["model_path"],
+            ModelFacts(preset.node["config"], source=preset.node["source"] or f"preset {preset.name}"),
+            {name: value for name, value in preset.node["args"].items() if name != "served_model_name"},
+            str(preset.node["name"]),
+        )
+        for preset in composer.presets("model", requests, strict=strict)
+        if preset.node["config"] is not None and preset.node["model_path"] is not None
+    ]

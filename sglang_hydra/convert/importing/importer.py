@@ -20,8 +20,8 @@ from sglang_hydra.convert.importing.passwords import hidden_in, holds_a_password
 from sglang_hydra.convert.importing.reduction import Reduced, Wanted, nearest_preset, reduce_to_preset
 from sglang_hydra.convert.importing.sources import Source, launches_of
 from sglang_hydra.convert.importing.typed import Typed
-from sglang_hydra.planning.difference import why
 from sglang_hydra.planning.catalog import gpu_classes
+from sglang_hydra.planning.difference import why
 from sglang_hydra.releases.order import same_release
 from sglang_hydra.releases.table import known_versions, nearest_known
 from sglang_hydra.run.diagnose.replan import offline

@@ -1,4 +1,4 @@
-"""From a choice of group options to one merged config, and the record of what each file in it said."""
+"""Merges the chosen group options into one config with OmegaConf, and records what each file sets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Base(NamedTuple):
     mount: tuple[str, ...]
 
     def plain(self) -> dict[str, Any]:
-        """The boundary: our tree as plain containers, every interpolation in it resolved and judged."""
+        """Returns our tree as plain containers, with every interpolation resolved and checked."""
         from omegaconf import OmegaConf
 
         with hydra_errors_as_findings(self.layers.place_of):
@@ -182,7 +182,7 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
 
 
 def _below(keys: tuple[str, ...], value: Any, mount: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
-    """What a mapping for our node, or for one above it (``serving={sglang: {tp_size: 2}}``), says of our keys."""
+    """The values for our keys in a mapping for our node, or for one above it (``serving={sglang: {tp_size: 2}}``)."""
     if mount[: len(keys)] != keys:
         return {}
     for name in mount[len(keys) :]:
@@ -191,13 +191,13 @@ def _below(keys: tuple[str, ...], value: Any, mount: tuple[str, ...]) -> dict[tu
 
 
 def _is_ours(keys: tuple[str, ...], mount: tuple[str, ...]) -> bool:
-    """Whether a word that says nothing to an app would say something below the node that our tree stands under."""
+    """Whether a key that an app does not have is one of ours below the node that our tree stands under."""
     return bool(mount) and (keys[0] in FIELDS or keys[0] in NODES)
 
 
 def _problem(path: tuple[str, ...], value: Any, override: Override) -> Finding | None:
-    """What is wrong with a word on one of our keys. Hydra's own answer has no suggestion, and with a + it adds what
-    nobody reads."""
+    """What is wrong with an override of one of our keys. Hydra's message has no suggestion, and with a + it adds a key
+    that nobody reads."""
     name = path[0]
     if name in FIELDS and override.is_delete():
         return not_deletable(name).finding
@@ -215,7 +215,7 @@ def _problem(path: tuple[str, ...], value: Any, override: Override) -> Finding |
 def words_below(
     repository: Repository, chosen: Sequence[Override], leaves: Sequence[Wanted], mount: tuple[str, ...]
 ) -> dict[str, Origin]:
-    """The last word on each key right below the node ``mount`` of an app: a file's or an override's."""
+    """The file or the override that sets each key right below the node ``mount`` of an app."""
     found: dict[str, Origin] = {}
     with hydra_errors_as_findings():
         for default, loaded in loaded_configs(repository, repository.defaults(chosen).defaults):
@@ -255,7 +255,7 @@ def _apply(config: DictConfig, item: Wanted, *, is_argument: bool = False) -> No
 def record_files(
     repository: Repository, defaults: Sequence[ResultDefault], mount: tuple[str, ...], layers: Layers
 ) -> None:
-    """Tells ``layers`` what every file says of our tree, in the order in which they are merged."""
+    """Records in ``layers`` what every file sets in our tree, in the order in which they are merged."""
     for default, loaded in loaded_configs(repository, defaults):
         if not is_schema(loaded.config):
             record(layers, default, unresolved(loaded.config), file_of(loaded, str(default.config_path)), mount)
@@ -264,7 +264,7 @@ def record_files(
 def record(
     layers: Layers, default: ResultDefault, content: Mapping[str, Any], file: str, mount: tuple[str, ...] = ()
 ) -> None:
-    """Tells ``layers`` what one file says of our tree, which stands under ``mount``."""
+    """Records in ``layers`` what one file sets in our tree, which stands under ``mount``."""
     package = package_of(default)
     if package[:-1] == mount and package[-1:] in (("gpu",), ("model",)):
         layers.add_preset(package[-1], content, file)

@@ -93,7 +93,7 @@ def loader_of(config_dirs: Sequence[str | Path]) -> ConfigLoaderImpl:
 
 
 class Repository(CachingConfigRepository):
-    """Every config that can be composed, without what they say of Hydra's own node.
+    """Every config that can be composed, each without its values for Hydra's own node.
 
     Raises ConfigError for a primary config that is not there or cannot be read.
     """
@@ -182,10 +182,10 @@ class Repository(CachingConfigRepository):
             text = read_text(file, CONFIG_BYTES)
         except OSError as failure:
             if failure.errno != errno.EFBIG:
-                return  # Hydra says so
+                return  # Hydra's message is clear
             raise ConfigError(Finding("error", "CLI009", f"{shown_path(file)}: {failure.strerror}")) from failure
         except UnicodeError:
-            return  # Hydra says so
+            return  # Hydra's message is clear
         if text_is_too_much(text):
             raise ConfigError(Finding("error", "CLI009", f"{shown_path(file)}: {TOO_MUCH}"))
 
@@ -312,7 +312,7 @@ def error_of(job: JobReturn) -> Any:
 
 
 def apply_override(override: Override, config: DictConfig) -> None:
-    """Sets, adds or deletes what one override says, in ``config`` itself. Raises what Hydra raises for it."""
+    """Sets, adds or deletes a value in ``config`` itself. Raises what Hydra raises for the override."""
     ConfigLoaderImpl._apply_overrides_to_config([override], config)
 
 

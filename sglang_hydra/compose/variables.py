@@ -1,4 +1,4 @@
-"""Which environment variables a configuration may read: the user's own words any, files those that are no secrets."""
+"""Decides which environment variables a configuration may read: a typed override any, a file those without secrets."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def allowing(name: str) -> str:
 
 @dataclass
 class Reader:
-    """Who reads variables while one configuration is composed. ``typed`` are the words of the command line with an
-    interpolation; ``trusts_files`` is for a Hydra app of the user's own."""
+    """Reads variables while one configuration is composed. ``typed`` are the typed overrides with an interpolation;
+    ``trusts_files`` is for a Hydra app of the user's own."""
 
     typed: Sequence[str] = ()
     trusts_files: bool = False
@@ -98,7 +98,7 @@ _READER: ContextVar[Reader | None] = ContextVar("reader", default=None)
 
 @contextlib.contextmanager
 def reading(typed: Sequence[str], *, trusts_files: bool) -> Iterator[None]:
-    """While it lasts, ``oc.env`` obeys. ``typed`` are the words of the command line.
+    """Makes ``oc.env`` check each variable that it reads in this block. ``typed`` are the typed overrides.
 
     Raises ConfigError for what may not be read; no value of a file's variable, and of no secret one, is in any error.
     """
@@ -128,7 +128,7 @@ def reading(typed: Sequence[str], *, trusts_files: bool) -> Iterator[None]:
 
 
 def without_values(text: str) -> str:
-    """``text`` as an error may show it, while a configuration is composed."""
+    """Replaces the values of variables in a message by their references, while a configuration is composed."""
     reader = _READER.get()
     return reader.without_values(text) if reader else text
 
@@ -147,7 +147,7 @@ def has_read(value: Any) -> bool:
 
 
 def set_places(place_of: PlaceOf | None) -> None:
-    """Tells who set which key, for what is resolved from now on."""
+    """Sets the function that returns where a key was set, for what is resolved from now on."""
     reader = _READER.get()
     if reader is not None:
         reader.place_of = place_of

@@ -103,12 +103,12 @@ def as_typed(finding: Finding, requests: Sequence[Request]) -> Finding:
 
 
 def checked(config_name: str, words: Sequence[str]) -> Composer | None:
-    """The composer that has composed these words for this app already."""
+    """The composer that has composed this app with these overrides already, if there is one."""
     return _composers.get(_key(config_name, words))
 
 
 def numbered(words: Sequence[str]) -> list[Request]:
-    """Words of an app in Hydra's own syntax, each with its number as the place."""
+    """The overrides of an app, in Hydra's own syntax, each with its number as the place."""
     return [Request(text, f"override {number}") for number, text in enumerate(words, 1)]
 
 
@@ -117,7 +117,7 @@ def _key(config_name: str, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _sweeps(text: str) -> bool:
-    """Whether a word asks for several jobs, as it may where the app's own config sets Hydra's mode."""
+    """Whether an override asks for several jobs, as it may where the app's own config sets Hydra's mode."""
     from sglang_hydra.compose.override_errors import Refused
     from sglang_hydra.compose.overrides import parsed
 

@@ -3,12 +3,11 @@
 For each: what it is for, why the public way does not serve, and the test that fails when Hydra changes it.
 
 - ``loader_of``, ``search_path_of``, ``hydra_over``: ``create_config_search_path``, ``ConfigLoaderImpl``, ``Hydra``.
-  ``hydra.initialize`` and ``hydra.compose`` know one global search path of one folder, without a primary config in a
-  second folder, and ``@hydra.main`` reads ``sys.argv`` and ends the process. test_a_loader_searches_*,
-  test_a_job_of_hydra_runs_*
+  ``hydra.initialize`` takes one folder and keeps it in a global; ``@hydra.main`` reads ``sys.argv`` and ends the
+  process. test_a_loader_searches_*, test_a_job_of_hydra_runs_*
 - ``Repository``: ``CachingConfigRepository``, ``create_defaults_list``, and of the loader
   ``_process_config_searchpath`` and ``_compose_config_from_defaults_list``. ``hydra.compose`` returns the merged config
-  alone: not which files it is made of, and at fifty times the cost. test_a_repository_*, tests/compose/test_compose.py
+  alone, not the files that it is made of. test_a_repository_*, tests/compose/test_compose.py
 - ``apply_override``: ``_apply_overrides_to_config``. ``OmegaConf.update`` knows neither ``+`` and ``~`` nor the error
   messages of Hydra. test_an_override_is_applied_as_hydra_does
 - ``header_package``: ``ConfigSource._get_header_dict``. ``ConfigSource.load_config`` reads the whole file with the slow
@@ -21,7 +20,6 @@ For each: what it is for, why the public way does not serve, and the test that f
   test_a_launcher_gets_*
 - ``error_of``: ``JobReturn._return_value``. The public ``return_value`` prints before it raises.
   test_the_error_of_a_job_*
-
 - ``watch_apps``, ``take_starting_app``: the function that ``@hydra.main`` calls to start an app. Hydra tells a
   search-path plugin neither the command line nor the name of the primary config, callbacks are called only after the
   app has been composed, and a decorator below ``@hydra.main`` is called later still. So a decorator of ours is put

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -202,3 +204,10 @@ def test_an_app_that_starts_is_checked_before_hydra_composes_it(own: Path) -> No
     done = subprocess.run([sys.executable, "app.py", "tp_sise=2"], cwd=own, capture_output=True, text=True)
     assert done.returncode == 2
     assert "CLI001  override 1: 'tp_sise' is neither" in done.stderr, done.stderr
+
+
+def test_the_tests_that_the_docstring_names_are_here() -> None:
+    named = re.findall(r"\b(test_[a-z_]+\*?)(?![\w/.])", str(hydra_internals.__doc__))
+    assert len(named) >= 10
+    for name in named:
+        assert any(fnmatch(test, name) for test in globals()), name

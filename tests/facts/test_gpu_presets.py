@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.facts.facts_fakes import catalog
+from tests.plans import composer
 
 FOLDER = Path(__file__).parents[2] / "conf" / "gpu"
 CATALOG = catalog("gpus.json")["gpus"]
@@ -37,9 +38,8 @@ TYPES: dict[str, Any] = {
 DEVICES = {"nvidia": "cuda", "amd": "cuda", "habana": "hpu", "huawei": "npu", "intel": "xpu"}
 
 
-def load(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
-    return content
+def load(name: str) -> Mapping[str, Any]:
+    return composer().preset("gpu", name).node
 
 
 def test_the_classes_that_people_ask_for_are_there() -> None:
@@ -51,6 +51,7 @@ def test_the_classes_that_people_ask_for_are_there() -> None:
 def test_a_class_has_every_key_with_its_type_and_no_other(name: str) -> None:
     preset = load(name)
     assert list(preset) == list(TYPES)
+    assert {key for part in composer().preset("gpu", name).parts for key in part.tree} == set(TYPES)
     for key, kind in TYPES.items():
         assert isinstance(preset[key], kind), key
     assert preset["name"] == name
@@ -106,4 +107,5 @@ def test_the_cpu_engine_and_no_accelerator_have_no_memory_and_differ_in_the_devi
 
 
 def test_auto_holds_no_facts() -> None:
-    assert load("auto") == {"name": "auto"}
+    (part,) = composer().preset("gpu", "auto").parts
+    assert part.tree == {"name": "auto"}

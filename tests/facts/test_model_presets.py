@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.facts.facts_fakes import catalog
+from tests.plans import composer
 
 FOLDER = Path(__file__).parents[2] / "conf" / "model"
 CATALOG = catalog("models.json")["models"]
@@ -33,9 +33,8 @@ OF_THE_CATALOG_ALONE = ("layer_types_count",)
 """A summary that the catalog makes of ``layer_types``; no config.json has it."""
 
 
-def load(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
-    return content
+def load(name: str) -> Mapping[str, Any]:
+    return composer().preset("model", name).node
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,6 +54,7 @@ def test_the_models_that_people_ask_for_are_there() -> None:
 def test_a_preset_has_every_key_with_its_type_and_no_other(name: str) -> None:
     preset = load(name)
     assert list(preset) == list(TYPES)
+    assert {key for part in composer().preset("model", name).parts for key in part.tree} == set(TYPES)
     for key, kind in TYPES.items():
         assert isinstance(preset[key], kind), key
     assert preset["name"] == name
@@ -114,13 +114,15 @@ def test_a_pair_is_of_a_known_class_and_model_and_cites_its_source(file: Path) -
     gpu, _, model = file.stem.partition("-")
     assert (FOLDER.parent / "gpu" / f"{gpu}.yaml").exists()
     assert model in PRESETS
-    assert any(line.startswith("# source: ") for line in file.read_text("utf-8").splitlines())
+    files = [Path(part.file) for part in composer().preset("gpu_model", file.stem).parts]
+    assert any(line.startswith("# source: ") for used in files for line in used.read_text("utf-8").splitlines())
 
 
 def test_llama_4_has_the_backend_of_its_gpu() -> None:
     def chosen(gpu: str) -> str:
-        pair = PAIRS / f"{gpu}-llama_4_scout.yaml"
-        own = yaml.safe_load(pair.read_text("utf-8")) if pair.exists() else load("llama_4_scout")["args"]
+        pair = f"{gpu}-llama_4_scout"
+        has_pair = pair in composer().options("gpu_model")
+        own = composer().preset("gpu_model", pair).node if has_pair else load("llama_4_scout")["args"]
         return str(own["attention_backend"])
 
     assert {gpu: chosen(gpu) for gpu in ("h100", "h20", "mi300x", "b200", "l40s")} == {

@@ -8,12 +8,13 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from sglang_hydra import GpuFacts, ModelFacts, resolve
 from sglang_hydra.architecture.published_checkpoints import facts_as, find_published, originals
+from sglang_hydra.facts.declared import gpu_facts
 from sglang_hydra.fit.result import Fit
 from sglang_hydra.fit.sizing import fit
+from sglang_hydra.planning.gpu_class import Hardware
+from tests.plans import composer
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DATA = REPOSITORY / "tests" / "data"
@@ -23,18 +24,7 @@ GIB = 1 << 30
 @cache
 def gpu(name: str) -> GpuFacts:
     """A class of GPU as its preset declares it."""
-    facts = yaml.safe_load((REPOSITORY / "conf" / "gpu" / f"{name}.yaml").read_text(encoding="utf-8"))
-    capability = facts["compute_capability"]
-    return GpuFacts(
-        name=name,
-        vendor=facts["vendor"],
-        device=facts["device"],
-        memory_mib=facts["memory_mib"],
-        compute_capability=tuple(map(int, capability.split("."))) if capability else None,  # type: ignore[arg-type]
-        count=facts["count"],
-        flashinfer=facts["flashinfer"],
-        triton_kernels=facts["triton_kernels"],
-    )
+    return gpu_facts(composer().preset("gpu", name).node, Hardware())
 
 
 @lru_cache(maxsize=1)

@@ -55,9 +55,9 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
     """
     traits, known = traits_of(architecture)
     text = text_part(config)
-    odd = not_modelled(text)
-    if odd is not None or architecture in ENCODERS:
-        raise Missing(f"architectures ({architecture}: {odd or 'an encoder'} is not modelled)")
+    unmodelled = not_modelled(text)
+    if unmodelled is not None or architecture in ENCODERS:
+        raise Missing(f"architectures ({architecture}: {unmodelled or 'an encoder'} is not modelled)")
     hidden = text.size(*_HIDDEN)
     heads = text.size(*_HEADS)
     nested = _grouped_attention(text)

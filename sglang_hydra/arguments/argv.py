@@ -387,8 +387,8 @@ def _adapter_text(field: Field, item: Any) -> str:
 
 
 def _unsayable(field: Field, value: Any, why: str) -> ValueError:
-    said = "***" if field.arg.secret else typed(value)
-    return ValueError(f"{field.name}={said} cannot be said on SGLang's command line: {why}")
+    shown = "***" if field.arg.secret else typed(value)
+    return ValueError(f"{field.name}={shown} cannot be said on SGLang's command line: {why}")
 
 
 def by_option(words: Sequence[_T]) -> Iterator[list[_T]]:

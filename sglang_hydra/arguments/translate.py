@@ -1,4 +1,4 @@
-"""An intent made for 0.5.2, told to another release: renamed, dropped, refused, each with a finding."""
+"""Translates the arguments of 0.5.2 for another release: renamed, dropped or refused, each with a finding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sglang_hydra.text.screen import shown
 
 @dataclass
 class Translation:
-    """What ``version`` is told: ``arguments`` by its own names, and the findings on what became of the intent.
+    """The arguments for ``version``: ``arguments`` by its own names, and the findings on what became of the intent.
 
     ``known`` is the release of the table whose flags these are; ``renamed`` are 0.5.2's names with what the release
     has in their place.
@@ -58,10 +58,10 @@ def unknown_version(version: str) -> Finding:
 
 
 def translate(intent: Mapping[str, Any], version: str, extra: Mapping[str, Any] | None = None) -> Translation:
-    """``intent`` (0.5.2's arguments) and ``extra`` (the release's own) as ``version`` has to be told them.
+    """``intent`` (0.5.2's arguments) and ``extra`` (the release's own) as ``version`` takes them.
 
-    A release that is not in the table is told what the last one before it is told (the first one, where it is older
-    than all), and a finding says so.
+    A release that is not in the table gets what the last one before it gets (the first one, where it is older than
+    all), with a finding.
     """
     name = nearest_known(version) or known_versions()[0]
     made = Translation(version, release(name))
@@ -78,7 +78,7 @@ def translate(intent: Mapping[str, Any], version: str, extra: Mapping[str, Any] 
     return made
 
 
-def told_to(intent: Mapping[str, Any], version: str, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def arguments_for(intent: Mapping[str, Any], version: str, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The arguments by the names that ``version`` has for them."""
     return (
         dict(intent)
@@ -116,30 +116,32 @@ def _place(made: Translation, name: str, value: Any, intent: Mapping[str, Any]) 
 
 
 def _replace(made: Translation, name: str, value: Any, intent: Mapping[str, Any]) -> None:
-    """An argument that the release does not have: what takes its place is told instead."""
+    """Translates an argument that the release does not have into the one that takes its place."""
     if value == FIELDS[name].default:
         return
     found = successor(name, made.known.version)
     if found.name is None:
         made.findings.append(_gone(made, name, value, found.advice))
         return
-    told = value if found.value is SAME else found.value
-    if isinstance(told, tuple):
-        other = told[1]
-        told = intent.get(other, FIELDS[other].default)
-    if intent.get(found.name) not in (None, told):
+    replacement = value if found.value is SAME else found.value
+    if isinstance(replacement, tuple):
+        other = replacement[1]
+        replacement = intent.get(other, FIELDS[other].default)
+    if intent.get(found.name) not in (None, replacement):
         message = (
             f"{name}={shown(value)} is {found.name} in SGLang {made.known.version}, which was set to another value"
         )
         made.findings.append(Finding("warning", "VER003", message, (name, found.name), f"leave {name} out"))
         return
-    wrong = problem(made.known.arguments[found.name], told)
+    wrong = problem(made.known.arguments[found.name], replacement)
     if wrong is not None:
-        made.findings.append(_gone(made, name, value, f"{found.name} takes its place, and {shown(told)} {wrong}"))
+        made.findings.append(
+            _gone(made, name, value, f"{found.name} takes its place, and {shown(replacement)} {wrong}")
+        )
         return
-    message = f"{name}={shown(value)} is {found.name}={shown(told)} in SGLang {made.known.version}"
+    message = f"{name}={shown(value)} is {found.name}={shown(replacement)} in SGLang {made.known.version}"
     made.findings.append(Finding("info", "VER003", message, (name,)))
-    made.arguments[found.name] = told
+    made.arguments[found.name] = replacement
     made.renamed[name] = found.name
 
 
@@ -151,7 +153,7 @@ def _gone(made: Translation, name: str, value: Any, advice: str | None) -> Findi
 
 
 def _moved_defaults(made: Translation, intent: Mapping[str, Any]) -> Iterator[Finding]:
-    """One remark on the defaults that nobody set and that the release has changed."""
+    """One finding on the unset arguments whose defaults the release has changed."""
     moved = [
         change
         for name, change in changed_defaults(SPECIFIED_VERSION, made.known.version).items()

@@ -96,8 +96,8 @@ class Search:
             self.tried.append(f"{command[0]}: cannot be run ({failure})")
             return None
         if done.returncode != 0:
-            said = (done.stderr.strip() or done.stdout.strip() or "nothing said").splitlines()[-1]
-            self.tried.append(f"{command[0]}: exit status {done.returncode} ({said})")
+            reason = (done.stderr.strip() or done.stdout.strip() or "nothing said").splitlines()[-1]
+            self.tried.append(f"{command[0]}: exit status {done.returncode} ({reason})")
             return None
         return done.stdout
 
@@ -125,7 +125,7 @@ def ask_torch(search: Search) -> dict[str, Any]:
 
 
 def smallest(devices: Sequence[Device]) -> float | None:
-    """The smallest total memory in MiB; None where no device told its own."""
+    """The smallest total memory in MiB; None where no device reports it."""
     return min((device.memory_mib for device in devices if device.memory_mib is not None), default=None)
 
 

@@ -50,8 +50,8 @@ def with_draft(
     facts, findings = once(
         ("model", path, revision, access), lambda: read_model(path, revision=revision, env=env, access=access)
     )
-    said = [_about_draft(finding) for finding in findings if finding.level != "info"]
-    return replace(model, draft=facts if facts.known else None), said
+    of_draft = [_about_draft(finding) for finding in findings if finding.level != "info"]
+    return replace(model, draft=facts if facts.known else None), of_draft
 
 
 def known_draft(path: str, presets: ModelPresets) -> ModelFacts | None:
@@ -76,7 +76,7 @@ def _published() -> Mapping[str, Mapping[str, Any]]:
 
 
 def _about_draft(finding: Finding) -> Finding:
-    """What was said of a model, said of the draft."""
+    """A finding on a model as one on the draft model."""
     hint = _HINT if finding.id == "HUB004" else None
     message = f"the draft model: {finding.message}"
     return replace(finding, message=message, fields=(_FIELD,), hint=hint, stage="plan")

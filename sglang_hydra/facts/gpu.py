@@ -15,7 +15,7 @@ class GpuFacts:
     memory of the smallest GPU in MiB as the vendor's tool reports it, None where SGLang would not know it (CPU,
     Intel XPU). ``compute_capability`` is CUDA's (major, minor), for AMD the gfx number's (9, 4). ``count`` is
     the number of GPUs on this node. ``flashinfer`` and ``triton_kernels`` say whether SGLang would find these
-    packages. ``torch_cuda`` says whether torch.cuda can be asked there for a capability, None where nobody said.
+    packages. ``torch_cuda`` says whether torch.cuda can be asked there for a capability, None where it is unknown.
     ``extra`` holds what the rules do not read (bandwidth in GB/s, dense TFLOPS, sources).
     """
 

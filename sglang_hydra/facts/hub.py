@@ -74,7 +74,7 @@ def read_model(
     except ConfigError as refused:
         facts = ModelFacts(config=None, source=_NOTHING, extra={"tried": [str(refused)], "note": _NOTHING})
         return Reading(facts, list(refused.findings))
-    return Reading(facts, _remarks(facts, model_path))
+    return Reading(facts, _field_findings(facts, model_path))
 
 
 def _find(
@@ -148,7 +148,7 @@ def cache_root(env: Mapping[str, str] = os.environ) -> str:
     return os.path.join(os.path.expandvars(os.path.expanduser(home)), "hub")
 
 
-def _remarks(facts: ModelFacts, model_path: str) -> list[Finding]:
+def _field_findings(facts: ModelFacts, model_path: str) -> list[Finding]:
     if facts.config is None:
         tried = "; ".join(facts.extra["tried"])
         message = f"{model_path}: its config.json is unknown, so what depends on it is not planned ({tried})"
@@ -226,8 +226,8 @@ def _download(
             )
         )
     except Exception as failure:  # noqa: BLE001 - every HTTP library underneath has its own; the user gets the text
-        said = (str(failure).strip() or type(failure).__name__).splitlines()[0]
-        tried.append(f"the hub gave no config.json of {model_path} ({type(failure).__name__}: {said})")
+        reason = (str(failure).strip() or type(failure).__name__).splitlines()[0]
+        tried.append(f"the hub gave no config.json of {model_path} ({type(failure).__name__}: {reason})")
         return None
 
 

@@ -23,8 +23,8 @@ def find_nvidia(search: Search) -> Found | None:
         search.tried.append("indices are taken in PCI bus order; CUDA counts so only with CUDA_DEVICE_ORDER=PCI_BUS_ID")
     memory = smallest(devices)
     if memory is None and seen.devices:
-        told = ask_torch(search).get("memory_mib")
-        memory = float(told) if told else seen.slice.memory_mib if seen.slice else None
+        asked = ask_torch(search).get("memory_mib")
+        memory = float(asked) if asked else seen.slice.memory_mib if seen.slice else None
         shown = f"{memory:g} MiB from torch or the slice" if memory else "unknown"
         search.tried.append(f"no GPU told its memory, as is usual under MIG: {shown}")
     elif seen.slice and memory != seen.slice.memory_mib:

@@ -103,8 +103,8 @@ def probe_gpu(
         return GpuProbe(device="cpu" if cpu_engine else None, tried=tuple(search.tried))
     variable = found.variable
     setting = f"{variable}={env[variable]}" if variable else None
-    if setting and found.seen.remark:
-        search.tried.append(f"{setting}: {found.seen.remark}")
+    if setting and found.seen.note:
+        search.tried.append(f"{setting}: {found.seen.note}")
     devices = found.seen.devices
     if not devices:
         reason = setting or "MIG is on and no slice exists"

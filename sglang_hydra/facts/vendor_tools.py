@@ -28,8 +28,8 @@ def read_nvidia_smi(text: str) -> list[Device]:
         name, uuid, memory, capability, mig = [*cells, "", ""][:5]
         devices.append(
             Device(
-                name=_told(name),
-                uuid=_told(uuid),
+                name=_value(name),
+                uuid=_value(uuid),
                 memory_mib=float(memory) if _NUMBER.fullmatch(memory) else None,
                 capability=read_capability(capability),
                 mig=mig == "Enabled",
@@ -154,5 +154,5 @@ def read_torch_answer(text: str) -> dict[str, Any]:
     return {}
 
 
-def _told(text: str) -> str | None:
+def _value(text: str) -> str | None:
     return None if not text or text.startswith("[") else text

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Slice(NamedTuple):
-    """A MIG slice of a GPU; its memory in MiB, None if it was not told."""
+    """A MIG slice of a GPU; its memory in MiB, None if it is unknown."""
 
     uuid: str
     memory_mib: float | None = None
@@ -29,11 +29,11 @@ class Device(NamedTuple):
 
 
 class Visible(NamedTuple):
-    """What CUDA would number 0, 1, ...: the GPUs, and the MIG slice if it is one. ``remark`` is for the user."""
+    """What CUDA would number 0, 1, ...: the GPUs, and the MIG slice if it is one. ``note`` is for the user."""
 
     devices: tuple[Device, ...]
     slice: Slice | None = None
-    remark: str | None = None
+    note: str | None = None
 
 
 def visible_devices(value: str | None, devices: Sequence[Device]) -> Visible:
@@ -50,11 +50,11 @@ def visible_devices(value: str | None, devices: Sequence[Device]) -> Visible:
     if entries == [""]:
         return Visible((), None, "it is empty, which hides every GPU")
     places: list[tuple[int, int]] = []
-    remark = None
+    note = None
     for entry in entries:
         place = _find(entry, devices)
         if place is None:
-            remark = f"{entry!r} names no GPU of this machine: it and what follows it are ignored"
+            note = f"{entry!r} names no GPU of this machine: it and what follows it are ignored"
             break
         places.append(place)
     if len(set(places)) < len(places):
@@ -62,7 +62,7 @@ def visible_devices(value: str | None, devices: Sequence[Device]) -> Visible:
     chosen = [
         (devices[index], devices[index].slices[part] if devices[index].slices else None) for index, part in places
     ]
-    return _one_slice_at_most(chosen, remark)
+    return _one_slice_at_most(chosen, note)
 
 
 def _whole(device: Device) -> list[Slice | None]:
@@ -92,8 +92,8 @@ def _find(entry: str, devices: Sequence[Device]) -> tuple[int, int] | None:
     return indices[0], 0
 
 
-def _one_slice_at_most(chosen: list[tuple[Device, Slice | None]], remark: str | None) -> Visible:
+def _one_slice_at_most(chosen: list[tuple[Device, Slice | None]], note: str | None) -> Visible:
     for device, piece in chosen:
         if piece is not None:
-            return Visible((device,), piece, remark)
-    return Visible(tuple(device for device, _ in chosen), None, remark)
+            return Visible((device,), piece, note)
+    return Visible(tuple(device for device, _ in chosen), None, note)

@@ -137,8 +137,8 @@ def _json_of(path: str) -> Any:
     try:
         return json.loads(read_text(path))
     except json.JSONDecodeError as wrong:
-        place, said = f"{path}:{wrong.lineno}:{wrong.colno}", wrong.msg.removesuffix(" at")
-        raise _corrupt(place, f"this is no JSON: {said}") from None
+        place, problem = f"{path}:{wrong.lineno}:{wrong.colno}", wrong.msg.removesuffix(" at")
+        raise _corrupt(place, f"this is no JSON: {problem}") from None
     except (OSError, ValueError, RecursionError) as wrong:
         raise _corrupt(path, f"it cannot be read: {wrong}") from None
 

@@ -90,14 +90,14 @@ def compare(plan: Plan, info: Mapping[str, Any], machine: GpuFacts | None = None
 
     if not isinstance(info, Mapping) or "model_path" not in info:
         raise ValueError("the answer holds no arguments of a server")
-    said = info.get("version")
-    version = said if isinstance(said, str) else UNNAMED
+    reported = info.get("version")
+    version = reported if isinstance(reported, str) else UNNAMED
     reasons = Reasons(plan, version, machine)
     common = [name for name in FIELDS if name in info]
     others = {name: value for name, value in _own_names(plan).items() if name in info}
     differences = (*_differences(plan, info, common, reasons), *_other_differences(others, info, reasons))
     kv = kv_tokens(plan, info, differences, version, machine)
-    findings = [*_other_release(plan, said), *(_finding(item, plan, version) for item in differences)]
+    findings = [*_other_release(plan, reported), *(_finding(item, plan, version) for item in differences)]
     if kv is not None and kv.finding is not None:
         findings.append(kv.finding)
     return Comparison(
@@ -126,17 +126,17 @@ def _differences(plan: Plan, info: Mapping[str, Any], common: list[str], reasons
 
 
 def _own_names(plan: Plan) -> dict[str, Any]:
-    """What a later release is told beside 0.5.2's arguments: extras, and arguments under their new names."""
+    """The arguments that a later release gets beside those of 0.5.2: extras, and arguments under their new names."""
     if plan.by_own_rules:
         return {}
-    from sglang_hydra.arguments.translate import told_to
+    from sglang_hydra.arguments.translate import arguments_for
 
-    told = told_to(plan.intent, plan.engine.version, plan.nodes["extra"])
-    return {name: plain(value) for name, value in told.items() if name not in FIELDS}
+    arguments = arguments_for(plan.intent, plan.engine.version, plan.nodes["extra"])
+    return {name: plain(value) for name, value in arguments.items() if name not in FIELDS}
 
 
-def _other_differences(told: Mapping[str, Any], info: Mapping[str, Any], reasons: Reasons) -> Iterator[Difference]:
-    for name, planned in told.items():
+def _other_differences(arguments: Mapping[str, Any], info: Mapping[str, Any], reasons: Reasons) -> Iterator[Difference]:
+    for name, planned in arguments.items():
         if planned != info[name]:
             shown_planned, actual = masked(name, planned), masked(name, plain(info[name]))
             yield Difference(name, shown_planned, actual, reasons.of_own(name))

@@ -69,8 +69,8 @@ class Reasons:
         from sglang_hydra.arguments.changed_defaults import changed_default
 
         release = printable(self.version)
-        if name not in self.plan.intent and (said := changed_default(name, self.version, actual)):
-            return said
+        if name not in self.plan.intent and (reason := changed_default(name, self.version, actual)):
+            return reason
         written = self.plan.resolution.ledger.of(name)
         if written:
             return f"{written[-1].rule} is {SPECIFIED_VERSION}'s rule, and {release} has one of its own"

@@ -82,8 +82,8 @@ def judge(
     """The verdict on one set of arguments: SGLang's, then ours, then the memory's."""
     facts = Facts(gpu, model, {}, SEED, intent)
     resolution = resolve(intent, gpu=gpu, model=model, seed=SEED)
-    said = [*resolution.findings, *run_checks(PLAN_CHECKS, resolution, facts), *more]
-    return _verdict(name, resolution, facts, said)
+    findings = [*resolution.findings, *run_checks(PLAN_CHECKS, resolution, facts), *more]
+    return _verdict(name, resolution, facts, findings)
 
 
 def audit_lines(cells: Sequence[Judged], published: Sequence[Judged]) -> list[Line]:
@@ -99,9 +99,9 @@ def audit_lines(cells: Sequence[Judged], published: Sequence[Judged]) -> list[Li
         head = [text(""), *(text(gpu, "bold") for gpu in shown)]
         rows = [[text(model), *(_cell(row[gpu]) for gpu in shown)] for model, row in models.items()]
         lines += [*columns([head, *rows], gap=" "), []]
-    odd = [recipe for recipe in published if recipe.state != "ok"]
-    lines.append([text(f"Recipes: {len(published) - len(odd)} of {len(published)} ok", "bold")])
-    lines += columns([[text(item.name), _state(item), text(", ".join(item.why), "dim")] for item in odd])
+    not_ok = [recipe for recipe in published if recipe.state != "ok"]
+    lines.append([text(f"Recipes: {len(published) - len(not_ok)} of {len(published)} ok", "bold")])
+    lines += columns([[text(item.name), _state(item), text(", ".join(item.why), "dim")] for item in not_ok])
     return lines
 
 
@@ -111,7 +111,7 @@ def _pair_args(composer: Composer) -> dict[str, Mapping[str, Any]]:
 
 
 def _judge_cell(model: Model, gpu: GpuClass, pair: Mapping[str, Any]) -> Judged:
-    """A cell stands for whole nodes: the first size that works, else what is said of the largest."""
+    """A cell stands for whole nodes: the first size that works, else the verdict on the largest."""
     name = f"{model.name} {gpu.name}"
     judged = None
     for size in (size for size in _TP_SIZES if size <= (gpu.facts.count or 1)):
@@ -138,15 +138,15 @@ def _judge_recipe(recipe: Recipe, gpu: GpuFacts, model: Model, known: ModelPrese
     return judge(recipe.id, intent, gpu, facts, recipe_findings(recipe.id))
 
 
-def _verdict(name: str, resolution: Resolution, facts: Facts, said: Sequence[Finding]) -> Judged:
+def _verdict(name: str, resolution: Resolution, facts: Facts, findings: Sequence[Finding]) -> Judged:
     tp_size = int(resolution.values["tp_size"])
     try:
         found = fit_of(resolution, facts)
     except ConfigError as failure:
-        found, said = None, [*said, *failure.findings]
+        found, findings = None, [*findings, *failure.findings]
     if found is not None:
-        said = [*said, *fit_findings(found, lambda: ())]
-    errors = tuple(dict.fromkeys(finding.id for finding in said if finding.level == "error"))
+        findings = [*findings, *fit_findings(found, lambda: ())]
+    errors = tuple(dict.fromkeys(finding.id for finding in findings if finding.level == "error"))
     weights = found.weights.total / 2**30 if found and found.weights.total is not None else None
     tokens = found.kv_tokens if found else None
     if [id for id in errors if id != "FIT001"]:

@@ -172,7 +172,7 @@ def differences(left: Plan, right: Plan) -> Iterator[Difference]:
 
 
 def why(plan: Plan, name: str) -> str:
-    """Who decided a value: the last rule that wrote it, else the strongest layer that named it, else nobody."""
+    """Who decided a value: the last rule that wrote it, else the strongest layer that named it, else None."""
     entries = plan.resolution.ledger.of(name)
     if entries:
         return f"{entries[-1].rule}: {entries[-1].reason}"

@@ -1,4 +1,4 @@
-"""``fabric``: the network between the nodes, as NCCL (on AMD: RCCL) and Gloo are told about it."""
+"""``fabric``: the network between the nodes, as variables for NCCL (on AMD: RCCL) and Gloo."""
 
 from __future__ import annotations
 

@@ -143,10 +143,10 @@ def _other(
 ) -> Finding:
     before = f" ({said_then})" if said_then else ""
     after = f" ({by})" if by else ""
-    return Finding("error", id, f"{key}: {_said(then)} in the lock{before}, now {_said(now)}{after}", (key,), hint)
+    return Finding("error", id, f"{key}: {_shown(then)} in the lock{before}, now {_shown(now)}{after}", (key,), hint)
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     return number(value) if isinstance(value, float) else shown(value)
 
 

@@ -80,7 +80,7 @@ def fit_with_findings(
     try:
         fit = fit_of(resolution, facts, reserved)
     except ConfigError as failure:  # a config.json or a checkpoint with impossible sizes
-        return None, [with_who_stated(item, resolution, facts, composition.settings) for item in failure.findings]
+        return None, [with_origin(item, resolution, facts, composition.settings) for item in failure.findings]
     if fit is None:
         return None, []
 
@@ -90,21 +90,21 @@ def fit_with_findings(
     return fit, fit_findings(fit, remedies, refused=not resolution.ok)
 
 
-def with_who_stated(finding: Finding, resolution: Resolution, facts: Facts, settings: Mapping[str, Origin]) -> Finding:
-    """A finding on a field of the model's config, blaming whoever set that field over the file that is read:
+def with_origin(finding: Finding, resolution: Resolution, facts: Facts, settings: Mapping[str, Origin]) -> Finding:
+    """A finding on a field of the model's config that names who set the field over the file that is read:
     ``json_model_override_args``, or a ``model.config.FIELD`` among ``settings``."""
     start = f"{facts.model.source}: "
     if finding.id != "FIT010" or not finding.message.startswith(start):
         return finding
-    said = finding.message.removeprefix(start)
-    name = said.partition(" is ")[0]
+    problem = finding.message.removeprefix(start)
+    name = problem.partition(" is ")[0]
     view = view_of(facts.model, resolution.values["json_model_override_args"])
     if view is not None and name.partition(".")[0] in view.overrides:
-        return replace(finding, message=f"json_model_override_args: {said}", fields=("json_model_override_args",))
+        return replace(finding, message=f"json_model_override_args: {problem}", fields=("json_model_override_args",))
     for key in (f"model.config.{name}", f"model.config.{name.rpartition('.')[0]}"):
         if key in settings:
             place = settings[key].place or settings[key].layer
-            return replace(finding, message=f"{place}: model.config.{said}", fields=(key,))
+            return replace(finding, message=f"{place}: model.config.{problem}", fields=(key,))
     return finding
 
 
@@ -158,8 +158,8 @@ def fit_findings(found: Fit, help_with: Callable[[], Sequence[Remedy]], *, refus
     if found.fits is False:
         reasons = "; ".join(found.reasons)
         return [Finding("error", "FIT001", f"it does not fit: {reasons}", fields, offers=offers)]
-    said = f"it fits only if everything takes the least ever seen: {_likely(found)}"
-    return [Finding("warning", "FIT002", said, fields, offers=offers)]
+    message = f"it fits only if everything takes the least ever seen: {_likely(found)}"
+    return [Finding("warning", "FIT002", message, fields, offers=offers)]
 
 
 def _offer(remedy: Remedy) -> Offer:
@@ -202,6 +202,6 @@ def _verifier(
         # Most changes do not make it fit; only for those that do are the checks worth their time.
         if found is None or not found.fits:
             return found
-        return None if any(said.level == "error" for said in run_checks(PLAN_CHECKS, planned, other)) else found
+        return None if any(finding.level == "error" for finding in run_checks(PLAN_CHECKS, planned, other)) else found
 
     return verify

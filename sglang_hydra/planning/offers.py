@@ -1,4 +1,4 @@
-"""What a finding offers to type: planned first, and named only where that plan is better."""
+"""Tries the offers of findings: each is planned first, and shown only where that plan is better."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def with_planned_offers(
 
 
 def typed_in_place(composer: Composer, requests: Sequence[Request], words: Sequence[str]) -> list[Request]:
-    """``requests`` with these overrides instead of what they said of the same keys."""
+    """``requests`` with these overrides in place of those for the same keys."""
     groups = composer.groups()
     typed = [Request(word, "a hint", key=None if _key(word) in groups else _key(word)) for word in words]
     if composer.hydra_syntax:

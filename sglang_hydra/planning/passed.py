@@ -29,7 +29,7 @@ OWN_VARIABLES = (KEY_VARIABLE, PYTHON_VARIABLE, IMAGE_VARIABLE)
 
 
 def intent_of(plan: Plan) -> dict[str, Any]:
-    """What SGLang is told: the intent as it was given and the seed, drawn or not; without the API key."""
+    """The arguments that SGLang gets: the intent as it was given and the seed, drawn or not; without the API key."""
     intent = {name: value for name, value in plan.intent.items() if value is not None}
     for name in SECRET_FIELDS:
         intent.pop(name, None)
@@ -60,13 +60,13 @@ def flags_of_nodes(plan: Plan) -> list[list[str]]:
 def keyword_arguments(plan: Plan) -> list[dict[str, Any]]:
     """The keyword arguments of each node, node 0 first, as the plan's release names them. ``host`` is left out: nothing
     listens there."""
-    from sglang_hydra.arguments.translate import told_to
+    from sglang_hydra.arguments.translate import arguments_for
 
-    told = [
-        told_to(intent, plan.engine.version, plan.nodes["extra"])
+    passed = [
+        arguments_for(intent, plan.engine.version, plan.nodes["extra"])
         for intent in node_intents(intent_of(plan), int(plan.values["nnodes"]))
     ]
-    return [{name: value for name, value in intent.items() if name != "host"} for intent in told]
+    return [{name: value for name, value in intent.items() if name != "host"} for intent in passed]
 
 
 def literal_environment(plan: Plan) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""What a plan says of the programs that files name: which were not asked, and who decided."""
+"""Findings and notes on the programs that files name: which were not asked, and who decided."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sglang_hydra.text.locations import shown_path
 
 
 def findings_on(programs: Mapping[str, Named]) -> list[Finding]:
-    """What is to be said of programs that files name and that were not asked."""
+    """Findings on programs that files name and that were not asked."""
     return [found for key, named in programs.items() if (found := _unasked(key, named)) is not None]
 
 

@@ -198,9 +198,9 @@ def _problem(record: Mapping[str, Any]) -> str | None:
     draft = record["model"].get("draft")
     if draft is not None and not _is_draft(draft):
         return f"model.draft is {json.dumps(draft)[:60]}"
-    odd = set(record["gpu"]) - set(_PARTS["gpu"])
-    if odd:
-        return f"gpu.{min(odd)} is unknown"
+    unknown = set(record["gpu"]) - set(_PARTS["gpu"])
+    if unknown:
+        return f"gpu.{min(unknown)} is unknown"
     capability = record["gpu"]["compute_capability"]
     if capability is not None and (len(capability) != 2 or not all(map(_is(int), capability))):
         return f"gpu.compute_capability is {capability}"

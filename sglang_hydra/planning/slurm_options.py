@@ -35,7 +35,7 @@ _OURS: Mapping[str, str | None] = {
     "exclusive": "exclusive",
     **dict.fromkeys(("nodes", "ntasks", "ntasks-per-node", "array", "output", "error", "open-mode", "signal")),
     **dict.fromkeys(("requeue", "no-requeue", "wrap", "wait", "test-only", "parsable", "hold")),
-    **dict.fromkeys(("quiet", "help", "usage", "version")),  # nobody would learn the job's number
+    **dict.fromkeys(("quiet", "help", "usage", "version")),  # these hide the job's number
 }
 _IN_JOB_NAME = 40
 _JOB_NAME = re.compile(r"[\w.@+-]+")
@@ -50,7 +50,7 @@ def gpus_per_node(plan: Plan) -> int:
 
 
 def sbatch_settings(plan: Plan) -> dict[str, str | bool]:
-    """What sbatch is told for a plan: long options without their dashes, a switch as True. One task a node."""
+    """The options of sbatch for a plan: long options without their dashes, a switch as True. One task a node."""
     settings = plan.nodes["launch"]["slurm"]
     options: dict[str, str | bool] = {
         "job-name": job_name(plan),

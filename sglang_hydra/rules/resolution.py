@@ -97,7 +97,7 @@ def run_checks(checks: Sequence[Rule], resolution: Resolution, facts: Facts) -> 
                 findings.append(_uncomputable(check, failure, resolution.intent))
             continue
         if isinstance(outcome, Refusal):
-            findings.append(_said(outcome, check))
+            findings.append(_finding(outcome, check))
     return findings
 
 
@@ -121,7 +121,7 @@ def _run(values: dict[str, Any], intent: Mapping[str, Any], facts: Facts, findin
         if isinstance(outcome, Change):
             _apply(outcome, rule, values, intent, entries, findings)
         else:
-            findings.append(_said(outcome, rule))
+            findings.append(_finding(outcome, rule))
             refused = refused or not isinstance(outcome, Notice)
     return entries
 
@@ -155,7 +155,7 @@ def _overridden(field: str, before: Any, change: Change, rule: Rule) -> Finding:
     )
 
 
-def _said(outcome: Refusal, rule: Rule) -> Finding:
+def _finding(outcome: Refusal, rule: Rule) -> Finding:
     return Finding(
         level="warning" if isinstance(outcome, Notice) else "error",
         id=rule.id,
@@ -171,14 +171,16 @@ def _said(outcome: Refusal, rule: Rule) -> Finding:
 def _uncomputable(rule: Rule, failure: Exception, intent: Mapping[str, Any]) -> Finding:
     from sglang_hydra.arguments.fields.check import check_value
 
-    odd = {name: said for name, value in intent.items() if name in FIELDS and (said := check_value(name, value))}
-    why = "; ".join(odd.values()) or f"{type(failure).__name__}: {failure}"
+    problems = {
+        name: problem for name, value in intent.items() if name in FIELDS and (problem := check_value(name, value))
+    }
+    why = "; ".join(problems.values()) or f"{type(failure).__name__}: {failure}"
     return Finding(
         level="error",
         id=rule.id,
         message=f"{rule.name.replace('_', ' ')} cannot be computed from these values ({why}); "
         "SGLang fails at the same place",
-        fields=tuple(odd),
+        fields=tuple(problems),
         hint=f"{program()} explain {rule.id} names the arguments it reads",
         stage=rule.stage,
         upstream=rule.lines,

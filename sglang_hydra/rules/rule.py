@@ -59,7 +59,7 @@ class Refusal:
     """SGLang (or, in the ``plan`` stage, we) would not start with these values.
 
     ``message`` names the values got and the ones allowed. ``offers`` are overrides that may help, the best first,
-    each as it is typed; a plan tries them. ``hint`` is what else is to be said, and names no overrides.
+    each as it is typed; a plan tries them. ``hint`` is further advice without overrides.
     """
 
     __slots__ = ("fields", "hint", "message", "offers")

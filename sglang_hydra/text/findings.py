@@ -1,4 +1,4 @@
-"""One record for everything that is said to the user: a refusal, a warning, a remark."""
+"""One record for every message to the user: an error, a warning, an info."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Stage = Literal["argparse", "post_init", "check", "plan"]
 
 
 class Offer(NamedTuple):
-    """Overrides that help against a finding, as one types them in a shell, with what is to be said behind them."""
+    """Overrides that help against a finding, as one types them in a shell, with a note that is shown behind them."""
 
     typed: str
     note: str = ""

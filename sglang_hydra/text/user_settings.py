@@ -64,7 +64,7 @@ KEYS: Mapping[str, Key] = {
 
 
 class Allowed(NamedTuple):
-    """One thing that the user allows or forbids, and where that was said."""
+    """One thing that the user allows or forbids, and where that was set."""
 
     value: str
     place: str
@@ -153,22 +153,22 @@ _SEPARATORS = {"trusted_folders": os.pathsep, "allowed_env": ",", "hub_token": "
 
 def _read(env: Mapping[str, str], flags: Mapping[str, Sequence[str]]) -> Settings:
     findings: list[Finding] = []
-    said: dict[str, list[Allowed]] = {key: [] for key in KEYS}
+    given: dict[str, list[Allowed]] = {key: [] for key in KEYS}
     for key, values in flags.items():
-        said[key] += [Allowed(value, KEYS[key].flag.partition(" ")[0]) for value in values]
+        given[key] += [Allowed(value, KEYS[key].flag.partition(" ")[0]) for value in values]
     for name, (variable, _, is_list, _) in KEYS.items():
         if env.get(variable):
             parts = env[variable].split(_SEPARATORS[name]) if is_list else [env[variable]]
-            said[name] += [Allowed(part.strip(), variable) for part in parts if part.strip()]
+            given[name] += [Allowed(part.strip(), variable) for part in parts if part.strip()]
     file = settings_file(env)
     if file is not None:
         for name, item in _in_file(file, FILE_VARIABLE in env, findings):
-            said[name].append(item)
+            given[name].append(item)
     read = Settings(
-        trusted_folders=tuple(_folders(said["trusted_folders"], findings)),
-        allowed_env=tuple(_variables(said["allowed_env"], findings)),
-        hub_token=_switch("hub_token", said["hub_token"], findings),
-        fetch=_switch("fetch", said["fetch"], findings),
+        trusted_folders=tuple(_folders(given["trusted_folders"], findings)),
+        allowed_env=tuple(_variables(given["allowed_env"], findings)),
+        hub_token=_switch("hub_token", given["hub_token"], findings),
+        fetch=_switch("fetch", given["fetch"], findings),
     )
     if findings:
         raise ConfigError(*findings)
@@ -233,8 +233,8 @@ def _items(name: str, value: Any, place: str, findings: list[Finding]) -> list[s
     return []
 
 
-def _folders(said: Sequence[Allowed], findings: list[Finding]) -> Iterator[Allowed]:
-    for item in said:
+def _folders(given: Sequence[Allowed], findings: list[Finding]) -> Iterator[Allowed]:
+    for item in given:
         folder = os.path.realpath(os.path.expanduser(item.value)) if "\0" not in item.value else ""
         if not os.path.isdir(folder):
             findings.append(_wrong(f"{item.place}: {item.value[:200]} is no folder here"))
@@ -244,23 +244,23 @@ def _folders(said: Sequence[Allowed], findings: list[Finding]) -> Iterator[Allow
             yield Allowed(folder, item.place)
 
 
-def _variables(said: Sequence[Allowed], findings: list[Finding]) -> Iterator[Allowed]:
-    for item in said:
+def _variables(given: Sequence[Allowed], findings: list[Finding]) -> Iterator[Allowed]:
+    for item in given:
         if _VARIABLE.fullmatch(item.value):
             yield item
         else:
             findings.append(_wrong(f"{item.place}: {item.value[:100]!r} is no variable's name", "MY_NAME, or MY_*"))
 
 
-def _switch(name: str, said: Sequence[Allowed], findings: list[Finding]) -> Allowed | None:
-    """The first of these that was said: a flag, else the variable, else the file."""
-    if not said:
+def _switch(name: str, given: Sequence[Allowed], findings: list[Finding]) -> Allowed | None:
+    """The first of these that was given: a flag, else the variable, else the file."""
+    if not given:
         return None
-    value = said[0].value.lower()
+    value = given[0].value.lower()
     if value not in (*_TRUE, *_FALSE):
-        findings.append(_wrong(f"{said[0].place}={said[0].value[:100]} is neither true nor false"))
+        findings.append(_wrong(f"{given[0].place}={given[0].value[:100]} is neither true nor false"))
         return None
-    return Allowed("true" if value in _TRUE else "false", said[0].place)
+    return Allowed("true" if value in _TRUE else "false", given[0].place)
 
 
 def _wrong(message: str, near: str | None = None) -> Finding:

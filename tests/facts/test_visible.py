@@ -68,4 +68,4 @@ def test_of_mig_slices_one_is_visible_and_alone(
     ("value", "said"), [("0,9", "'9' names no GPU"), ("0,0", "names a GPU twice"), ("", "hides every GPU")]
 )
 def test_an_entry_that_hides_gpus_is_explained(value: str, said: str) -> None:
-    assert said in str(visible_devices(value, [A, B]).remark)
+    assert said in str(visible_devices(value, [A, B]).note)

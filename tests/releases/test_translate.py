@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from sglang_hydra.arguments.fields import FIELDS, fresh_defaults
-from sglang_hydra.arguments.translate import told_to, translate
+from sglang_hydra.arguments.translate import arguments_for, translate
 from sglang_hydra.releases.table import known_versions, release
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.findings import Finding
@@ -191,7 +191,7 @@ def test_every_release_is_told_every_default_without_a_word(version: str) -> Non
 
 def test_the_specified_release_is_told_the_intent_itself() -> None:
     intent: dict[str, Any] = {"model_path": "m", "enable_ep_moe": True}
-    assert told_to(intent, "0.5.2") == intent
-    assert told_to(intent, "0.5.2+cu126") == intent
-    assert set(told_to(intent, "0.5.23")) == {"model_path", "ep_size"}
+    assert arguments_for(intent, "0.5.2") == intent
+    assert arguments_for(intent, "0.5.2+cu126") == intent
+    assert set(arguments_for(intent, "0.5.23")) == {"model_path", "ep_size"}
     assert len(FIELDS) == 210

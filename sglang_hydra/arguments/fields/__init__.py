@@ -134,8 +134,8 @@ def _collect(concerns: tuple[type, ...], assembled: type) -> dict[str, Field]:
             found[field.name] = Field(field.name, str(field.type), field.default, field.metadata["arg"], room)
     assembled_names = assembled.__dataclass_fields__  # type: ignore[attr-defined]
     if list(found) != list(assembled_names):
-        odd = sorted(found.keys() ^ assembled_names.keys()) or "their order"
-        raise TypeError(f"the bases of {assembled.__name__} and its list of concerns differ: {odd}")
+        differing = sorted(found.keys() ^ assembled_names.keys()) or "their order"
+        raise TypeError(f"the bases of {assembled.__name__} and its list of concerns differ: {differing}")
     return found
 
 

@@ -22,7 +22,7 @@ class Arg:
     ``fields.choices``. ``flags`` are SGLang's spellings in its own order, empty for ``--name-with-dashes`` alone.
     ``json`` marks text that must be JSON, ``secret`` a value that is never shown.
 
-    The rest is for the odd ones on the command line. ``nargs`` and ``const`` are as in argparse. ``parser`` names
+    The rest is for unusual flags. ``nargs`` and ``const`` are as in argparse. ``parser`` names
     how a word is read where the field's type does not say it: ``text`` (as it is), ``nullable`` (empty or ``None``
     is None), ``lora`` (an adapter). ``cli_choices`` is False where SGLang declares choices and its command line
     takes any word nevertheless.

@@ -31,7 +31,7 @@ def check_value(name: str, value: Any) -> str | None:
     if not field.is_list:
         return _check_one(field, field.kind, value)
     if not isinstance(value, (list, tuple)):
-        return f"{_said(field, value)} is not a list of {field.kind}s"
+        return f"{_assignment(field, value)} is not a list of {field.kind}s"
     return next((found for item in value if (found := _check_one(field, field.kind, item))), None)
 
 
@@ -70,10 +70,10 @@ def check_json(name: str, text: str) -> str | None:
 def _check_one(field: Field, kind: str, value: Any) -> str | None:
     if not _FITS[kind](value):
         hint = _json_hint(field, value) if field.arg.json else ""
-        return f"{_said(field, value)} is not {_a(kind)}{hint}"
+        return f"{_assignment(field, value)} is not {_a(kind)}{hint}"
     choices = field.arg.choices
     if choices is not None and value not in choices:
-        return f"{_said(field, value)} is not one of {', '.join(map(str, choices))}"
+        return f"{_assignment(field, value)} is not one of {', '.join(map(str, choices))}"
     return None
 
 
@@ -96,18 +96,18 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
 
 def _check_lora_target_modules(field: Field, value: Any) -> str | None:
     if not isinstance(value, (list, tuple, set, frozenset)):
-        return f"{_said(field, value)} is not a list of module names"
+        return f"{_assignment(field, value)} is not a list of module names"
     items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
     return next((found for item in items if (found := _check_one(field, "str", item))), None)
 
 
 def _check_lora_paths(value: Any) -> str | None:
     if isinstance(value, Mapping):
-        odd = next((pair for pair in value.items() if not all(isinstance(part, str) for part in pair)), None)
+        invalid = next((pair for pair in value.items() if not all(isinstance(part, str) for part in pair)), None)
         return (
             None
-            if odd is None
-            else f"lora_paths: {_short(odd[0])} -> {_short(odd[1])} must map a name to a path, both str"
+            if invalid is None
+            else f"lora_paths: {_short(invalid[0])} -> {_short(invalid[1])} must map a name to a path, both str"
         )
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
         return f"lora_paths={_short(value)} is neither a list of adapters nor a mapping from name to path"
@@ -124,12 +124,12 @@ def _check_adapter(item: Any) -> str | None:
             return f"lora_paths: {_short(dict(item))} needs {key}, a str"
     if not isinstance(item.get("pinned", False), bool):
         return f"lora_paths: pinned={_short(item['pinned'])} is not a bool"
-    if odd := sorted(map(str, item.keys() - {"lora_name", "lora_path", "pinned"})):
-        return f"lora_paths: {odd[0]!r} is not one of lora_name, lora_path, pinned"
+    if invalid := sorted(map(str, item.keys() - {"lora_name", "lora_path", "pinned"})):
+        return f"lora_paths: {invalid[0]!r} is not one of lora_name, lora_path, pinned"
     return None
 
 
-def _said(field: Field, value: Any) -> str:
+def _assignment(field: Field, value: Any) -> str:
     return f"{field.name}={'***' if field.arg.secret else _short(value)}"
 
 

@@ -1,4 +1,4 @@
-"""Which engine a plan is for, before anything is started, and what it will be told."""
+"""Chooses the engine that a plan is for, and makes its command; nothing is started."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class PlannedEngine:
     def request(
         self, resolution: Resolution, env: Mapping[str, str], machine: Machine, extra: Mapping[str, Any] | None = None
     ) -> Request:
-        """What the engine is told: the intent as it was given, and the seed, drawn or not. ``extra`` are arguments that
-        only its release has."""
-        # Null where that is the default says nothing; elsewhere the engine has to say whether it can be told.
+        """The request to the engine: the intent as it was given, and the seed, drawn or not. ``extra`` are arguments
+        that only its release has."""
+        # Null where that is the default is left out; elsewhere the engine reports whether its command can pass it.
         defaults = fresh_defaults()
         intent = {
             name: value

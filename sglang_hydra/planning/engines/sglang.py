@@ -50,16 +50,16 @@ class SGLang:
         return None
 
     def findings(self, request: Request) -> list[Finding]:
-        told = translation_of(request)
-        return [] if told is None else told.findings
+        translated = translation_of(request)
+        return [] if translated is None else translated.findings
 
     def command(self, request: Request) -> Command:
         from sglang_hydra.arguments.argv import render_argv
 
         intent = dict(request.intent)
         secret = intent.pop("api_key", None)
-        told = translation_of(replace(request, intent=intent))
-        flags = render_argv(intent) if told is None else told.flags()
+        translated = translation_of(replace(request, intent=intent))
+        flags = render_argv(intent) if translated is None else translated.flags()
         python = find_python(request.python) or str(request.python)
         child = Path(__file__).parents[2] / "run" / "launch" / "child_sglang.py"
         return Command(
@@ -71,7 +71,7 @@ class SGLang:
 
 
 def translation_of(request: Request) -> Translation | None:
-    """What the request's release is told; None where that is the request itself, as for 0.5.2."""
+    """The request in the terms of its release; None where it needs no translation, as for 0.5.2."""
     if not request.extra and same_release(request.version or SPECIFIED_VERSION, SPECIFIED_VERSION):
         return None
     from sglang_hydra.arguments.translate import translate

@@ -46,11 +46,11 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What one server asks for. ``values`` are those of a plan of its kind; the numbers are where to look from on.
+class Needs:
+    """What one server needs. ``values`` are those of a plan of its kind; the others are where its numbers begin.
 
-    ``fixed`` names those that somebody chose by hand for this role: they are counted on from there whoever else is in
-    the way, so that a check can tell.
+    ``fixed`` names the numbers that were set for this role: they are given out from there even where another server has
+    them, and a check reports it.
     """
 
     values: Mapping[str, Any]
@@ -115,48 +115,48 @@ class Floor:
         self._ports: set[int] = set(taken_ports)
         self._is_free = is_free
 
-    def give(self, wish: Wish, own: Floor) -> Place:
+    def give(self, needs: Needs, own: Floor) -> Place:
         """The next place for a server; ``own`` holds what its role has got so far.
 
         Raises ConfigError where no port is left.
         """
-        offsets = gpu_offsets(wish.values)
-        seen = own._gpus if "base_gpu_id" in wish.fixed else self._gpus
-        bases = itertools.count(wish.base_gpu_id)
+        offsets = gpu_offsets(needs.values)
+        seen = own._gpus if "base_gpu_id" in needs.fixed else self._gpus
+        bases = itertools.count(needs.base_gpu_id)
         base = next(base for base in bases if seen.isdisjoint(base + offset for offset in offsets))
         gpus = tuple(base + offset for offset in offsets)
         self._gpus.update(gpus)
         own._gpus.update(gpus)
         # What moves with the HTTP port; the rest is found below, or stands in dist_init_addr.
-        moving = {**wish.values, "nccl_port": None, "disaggregation_mode": "null"}
+        moving = {**needs.values, "nccl_port": None, "disaggregation_mode": "null"}
         meeting = _port_in(moving["dist_init_addr"]) is not None
         pinned = not draws_nccl_port(moving) and not meeting
         if pinned or meeting:
             moving.update(nccl_port=_NONE, dist_init_addr=None)
         if meeting:
             moving["enable_dp_attention"] = False
-        port = self._first("port", wish, own, lambda port: [use.ports for use in ports_of({**moving, "port": port})])
+        port = self._first("port", needs, own, lambda port: [use.ports for use in ports_of({**moving, "port": port})])
         nccl = bootstrap = None
         if pinned:
-            start = wish.nccl_port if wish.nccl_port is not None else port + _NCCL_FIRST
-            nccl = self._first("nccl_port", replace(wish, nccl_port=start), own)
-        if wish.disaggregation_bootstrap_port is not None:
-            bootstrap = self._first("disaggregation_bootstrap_port", wish, own)
+            start = needs.nccl_port if needs.nccl_port is not None else port + _NCCL_FIRST
+            nccl = self._first("nccl_port", replace(needs, nccl_port=start), own)
+        if needs.disaggregation_bootstrap_port is not None:
+            bootstrap = self._first("disaggregation_bootstrap_port", needs, own)
         return Place(gpus, port, nccl, bootstrap, base)
 
     def port(self, start: int) -> int:
-        """A port that nobody has yet, from ``start`` on."""
-        return self._first("port", Wish({}, 0, start), self)
+        """The first free port from ``start`` on."""
+        return self._first("port", Needs({}, 0, start), self)
 
     def _first(
         self,
         name: str,
-        wish: Wish,
+        needs: Needs,
         own: Floor,
         ports: Callable[[int], list[range]] = lambda port: [_one(port)],
     ) -> int:
         """The first number from the one that is wished for on with which all of ``ports`` are free."""
-        start, fixed = getattr(wish, name), name in wish.fixed
+        start, fixed = getattr(needs, name), name in needs.fixed
         if not 0 < start <= LAST_PORT:
             message = f"{name}={start} is no port to start from: ports go from 1 to {LAST_PORT}"
             raise ConfigError(Finding("error", "TOP006", message, (name,), f"{name}={FIRST_PORT}"))

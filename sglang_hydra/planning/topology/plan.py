@@ -16,9 +16,9 @@ from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan, Recorded, digest
 from sglang_hydra.planning.topology import checks
-from sglang_hydra.planning.topology.placement import FIRST_PORT, LAST_PORT, Floor, Place, PortUse, Wish, ports_of
+from sglang_hydra.planning.topology.placement import FIRST_PORT, LAST_PORT, Floor, Needs, Place, PortUse, ports_of
 from sglang_hydra.planning.topology.roles import Role, roles_of
-from sglang_hydra.planning.topology.router import PROMETHEUS_PORT, Router, plan_router, said_of_key
+from sglang_hydra.planning.topology.router import PROMETHEUS_PORT, Router, api_key_finding, plan_router
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 
@@ -89,7 +89,7 @@ class Topology:
         for server in self.servers:
             for finding in server.plan.findings:
                 if not enough and finding.id == "GPU001":
-                    continue  # said for all servers at once
+                    continue  # reported once, for all servers
                 same = replace(finding, hint=None)
                 hints.setdefault(same, finding.hint)
                 found.setdefault(same, []).append(server)
@@ -199,7 +199,7 @@ def plan_topology(
 def _with_router(common: Plan, servers: tuple[Server, ...], host: str, port: int, metrics: int) -> Topology:
     """The servers as a topology: with the router that belongs to them, and everything looked at together."""
     name, ignore = common.nodes["topology"]["name"], common.nodes["ignore"]
-    router, said = plan_router(
+    router, findings = plan_router(
         common.nodes["topology"]["router"],
         sglang=common.engine.version,
         engine_python=common.engine.python,
@@ -209,15 +209,15 @@ def _with_router(common: Plan, servers: tuple[Server, ...], host: str, port: int
         pd=name == PD,
     )
     if common.secrets:
-        said.append(said_of_key(router))
-    said += checks.together(name, servers, router, common)
+        findings.append(api_key_finding(router))
+    findings += checks.together(name, servers, router, common)
     return Topology(
         name=name,
         common=common,
         servers=servers,
         router=router,
-        together=tuple(finding for finding in said if finding.id not in ignore),
-        ignored=tuple(finding for finding in said if finding.id in ignore),
+        together=tuple(finding for finding in findings if finding.id not in ignore),
+        ignored=tuple(finding for finding in findings if finding.id in ignore),
     )
 
 
@@ -230,12 +230,12 @@ def _address(common: Plan) -> tuple[str, int]:
 
 
 def _places(floor: Floor, roles: Sequence[Role], kinds: Mapping[str, Plan], router_port: int) -> dict[str, list[Place]]:
-    """A place for every server; whoever chose numbers by hand comes first."""
+    """A place for every server; servers with ports or GPUs that were set come first."""
     first = router_port if 0 < router_port < LAST_PORT else FIRST_PORT
     places: dict[str, list[Place]] = {}
     for role in sorted(roles, key=lambda role: -len(role.fixed)):
         kind, own = kinds[role.name], Floor()
-        wish = Wish(
+        needs = Needs(
             values=kind.values,
             base_gpu_id=kind.values["base_gpu_id"],
             port=kind.values["port"] if "port" in role.fixed else first + 1,
@@ -245,7 +245,7 @@ def _places(floor: Floor, roles: Sequence[Role], kinds: Mapping[str, Plan], rout
             nccl_port=kind.intent.get("nccl_port"),
             fixed=role.fixed,
         )
-        places[role.name] = [floor.give(wish, own) for _ in range(role.replicas)]
+        places[role.name] = [floor.give(needs, own) for _ in range(role.replicas)]
     return places
 
 
@@ -262,8 +262,11 @@ def _server(
         Request.typed(name, value, f"{topology}, {role.name} {index}", LAYER)
         for name, value in _placed(role, place, kinds, common)
     ]
-    told = [Request.typed(name, value, f"{topology}, {role.name}", LAYER) for name, value in _told(role, kinds)]
-    return Server(role.name, index, planned(*role.requests, *told, *alone), place.gpus)
+    settings = [
+        Request.typed(name, value, f"{topology}, {role.name}", LAYER)
+        for name, value in _values_of_other_role(role, kinds)
+    ]
+    return Server(role.name, index, planned(*role.requests, *settings, *alone), place.gpus)
 
 
 def _placed(role: Role, place: Place, kinds: Mapping[str, Plan], common: Plan) -> Iterator[tuple[str, Any]]:
@@ -281,8 +284,8 @@ def _placed(role: Role, place: Place, kinds: Mapping[str, Plan], common: Plan) -
         yield "disaggregation_bootstrap_port", place.bootstrap
 
 
-def _told(role: Role, kinds: Mapping[str, Plan]) -> Iterator[tuple[str, Any]]:
-    """What servers of one role have to know of those of the other, where it is not what SGLang assumes."""
+def _values_of_other_role(role: Role, kinds: Mapping[str, Plan]) -> Iterator[tuple[str, Any]]:
+    """The arguments by which servers of one role know the sizes of the other, where SGLang would assume others."""
     own = kinds[role.name]
     if role.name == PREFILL:
         decode = kinds[DECODE].values

@@ -282,12 +282,12 @@ def _written(name: str, value: Any) -> list[str]:
     return [flag, str(value)]
 
 
-def said_of_key(router: Router) -> Finding:
+def api_key_finding(router: Router) -> Finding:
     """What a router does with the servers' key: later releases ask clients for it themselves."""
     if not at_least(router.release, FIRST_WITH_KEY):
-        said = "passes on what clients send: the servers check the key; it is not given to the router"
+        does = "passes on what clients send: the servers check the key; it is not given to the router"
     elif not at_least(router.release, FIRST_THAT_ASKS_FOR_THE_KEY):
-        said = "passes on what clients send and does not ask for the key itself: its own pages are open"
+        does = "passes on what clients send and does not ask for the key itself: its own pages are open"
     else:
-        said = "asks clients for the same key, and shows it to the servers"
-    return Finding("info", "TOP018", f"api_key: {PACKAGE} {router.release} {said}", ("api_key",))
+        does = "asks clients for the same key, and shows it to the servers"
+    return Finding("info", "TOP018", f"api_key: {PACKAGE} {router.release} {does}", ("api_key",))

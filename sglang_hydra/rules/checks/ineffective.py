@@ -229,9 +229,9 @@ def check_ineffective(args: ServerArgs, facts: Facts) -> Outcome:
         return None
     from sglang_hydra.arguments.fields import FIELDS
 
-    said = "; ".join(f"{name}={typed(facts.given[name])}: {why}" for name, why in found.items())
+    settings = "; ".join(f"{name}={typed(facts.given[name])}: {why}" for name, why in found.items())
     offers = " ".join(f"{name}={typed(FIELDS[name].default)}" for name in found)
-    return Notice(f"without effect: {said}", *found, offers=offers, hint="leave it out")
+    return Notice(f"without effect: {settings}", *found, offers=offers, hint="leave it out")
 
 
 def _is_set(name: str, facts: Facts) -> bool:

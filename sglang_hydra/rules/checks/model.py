@@ -103,7 +103,7 @@ def overrides_are_an_object(args: ServerArgs, facts: Facts) -> Outcome:
     Example: mem_fraction_static=0.8 json_model_override_args='[1]' -> refused
     """
     if not facts.was_given("mem_fraction_static"):
-        return None  # MDL001 has said it
+        return None  # MDL001 reports it
     return _overrides_problem(args)
 
 
@@ -116,8 +116,8 @@ def config_names_an_architecture(args: ServerArgs, facts: Facts) -> Outcome:
     Example: mem_fraction_static=0.8 json_model_override_args='{"architectures":[]}' -> refused
     """
     view = view_of(facts.model, args.json_model_override_args)
-    said = not facts.was_given("mem_fraction_static") and (args.enable_multimodal is None or view is None)
-    return None if said else _architectures_problem(view)
+    reported = not facts.was_given("mem_fraction_static") and (args.enable_multimodal is None or view is None)
+    return None if reported else _architectures_problem(view)
 
 
 @rule("MDL005", (2449, 2455))

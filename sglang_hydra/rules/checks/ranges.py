@@ -46,11 +46,11 @@ def check_sizes(args: ServerArgs, facts: Facts) -> Outcome:
     wrong = [name for name, value in vars(args).items() if not _is_in(_RANGES.get(name, _ANY_NUMBER), value)]
     if not wrong:
         return None
-    said = []
+    problems = []
     for name in wrong:
         least, most = _RANGES.get(name, _ANY_NUMBER)
-        said.append(f"{name}={short(str(getattr(args, name)), 20)} must lie between {least} and {most}")
-    return Refusal("; ".join(said), *wrong, offers=_usual(wrong), hint="leave it out")
+        problems.append(f"{name}={short(str(getattr(args, name)), 20)} must lie between {least} and {most}")
+    return Refusal("; ".join(problems), *wrong, offers=_usual(wrong), hint="leave it out")
 
 
 @rule("ARG021", stage="plan")
@@ -64,9 +64,9 @@ def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
     wrong = [name for name in _PORTS if not _is_port(getattr(args, name), lowest=int(name != "port"))]
     if not wrong:
         return None
-    said = ", ".join(f"{name}={short(str(getattr(args, name)), 20)}" for name in wrong)
+    named = ", ".join(f"{name}={short(str(getattr(args, name)), 20)}" for name in wrong)
     return Refusal(
-        f"{said}: a port lies between 1 and {_LAST_PORT}",
+        f"{named}: a port lies between 1 and {_LAST_PORT}",
         *wrong,
         offers=" ".join(f"{name}={_USUAL_PORTS[name]}" for name in wrong),
     )

@@ -22,7 +22,7 @@ _COUNTS_EXPERTS = (
     *("Step3VLForConditionalGeneration", "XverseMoeForCausalLM"),
 )
 _EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-# No offer names more of them; SGLang accepts any number, and a slip of the finger is one too.
+# No offer names more of them. SGLang accepts any number, also a mistyped one.
 _MOST_RANKS = 4096
 # Classes of 0.5.2 that hand hidden states of several layers to an EAGLE-3 draft (set_eagle3_layers_to_capture).
 _FEEDS_EAGLE3 = (
@@ -261,7 +261,7 @@ def _groups(args: ServerArgs, held: int) -> list[str]:
 
 
 def _divisors(number: int) -> list[int]:
-    """The numbers of ranks that divide it; what nobody has is not looked for, whatever was typed."""
+    """The numbers of ranks that divide it, up to the most that an offer names."""
     return [size for size in range(1, min(number, _MOST_RANKS) + 1) if number % size == 0]
 
 

@@ -85,10 +85,10 @@ def check_visible(world: World) -> Verdict:
         return Verdict("ok", f"{shown}, but there is no NVIDIA GPU to select", values=values)
     seen = world.seen
     if not seen.devices:
-        return Verdict("error", f"{shown}: {seen.remark or 'no GPU is visible'}", everything, values=values)
+        return Verdict("error", f"{shown}: {seen.note or 'no GPU is visible'}", everything, values=values)
     chosen = several([gpu.number for gpu in world.visible])
-    if seen.remark:
-        return Verdict("warning", f"{shown}: {seen.remark}; visible: {chosen}", everything, values=values)
+    if seen.note:
+        return Verdict("warning", f"{shown}: {seen.note}; visible: {chosen}", everything, values=values)
     if len(seen.devices) > 1 and not all(entry.strip().isdigit() for entry in value.split(",")):
         by_number = f"export CUDA_VISIBLE_DEVICES={','.join(str(gpu.number) for gpu in world.visible)}"
         found = f"{shown}: with tp_size above 1 SGLang 0.5.2 reads numbers only and fails on a UUID"

@@ -47,6 +47,16 @@ def test_no_function_is_longer_than_a_screen() -> None:
     assert long == []
 
 
+def test_the_walks_of_the_architecture_name_files_and_fit_on_a_screen() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    walks = [part for part in page.split("\n## ") if part.startswith(("`plan", "`serve`", "`bench`"))]
+    assert len(walks) == 3
+    for walk in walks:
+        assert len(walk.splitlines()) <= 24
+        for name in re.findall(r"`([a-z_/]+\.py)`", walk):
+            assert list((ROOT / "sglang_hydra").rglob(name)), name
+
+
 def test_what_contributing_says_of_files_is_true() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| an? [\w ]+ \| (.+?) \|", page, re.MULTILINE)

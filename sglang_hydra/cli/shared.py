@@ -10,6 +10,7 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest, program, short
 
 _OPTIONS = {
+    "release": ("--json",),
     "status": ("--json",),
     "stop": ("--json",),
     "logs": ("-f", "--follow"),

@@ -54,12 +54,15 @@ _SEED = 20250912
 
 
 def tiny_path(cache_dir: Path | None = None) -> Path:
-    """Where the checkpoint lies or will lie, under ``$XDG_CACHE_HOME`` (``~/.cache``) unless ``cache_dir`` is given."""
+    """Where the checkpoint lies or will lie, in ``default_cache()`` unless ``cache_dir`` is given."""
     return (cache_dir or default_cache()) / f"tiny-{TINY_VERSION}"
 
 
 def default_cache() -> Path:
-    """This package's folder in the user's cache."""
+    """This package's folder in the user's cache; ``SGLANG_HYDRA_CACHE`` names another."""
+    named = os.environ.get("SGLANG_HYDRA_CACHE", "")
+    if os.path.isabs(named):
+        return Path(named)
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "sglang_hydra"
 

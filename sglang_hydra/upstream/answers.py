@@ -1,0 +1,65 @@
+"""Answers that a release gave before: one file each in the user's cache, by everything that they depend on."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.facts.tiny import default_cache
+from sglang_hydra.text.whole_file import write_whole
+
+_FOLDER = "answers"
+_MOST_IN_A_FOLDER = 8
+"""Of 256 folders: about 2,000 answers of 25 kB."""
+_MOST_BYTES = 1 << 22
+
+
+def answer_key(fingerprint: str, case: Mapping[str, Any]) -> str:
+    """What an answer is kept under: the release's wheels, the child's own code, and the case without its id."""
+    asked = {name: value for name, value in case.items() if name != "id"}
+    text = json.dumps([fingerprint, child_version(), asked], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@functools.cache
+def child_version() -> str:
+    """The child's own code, as a hash: another child may answer otherwise."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).with_name("child").glob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:32]
+
+
+def kept_answer(key: str) -> dict[str, Any] | None:
+    """The answer that is kept under ``key``, None where there is none or it cannot be read."""
+    place = _place(key)
+    try:
+        if place.stat().st_size > _MOST_BYTES:
+            return None
+        answer = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def keep_answer(key: str, answer: Mapping[str, Any]) -> None:
+    """Keeps an answer, and lets the oldest of its folder go. A cache that cannot be written keeps nothing."""
+    place = _place(key)
+    try:
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(place, json.dumps(answer), mode=0o600)
+        files = [entry for entry in os.scandir(place.parent) if entry.name.endswith(".json")]
+        files.sort(key=lambda entry: entry.stat().st_mtime)
+        for entry in files[:-_MOST_IN_A_FOLDER]:
+            os.unlink(entry.path)
+    except OSError:
+        return
+
+
+def _place(key: str) -> Path:
+    return default_cache() / _FOLDER / key[:2] / f"{key[2:]}.json"

@@ -1,0 +1,152 @@
+"""One command line in, what the release made of it out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import io
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .files import Files
+from .inert import is_inert
+from .machine import Machine
+from .questions import Asked, Unanswered, frames_of, refuse, short_path
+
+HOME = "sglang.srt.server_args"
+_MOST_WARNINGS = 40
+_LONGEST = 600
+
+
+class Warnings(logging.Handler):
+    """The release's own warnings in one case."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self.texts) < _MOST_WARNINGS:
+            self.texts.append(record.getMessage()[:_LONGEST])
+
+
+class Runner:
+    """Runs cases of one release on one kind of machine."""
+
+    def __init__(self, release: Any, machine: Machine, files: Files) -> None:
+        self.release, self.machine, self.files = release, machine, files
+        self.warnings = Warnings()
+        logging.getLogger("sglang").addHandler(self.warnings)
+        logging.lastResort = None
+        self.number = 0
+
+    def run(self, case: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to one case: ``ok`` with ``values``, else ``stage`` and ``error``; ``unanswered`` where a
+        question had no answer."""
+        self.number += 1
+        before = dict(os.environ)
+        self.machine.update(case["machine"])
+        Asked.clear()
+        self.warnings.texts = []
+        forget()
+        folders = self.files.begin(self.number, case, self.machine)
+        try:
+            answer = self._resolve([folders.get(word, word) for word in case["argv"]])
+        except Unanswered as question:
+            answer = {"unanswered": str(question)}
+        finally:
+            written = {name: value for name, value in os.environ.items() if before.get(name) != value}
+            os.environ.clear()
+            os.environ.update(before)
+            self.files.end()
+        if Asked.first is not None:  # the release may have taken the refusal for an answer
+            answer = {"unanswered": Asked.first}
+        answer |= {"environment": written, "warnings": self.warnings.texts, "assumed": Asked.assumed}
+        named: dict[str, Any] = _with_names(answer, {folder: name for name, folder in folders.items()})
+        return {"id": case.get("id"), **named}
+
+    def _resolve(self, argv: list[str]) -> dict[str, Any]:
+        stage, printed = "argparse", io.StringIO()
+        try:
+            with contextlib.redirect_stderr(printed):
+                args = self.release.prepare_server_args(argv)
+            stage = "post_init"
+            if hasattr(args, "resolve_once"):
+                args.resolve_once()
+            stage = "check"
+            args.check_server_args()
+        except SystemExit:
+            text = printed.getvalue().partition("error: ")[2].strip() or printed.getvalue().strip()
+            return {"ok": False, "stage": "argparse", "error": text[:_LONGEST]}
+        except Exception as error:  # noqa: BLE001 - whatever a release raises is an outcome
+            return _refusal(error, stage)
+        if hasattr(args, "resolved_dict"):
+            values = args.resolved_dict()
+        else:
+            values = {field.name: getattr(args, field.name) for field in dataclasses.fields(args)}
+        return {"ok": True, "values": {name: plain(value) for name, value in values.items() if name[:1] != "_"}}
+
+
+def _refusal(error: Exception, stage: str) -> dict[str, Any]:
+    frames = frames_of(error)
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, ImportError) or "Inert" in text or "inert." in text:
+        raise refuse(f"what an inert name gives: {text[:300]}{_place(frames)}") from error
+    if stage == "argparse" and "from_cli_args" in {frame.name for frame in frames}:
+        stage = "post_init"
+    return {"ok": False, "stage": stage, "error": f"{text}{_place(frames)}"[:_LONGEST]}
+
+
+def _place(frames: Sequence[traceback.FrameSummary]) -> str:
+    """The release's own line that raised, as `` (server_args.py:2568)``."""
+    own = [frame for frame in frames if "/sglang/" in frame.filename]
+    return f" ({short_path(own[-1].filename)}:{own[-1].lineno})" if own else ""
+
+
+def forget() -> None:
+    """No function of the release remembers an answer of the case before."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "sglang":
+            for value in list(vars(module).values()):
+                if isinstance(value, functools._lru_cache_wrapper):
+                    value.cache_clear()
+
+
+def plain(value: Any) -> Any:
+    """JSON's types: sets sorted, records as mappings, what JSON has not as its text. Raises Unanswered for an inert
+    name."""
+    if is_inert(value):
+        raise refuse(f"the value {value.__name__}")
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted((plain(item) for item in value), key=str)
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain(dataclasses.asdict(value))
+    if hasattr(type(value), "__struct_fields__"):
+        return {name: plain(getattr(value, name)) for name in type(value).__struct_fields__}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    return str(value)
+
+
+def _with_names(value: Any, names: Mapping[str, str]) -> Any:
+    """``value`` with each model's own name where its folder stood."""
+    if isinstance(value, str):
+        for folder, name in names.items():
+            value = value.replace(folder, name)
+        return str(value)
+    if isinstance(value, list):
+        return [_with_names(item, names) for item in value]
+    if isinstance(value, dict):
+        return {key: _with_names(item, names) for key, item in value.items()}
+    return value

@@ -1,0 +1,181 @@
+"""Names and modules that can be imported and mentioned, and that answer nothing.
+
+While a module is imported an inert name can be a base class, a decorator, an annotation or a default. Once the release
+runs, whatever would make a value or a decision of one is an unanswered question: a silent answer is a wrong value.
+"""
+
+from __future__ import annotations
+
+import abc
+import builtins
+from collections.abc import Callable, Iterator
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import FunctionType, ModuleType
+from typing import Any
+
+from .questions import is_importing, refuse
+
+_MENTIONED = "is_mentioned_only"
+
+
+class InertType(abc.ABCMeta):
+    """The type of an inert name. A class of the release that has one as its base is an ordinary class again."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = inert_name(f"{cls.__name__}.{name}")
+        type.__setattr__(cls, name, value)
+        return value
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if not is_inert(cls):
+            return super().__call__(*args, **kwargs)
+        if not is_importing():
+            raise refuse(f"{cls.__name__}()")
+        is_decorator = len(args) == 1 and not kwargs and isinstance(args[0], (FunctionType, type))
+        return args[0] if is_decorator else inert_name(f"{cls.__name__}()")
+
+    def __getitem__(cls, key: Any) -> Any:
+        if isinstance(key, (str, int)) and not isinstance(key, type):
+            _refuse_when_running(cls, f"the item {key!r} of {cls.__name__}")
+        return cls
+
+    def __setitem__(cls, key: Any, value: Any) -> None:
+        _refuse_when_running(cls, f"setting an item of {cls.__name__}")
+
+    def __bool__(cls) -> bool:
+        _refuse_when_running(cls, f"the truth of {cls.__name__}")
+        return True
+
+    def __iter__(cls) -> Iterator[Any]:
+        _refuse_when_running(cls, f"what is in {cls.__name__}")
+        return iter(())
+
+    def __contains__(cls, item: object) -> bool:
+        _refuse_when_running(cls, f"whether {item!r:.60} is in {cls.__name__}")
+        return False
+
+    def __len__(cls) -> int:
+        _refuse_when_running(cls, f"the length of {cls.__name__}")
+        return 0
+
+    def __eq__(cls, other: object) -> bool:
+        if cls is other or other is None:  # an inert name stands for something, so it is not None
+            return cls is other
+        _refuse_when_running(cls, f"whether {cls.__name__} equals {other!r:.60}")
+        return False
+
+    __hash__ = abc.ABCMeta.__hash__
+
+    def _compare(cls, other: object) -> bool:
+        _refuse_when_running(cls, f"the order of {cls.__name__} and {other!r:.60}")
+        return False
+
+    __lt__ = __le__ = __gt__ = __ge__ = _compare
+
+    def _calculate(cls, *others: object) -> Any:
+        _refuse_when_running(cls, f"arithmetic with {cls.__name__}")
+        return cls
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _calculate
+    __floordiv__ = __mod__ = __pow__ = __and__ = __neg__ = __invert__ = __abs__ = __lshift__ = _calculate
+    __int__ = __float__ = __index__ = __matmul__ = _calculate
+
+    def __or__(cls, other: object) -> Any:  # a union of types, for an annotation
+        return cls
+
+    __ror__ = __or__
+
+    def __str__(cls) -> str:
+        _refuse_when_running(cls, f"the text of {cls.__name__}")
+        return super().__repr__()
+
+    def __format__(cls, spec: str) -> str:
+        return str(cls)
+
+    def __enter__(cls) -> Any:
+        _refuse_when_running(cls, f"{cls.__name__} as a context")
+        return cls
+
+    def __exit__(cls, *error: object) -> None:
+        return None
+
+    def register(cls, *args: Any, **kwargs: Any) -> Any:
+        """ABCMeta's own takes one class; registries of that name take anything."""
+        return cls
+
+    def __deepcopy__(cls, memo: object) -> Any:
+        return cls
+
+
+class InertBase(metaclass=InertType):
+    """Takes whatever its subclasses are built or declared with."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        pass
+
+    def __class_getitem__(cls, key: Any) -> Any:
+        return cls
+
+
+def inert_name(name: str) -> Any:
+    """A new inert name; ``name`` is dotted, for messages."""
+    return InertType(name, (InertBase,), {_MENTIONED: True, "__module__": "inert"})
+
+
+def is_inert(value: object) -> bool:
+    """Whether ``value`` stands for something that is not there."""
+    return isinstance(value, InertModule) or (isinstance(value, InertType) and _MENTIONED in vars(value))
+
+
+def _refuse_when_running(cls: Any, question: str) -> None:
+    if is_inert(cls) and not is_importing():
+        raise refuse(question)
+
+
+class InertModule(ModuleType):
+    """A package whose every public attribute is an inert name. ``absent`` names the attributes that it has not,
+    ``version_of`` gives its version, ``submodule`` a module below it that is real."""
+
+    absent: Callable[[str], bool] = staticmethod(lambda name: False)
+    version_of: Callable[[str], str] = staticmethod(lambda top: "99.0.0")
+    submodule: Callable[[str], Any] = staticmethod(lambda name: None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__version__":
+            return type(self).version_of(self.__name__.partition(".")[0])
+        full = f"{self.__name__}.{name}"
+        if name.startswith("__") or type(self).absent(full):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = type(self).submodule(full) or inert_name(full)
+        setattr(self, name, value)
+        return value
+
+
+class InertLoader(Loader):
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return InertModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__path__ = []
+
+
+def refuse_hasattr() -> None:
+    """Makes ``hasattr`` of something inert a question: it would find any name that it is asked for."""
+    real = builtins.hasattr
+
+    def has_attribute(value: Any, name: str) -> bool:
+        if not is_inert(value):
+            return real(value, name)
+        if not name.startswith("__") and name not in vars(value) and not is_importing():
+            absent = type(value) is InertModule and type(value).absent(f"{value.__name__}.{name}")
+            if not absent:
+                raise refuse(f"whether {value.__name__} has {name}")
+        return real(value, name)
+
+    builtins.hasattr = has_attribute

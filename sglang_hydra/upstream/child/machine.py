@@ -1,0 +1,251 @@
+"""The accelerator and its host as the facts say: torch, the vendors' tools, the operating system, random numbers."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import platform
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from .questions import Asked, refuse
+
+_GFX = {(9, 0): "gfx90a", (9, 4): "gfx942", (9, 5): "gfx950"}
+_DEVICES = ("cpu", "cuda", "xpu", "npu", "hpu", "musa")
+_DTYPES = (
+    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16"),
+    *("float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz"),
+    *("float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"),
+)
+_ALIASES = {"float": "float32", "half": "float16", "double": "float64", "int": "int32", "long": "int64"}
+_TOOLS = {"nvidia-smi": "cuda", "rocminfo": "hip", "rocm-smi": "hip", "amd-smi": "hip", "hl-smi": "hpu"}
+
+
+class Machine(dict[str, Any]):
+    """The facts of one machine; ``memory_mib``, ``count`` and ``name`` may change from case to case.
+
+    ``device`` is cuda, hip, xpu, npu, hpu, musa, cpu or none. ``assumed`` holds facts that stand in for undeclared
+    ones; one that is neither is refused by its name.
+    """
+
+    def fact(self, name: str, question: str) -> Any:
+        """A fact, declared or assumed. Raises Unanswered where there is none."""
+        value = self.get(name)
+        if value is None:
+            value = self.get("assumed", {}).get(name)
+            if value is None:
+                raise refuse(f"{question} (the fact {name})")
+            Asked.assumed[name] = value
+        return value
+
+    @property
+    def is_like_cuda(self) -> bool:
+        """Whether torch calls the accelerator ``cuda``."""
+        return self["device"] in ("cuda", "hip")
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        major, minor = self.fact("capability", "the compute capability")
+        return int(major), int(minor)
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self.fact("memory_mib", "the memory of the accelerator") * 1024 * 1024)
+
+
+def install(machine: Machine) -> None:
+    """Puts ``machine`` in the place of the real one, for the life of the process."""
+    _install_torch(machine)
+    _install_tools(machine)
+    processor = str(machine.get("processor") or "x86_64")
+    platform.machine = lambda: processor
+    platform.system = lambda: "Linux"
+    sys.platform = "linux"
+
+    def randint(low: int, high: int) -> int:
+        return int(machine.fact("seed", f"a random number from {low} to {high}"))
+
+    random.randint = randint  # type: ignore[assignment]
+
+
+def _install_torch(machine: Machine) -> None:
+    torch: Any = importlib.import_module("torch")
+    version: Any = importlib.import_module("torch.version")
+    torch.version = version
+    library: Any = importlib.import_module("torch.library")
+    library.Library = lambda name, *_, **__: SimpleNamespace(m=SimpleNamespace(name=name))
+    device = machine["device"]
+    version.cuda = machine.get("cuda") if device == "cuda" else None
+    version.hip = machine.get("hip", "6.4") if device == "hip" else None
+    version.musa = version.xpu = None
+    _install_dtypes(torch)
+    for kind in ("cuda", "cpu", "xpu", *({device} & {"npu", "hpu", "musa"})):
+        module: Any = importlib.import_module(f"torch.{kind}")
+        setattr(torch, kind, module)
+        is_there = {"cuda": machine.is_like_cuda, "cpu": True}.get(kind, device == kind)
+        module.is_available = functools.partial(bool, is_there)
+        if kind != "cpu":
+            _install_accelerator(module, machine, is_there)
+    _install_backends(torch, machine)
+
+
+def _install_accelerator(module: Any, machine: Machine, is_there: bool) -> None:
+    def properties(*_: Any) -> SimpleNamespace:
+        if not is_there:
+            raise _no_cuda()
+        major, minor = machine.capability
+        return SimpleNamespace(
+            name=str(machine.fact("name", "the accelerator's name")),
+            total_memory=machine.memory_bytes,
+            major=major,
+            minor=minor,
+            gcnArchName=_GFX.get((major, minor), "gfx942"),
+            has_fp64=True,
+        )
+
+    def capability(*_: Any) -> tuple[int, int]:
+        if not is_there and machine.get("torch_cuda") is not True:
+            raise _no_cuda()
+        return machine.capability if is_there else (0, 0)
+
+    def count() -> int:
+        return int(machine.fact("count", "the number of accelerators")) if is_there else 0
+
+    def memory(*_: Any) -> tuple[int, int]:
+        return machine.memory_bytes, machine.memory_bytes
+
+    def name(*_: Any) -> str:
+        return str(machine.fact("name", "the accelerator's name"))
+
+    module.get_device_capability, module.get_device_properties = capability, properties
+    module.device_count, module.mem_get_info, module.get_device_name = count, memory, name
+    module.current_device = functools.partial(int, 0)
+    module.is_initialized = functools.partial(bool, False)
+
+
+def _no_cuda() -> AssertionError:
+    return AssertionError("Torch not compiled with CUDA enabled")
+
+
+def _install_backends(torch: Any, machine: Machine) -> None:
+    backends: Any = importlib.import_module("torch.backends")
+    torch.backends = backends
+    for name in ("mps", "cudnn", "cuda"):
+        setattr(backends, name, importlib.import_module(f"torch.backends.{name}"))
+    backends.mps.is_available = backends.mps.is_built = functools.partial(bool, False)
+    backends.cudnn.version = lambda: int(machine.fact("cudnn", "the version of cuDNN"))
+
+    def no_nvml(*_: Any) -> Any:
+        if machine.fact("nvml", "what NVML says"):
+            raise refuse("what NVML says")
+        raise RuntimeError("NVML Shared Library Not Found")
+
+    torch.cuda._get_nvml_device_index = no_nvml
+    nvml: Any = importlib.import_module("pynvml")
+    nvml.nvmlInit = no_nvml
+    # SGLang's CPU engine exists on x86 only, and the CPU is one that it is made for.
+    intel: Any = importlib.import_module("torch._C._cpu")
+    intel._is_amx_tile_supported = functools.partial(bool, True)
+
+
+class Device:
+    """torch.device: ``cuda:0``."""
+
+    def __init__(self, type: str, index: int | None = None) -> None:
+        self.type, _, number = str(type).partition(":")
+        self.index = int(number) if number else index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+
+def _install_dtypes(torch: Any) -> None:
+    class dtype:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __repr__(self) -> str:
+            return f"torch.{self.name}"
+
+        def __deepcopy__(self, memo: object) -> Any:
+            return self
+
+    torch.dtype, torch.device = dtype, Device
+    for name in _DTYPES:
+        setattr(torch, name, dtype(name))
+    for alias, name in _ALIASES.items():
+        setattr(torch, alias, getattr(torch, name))
+
+
+def _install_tools(machine: Machine) -> None:
+    def run(command: Any, *values: Any, **options: Any) -> subprocess.CompletedProcess[Any]:
+        text = tool_output(command, machine)
+        if text is None and options.get("check"):
+            raise FileNotFoundError(_words(command))
+        as_text = options.get("text") or options.get("universal_newlines") or options.get("encoding")
+        out: Any = (text or "") if as_text else (text or "").encode()
+        return subprocess.CompletedProcess(command, 1 if text is None else 0, out, out[:0])
+
+    def check_output(command: Any, *values: Any, **options: Any) -> Any:
+        return run(command, **{**options, "check": True}).stdout
+
+    class NoProcess(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, command: Any, *values: Any, **options: Any) -> None:
+            raise refuse(f"what {_words(command)!r} does")
+
+    def which(name: str, *values: Any, **options: Any) -> str | None:
+        if name not in _TOOLS:
+            raise refuse(f"whether there is the program {name}")
+        return f"/usr/bin/{name}" if _TOOLS[name] == machine["device"] else None
+
+    subprocess.run, subprocess.check_output = run, check_output  # type: ignore[assignment]
+    subprocess.Popen = NoProcess  # type: ignore[assignment,misc]
+    shutil.which = which  # type: ignore[assignment]
+
+
+def _words(command: Any) -> str:
+    return command if isinstance(command, str) else " ".join(map(str, command))
+
+
+def tool_output(command: Any, machine: Machine) -> str | None:
+    """What a vendor's tool prints on ``machine``, None where there is no such accelerator. Raises Unanswered for
+    another program, and for a query that no fact answers."""
+    line = _words(command)
+    tool = next((name for name in _TOOLS if line.startswith(name)), None)
+    if tool is None:
+        raise refuse(f"what {line!r} prints")
+    if _TOOLS[tool] != machine["device"]:
+        return None
+    if tool == "nvidia-smi":
+        return _nvidia_smi(line, machine)
+    memory = machine.fact("memory_mib", "the memory of the accelerator")
+    if tool == "rocminfo" and "grep 'Size:'" in line:  # in KiB
+        return f"{memory * 1024}\n"
+    if tool == "hl-smi" and "grep 'Total'" in line:
+        return f"Memory Total : {memory} MiB\n"
+    raise refuse(f"what {line!r} prints")
+
+
+def _nvidia_smi(line: str, machine: Machine) -> str:
+    answers: Mapping[str, Any] = {
+        "memory.total": lambda: machine.fact("memory_mib", "the memory of the GPU"),
+        "compute_cap": lambda: "{}.{}".format(*machine.capability),
+        "driver_version": lambda: machine.fact("driver", "the version of the GPU's driver"),
+        "name": lambda: machine.fact("name", "the GPU's name"),
+    }
+    query = next((word.partition("=")[2] for word in line.split() if word.startswith("--query-gpu=")), "")
+    fields = [field.strip() for field in query.split(",")]
+    if not query or any(field not in answers for field in fields):
+        raise refuse(f"what {line!r} prints")
+    return ", ".join(str(answers[field]()) for field in fields) + "\n"

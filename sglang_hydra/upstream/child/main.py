@@ -1,0 +1,116 @@
+"""The child's loop: JSON lines in and out.
+
+Its one argument is JSON: ``version``; ``release``, the folder of the unpacked wheel; ``libraries``, those of
+transformers and of what it needs; ``real_parts``; ``parent``, the process that it ends with; ``limit_s``, for one case.
+The first line is the machine, which is answered with the greeting (``version``, ``start_s``). Each further line is a
+case, ``{id, machine, argv, models, files}``, answered by one line. What the release prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import ctypes  # noqa: F401 - this one and sysconfig look at the interpreter, and a release imports both
+import importlib
+import json
+import os
+import shutil
+import signal
+import sys
+import sysconfig  # noqa: F401
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import files, inert, libraries, machine, packages
+from .case import HOME, Runner
+from .questions import Asked, Unanswered, frames_of, short_path
+
+_LOOK_S = 2.0
+_FIXED = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "LC_ALL": "C",
+}
+
+
+def main() -> int:
+    begun = time.perf_counter()
+    options = json.loads(sys.argv[1])
+    watch = Watch(options["parent"], options["limit_s"])
+    watch.start()
+    sys.argv = ["sglang"]
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as lines, tempfile.TemporaryDirectory() as scratch:
+        os.dup2(2, 1)
+        answer, watch.scratch = _writer(lines), scratch
+        try:
+            runner = _load(options, json.loads(sys.stdin.readline()), scratch)
+        except (Exception, Unanswered) as error:  # noqa: BLE001 - whatever a release raises while it is imported
+            text = str(error) if isinstance(error, Unanswered) else f"{type(error).__name__}: {error}"
+            answer({"unanswered": f"it cannot be imported: {text}{_last_place(error)}"})
+            return 1
+        answer({"version": options["version"], "start_s": round(time.perf_counter() - begun, 3)})
+        watch.wait()
+        for line in sys.stdin:
+            watch.begin()
+            answer(runner.run(json.loads(line)))
+            watch.wait()
+        os.chdir("/")
+    return 0
+
+
+def _load(options: dict[str, Any], facts: dict[str, Any], scratch: str) -> Runner:
+    """Imports the release on a machine with these facts."""
+    known = machine.Machine(facts)
+    os.environ.clear()
+    os.environ.update({**_FIXED, "HOME": scratch, "HF_HOME": scratch, "TMPDIR": scratch, **facts["environment"]})
+    tempfile.tempdir = scratch
+    roots = [options["release"], *options["libraries"], os.path.dirname(os.__file__)]
+    world = files.Files(roots, scratch)
+    packages.Packages(options["release"], options["libraries"], options["real_parts"], known).install()
+    inert.refuse_hasattr()
+    machine.install(known)
+    world.install()
+    world.begin(0, {"models": {}}, known)
+    libraries.install(is_amd=known["device"] == "hip")
+    release = importlib.import_module(HOME)
+    world.end()
+    Asked.clear()
+    return Runner(release, known, world)
+
+
+class Watch:
+    """Ends this process, and removes its scratch folder, when its parent is gone or a case takes too long."""
+
+    def __init__(self, parent: int, limit_s: float) -> None:
+        self.parent, self.limit_s = parent, limit_s
+        self.deadline = time.monotonic() + limit_s
+        self.scratch = ""
+
+    def start(self) -> None:
+        signal.signal(signal.SIGALRM, self._look)
+        signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
+
+    def begin(self) -> None:
+        self.deadline = time.monotonic() + self.limit_s
+
+    def wait(self) -> None:
+        self.deadline = float("inf")
+
+    def _look(self, *_: Any) -> None:
+        if os.getppid() != self.parent or time.monotonic() > self.deadline:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            os._exit(1)
+
+
+def _writer(lines: Any) -> Callable[[dict[str, Any]], None]:
+    def answer(record: dict[str, Any]) -> None:
+        lines.write(json.dumps(record) + "\n")
+        lines.flush()
+
+    return answer
+
+
+def _last_place(error: BaseException) -> str:
+    frames = frames_of(error)
+    return f" ({short_path(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""

@@ -1,0 +1,106 @@
+"""What is known of each release: its wheel by sha256, the libraries that it needs, its parts that have to be real.
+
+``releases.json`` is written by tools/record_release.py, from the registry and from running each release.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sglang_hydra.releases.order import at_least, is_candidate_of, same_release
+
+RECORDS = Path(__file__).with_name("releases.json")
+
+
+@dataclass(frozen=True)
+class WheelFile:
+    """One file of the registry; ``size`` in bytes."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """One version of a package. Several ``files`` are builds of it for different interpreters and systems."""
+
+    name: str
+    version: str
+    files: tuple[WheelFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes to download, of the largest build."""
+        return max(file.size for file in self.files)
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder in the cache: another build, or another set of builds, has another."""
+        import hashlib
+
+        both = hashlib.sha256(" ".join(sorted(file.sha256 for file in self.files)).encode()).hexdigest()
+        return f"{self.name}-{self.version}-{both[:12]}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One release. ``libraries`` are transformers and what it and the release compute with; ``real_parts`` the modules
+    below sglang.srt.layers and sglang.srt.distributed that the argument code asks."""
+
+    version: str
+    wheel: Wheel
+    libraries: tuple[Wheel, ...]
+    real_parts: tuple[str, ...]
+
+    @property
+    def wheels(self) -> tuple[Wheel, ...]:
+        return (self.wheel, *self.libraries)
+
+    @property
+    def fingerprint(self) -> str:
+        """What its answers depend on: the bytes of its wheels and its real parts."""
+        import hashlib
+
+        parts = [*(wheel.folder for wheel in self.wheels), *self.real_parts]
+        return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
+
+
+@functools.lru_cache(maxsize=4)
+def records(path: Path = RECORDS) -> Mapping[str, Record]:
+    """Every recorded release by its version, oldest first."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    libraries = {name: _wheel(name, files) for name, files in content["libraries"].items()}
+    return {
+        version: Record(
+            version,
+            _wheel(f"sglang {version}", row["files"]),
+            tuple(libraries[name] for name in row["libraries"]),
+            tuple(row["real_parts"]),
+        )
+        for version, row in content["releases"].items()
+    }
+
+
+def _wheel(title: str, files: Mapping[str, tuple[str, int]]) -> Wheel:
+    name, _, version = title.partition(" ")
+    return Wheel(name, version, tuple(WheelFile(file, sha256, size) for file, (sha256, size) in files.items()))
+
+
+def record_of(version: str) -> Record | None:
+    """The record of a release; None for one that has none."""
+    return next((record for known, record in records().items() if same_release(known, version)), None)
+
+
+def nearest_record(version: str) -> Record | None:
+    """The record of the release itself, of the one that it is a candidate for, or of the last one before it."""
+    exact = record_of(version)
+    if exact is not None:
+        return exact
+    final = next((record for known, record in records().items() if is_candidate_of(version, known)), None)
+    earlier = [record for known, record in records().items() if at_least(version, known)]
+    return final or (earlier[-1] if earlier else None)

@@ -1,0 +1,214 @@
+"""The cache of unpacked wheels: which releases can be run here, fetching one, removing one.
+
+A wheel is unpacked only when its sha256 is that of its record, into a folder that appears whole or not at all. What is
+fetched comes from the user's own package client, with the user's registry, mirror and proxy. No code of a package is
+run for it: a wheel is an archive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sglang_hydra.facts.tiny import default_cache
+from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.upstream.records import Record, Wheel, WheelFile, records
+
+_SECONDS = 1800
+_FOLDER = "wheels"
+_MIB = 1 << 20
+_CHUNK = 1 << 20
+_LAST = "3.12"
+"""For this Python wheels of SGLang are asked for: they hold the same sources for each."""
+
+_LEFT_OUT = re.compile(
+    r"sglang/(?:test|multimodal_gen|benchmark)/|sglang/.*\.so$|/tests?/"
+    r"|transformers/models/(?!auto/).*/(?:modeling|modular|convert|tokenization|image_processing|video_processing|processing"
+    r"|feature_extraction)_[^/]*$"
+)
+"""What no argument code reads: tests, image generation, compiled servers, transformers beside its config classes."""
+
+
+def folders() -> tuple[Path, ...]:
+    """Where unpacked wheels may lie, the first one first: the user's cache, and a private folder beside the temporary
+    files where that cannot be written."""
+    private = Path(tempfile.gettempdir(), f"sglang_hydra-{os.getuid()}")
+    return default_cache() / _FOLDER, private / _FOLDER
+
+
+def place_of(wheel: Wheel) -> Path | None:
+    """The folder of an unpacked wheel, None where it is not here."""
+    for folder in folders():
+        place = folder / wheel.folder
+        if place.is_dir() and _is_ours(folder):
+            return place
+    return None
+
+
+def missing(record: Record) -> tuple[Wheel, ...]:
+    """The wheels that would have to be fetched to run a release."""
+    return tuple(wheel for wheel in record.wheels if place_of(wheel) is None)
+
+
+def installed_releases() -> tuple[str, ...]:
+    """The releases that can be run without fetching anything, oldest first."""
+    return tuple(version for version, record in records().items() if not missing(record))
+
+
+def download_size(record: Record) -> int:
+    """Bytes that ``fetch`` would download."""
+    return sum(wheel.size for wheel in missing(record))
+
+
+def size_on_disk(record: Record) -> int:
+    """Bytes of its unpacked wheels, libraries that other releases use too among them."""
+    places = [place for wheel in record.wheels if (place := place_of(wheel)) is not None]
+    return sum(file.stat().st_size for place in places for file in place.rglob("*") if file.is_file())
+
+
+def fetch(record: Record, progress: Callable[[str], None] = lambda line: None) -> tuple[Path, ...]:
+    """Downloads and unpacks what is missing of a release; ``progress`` is given one line for each wheel.
+
+    Answers with the folders of its wheels, in the order of ``record.wheels``. Raises MachineError (REL002, REL003).
+    """
+    wanted = missing(record)
+    if wanted:
+        target = _writable_folder()
+        for wheel in wanted:
+            progress(f"fetching {wheel.name} {wheel.version}, {wheel.size / _MIB:.1f} MiB, into {target}")
+            with tempfile.TemporaryDirectory(dir=target, prefix=".fetch-") as scratch:
+                _unpack(_download(wheel, Path(scratch)), wheel, target)
+    return tuple(place for wheel in record.wheels if (place := place_of(wheel)) is not None)
+
+
+def take(file: Path, wheel: Wheel) -> None:
+    """Unpacks a wheel that is already here. Raises MachineError (REL003) where it is not the recorded one."""
+    _unpack(file, wheel, _writable_folder())
+
+
+def remove(record: Record) -> int:
+    """Removes a release, and the libraries that no other release here needs; answers with the bytes that were freed."""
+    others = [records()[version] for version in installed_releases() if version != record.version]
+    used = {wheel.folder for other in others for wheel in other.wheels}
+    freed = 0
+    for wheel in record.wheels:
+        place = place_of(wheel)
+        if place is None or wheel.folder in used:
+            continue
+        freed += sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+        gone = place.with_name(f".removed-{place.name}-{os.getpid()}")
+        place.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+    return freed
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether nobody else can have put files there."""
+    try:
+        state = folder.stat()
+    except OSError:
+        return False
+    return state.st_uid in (os.getuid(), 0) and not state.st_mode & 0o002
+
+
+def _writable_folder() -> Path:
+    for folder in folders():
+        try:
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError:
+            continue
+        if _is_ours(folder):
+            return folder
+    tried = " and ".join(str(folder) for folder in folders())
+    raise MachineError(
+        Finding("error", "REL002", f"no folder for wheels can be written: {tried}", hint="SGLANG_HYDRA_CACHE=/a/folder")
+    )
+
+
+def _download(wheel: Wheel, scratch: Path) -> Path:
+    """One file of ``wheel``, by the package client of this interpreter. Raises MachineError (REL002)."""
+    lines = f"{wheel.name}=={wheel.version} " + " ".join(f"--hash=sha256:{file.sha256}" for file in wheel.files)
+    (scratch / "requirements.txt").write_text(lines + "\n", encoding="utf-8")
+    command = [
+        *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-input"),
+        *("--disable-pip-version-check", "--require-hashes", "-r", "requirements.txt", "-d", "."),
+        *(_tags(wheel.files[0]) if len(wheel.files) == 1 else ()),
+    ]
+    try:
+        done = subprocess.run(
+            command, cwd=scratch, capture_output=True, encoding="utf-8", errors="replace", timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        raise _not_fetched(wheel, str(failure)) from failure
+    found = next(scratch.glob("*.whl"), None)
+    if "DO NOT MATCH THE HASHES" in done.stderr:
+        raise _other_file(wheel)
+    if done.returncode or found is None:
+        raise _not_fetched(wheel, _last_line(done.stderr))
+    return found
+
+
+def _tags(file: WheelFile) -> Sequence[str]:
+    """What to ask the package client for, so that any system and Python gets this file."""
+    python, abi, platforms = file.name.removesuffix(".whl").split("-")[-3:]
+    if platforms == "any":
+        return ("--python-version", _LAST)
+    asked = [word for platform in platforms.split(".") for word in ("--platform", platform)]
+    number = f"{python[2]}.{python[3:]}"
+    return ("--python-version", number, "--implementation", "cp", "--abi", abi, *asked)
+
+
+def _not_fetched(wheel: Wheel, why: str) -> MachineError:
+    message = f"{wheel.name} {wheel.version} was not fetched: {why}"
+    hint = "the package client is pip of this interpreter, with your PIP_INDEX_URL, mirrors and proxies"
+    return MachineError(Finding("error", "REL002", message, hint=hint))
+
+
+def _other_file(wheel: Wheel) -> MachineError:
+    message = f"{wheel.name} {wheel.version} is not the recorded wheel: its sha256 differs"
+    return MachineError(Finding("error", "REL003", message, hint="nothing of it was unpacked or run"))
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
+    return (lines[-1] if lines else "pip said nothing")[:300]
+
+
+def _unpack(file: Path, wheel: Wheel, target: Path) -> None:
+    """Unpacks what is run of a wheel below ``target``. Raises MachineError (REL003) for any but a recorded file."""
+    if _sha256(file) not in {known.sha256 for known in wheel.files}:
+        raise _other_file(wheel)
+    draft = Path(tempfile.mkdtemp(dir=target, prefix=".unpack-"))
+    try:
+        with zipfile.ZipFile(file) as archive:
+            for name in archive.namelist():
+                if not _LEFT_OUT.search(name):
+                    archive.extract(name, draft)
+        draft.chmod(0o755)
+        try:
+            draft.rename(target / wheel.folder)
+        except OSError:
+            if not (target / wheel.folder).is_dir():  # another process was first
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _sha256(file: Path) -> str:
+    digest = hashlib.sha256()
+    with open(file, "rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

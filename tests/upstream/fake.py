@@ -1,0 +1,162 @@
+"""A small release: wheels whose argument code asks its world what real releases ask."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from sglang_hydra.upstream import records as recorded
+from sglang_hydra.upstream import wheels
+from sglang_hydra.upstream.records import Record, Wheel, WheelFile
+
+VERSION = "0.5.2"
+
+SERVER_ARGS = """
+import argparse
+import dataclasses
+import functools
+import json
+import logging
+import os
+import random
+import shutil
+import socket
+import subprocess
+import time
+
+import torch
+from sgl_kernel import fast_op
+from sglang.srt.layers.mystery import decide
+from sglang.srt.layers.known import answer
+
+KIND = "hip" if torch.version.hip else "cuda"
+
+
+@dataclasses.dataclass
+class ServerArgs:
+    model_path: str
+    ask: str = ""
+    random_seed: int = 0
+    found: object = None
+    _private: int = 1
+
+    def __post_init__(self):
+        os.environ["SGLANG_LEFT"] = "1"
+        self.found = QUESTIONS[self.ask](self) if self.ask else None
+
+    def check_server_args(self):
+        if self.random_seed == 7:
+            raise ValueError("7 is refused")
+
+
+@functools.lru_cache
+def memory():
+    line = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    return float(subprocess.run(line, capture_output=True, text=True).stdout)
+
+
+def swallow(args):
+    try:
+        return bool(fast_op)
+    except BaseException:
+        return "a guess"
+
+
+QUESTIONS = {
+    "memory": lambda args: memory(),
+    "driver": lambda args: subprocess.check_output(["nvidia-smi", "--query-gpu=driver_version"], text=True).strip(),
+    "serial": lambda args: subprocess.run(["nvidia-smi", "--query-gpu=serial"], capture_output=True),
+    "program": lambda args: subprocess.run(["lscpu"], capture_output=True),
+    "which": lambda args: shutil.which("gcc"),
+    "capability": lambda args: torch.cuda.get_device_capability(),
+    "config": lambda args: json.load(open(os.path.join(args.model_path, "config.json")))["hidden_size"],
+    "absent": lambda args: os.path.exists(os.path.join(args.model_path, "params.json")),
+    "path": lambda args: args.model_path,
+    "proc": lambda args: open("/proc/meminfo").read(),
+    "etc": lambda args: os.path.isdir("/etc"),
+    "declared": lambda args: open("/etc/chat.jinja").read(),
+    "infiniband": lambda args: sorted(os.listdir("/sys/class/infiniband")),
+    "socket": lambda args: socket.create_connection(("127.0.0.1", 9)),
+    "host": lambda args: socket.gethostname(),
+    "random": lambda args: random.randint(0, 9),
+    "environment": lambda args: sorted(name for name in os.environ if name.startswith(("SGLANG_", "MY_"))),
+    "call": lambda args: fast_op(),
+    "truth": lambda args: bool(fast_op),
+    "equal": lambda args: fast_op == 3,
+    "order": lambda args: fast_op < 3,
+    "length": lambda args: len(fast_op),
+    "iterate": lambda args: list(fast_op),
+    "contains": lambda args: 3 in fast_op,
+    "item": lambda args: fast_op["a"],
+    "sum": lambda args: fast_op + 1,
+    "text": lambda args: f"{fast_op}",
+    "hasattr": lambda args: hasattr(torch, "unheard_of"),
+    "none": lambda args: fast_op is None or fast_op == None,
+    "value": lambda args: fast_op,
+    "swallow": swallow,
+    "mystery": lambda args: decide(),
+    "known": lambda args: answer(),
+    "kind": lambda args: KIND,
+    "hang": lambda args: time.sleep(60),
+    "die": lambda args: os._exit(9),
+    "print": lambda args: print("not an answer"),
+    "warn": lambda args: logging.getLogger("sglang.x").warning("mind this"),
+}
+
+
+def prepare_server_args(argv):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model-path", required=True)
+    parser.add_argument("--ask", default="")
+    parser.add_argument("--random-seed", type=int, default=0)
+    return ServerArgs(**vars(parser.parse_args(argv)))
+"""
+
+FILES = {
+    "sglang/__init__.py": "",
+    "sglang/srt/__init__.py": "",
+    "sglang/srt/server_args.py": SERVER_ARGS,
+    "sglang/srt/layers/__init__.py": "raise RuntimeError('kernels')",
+    "sglang/srt/layers/mystery.py": "def decide(): return 5",
+    "sglang/srt/layers/known.py": "def answer(): return 42",
+    "sglang/test/big.py": "x = 1",
+}
+
+
+def make_wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> Wheel:
+    """A wheel file in ``folder``, and its record."""
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        info = f"{name}-{version}.dist-info"
+        about = {f"{info}/METADATA": metadata, f"{info}/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n"}
+        for place, content in {**files, **about}.items():
+            archive.writestr(place, content)
+    return Wheel(
+        name, version, (WheelFile(path.name, hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_size),)
+    )
+
+
+def recorded_release(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
+    """Wheels in ``folder``, a cache beside them that has none yet, and the one record that there is."""
+    monkeypatch.setenv("SGLANG_HYDRA_CACHE", str(folder / "cache"))
+    made = Record(
+        VERSION,
+        make_wheel(folder, "sglang", VERSION, FILES),
+        (make_wheel(folder, "transformers", "4.56.1", {"transformers/__init__.py": ""}),),
+        ("sglang.srt.layers.known",),
+    )
+    monkeypatch.setattr(recorded, "records", lambda: {VERSION: made})
+    monkeypatch.setattr(wheels, "records", lambda: {VERSION: made})
+    return made
+
+
+def unpacked_release(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
+    """The same, with its wheels unpacked."""
+    made = recorded_release(folder, monkeypatch)
+    for wheel in made.wheels:
+        wheels.take(folder / wheel.files[0].name, wheel)
+    return made

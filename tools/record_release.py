@@ -1,0 +1,240 @@
+"""Records releases for sglang_hydra.upstream: their wheels by sha256, the libraries they need, their real parts.
+
+    python tools/record_release.py 0.5.23 ...          # asks the registry, downloads, runs, writes releases.json
+    python tools/record_release.py --wheels FOLDER ... # keeps what is downloaded there, and takes what is there
+
+A release is run on cases of tests/data/releases. Where it asks an inert part of sglang, that part is made real, and the
+release is run again, until no such question is left. Other questions that nothing answers are printed.
+
+Exit code: 0 recorded, 1 recorded with unanswered questions, 2 a wheel could not be had; nothing is written then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare checkout will do
+
+from release_cases import CASES, MODELS, machines, random_lines, read_cases
+
+from sglang_hydra.releases.order import release_key
+from sglang_hydra.text.errors import MachineError
+from sglang_hydra.upstream import wheels
+from sglang_hydra.upstream.process import Child, ChildFailed
+from sglang_hydra.upstream.records import RECORDS, Record, Wheel, WheelFile
+from sglang_hydra.upstream.release import Case
+
+SHARED = {"msgspec": "0.22.0", "packaging": "26.3", "typing_extensions": "4.16.0"}
+"""The same for each release: no value depends on them."""
+BUILDS = [
+    (f"3.{minor}", platform)
+    for minor in (10, 11, 12, 13)
+    for platform in ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "macosx_11_0_arm64", "macosx_11_0_x86_64")
+]
+"""Interpreters and systems for which compiled libraries are recorded."""
+MOST_TURNS = 12
+RANDOM_LINES = 120
+_NAMED = re.compile(r"sglang\.srt\.(?:layers|distributed)[\w.]*")
+
+
+class NotHad(Exception):
+    """A wheel that the registry did not give; the text says which and why."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("version", nargs="+")
+    parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="where wheels are kept; otherwise they are not")
+    options = parser.parse_args(argv)
+    content = json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else {"libraries": {}, "releases": {}}
+    unanswered = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.wheels or Path(scratch)
+        for version in options.version:
+            try:
+                unanswered += record(version, folder, content)
+            except (NotHad, MachineError, ChildFailed) as failure:
+                print(f"record_release: {version}: {failure}", file=sys.stderr)
+                return 2
+            RECORDS.write_text(written(content), encoding="utf-8")
+    return 1 if unanswered else 0
+
+
+def record(version: str, folder: Path, content: dict[str, Any]) -> int:
+    """Adds one release to ``content``; answers with the number of cases that it left unanswered."""
+    file = one_wheel(folder, f"sglang=={version}", "--python-version", "3.12")
+    with zipfile.ZipFile(file) as archive:
+        pinned = requirement(archive, "transformers")
+    transformers = one_wheel(folder, f"transformers{pinned}", "--python-version", "3.12")
+    with zipfile.ZipFile(transformers) as archive:
+        hub = one_wheel(folder, f"huggingface_hub{requirement(archive, 'huggingface-hub')}", "--python-version", "3.12")
+    libraries = {title(one): {one.name: facts_of(one)} for one in (transformers, hub)}
+    for name, wanted in SHARED.items():
+        known = content["libraries"].get(f"{name} {wanted}")
+        libraries[f"{name} {wanted}"] = known or {one.name: facts_of(one) for one in builds(folder, name, wanted)}
+    content["libraries"] |= libraries
+    before = content["releases"].get(version, {}).get("real_parts", [])
+    row: dict[str, Any] = {"files": {file.name: facts_of(file)}, "libraries": list(libraries), "real_parts": before}
+    made = as_record(version, row, libraries)
+    for wheel in wheels.missing(made):
+        found = [folder / one.name for one in wheel.files if (folder / one.name).is_file()]
+        if len(found) == 1:
+            wheels.take(found[0], wheel)
+    wheels.fetch(made, print)
+    row["real_parts"], left = real_parts(made)
+    content["releases"][version] = row
+    print(
+        f"{version}: {len(row['real_parts'])} real parts, {len(left)} cases unanswered", *sorted(set(left)), sep="\n  "
+    )
+    return len(left)
+
+
+def as_record(version: str, row: Mapping[str, Any], libraries: Mapping[str, Any]) -> Record:
+    def wheel(of: str, files: Mapping[str, Sequence[Any]]) -> Wheel:
+        name, _, number = of.partition(" ")
+        return Wheel(name, number, tuple(WheelFile(file, *facts) for file, facts in files.items()))
+
+    others = tuple(wheel(name, libraries[name]) for name in row["libraries"])
+    return Record(version, wheel(f"sglang {version}", row["files"]), others, tuple(row["real_parts"]))
+
+
+def real_parts(release: Record) -> tuple[list[str], list[str]]:
+    """The parts that have to be real, and the questions that are left, one for each case that has one."""
+    real, texts = set(release.real_parts), []
+    for _ in range(MOST_TURNS):
+        made = Record(release.version, release.wheel, release.libraries, tuple(sorted(real)))
+        texts = list(unanswered_texts(made))
+        new = {part for text in texts for name in _NAMED.findall(text) if (part := module_of(made, name))} - real
+        if not new:
+            return sorted(real), list(unanswered_texts(made, is_last=True)) if texts else []
+        print(f"{release.version}: made real: {' '.join(sorted(new))}", flush=True)
+        real |= new
+    return sorted(real), texts
+
+
+def unanswered_texts(release: Record, *, is_last: bool = False) -> Iterator[str]:
+    """The questions of a release that nothing answered, one for each case that has one. Unless it is the last turn, a
+    machine's cases end where an inert part was asked."""
+    places = [place for wheel in release.wheels if (place := wheels.place_of(wheel)) is not None]
+    models = json.loads(MODELS.read_text(encoding="utf-8"))
+    recipes = [case for case in read_cases(CASES) if case["release"] == "0.5.12"]
+    lines = [case["argv"] for case in recipes]
+    lines += random_lines(release.version, RANDOM_LINES, models)
+    for machine in machines():
+        facts = {**machine, "seed": 42}
+        try:
+            child = Child(release, places, Case((), facts).to_json()["machine"])
+        except ChildFailed as failure:
+            yield str(failure)
+            continue
+        accepted = 0
+        for line in lines:
+            named = {word: models[word] for word in line if word in models}
+            try:
+                answer = child.ask(Case(tuple(line), facts, named).to_json())
+            except ChildFailed as failure:
+                yield f"{failure}: {' '.join(line)}"
+                break
+            if "unanswered" in answer:
+                yield str(answer["unanswered"])
+                if _NAMED.search(str(answer["unanswered"])) and not is_last:
+                    break
+            accepted += bool(answer.get("ok"))
+        if not accepted and is_last:
+            yield f"{machine['name']}: no case was accepted, the last one for {answer}"
+        child.end()
+        lines = lines[: len(recipes)] + lines[-RANDOM_LINES // 4 :]
+
+
+def module_of(release: Record, name: str) -> str | None:
+    """The longest beginning of a dotted name that is a module of the release; None for an inert part as a whole."""
+    root = wheels.place_of(release.wheel)
+    assert root is not None
+    words = name.split(".")
+    for length in range(len(words), 3, -1):
+        path = root.joinpath(*words[:length])
+        if path.with_suffix(".py").is_file() or (path / "__init__.py").is_file():
+            return ".".join(words[:length])
+    return None
+
+
+def one_wheel(folder: Path, wanted: str, *tags: str) -> Path:
+    """The wheel of a requirement, in ``folder``; one that is there is not downloaded again."""
+    match = re.fullmatch(r"(\w+)==([\w.]+)", wanted)
+    found = sorted(folder.glob(f"{match[1]}-{match[2]}-*.whl")) if match else []
+    if found:
+        return found[0]
+    with tempfile.TemporaryDirectory() as scratch:
+        words = ("download", "--quiet", "--no-deps", "--only-binary=:all:", "-d", scratch, *tags, wanted)
+        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise NotHad(f"pip {' '.join(words)}: {done.stderr.strip()[-300:]}")
+        file = next(Path(scratch).glob("*.whl"))
+        return Path(shutil.copy(file, folder))
+
+
+def builds(folder: Path, name: str, version: str) -> list[Path]:
+    """The wheels of one version for every interpreter and system; one where it is pure Python."""
+    pure = sorted(folder.glob(f"{name}-{version}-py3-none-any.whl"))
+    if pure:
+        return pure
+    found = set()
+    for python, platform in BUILDS:
+        tags = ("--python-version", python, "--platform", platform, "--implementation", "cp")
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                one = one_wheel(Path(scratch), f"{name}=={version}", *tags)
+            except NotHad as failure:
+                print(f"record_release: {failure}", file=sys.stderr)
+                continue
+            found.add(Path(shutil.copy(one, folder)))
+        if one.name.endswith("none-any.whl"):
+            break
+    return sorted(found)
+
+
+def requirement(archive: zipfile.ZipFile, name: str) -> str:
+    """The versions of ``name`` that a wheel asks for, as ``==5.19.0``."""
+    metadata = next(one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+    for line in archive.read(metadata).decode("utf-8").splitlines():
+        match = re.fullmatch(rf"Requires-Dist: {name}\s*\(?([^;)]*)\)?(?:;.*)?", line)
+        if match and match[1].strip():
+            return match[1].strip()
+    raise NotHad(f"{metadata} does not name {name}")
+
+
+def title(file: Path) -> str:
+    name, version, *_ = file.name.split("-")
+    return f"{name} {version}"
+
+
+def facts_of(file: Path) -> list[Any]:
+    return [hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_size]
+
+
+def written(content: Mapping[str, Any]) -> str:
+    """releases.json: one release a line, one file of a library a line."""
+    used = {name for row in content["releases"].values() for name in row["libraries"]}
+    libraries = {name: content["libraries"][name] for name in sorted(used)}
+    rows = sorted(content["releases"].items(), key=lambda item: release_key(item[0]) or ((), 0, 0))
+    lines = ['{"schema": "sglang_hydra.upstream/1",', '"libraries": {']
+    lines += [",\n".join(f"{json.dumps(name)}: {json.dumps(files)}" for name, files in libraries.items())]
+    lines += ["},", '"releases": {']
+    lines += [",\n".join(f"{json.dumps(version)}: {json.dumps(row)}" for version, row in rows), "}}"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

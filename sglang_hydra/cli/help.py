@@ -62,7 +62,6 @@ def overview(composer: Composer) -> list[Line]:
         [],
         [text("Flags", "bold")],
         *columns([[text(flag, "cyan"), text(about)] for flag, about in flags()]),
-        [],
         [text(f"The {len(FIELDS)} arguments of SGLang 0.5.2 are keys under their own names (tp_size=8).")],
     ]
 

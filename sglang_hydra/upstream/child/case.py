@@ -16,6 +16,7 @@ from typing import Any
 from .files import Files
 from .inert import is_inert
 from .machine import Machine
+from .packages import Packages
 from .questions import Asked, Unanswered, frames_of, refuse, short_path
 
 HOME = "sglang.srt.server_args"
@@ -38,8 +39,8 @@ class Warnings(logging.Handler):
 class Runner:
     """Runs cases of one release on one kind of machine."""
 
-    def __init__(self, release: Any, machine: Machine, files: Files) -> None:
-        self.release, self.machine, self.files = release, machine, files
+    def __init__(self, release: Any, machine: Machine, files: Files, packages: Packages) -> None:
+        self.release, self.machine, self.files, self.packages = release, machine, files, packages
         self.warnings = Warnings()
         logging.getLogger("sglang").addHandler(self.warnings)
         logging.lastResort = None
@@ -84,22 +85,24 @@ class Runner:
             text = printed.getvalue().partition("error: ")[2].strip() or printed.getvalue().strip()
             return {"ok": False, "stage": "argparse", "error": text[:_LONGEST]}
         except Exception as error:  # noqa: BLE001 - whatever a release raises is an outcome
-            return _refusal(error, stage)
+            return self._refusal(error, stage)
         if hasattr(args, "resolved_dict"):
             values = args.resolved_dict()
         else:
             values = {field.name: getattr(args, field.name) for field in dataclasses.fields(args)}
         return {"ok": True, "values": {name: plain(value) for name, value in values.items() if name[:1] != "_"}}
 
-
-def _refusal(error: Exception, stage: str) -> dict[str, Any]:
-    frames = frames_of(error)
-    text = f"{type(error).__name__}: {error}"
-    if isinstance(error, ImportError) or "Inert" in text or "inert." in text:
-        raise refuse(f"what an inert name gives: {text[:300]}{_place(frames)}") from error
-    if stage == "argparse" and "from_cli_args" in {frame.name for frame in frames}:
-        stage = "post_init"
-    return {"ok": False, "stage": stage, "error": f"{text}{_place(frames)}"[:_LONGEST]}
+    def _refusal(self, error: Exception, stage: str) -> dict[str, Any]:
+        frames = frames_of(error)
+        text = f"{type(error).__name__}: {error}"
+        is_absent = isinstance(error, ImportError) and self.packages.is_known_absent(
+            (error.name or "").partition(".")[0]
+        )
+        if not is_absent and (isinstance(error, ImportError) or "Inert" in text or "inert." in text):
+            raise refuse(f"what an inert name gives: {text[:300]}{_place(frames)}") from error
+        if stage == "argparse" and "from_cli_args" in {frame.name for frame in frames}:
+            stage = "post_init"
+        return {"ok": False, "stage": stage, "error": f"{text}{_place(frames)}"[:_LONGEST]}
 
 
 def _place(frames: Sequence[traceback.FrameSummary]) -> str:

@@ -67,7 +67,8 @@ def _load(options: dict[str, Any], facts: dict[str, Any], scratch: str) -> Runne
     tempfile.tempdir = scratch
     roots = [options["release"], *options["libraries"], os.path.dirname(os.__file__)]
     world = files.Files(roots, scratch)
-    packages.Packages(options["release"], options["libraries"], options["real_parts"], known).install()
+    found = packages.Packages(options["release"], options["libraries"], options["real_parts"], known)
+    found.install()
     inert.refuse_hasattr()
     machine.install(known)
     world.install()
@@ -76,7 +77,7 @@ def _load(options: dict[str, Any], facts: dict[str, Any], scratch: str) -> Runne
     release = importlib.import_module(HOME)
     world.end()
     Asked.clear()
-    return Runner(release, known, world)
+    return Runner(release, known, world, found)
 
 
 class Watch:

@@ -44,6 +44,9 @@ LIBRARIES = frozenset(
 _NEEDS_TORCH = ("modeling_", "modular_", "image_processing_", "processing_", "video_processing_", "tokenization_")
 """Modules of transformers that are not unpacked."""
 
+_REMOVED = ("transformers.models.llama.modeling_llama.LlamaFlashAttention2",)
+"""Names that no transformers has that a release pins: this one went in 4.48."""
+
 _REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?\s*\(?\s*(?:.*?(?:>=|==)\s*([\w.]+))?")
 
 
@@ -98,6 +101,12 @@ class Packages(MetaPathFinder):
             return bool(BY_DEVICE[top] == self.machine["device"])
         return top not in ABSENT
 
+    def is_known_absent(self, top: str) -> bool:
+        """Whether a release that imports ``top`` fails on this machine as it would on the real one."""
+        declared = self.machine.get("packages", {})
+        device = self.machine["device"]
+        return (top in declared and declared[top] is None) or BY_DEVICE.get(top, device) != device
+
     def version(self, name: str) -> str | None:
         """The version of a distribution that is no real one; None where it is not installed."""
         key = name.lower().replace("-", "_").replace(".", "_")
@@ -150,6 +159,8 @@ class Packages(MetaPathFinder):
         return name.startswith("vllm.model_executor")
 
     def _is_absent_attribute(self, name: str) -> bool:
+        if name in _REMOVED:
+            return True
         module, _, attribute = name.rpartition(".")
         kinds = ("npu", "hpu", "musa", "xpu", "mps")
         return module == "torch" and attribute in kinds and attribute != self.machine["device"]

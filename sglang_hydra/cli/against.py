@@ -16,7 +16,7 @@ from sglang_hydra.text.screen import print_json, write
 
 
 def plan(invocation: Invocation) -> int:
-    """Shows the plan with what the release makes of it. 2 when the release refuses it."""
+    """Shows the plan with the verdict of the release. Returns 2 when the release refuses it."""
     from sglang_hydra.planning.make import make_plan
     from sglang_hydra.show.plan import plan_screen
 
@@ -31,8 +31,8 @@ def plan(invocation: Invocation) -> int:
 
 
 def check(invocation: Invocation) -> int:
-    """Judges each thing named, and asks the release about each. 2 if it refuses one, or could not be asked and we would
-    refuse it."""
+    """Judges each thing named, and asks the release about each. Returns 2 if it refuses one, or if it could not be
+    asked and we would refuse it."""
     from sglang_hydra.show import verdicts
 
     authority = _authority(invocation)
@@ -56,13 +56,13 @@ def check(invocation: Invocation) -> int:
 
 
 def _authority(invocation: Invocation) -> Authority:
-    """The release that ``--against`` names; ``installed`` is that of ``engine.python`` where it was typed."""
+    """Finds the release that ``--against`` names; ``installed`` is that of ``engine.python`` where it was typed."""
     typed = [request.text.partition("=")[2] for request in invocation.requests if _key(request) == "engine.python"]
     return find_authority(str(invocation.against), typed[-1].strip("'\"") if typed else None)
 
 
 def _for(authority: Authority, requests: Sequence[Request]) -> list[Request]:
-    """The release as the one to plan for, where it is known and no other was typed."""
+    """Adds the asked release as ``engine.version``, where the table knows it and no other release was typed."""
     known = nearest_known(authority.version)
     named = any(_key(request) in ("engine.version", "lock") for request in requests)
     if named or known is None or not same_release(known, authority.version):
@@ -75,7 +75,7 @@ def _key(request: Request) -> str:
 
 
 def _good(plan: Plan, strict: bool) -> bool:
-    """The release's verdict; where it was not asked, ours."""
+    """Returns the release's verdict, or ours where the release was not asked."""
     spoken = plan.authority.ok if plan.authority is not None else None
     good = plan.ok if spoken is None else spoken
     return good and (plan.launchable or not strict)

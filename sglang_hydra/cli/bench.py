@@ -89,7 +89,8 @@ def _planned(composer: Composer, grid: Grid, invocation: Invocation, seed: int) 
 
 
 def _names_programs(sweep: Sweep) -> bool:
-    """Whether files name programs that planning did not ask. They are named to the user, and may then be started."""
+    """Shows the user the programs that files name and that planning did not start. They may be started from then on.
+    Returns whether there are any."""
     lines: dict[str, None] = {}
     composed: set[tuple[Request, ...]] = set()
     for group in sweep.groups:
@@ -102,8 +103,8 @@ def _names_programs(sweep: Sweep) -> bool:
 
 
 def _taken_before(sweep: Sweep) -> int:
-    """How many points of a sweep that goes on have their result, or failed for good, and are not taken again; 0 where
-    that cannot be read, which the run then says."""
+    """Counts the points of a resumed sweep that have a result or failed for good, and are not measured again; 0
+    where the folder cannot be read, which the run then reports."""
     store = Store(sweep.folder)
     try:
         states = [store.standing(point.point_id) for point in sweep.points()]
@@ -129,7 +130,7 @@ def _searched(composer: Composer, grid: Grid, sweep: Sweep, seed: int) -> int:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[Outcome], None]]:
-    """On a terminal, how many points are planned so far, in a line that goes away."""
+    """Shows on a terminal how many points are planned so far, in a line that is cleared at the end."""
     stream = sys.stderr
     if not stream.isatty():
         yield lambda outcome: None

@@ -28,13 +28,13 @@ SHELLS = ("bash", "zsh")
 
 
 def script(shell: str) -> str:
-    """What a shell of ``SHELLS`` is to read: completion.bash or completion.zsh, with the place of this file."""
+    """Returns the script for a shell of ``SHELLS``: completion.bash or completion.zsh, with the place of this file."""
     text = (HERE / f"completion.{shell}").read_text(encoding="utf-8")
     return text.replace("@PYTHON@", sys.executable).replace("@FILE@", str(Path(__file__).resolve()))
 
 
 def candidates(line: str) -> list[str]:
-    """What the last word of a command line could become, whole words, sorted."""
+    """Returns what the last word of a command line could become, whole words, sorted."""
     words = line.split(" ")
     current, before = words[-1], [word for word in words[1:-1] if word]
     index = json.loads(INDEX.read_text(encoding="utf-8"))
@@ -99,7 +99,7 @@ def _search_path(before: Sequence[str]) -> Iterator[Path]:
 
 
 def _yaml_files(current: str) -> Iterator[str]:
-    """Those in the folder that is being typed, or here."""
+    """Yields the YAML files in the folder that is being typed, or in the current one."""
     folder = os.path.dirname(current)
     if os.path.isdir(folder or "."):
         for name in os.listdir(folder or "."):

@@ -50,7 +50,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _sorted(requests: Sequence[Request]) -> tuple[list[str], int | None, list[Request]]:
-    """The logs, the exit code and the overrides among the words. Raises ConfigError where there is no log."""
+    """Sorts the words into logs, the exit code and overrides. Raises ConfigError where there is no log."""
     files: list[str] = []
     overrides: list[Request] = []
     exit_code = None
@@ -77,7 +77,7 @@ def _code(value: str) -> int:
 
 
 class _OneAfterAnother:
-    """The files of a log as one. Reads as a BinaryIO does."""
+    """Reads the files of a log one after another, as one BinaryIO."""
 
     def __init__(self, files: Sequence[BinaryIO]) -> None:
         self._files = list(files)
@@ -93,7 +93,7 @@ class _OneAfterAnother:
 
 @contextmanager
 def opened(name: str) -> Iterator[BinaryIO]:
-    """A log to read: a file, gzipped or not, the whole server.log of a run folder, or standard input.
+    """Opens a log: a file, gzipped or not, the whole server.log of a run folder, or standard input.
 
     Raises ConfigError, naming the file, where it cannot be read.
     """

@@ -80,7 +80,7 @@ def _own(composer: Composer, invocation: Invocation, name: str, overrides: list[
 
 
 def _argument_meant(word: str) -> str | None:
-    """The argument that a word is on SGLang's command line: an alias, or the beginning of one flag alone."""
+    """Finds the argument that a word is on SGLang's command line: an alias, or the beginning of only one flag."""
     field = flagged(word if word.startswith("--") else f"--{word}")
     return field.name if field else None
 

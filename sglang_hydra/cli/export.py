@@ -51,7 +51,7 @@ def run(invocation: Invocation) -> int:
 def _export_topology(
     composer: Composer, invocation: Invocation, format: str, common: Plan, remade: Sequence[str]
 ) -> int:
-    """The same for several servers behind a router."""
+    """Exports several servers behind a router."""
     from sglang_hydra.convert.export.several import export_topology, members_of
     from sglang_hydra.planning.topology.plan import plan_topology
     from sglang_hydra.show.topology import summary as summary_of_all
@@ -78,20 +78,20 @@ def _refuse(invocation: Invocation, screen: Sequence[Line], refused: Sequence[Fi
 
 
 def _say(invocation: Invocation, findings: Sequence[Finding], artifact: Artifact, plan: Plan) -> None:
-    """Warnings of the plan and everything about the artifact, beside it."""
+    """Writes the plan's warnings and the findings about the artifact to standard error."""
     if not invocation.json:
         warned = [finding for finding in findings if finding.level == "warning"]
         write(finding_lines([*warned, *artifact.findings], plan), sys.stderr)
 
 
 def _make_tiny(plan: Plan) -> None:
-    """Who runs the artifact has no package that would make the tiny model."""
+    """Makes the tiny model here: who runs the artifact has no package that would make it."""
     if plan.values["model_path"] == str(tiny_path()):
         ensure_tiny()
 
 
 def _plan_for_sglang(composer: Composer, requests: Sequence[Request]) -> Plan:
-    """The plan, for SGLang also where ``engine=auto`` finds only the embedded engine here."""
+    """Plans for SGLang, also where ``engine=auto`` finds only the embedded engine here."""
     plan = make_plan(composer, requests)
     if plan.engine.name == "sglang":
         return plan
@@ -106,13 +106,14 @@ def _with_sglang(composer: Composer, requests: Sequence[Request]) -> list[Reques
 
 
 def _refusals(errors: Sequence[Finding], plan: Plan) -> list[Finding]:
-    """The errors for which nothing is written. ``launch.force=true`` leaves those that SGLang itself has."""
+    """Returns the errors for which nothing is written. ``launch.force=true`` leaves only those of SGLang itself."""
     forced = bool(plan.nodes["launch"]["force"])
     return [finding for finding in errors if not (forced and finding.ours)]
 
 
 def _remade_from(invocation: Invocation, plan: Plan) -> list[str]:
-    """The words that make the same artifact: the seed is part of it, and a file stands for what was read from it."""
+    """Returns the words that make the same artifact: they name the seed, and a file stands for what was read from
+    it."""
     words = [invocation.file] if invocation.file is not None else []
     words += [request.text for request in invocation.requests[1:] if request.layer == "cli"]
     seed = [f"random_seed={plan.values['random_seed']}"] if plan.seed_drawn else []

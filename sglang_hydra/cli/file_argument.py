@@ -30,10 +30,10 @@ _EXPERIMENT = "experiment"
 
 
 def take_in(invocation: Invocation) -> None:
-    """Puts what a typed file asks for below all overrides, and the folder of presets beside an experiment into the
-    search path unless one is named.
+    """Reads a typed file as a layer below all overrides, and adds the folder of presets beside it to the search path
+    unless one is named.
 
-    Raises ConfigError for what is no experiment: a folder, a saved plan, what others start servers with, a second file.
+    Raises ConfigError for what is no experiment: a folder, a saved plan, a launch file of others, a second file.
     """
     alone = invocation.verb in _TAKE_BY_ITSELF and not (invocation.verb == "check" and invocation.multirun)
     if not alone and invocation.verb not in (*_TAKE, "check"):
@@ -109,7 +109,7 @@ def _beside(files: Sequence[Request]) -> list[str]:
 
 
 def _read(word: str, verb: str) -> Document:
-    """The experiment in a file. Raises ConfigError where there is none, saying what to type instead."""
+    """Reads the experiment in a file. Raises ConfigError where there is none, with what to type instead."""
     from sglang_hydra.planning.input_files import read_document
 
     path = Path(word)

@@ -48,7 +48,7 @@ def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Ite
 
 
 def _points(composer: Composer, requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
-    """Every combination of the values that were typed, by what tells it from its neighbours."""
+    """Yields every combination of the values that were typed, each named by the values that differ."""
     from sglang_hydra.measure.sweep.axes import combinations
     from sglang_hydra.measure.sweep.grid import read_grid
 
@@ -113,6 +113,6 @@ def _fit_table(plans: Sequence[tuple[str, Plan]]) -> list[Line]:
 
 
 def _context(plan: Plan) -> int | None:
-    """The tokens of a request that requests are counted in: ``fit.context``, else the longest that the server takes."""
+    """Returns the tokens of one request: ``fit.context``, else the longest request that the server takes."""
     asked: int | None = plan.nodes["fit"]["context"]
     return asked or (plan.fit.kv.context if plan.fit and plan.fit.kv else None)

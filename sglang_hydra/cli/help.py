@@ -28,12 +28,12 @@ _NODES_OF = {"serve": ("launch",), "bench": ("bench", "sweep"), "resume": ("swee
 
 
 def flags() -> list[tuple[str, str]]:
-    """The lines of the help on flags."""
+    """Returns the help's lines on flags."""
     return [*((flag.shown, flag.about) for flag in FLAGS if flag.about), _ARGV]
 
 
 def overview(composer: Composer) -> list[Line]:
-    """Verbs, groups with their options, flags, and how to find an argument."""
+    """Shows verbs, groups with their options, flags, and how to find an argument."""
     called = program()
     examples = (
         ("plan gpu=h200 model=gpt_oss", "what would be started, and why"),
@@ -67,7 +67,7 @@ def overview(composer: Composer) -> list[Line]:
 
 
 def of_verb(verb: str) -> list[Line]:
-    """What one verb does, the flags that go with it, and the keys of ours that are about it."""
+    """Shows what one verb does, its flags, and the keys of ours that it reads."""
     called = program()
     lines: list[Line] = [[text(f"{called} {verb}", "bold")], [text(f"  {VERBS[verb]}")], *_formats(verb), []]
     going = [flag for flag in FLAGS if flag.about and verb in (flag.verbs or _EVERYWHERE.get(flag.sets, (verb,)))]
@@ -87,8 +87,8 @@ def _formats(verb: str) -> list[Line]:
 
 
 def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
-    """The verb, group or key of ours of that name, and the arguments that match every word, those with it in their
-    name first; what is no name of ours finds our keys by their words, too.
+    """Shows the verb, group or key with this name, and the arguments that match every word, matching names first.
+    Where no name matches, our keys are searched by their help too.
 
     Raises ConfigError, with the nearest name, when there is none.
     """
@@ -114,7 +114,7 @@ def found_by(words: Sequence[str], composer: Composer) -> list[Line]:
 
 
 def _own(words: Sequence[str], composer: Composer) -> Iterator[Line]:
-    """The group or the key of that name, else every key of ours that matches all words."""
+    """Yields the group or key with that name, else every key of ours that matches all words."""
     from sglang_hydra.show.key_help import GROUPS, key_of, keys
     from sglang_hydra.show.keys import key_rows, rows_of, screen
 
@@ -160,8 +160,7 @@ def _field_lines(field: Field) -> Iterator[Line]:
 
 
 def show_help(invocation: Invocation) -> int:
-    """The one screen, that of the verb that was typed, or with a word every argument that has it in its name or its
-    help."""
+    """Shows the overview, the help of the verb that was typed, or what matches the words."""
     from sglang_hydra.cli.help import found_by, of_verb, overview
 
     words = [request.text for request in invocation.requests]

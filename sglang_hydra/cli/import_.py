@@ -47,7 +47,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _next(path: Path) -> str:
-    """What to type with the file."""
+    """Says what to type with the file."""
     if path.suffix not in SUFFIXES:
         return f"as {path.stem}.yaml it can be planned and served"
     word = shlex.quote(str(path))
@@ -55,7 +55,7 @@ def _next(path: Path) -> str:
 
 
 def _source(invocation: Invocation) -> tuple[Source, list[Request]]:
-    """The source and the overrides behind it. What stands after a bare -- is a command, word by word."""
+    """Returns the source and the overrides behind it. What stands after a bare -- is a command, word by word."""
     if invocation.argv is not None:
         line = " ".join(word if word in ("|", "&&", ";") else shlex.quote(word) for word in invocation.argv)
         return Source("", line, typed=True), list(invocation.requests)

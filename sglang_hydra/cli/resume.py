@@ -22,7 +22,7 @@ _FOR_ONCE = frozenset(("sweep.rerun", "sweep.dry_run", "sweep.folder"))
 
 
 def run(invocation: Invocation) -> int:
-    """Runs what a sweep's folder says is open: the command that made it, with further words on top.
+    """Runs the open points of a sweep's folder: the command that made it, with further overrides on top.
 
     Raises ConfigError for a folder that holds no sweep.
     """
@@ -54,7 +54,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _folders(place: str, recorded: Sequence[str]) -> list[str]:
-    """The folders of configs that a sweep was begun with. Raises ConfigError for a package, which would be imported."""
+    """Returns the config folders of the sweep. Raises ConfigError for a package, which would be imported."""
     named = next((short(str(folder)) for folder in recorded if "://" in str(folder)), None)
     if named is not None:
         message = f"{place}: {named} is no folder, and a record names no package to import"
@@ -63,8 +63,8 @@ def _folders(place: str, recorded: Sequence[str]) -> list[str]:
 
 
 def _with_known_key(word: str) -> str:
-    """An API key is in no file: its word refers to SGLANG_HYDRA_API_KEY, or to the variable that was typed, in whose
-    place that one may be set. Raises ConfigError where neither is."""
+    """Replaces a recorded API key by a reference to a variable that is set: SGLANG_HYDRA_API_KEY, or the one that
+    was typed. Raises ConfigError where neither is set."""
     found = _KEY_REFERENCE.fullmatch(word)
     if found is None or (API_KEY_VARIABLE not in os.environ and found["variable"] in os.environ):
         return word

@@ -55,8 +55,8 @@ def run(invocation: Invocation) -> int:
 
 
 def _with_named_programs(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
-    """Names the programs that files name and that are to be started now. The plan is made once more where it lacked
-    what one of them has."""
+    """Shows the programs that files name and that are started now. Plans again where the plan needed an answer from
+    one of them."""
     lines = begin_to_start(plan.programs)
     write_lines([[text(line, "yellow")] for line in lines])
     lacked = any(finding.id == SEC001 for finding in plan.findings)
@@ -64,14 +64,14 @@ def _with_named_programs(composer: Composer, invocation: Invocation, plan: Plan)
 
 
 def _first_words(invocation: Invocation) -> list[Line]:
-    """Where to begin, for who typed nothing."""
+    """Says where to begin, for who typed nothing."""
     if invocation.requests:
         return []
     return [[text(f"{program()} --help shows what there is, --help WORD finds it", "dim")]]
 
 
 def _check_settings(plan: Plan) -> None:
-    """Raises ConfigError for times that cannot be waited."""
+    """Raises ConfigError for time-outs that are out of range."""
     for key in ("ready_timeout", "stop_timeout"):
         seconds = plan.nodes["launch"][key]
         if not 0 < seconds < _LONGEST_S:
@@ -84,7 +84,7 @@ def _only_lacks_accelerator(plan: Plan) -> bool:
 
 
 def _settle_typed_port(invocation: Invocation) -> None:
-    """For ``port=0`` on the command line: a port that is free now in its place, so that everybody knows it."""
+    """Replaces ``port=0`` on the command line by a port that is free now, so that everything shows the same port."""
     if any(request.text.startswith("launch=") and request.text != "launch=local" for request in invocation.requests):
         return  # free here may say nothing of where it will be: a job of Slurm's takes one there
     typed = [place for place, request in enumerate(invocation.requests) if request.text.partition("=")[0] == "port"]

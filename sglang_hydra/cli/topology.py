@@ -53,7 +53,7 @@ def explain(
 
 
 def _addressed(topology: Topology, word: str) -> tuple[list[Server], str]:
-    """The servers that a word speaks of, and the argument. Raises ConfigError where there is no such server."""
+    """Returns the servers that a word names, and the argument. Raises ConfigError where there is no such server."""
     address, _, name = word.rpartition(".")
     role, _, number = address.partition(".")
     firsts = {server.role: server for server in reversed(topology.servers)}

@@ -106,7 +106,7 @@ def _key(name: str) -> Key:
 
 
 def _value_of(name: str, plan: Plan) -> Any:
-    """The value that holds in a plan, a secret hidden: of the GPU and the engine what was found for them."""
+    """Returns the value that holds in a plan, a secret hidden; for the GPU and the engine what was found."""
     root, _, leaf = name.partition(".")
     if root == "gpu" and plan.probed and hasattr(plan.gpu, leaf):
         known = getattr(plan.gpu, leaf)
@@ -124,7 +124,7 @@ def _in_nodes(name: str, plan: Plan) -> Any:
 
 
 def _origins(name: str, composer: Composer, plan: Plan) -> Iterator[Origin]:
-    """Who set a key, weakest first: the option that was chosen, somebody beside it, and what was found for it."""
+    """Yields who set a key, weakest first: the chosen option, an override, what was found."""
     yield from _of_options(name, composer, plan)
     for key, origin in plan.settings.items():
         if key == name or key.startswith(f"{name}."):
@@ -138,7 +138,7 @@ def _origins(name: str, composer: Composer, plan: Plan) -> Iterator[Origin]:
 
 
 def _of_options(name: str, composer: Composer, plan: Plan) -> Iterator[Origin]:
-    """What the files of the options that were chosen (``gpu=h200``, ``bench/workload=1k1k``) say of a key."""
+    """Yields what the files of the chosen options (``gpu=h200``, ``bench/workload=1k1k``) set for a key."""
     keys = tuple(name.split("."))
     for group, option in plan.choices.items():
         if option is None or group.partition("/")[0] != keys[0]:

@@ -42,7 +42,7 @@ def plan_screen(plan: Plan) -> list[Line]:
 
 
 def _commands(plan: Plan) -> list[Line]:
-    """What starts it: one command, or one for each node."""
+    """Shows the command, or one for each node."""
     if plan.values["nnodes"] <= 1:
         return [[text("Command", "bold")], [text("  "), text(command_line(plan), VERBATIM)]]
     from sglang_hydra.planning.nodes import UNKNOWN_HEAD, command_rows
@@ -67,7 +67,7 @@ def command_line(plan: Plan, command: Sequence[str] | None = None) -> str:
 
 
 def rules_title(plan: Plan) -> str:
-    """Whose rules made the values that follow."""
+    """Names the release whose rules made the values below."""
     if plan.by_own_rules:
         return "Resolved by SGLang's rules"
     return f"Resolved by the rules of SGLang {SPECIFIED_VERSION}: {plan.engine.version} may resolve otherwise"

@@ -18,7 +18,7 @@ from sglang_hydra.text.words import plural
 
 
 def topology_screen(topology: Topology) -> list[Line]:
-    """The whole of it, as ``plan`` shows one server."""
+    """Shows the whole topology, as ``plan`` shows one server."""
     servers = topology.servers
     lines: list[Line] = [*heading(servers[0].plan), [text(f"  {_shape(topology)}", "dim")], []]
     set_by_all, changed_in_all = _shared(servers)
@@ -86,7 +86,7 @@ def _shape(topology: Topology) -> str:
 
 
 def _set(plan: Plan) -> list[tuple[tuple[str, str], list[Span]]]:
-    """The rows of what was set, each under its name and value."""
+    """Returns the rows of what was set, each under its name and value."""
     return [((name, repr(plan.intent[name])), row) for name, row in zip(plan.intent, set_rows(plan), strict=True)]
 
 
@@ -97,7 +97,7 @@ def _changed(plan: Plan) -> list[tuple[tuple[str, str], list[Span]]]:
 
 
 def _shared(servers: Sequence[Server]) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """What was set, and what was changed, in the plans of all servers alike."""
+    """Returns what was set and changed in the plans of all servers alike."""
     settings = [{key for key, _ in _set(server.plan)} for server in servers]
     changes = [{key for key, _ in _changed(server.plan)} for server in servers]
     return set.intersection(*settings), set.intersection(*changes)
@@ -106,7 +106,7 @@ def _shared(servers: Sequence[Server]) -> tuple[set[tuple[str, str]], set[tuple[
 def _role_lines(
     role: str, servers: Sequence[Server], set_by_all: set[tuple[str, str]], changed_in_all: set[tuple[str, str]]
 ) -> list[Line]:
-    """What the servers of one role have alike and others have not."""
+    """Shows what the servers of one role have in common and other roles do not have."""
     own = [server for server in servers if server.role == role]
     if len(own) == len(servers):
         return []
@@ -118,7 +118,7 @@ def _role_lines(
 
 
 def _placed(plan: Plan) -> set[str]:
-    """The arguments that the topology gave this server alone; its role is not one of them."""
+    """Returns the arguments that the topology set for this server alone, without its role."""
     chains = plan.origins.items()
     return {name for name, chain in chains if chain[-1].layer == LAYER and name in _OF_ONE_SERVER}
 

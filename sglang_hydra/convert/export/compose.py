@@ -32,8 +32,8 @@ def export(job: Job) -> Artifact:
 
 
 def service(job: Job, gpu_ids: Sequence[int] | None = None, *, published: bool = True) -> dict[str, Any]:
-    """One server, or this host's rank of it. ``gpu_ids`` are its own GPUs where others run beside it; not
-    ``published``, other services alone reach it."""
+    """Builds the service of one server, or of this host's rank of it. ``gpu_ids`` are its own GPUs where others run
+    beside it. Without ``published`` only other services reach it."""
     settings = job.plan.nodes["launch"]
     seconds = math.ceil(settings["ready_timeout"])
     return {
@@ -105,7 +105,7 @@ def _volume(mount: Mount) -> dict[str, Any]:
 
 
 def environment(job: Job) -> dict[str, str | None]:
-    """Values as they are; of secrets the name, which Compose takes from its own environment."""
+    """Returns the variables: values as they are, secrets by name, which Compose takes from its own environment."""
     found: dict[str, str | None] = {name: compose(value) for name, value in job.contained_environment().items()}
     for name in job.secret_names:
         needed = name == KEY_VARIABLE or name in job.plan.environment

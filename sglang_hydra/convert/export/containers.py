@@ -10,7 +10,7 @@ _VENDORS = ("nvidia", "amd")
 
 
 def require_container_vendor(job: Job) -> None:
-    """Raises ConfigError (EXP010) for GPUs that nothing is known about inside of containers."""
+    """Raises ConfigError (EXP010) for GPUs whose use in containers is not known here."""
     vendor = job.plan.gpu.vendor
     if job.gpus and vendor not in _VENDORS:
         message = f"how a container gets the accelerators of {vendor} is not known here; of {', '.join(_VENDORS)} it is"
@@ -19,7 +19,7 @@ def require_container_vendor(job: Job) -> None:
 
 
 def listening_lines(job: Job, published: str) -> list[str]:
-    """Says that a container listens everywhere inside, and where that is reached from."""
+    """Explains that the server listens on every address inside, and how it is reached from outside."""
     lines = ["Inside the container the server listens on every address (0.0.0.0)."]
     if job.nodes > 1:
         return [*lines, "The containers use the network of their hosts: who can reach a host reaches the server."]
@@ -29,7 +29,7 @@ def listening_lines(job: Job, published: str) -> list[str]:
 
 
 def driver_lines(job: Job) -> list[str]:
-    """What the image is made of, and what it asks of its host."""
+    """Explains what the image contains, and which driver it needs on its host."""
     image = job.image
     if image is None or image.toolkit is None:
         return []

@@ -72,12 +72,13 @@ def _devices(job: Job) -> Iterator[str]:
 
 
 def needs_host_network(job: Job) -> bool:
-    """Ranks on several hosts meet on ports that are drawn when they start; RDMA needs the host's own devices."""
+    """Whether the host's network is needed: ranks on several hosts meet on ports drawn at start, RDMA needs the
+    host's devices."""
     return job.nodes > 1 or fabric.is_rdma(job.fabric)
 
 
 def mount_option(mount: Mount) -> str:
-    """The value of --mount, which docker reads as a line of CSV."""
+    """Returns the value of --mount, which docker reads as a line of CSV."""
     fields = ["type=bind", f"source={mount.path}", f"target={mount.path}", *["readonly"] * (not mount.writable)]
     return ",".join(_csv(field) for field in fields)
 
@@ -89,7 +90,7 @@ def _csv(field: str) -> str:
 
 
 def published_port(job: Job) -> str:
-    """Where the port is reached on the host: where the plan's server would listen."""
+    """Returns the published port: where the plan's server would listen on the host."""
     return f"{job.port}:{job.port}" if job.is_public else f"127.0.0.1:{job.port}:{job.port}"
 
 
@@ -101,5 +102,5 @@ def _image(job: Job) -> str:
 
 
 def _folders(job: Job) -> list[str]:
-    """The folders that the server writes to: docker mounts only what is there."""
+    """Returns the folders that the server writes to: docker mounts only folders that exist."""
     return [bash(mount.path) for mount in job.mounts if mount.writable]

@@ -84,7 +84,7 @@ def missing_image(plan: Plan) -> Finding:
 
 
 def hardware(plan: Plan) -> str:
-    """The hardware that an image is looked for, in words."""
+    """Names the hardware that an image is needed for."""
     if plan.gpu.vendor == "none":
         return "the CPU engine"
     capability, arch = _capability(plan), _arch(plan)
@@ -118,7 +118,7 @@ def _capability(plan: Plan) -> str | None:
 
 
 def _arch(plan: Plan) -> str:
-    """The processor of the plan's hosts. It is that of x86 servers but for the boards that carry an Arm one."""
+    """Returns the processor of the plan's hosts: amd64, and arm64 for boards with an Arm processor."""
     named = " ".join([plan.gpu.name, *plan.nodes["gpu"]["device_names"]]).upper()
     return "arm64" if any(board in named for board in _ARM_BOARDS) else "amd64"
 

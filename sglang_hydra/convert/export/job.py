@@ -130,12 +130,12 @@ class Job:
 
     @property
     def cache(self) -> str:
-        """Where a container keeps what is downloaded: where the plan's own HF_HOME says, else ``CACHE``."""
+        """Where a container keeps downloads: the plan's own HF_HOME, else ``CACHE``."""
         own = self.plan.environment.get(CACHE_VARIABLE, "")
         return own if own.startswith("/") and ":" not in own else CACHE
 
     def contained_environment(self, *, interface: str | None = None) -> dict[str, str]:
-        """The same for a container, with what is downloaded where its volume is."""
+        """Returns the variables for a container, with the cache in its volume."""
         return {**self.environment(interface=interface), CACHE_VARIABLE: self.cache}
 
     @property
@@ -147,7 +147,7 @@ class Job:
         return (*key, *token, *own)
 
     def start(self, python: Sequence[Word], entry: Sequence[str]) -> list[Word]:
-        """What starts the server, before its flags: ``entry``, or the program that adds the key under ``python``."""
+        """Returns the words before the server's flags: ``entry``, or the program that adds the key under ``python``."""
         return [*python, "-c", variables.KEY_PROGRAM] if self.has_key else list(entry)
 
     def flags(self, *, contained: bool, meeting: Word | None = None, rank: Word | None = RANK) -> list[Word]:
@@ -184,7 +184,7 @@ class Job:
 
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
-        """The host's paths that a container needs, each once; what holds another comes first."""
+        """The host's paths that a container needs, each once, parents first."""
         found: dict[str, bool] = {}
         for name, path in _paths(self.intent):
             found[path] = found.get(path, False) or name in _WRITTEN
@@ -250,7 +250,7 @@ def job_of(plan: Plan, overrides: Sequence[str]) -> Job:
 
 
 def _paths(intent: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The arguments that name a path on this machine, each with it made absolute."""
+    """Returns each argument that names a path on this machine, with the absolute path."""
     found = []
     for name in (*_READ, *_WRITTEN):
         value = intent.get(name)

@@ -82,7 +82,7 @@ def _leader_worker_set(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def service(job: Job) -> dict[str, Any]:
-    """Where clients find the server."""
+    """Builds the Service through which clients reach the server."""
     role = {"role": "leader"} if job.nodes > 1 else {}
     return {
         "apiVersion": "v1",
@@ -96,7 +96,7 @@ def service(job: Job) -> dict[str, Any]:
 
 
 def claim(job: Job, *, shared: bool) -> list[dict[str, Any]]:
-    """The volume for downloaded weights, of one pod or shared by several; none where they are not downloaded."""
+    """Builds the volume for downloaded weights, for one pod or ``shared`` by several; none for a local model."""
     if job.is_local_model:
         return []
     settings = job.plan.nodes["launch"]["k8s"]
@@ -147,7 +147,7 @@ def pod_of(job: Job) -> dict[str, Any]:
 
 
 def serving(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod whose server answers requests, with its probes."""
+    """Adds probes to the pod whose server answers requests."""
     health = {"path": "/health", "port": job.port}
     budget = math.ceil(job.plan.nodes["launch"]["ready_timeout"] / _STARTUP_EACH_S)
     later = {"httpGet": health, "timeoutSeconds": _HEALTH_S, "periodSeconds": _LIVE_EACH_S, "failureThreshold": 3}
@@ -189,7 +189,7 @@ def _literal_env(job: Job) -> list[dict[str, str]]:
 
 
 def secret_env(job: Job) -> list[dict[str, Any]]:
-    """Each secret from the one Secret of this server; only the hub's token may be missing there."""
+    """Takes each secret from the one Secret of this server; only the hub's token may be missing there."""
     return [{"name": name, "valueFrom": {"secretKeyRef": _secret_key(job, name)}} for name in job.secret_names]
 
 
@@ -244,7 +244,7 @@ def _cache_name(job: Job) -> str:
 
 
 def _weights_gib(job: Job) -> int:
-    """The whole checkpoint, with room for its files while they are fetched."""
+    """Returns the size of the checkpoint in GiB, with room for temporary files of the download."""
     plan = job.plan
     stages = plan.fit.weights.stages if plan.fit is not None else ()
     if not stages:
@@ -258,7 +258,7 @@ def _is_rdma(job: Job) -> bool:
 
 
 def secret_line(job: Job) -> str:
-    """How the Secret is made that the pods take theirs from."""
+    """Explains how to make the Secret that the pods read."""
     keys = [name for name in job.secret_names if "optional" not in _secret_key(job, name)]
     named = (*keys, *[HUB_TOKEN] * (HUB_TOKEN not in keys))
     literal = " ".join(f"--from-literal={name}=..." for name in named)

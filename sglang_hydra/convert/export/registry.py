@@ -41,7 +41,7 @@ def render(format: str, job: Job) -> Artifact:
 
 
 def check_format(word: str | None) -> str:
-    """``word``, which names a format. Raises ConfigError (EXP012) otherwise."""
+    """Returns ``word``, the name of a format. Raises ConfigError (EXP012) for another word."""
     if word is not None and word in FORMATS:
         return word
     hint = f"{program()} export shell gpu=h200 model=deepseek_v3 tp_size=8"

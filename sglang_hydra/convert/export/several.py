@@ -59,7 +59,7 @@ class Member:
 
 
 def export_topology(format: str, topology: Topology, overrides: Sequence[str]) -> Artifact:
-    """Raises ConfigError (EXP021) for the formats that know one server."""
+    """Exports all servers and the router. Raises ConfigError (EXP021) for formats of one server."""
     writers: Mapping[str, Callable[[Topology, Sequence[Member], Sequence[str]], Artifact]] = {
         "compose": _compose,
         "k8s": _kubernetes,
@@ -80,7 +80,7 @@ def members_of(topology: Topology) -> list[Member]:
 
 
 def _alone(plan: Plan) -> Plan:
-    """The plan of a server that shares nothing with others."""
+    """Returns the plan of a server that shares nothing with others."""
     intent = {name: value for name, value in plan.intent.items() if name not in _PLACING}
     values = {**plan.values, "base_gpu_id": 0, "gpu_id_step": 1, "nccl_port": None}
     return replace(plan, resolution=replace(plan.resolution, intent=intent, values=values))
@@ -215,7 +215,7 @@ def _router_deployment(topology: Topology, job: Job, words: Sequence[str]) -> li
 
 
 def _router_words(topology: Topology, members: Sequence[Member], host: Callable[[Member], str]) -> list[str]:
-    """Installs the router's release and runs it with the addresses of the servers."""
+    """Returns the command that installs the router's release and runs it with the addresses of the servers."""
     release = release_of(topology)
     install = _INSTALL.format(package=PACKAGE, release=release)
     start = ["-c", key_program(MODULE)] if _keyed(topology) else ["-m", MODULE]
@@ -236,7 +236,7 @@ def router_flags(topology: Topology, members: Sequence[Member], host: Callable[[
 
 
 def release_of(topology: Topology) -> str:
-    """The release that belongs to this SGLang, unless a setting is of the one that is installed here."""
+    """Returns the router's release that belongs to this SGLang, unless a setting needs the installed one."""
     belongs = topology.router.belongs
     if belongs is not None and all(flags()[name].is_in(belongs) for name in topology.router.settings):
         return belongs

@@ -38,7 +38,7 @@ def export(job: Job) -> Artifact:
 
 
 def server_words(job: Job, python: Word) -> list[Word]:
-    """What starts the server outside of a container, before its flags."""
+    """Returns the words that start the server outside of a container, before its flags."""
     return [python, "-c", Variable("program")] if job.has_key else [python, "-m", "sglang.launch_server"]
 
 
@@ -65,7 +65,7 @@ def environment(job: Job) -> str:
 
 
 def required_secrets(job: Job) -> str:
-    """Ends the script where a variable with a secret that the plan counts on is not set."""
+    """Ends the script where a secret variable of the plan is not set."""
     lines = ""
     for name in job.secret_names:
         if name == KEY_VARIABLE:
@@ -76,14 +76,14 @@ def required_secrets(job: Job) -> str:
 
 
 def key_program(job: Job) -> str:
-    """The program that starts SGLang with its key, as the variable ``program``."""
+    """Defines the variable ``program``, which starts SGLang with its key."""
     if not job.has_key:
         return ""
     return "\n" + commented(KEY_WHY) + f"program=$(\n  cat <<'PYTHON'\n{KEY_PROGRAM}PYTHON\n)\n"
 
 
 def each_node(job: Job) -> list[str]:
-    """For the header: what to type on each node."""
+    """Returns the header's lines on what to type on each node."""
     if job.nodes == 1:
         return []
     given = " HEAD_ADDRESS=ADDRESS" if job.needs_head else ""

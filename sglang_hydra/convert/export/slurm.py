@@ -53,7 +53,7 @@ def export(job: Job) -> Artifact:
 
 
 def _srun(job: Job) -> list[str]:
-    """srun's own words; of several nodes, also the shell that knows its rank."""
+    """Returns srun's own words; for several nodes also the shell that knows its rank."""
     mounts = [mount.path for mount in job.mounts]
     words = ["--ntasks-per-node=1", "--kill-on-bad-exit=1", *map(bash, srun_settings(job.plan, mounts))]
     return [*words, "bash -c", _RANK] if job.nodes > 1 else words
@@ -69,7 +69,7 @@ def _start(job: Job) -> Sequence[Word]:
 
 
 def _directive(name: str, value: str | bool) -> str:
-    """A line for sbatch, which reads double quotes and backslashes in it."""
+    """Returns a line for sbatch, which reads double quotes and backslashes in it."""
     if value is True:
         return f"--{name}"
     text = str(value)

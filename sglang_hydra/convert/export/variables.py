@@ -59,7 +59,7 @@ def secret_variables(plan: Plan) -> tuple[str, ...]:
 
 
 def without_secrets(words: Sequence[str], plan: Plan) -> list[str]:
-    """Overrides as they may be written down: where a secret was typed stands a variable to take it from."""
+    """Returns the overrides with each secret replaced by a reference to a variable."""
     known = [*plan.secrets.literals(), *(value for name, value in plan.environment.items() if is_secret_name(name))]
     return [_without_secret(word, [value for value in known if value]) for word in words]
 

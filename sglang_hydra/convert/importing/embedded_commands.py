@@ -20,13 +20,13 @@ _LIST = re.compile(r"\[[^\[\]]*\]")
 
 
 def fenced(text: str) -> Iterator[str]:
-    """The code blocks of Markdown, each at the line where it stands."""
+    """Yields the code blocks of Markdown, with blank lines in front so that line numbers stay right."""
     for found in _FENCED.finditer(text):
         yield "\n" * text.count("\n", 0, found.start(2)) + found[2]
 
 
 def unwrapped(text: str) -> str:
-    """The shell's form of a systemd unit, and of flags with one on each line; any other text as it is."""
+    """Rewrites a systemd unit, or flags with one on each line, as shell; returns any other text unchanged."""
     if _UNIT.search(text):
         return _UNIT_VARIABLES.sub(lambda found: f"export {found[1].replace(chr(34), '')}", _UNIT.sub("", text))
     lines = [line.strip() for line in text.splitlines()]
@@ -37,7 +37,7 @@ def unwrapped(text: str) -> str:
 
 
 def lists_of_words(text: str) -> Iterator[list[str]]:
-    """Commands that a program has as a list of texts."""
+    """Yields the commands that a program holds as a list of strings."""
     for found in _LIST.finditer(text):
         if not speaks_of_launch(found[0]):
             continue
@@ -54,7 +54,7 @@ def is_dockerfile(text: str) -> bool:
 
 
 def launches_of_dockerfile(text: str, place: str) -> list[Launch]:
-    """The server that its last stage starts: ENTRYPOINT and CMD, with its variables."""
+    """Returns the server that the last stage starts: ENTRYPOINT and CMD, with its variables."""
     from sglang_hydra.convert.importing.manifests import started
     from sglang_hydra.convert.importing.syntax import commands_of
 
@@ -82,7 +82,7 @@ def launches_of_dockerfile(text: str, place: str) -> list[Launch]:
 
 
 def _words(written: str) -> list[str]:
-    """A list of words, or a line for the shell."""
+    """Reads a JSON list of words; any other text is a line for the shell."""
     try:
         words = json.loads(written)
     except ValueError:

@@ -38,7 +38,8 @@ _LONGEST_CHANGED, _LONGEST_PATTERN = 4096, 200
 
 
 def fields_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> list[str]:
-    """What a word comes to: usually one field, several for an array or an unquoted list, none for an empty variable."""
+    """Expands a word as the shell does: usually to one field, to several for an array or an unquoted list, to none
+    for an empty variable."""
     fields: list[str] = []
     current: list[str] = []
     has_current = False
@@ -71,14 +72,14 @@ def fields_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> l
 
 
 def text_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> str:
-    """What a word comes to where the shell does not split it: in an assignment, as a target."""
+    """Expands a word where the shell does not split it: in an assignment, as a target."""
     return "".join(
         value if isinstance(value, str) else " ".join(value) for value, _ in _pieces(written, variables, depth)
     )
 
 
 def replaced(text: str, variables: Mapping[str, Value]) -> str:
-    """A text of the script with its variables put in, as a heredoc's are; quotes in it mean themselves."""
+    """Puts variables into a text, as in a heredoc; quotes stay as they are."""
     made: list[str] = []
     at = length = 0
     while at < len(text) and length < len(text) + _LONGEST:
@@ -96,7 +97,7 @@ def replaced(text: str, variables: Mapping[str, Value]) -> str:
 
 
 def _pieces(written: str, variables: Mapping[str, Value], depth: int) -> Iterator[tuple[Value, bool]]:
-    """Each piece of a word, and whether it was quoted; what is too long ends."""
+    """Yields each piece of a word, and whether it was quoted; stops at the longest length."""
     room = _LONGEST
     for value, quoted in _all_pieces(written, variables, depth):
         room -= len(value) if isinstance(value, str) else sum(map(len, value)) + len(value)
@@ -145,7 +146,7 @@ def _double(inner: str, variables: Mapping[str, Value], depth: int) -> Iterator[
 
 
 def _expansion(text: str, at: int, variables: Mapping[str, Value], depth: int) -> tuple[Value, int]:
-    """What the ``$`` or backtick at ``at`` comes to, and the place after it."""
+    """Expands the ``$`` or backtick at ``at``; returns the value and the place after it."""
     if text[at] == "`":
         end = end_of_piece(text, at)
         return opened(text[at:end]), end
@@ -190,7 +191,8 @@ def _parameter(inner: str, variables: Mapping[str, Value], written: str, depth: 
 
 
 def _item(value: Value | None, index: str) -> Value | None:
-    """What ``[index]`` takes of an array, by number or by key; all of it for @ and *, the first one without."""
+    """Returns what ``[index]`` selects of an array, by number or key: all of it for @ and *, the first item without
+    an index."""
     if not isinstance(value, list) or index in ("@", "*"):
         return value
     if is_digits(index) and int(index) < len(value):
@@ -202,8 +204,8 @@ def _item(value: Value | None, index: str) -> Value | None:
 
 
 def changed(value: str, operator: str, pattern: str, other: str = "") -> str | None:
-    """A text without the beginning or end that a pattern names, with a part replaced, or in other letters. None for
-    what is not read here."""
+    """Applies an operator of a parameter expansion: removes a prefix or suffix, replaces a part, changes the case.
+    Returns None for what is not supported here."""
     if any(map(is_open, (value, pattern, other))) or len(value) > _LONGEST_CHANGED or len(pattern) > _LONGEST_PATTERN:
         return None
     if operator in _LETTERS:
@@ -231,7 +233,7 @@ def _known(name: str, variables: Mapping[str, Value], written: str) -> Value:
 
 
 def _computed(expression: str, variables: Mapping[str, Value], written: str) -> str:
-    """A whole number of + - * / % over numbers and variables."""
+    """Computes + - * / % over whole numbers and variables."""
     names = {name: value for name, value in variables.items() if isinstance(value, str) and _is_number(value)}
     plain = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda found: str(names.get(found[1], found[0])), expression)
     try:

@@ -60,7 +60,7 @@ def experiment_yaml(
 
 
 def command_line(choices: Mapping[str, str], values: Mapping[str, Any], nodes: Mapping[str, Any]) -> str:
-    """The same as one would type it in a shell."""
+    """Returns the experiment as a command for a shell."""
     words = [f"{group}={option}" for group, option in choices.items()]
     words += [override(name, values[name]) for name in FIELDS if name in values]
     words += [override(key, value) for key, value in nodes.items()]

@@ -104,7 +104,7 @@ def read_arguments(launch: Launch, version: str | None, folder: Path | None = No
 
 
 def _options(words: Sequence[str]) -> Iterator[Option]:
-    """The words by the option that they belong to; a word that belongs to none is an option of its own."""
+    """Groups words by the option that they belong to; a word that belongs to none is an option of its own."""
     at = 0
     while at < len(words):
         word = words[at]
@@ -135,7 +135,8 @@ def _takes(word: str, field: Field | None, *, unknown: bool) -> int:
 
 
 def _take_open(made: Arguments, option: Option) -> bool:
-    """An option in which something is only known where it runs: it stays out, unless it is a secret."""
+    """Leaves out an option whose value is known only where it runs, unless it is a secret. Returns whether it was
+    one."""
     if not any(is_open(word) for word in option.words):
         return False
     written = " ".join(option.values) or option.words[0]
@@ -164,7 +165,7 @@ def _take_open(made: Arguments, option: Option) -> bool:
 
 
 def _take_later(made: Arguments, option: Option) -> None:
-    """A flag that 0.5.2 does not have: of the release that the source is for, or unknown."""
+    """Reads a flag that 0.5.2 does not have: one of the source's release, or an unknown one."""
     at = _release_of(made)
     argument, old = found_in(at, option.flag) if at is not None else (None, None)
     if old is not None and old.field is not None and old.field in FIELDS and old.value is not None:
@@ -197,7 +198,7 @@ def _take_later(made: Arguments, option: Option) -> None:
 
 
 def _take_later_choice(made: Arguments, finding: Finding, options: Sequence[Option]) -> bool:
-    """A value that only a later release has among its choices."""
+    """Takes a value that only a later release has among its choices. Returns whether it did."""
     name = finding.fields[0] if finding.fields else ""
     option = next((item for item in reversed(options) if item.field is not None and item.field.name == name), None)
     if option is None or not option.values:
@@ -225,7 +226,7 @@ def _unknown(option: Option, version: str | None) -> Finding:
 
 
 def _masked(finding: Finding, options: Sequence[Option]) -> Finding:
-    """A finding of SGLang's parser without a word that may be a secret: a stray one, a value of a key."""
+    """Removes words that may be secrets from a finding of SGLang's parser: stray words, values of a key."""
     for option in options:
         if option.field is not None and option.field.arg.secret:
             for value in option.values:
@@ -241,7 +242,7 @@ def _masked(finding: Finding, options: Sequence[Option]) -> Finding:
 
 
 def _words_of(made: Arguments, values: Mapping[str, Any]) -> list[str]:
-    """Keys and values as the flags that SGLang's --config makes of them."""
+    """Turns keys and values into the flags that SGLang's --config makes of them."""
     words: list[str] = []
     for key, value in values.items():
         if value is None or value is False:
@@ -266,7 +267,7 @@ def _word(value: Any) -> str:
 
 
 def _with_config(made: Arguments, words: list[str], files: Mapping[str, str], folder: Path | None) -> list[str]:
-    """``--config FILE`` replaced by what the file says; flags beside it win, as they do for SGLang."""
+    """Replaces ``--config FILE`` by the file's content; flags beside it win, as they do for SGLang."""
     for at, word in enumerate(words):
         if word.partition("=")[0] != "--config":
             continue
@@ -300,7 +301,7 @@ def _content(name: str, files: Mapping[str, str], folder: Path | None) -> Mappin
 
 
 def _take_resolved(made: Arguments, values: Mapping[str, Any]) -> None:
-    """The arguments of a log, defaults left out."""
+    """Takes the arguments of a log, without defaults."""
     from sglang_hydra.compose.overrides import value_problem
     from sglang_hydra.run.diagnose.server_args import RENAMED, named
 
@@ -373,7 +374,7 @@ def _is_switch(argument: Argument) -> bool:
 
 
 def _value(argument: Argument, option: Option) -> Any:
-    """The value that an option of a later release has, in the type that its table names."""
+    """Converts the value of a later release's option to the type in the table."""
     if _is_switch(argument):
         return not option.flag.startswith("--no-") if not option.values else _UNREADABLE
     if argument.nargs in ("+", "*"):
@@ -384,7 +385,7 @@ def _value(argument: Argument, option: Option) -> Any:
 
 
 def _typed(argument: Argument, text: str, *, listed: bool = False) -> Any:
-    """The first reading of a word that the argument takes: a whole number, a number, JSON, the text itself."""
+    """Converts a word to the first type that the argument takes: int, float, bool, text."""
     for read in (int, float, _true_or_false, str):
         try:
             value: Any = read(text)

@@ -76,7 +76,7 @@ class Imported:
 
 
 def import_source(source: Source, typed: Typed, composer: Composer) -> list[Imported]:
-    """Every server of a source. ``typed`` is what was put behind it, and beats it.
+    """Imports every server of a source. ``typed`` are the overrides behind the source, which win over it.
 
     Raises ConfigError for a source that starts no server.
     """
@@ -101,7 +101,7 @@ def _read(launch: Launch, typed: Typed, source: Source) -> tuple[Launch, Argumen
 
 
 def _of_one_release(read: Sequence[tuple[Launch, Arguments]], source: Source) -> Sequence[tuple[Launch, Arguments]]:
-    """Servers that stand together run the same release: where two were guessed from their flags, the later one."""
+    """Gives servers of one source the same release: where several were guessed from flags, the latest."""
     guessed = [arguments.version for _, arguments in read if arguments.guessed and arguments.version]
     if len(set(guessed)) < 2:
         return read
@@ -113,7 +113,7 @@ def _of_one_release(read: Sequence[tuple[Launch, Arguments]], source: Source) ->
 
 
 def _of_one_server(read: Sequence[tuple[Launch, Arguments]]) -> Iterator[tuple[Launch, Arguments]]:
-    """The commands of several nodes are one server: they differ in their rank alone."""
+    """Merges the commands of several nodes into one server: they differ in their rank alone."""
     seen: list[tuple[Any, ...]] = []
     for launch, arguments in sorted(read, key=lambda item: int(item[1].known.get(_NODE_RANK) or 0)):
         same = {name: value for name, value in arguments.known.items() if name != _NODE_RANK}
@@ -195,7 +195,7 @@ def _engine_nodes(version: str | None, environment: Mapping[str, str], extra: Ma
 
 
 def _as_meant(name: str, value: Any) -> Any:
-    """A switch that SGLang's command line reads as text is on for any text, also for false."""
+    """Converts a switch that SGLang's command line reads as text: any text switches it on, also false."""
     return bool(value) if FIELDS[name].is_flag and isinstance(value, str) else value
 
 
@@ -217,8 +217,8 @@ def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer)
 
 
 def _all_classes(launch: Launch, known: Mapping[str, Any], composer: Composer) -> list[str]:
-    """The classes on which a reduction must hold where the GPU is not known: all of the device, or those that a log
-    leaves."""
+    """Returns the classes on which a reduction must hold where the GPU is not known: all of the device, or those
+    that fit a log."""
     if launch.gpu_classes:
         return list(launch.gpu_classes)
     classes = [gpu for gpu in gpu_classes(composer) if gpu.name not in _NO_GPU]
@@ -232,7 +232,8 @@ def _usual_count(gpu: str, composer: Composer) -> int | None:
 
 
 def _environment(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The variables to set, and the names of those that hold secrets. What is only known where it runs is its own."""
+    """Returns the variables to set, and the names of those that hold secrets. Variables that are known only where it
+    runs are left out."""
     kept: dict[str, str] = {}
     secrets: list[str] = []
     for name, value in given.items():
@@ -287,7 +288,7 @@ def _planned_findings(
 
 
 def _away_from_log(reduced: Reduced, known: Mapping[str, Any]) -> Iterator[Finding]:
-    """Values that the log has and that no arguments lead to by the rules of 0.5.2."""
+    """Reports values of the log that no arguments lead to by the rules of 0.5.2."""
     plan = next(iter(reduced.small.values()))
     away = [name for name, value in known.items() if name in FIELDS and plan.values[name] != value]
     if away:
@@ -345,7 +346,7 @@ def _states(
 
 
 def _argv(known: Mapping[str, Any], extra: Mapping[str, Any], version: str | None) -> tuple[str, ...] | None:
-    """SGLang's flags; None for what no command line can say."""
+    """Returns SGLang's flags; None for arguments that no command line can express."""
     try:
         if not extra and (version is None or same_release(version, SPECIFIED_VERSION)):
             return tuple(render_argv(known))
@@ -364,7 +365,7 @@ def _version_in(texts: Sequence[str]) -> str | None:
 
 
 def _named(servers: Sequence[Imported]) -> list[Imported]:
-    """Each server with a name of its own where there are several."""
+    """Gives each of several servers a unique name."""
     if len(servers) == 1:
         return list(servers)
     roles = [str(server.arguments.get("disaggregation_mode") or "") for server in servers]

@@ -59,17 +59,17 @@ class Launch:
 
 
 def speaks_of_launch(text: str) -> bool:
-    """Whether a text holds the start of an SGLang server at all."""
+    """Whether a text contains a command that starts an SGLang server."""
     return _MARKER.search(text) is not None
 
 
 def opened(name: str) -> str:
-    """The mark for what is not known; ``name`` as it is written in the source."""
+    """Marks ``name`` as unknown, as it is written in the source."""
     return f"{OPEN}{name.replace(OPEN, '').replace(CLOSE, '')}{CLOSE}"
 
 
 def without_opened(text: str) -> str:
-    """The text without what is not known."""
+    """Removes the unknown parts of a text."""
     return _OPENED.sub("", text)
 
 
@@ -78,17 +78,18 @@ def is_open(text: str) -> bool:
 
 
 def open_names(text: str) -> list[str]:
-    """What is not known in a text, as the source writes it."""
+    """Returns the unknown parts of a text, as the source writes them."""
     return _OPENED.findall(text)
 
 
 def without_marks(text: str) -> str:
-    """The text as the source has it."""
+    """Returns the text as the source has it, without marks."""
     return text.replace(OPEN, "").replace(CLOSE, "")
 
 
 def split_launch(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
-    """A command's words before SGLang's flags, and the flags; None for a command that starts no SGLang server."""
+    """Splits a command into the words before SGLang's flags and the flags; None for a command that starts no SGLang
+    server."""
     for at, word in enumerate(words):
         if word in _MODULES or (word.rpartition("/")[2] in _SCRIPTS and at > 0 and word != "launch_server"):
             return list(words[: at + 1]), list(words[at + 1 :])
@@ -98,12 +99,12 @@ def split_launch(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
 
 
 def _with_model(flags: list[str]) -> list[str]:
-    """``sglang serve MODEL`` names the model without a flag."""
+    """Adds the flag for ``sglang serve MODEL``, which names the model without one."""
     return ["--model-path", *flags] if flags and not flags[0].startswith("-") else flags
 
 
 def _by_image(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
-    """A container of an SGLang image whose entry point starts the server: flags alone."""
+    """Splits a container command of an SGLang image whose entry point starts the server."""
     if not any(word.rpartition("/")[2] in CONTAINERS for word in words):
         return None
     for at, word in enumerate(words):
@@ -116,7 +117,7 @@ def _by_image(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
 
 
 def bare_flags(words: Sequence[str]) -> list[str] | None:
-    """The words, where they are SGLang's flags and nothing else."""
+    """Returns the words if all of them are SGLang's flags, else None."""
     if words and words[0].startswith("--") and any(word.partition("=")[0] in _MODEL_FLAGS for word in words):
         return list(words)
     return None

@@ -18,12 +18,12 @@ _MOST = 16
 
 
 def speaks_of_arguments(text: str) -> bool:
-    """Whether a text holds a line in which a server writes its arguments down."""
+    """Whether a text has a line in which a server writes its arguments."""
     return "server_args=ServerArgs(" in text or "server_args={" in text
 
 
 def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
-    """Every server of the log, one for equal arguments. The release and the GPU are what the log lets one tell."""
+    """Returns every server of the log, one for equal arguments, with the release and the GPU that the log shows."""
     from sglang_hydra.run.diagnose.replan import gpu_classes_of
 
     lines = list(read_lines(BytesIO(text.encode("utf-8", "replace"))))

@@ -33,7 +33,7 @@ _WORKERS = ("workerTemplate", "worker")
 
 @dataclass
 class _Pod:
-    """What stands above a container: the names on the way down, and what speaks of the machine."""
+    """What a container inherits in its manifest: the names above it, and texts that name the machine."""
 
     kind: str
     names: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ def launches_of_kubernetes(document: Mapping[str, Any], place: str) -> list[Laun
 
 
 def _walk(node: Any, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[Launch, _Pod]]:
-    """``seen`` are the nodes above and before: YAML's aliases may lead back to one."""
+    """Finds containers at any depth. ``seen`` are the nodes visited before: YAML's aliases may lead back to one."""
     if not isinstance(node, (list, Mapping)) or id(node) in seen:
         return
     seen.add(id(node))
@@ -112,7 +112,8 @@ def _of_container(node: Mapping[str, Any], pod: _Pod, place: str) -> Iterator[La
 
 
 def started(words: Sequence[str], environment: Mapping[str, str], place: str, image: str) -> Iterator[Launch]:
-    """The servers of a container's words: SGLang itself, a shell that starts it, or flags for an image that does."""
+    """Finds the servers in a container's words: SGLang itself, a shell that starts it, or flags for an image that
+    does."""
     split = split_launch(words)
     if split is None and "sglang" in image.lower():
         flags = bare_flags(words) or bare_flags(words[1:])  # the image's own entry point starts it
@@ -153,7 +154,7 @@ def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]
 
 
 def _words(value: Any) -> list[str]:
-    """A list of words; a line is cut as the shell cuts it."""
+    """Returns a list of words; a string is split as the shell splits it."""
     if isinstance(value, str):
         if "\n" in value.strip() or speaks_of_launch(value):
             commands = commands_of(value)
@@ -167,7 +168,7 @@ def _words(value: Any) -> list[str]:
 
 
 class _AsWritten(dict[str, Any]):
-    """Variables that stay as they are written, for whoever puts them in later."""
+    """Leaves variables as they are written, to be replaced later."""
 
     def get(self, name: Any, default: Any = None) -> Any:
         return f"${{{name}}}"
@@ -178,7 +179,8 @@ def _scalar(value: Any) -> str:
 
 
 def _environment(items: Any) -> tuple[dict[str, str], set[str]]:
-    """The variables of a container, and those whose value stands elsewhere (a Secret, a field of the pod)."""
+    """Returns the variables of a container, and the names of those with a value elsewhere (a Secret, a field of the
+    pod)."""
     known: dict[str, str] = {}
     unknown: set[str] = set()
     for item in items if isinstance(items, list) else ():
@@ -191,7 +193,7 @@ def _environment(items: Any) -> tuple[dict[str, str], set[str]]:
 
 
 def _with_references(word: str, known: Mapping[str, str], unknown: set[str]) -> str:
-    """``$(NAME)`` replaced, as the kubelet does; a name that nobody set is only known in the cluster."""
+    """Replaces ``$(NAME)`` as the kubelet does; a name without a value is known only in the cluster."""
 
     def put(found: re.Match[str]) -> str:
         if found[1] is None:
@@ -212,7 +214,7 @@ def _compose_environment(value: Any) -> dict[str, str]:
 
 
 def _interpolated(text: str) -> str:
-    """``${NAME:-default}`` replaced, as Compose does; a name without a default is only known where it runs."""
+    """Replaces ``${NAME:-default}`` as Compose does; a name without a default is known only where it runs."""
 
     def put(found: re.Match[str]) -> str:
         if found[0] == "$$":
@@ -251,7 +253,7 @@ def _gpus(resources: Any) -> int | None:
 
 
 def _texts(node: Any, seen: set[int] | None = None) -> Iterator[str]:
-    """Every text below a node, keys included."""
+    """Yields every text below a node, keys included."""
     seen = set() if seen is None else seen
     if isinstance(node, str):
         yield node

@@ -60,7 +60,7 @@ def launches_of_recipe(document: Mapping[str, Any], place: str) -> list[Launch]:
 
 
 def _nodes(resources: Mapping[str, Any], role: str, each: Any, gpus: Any) -> int | None:
-    """How many machines one worker takes: the nodes of its role, shared by its workers."""
+    """Returns how many machines one worker takes: the nodes of its role, divided by its workers."""
     if isinstance(each, int) and isinstance(gpus, int) and gpus > 0:
         return max(1, -(-each // gpus))
     nodes, workers = resources.get(f"{role}_nodes"), resources.get(f"{role}_workers")
@@ -70,7 +70,7 @@ def _nodes(resources: Mapping[str, Any], role: str, each: Any, gpus: Any) -> int
 
 
 def launches_of_config(document: Mapping[str, Any], place: str) -> list[Launch]:
-    """The server of a file for SGLang's --config, or of Engine(**kwargs); none where few keys are arguments."""
+    """Returns the server of a file for SGLang's --config, or of Engine(**kwargs); none where few keys are arguments."""
     keys = [str(key) for key in document]
     known = [key for key in keys if _argument(key) is not None]
     plain = all(not isinstance(value, Mapping) or _argument(str(key)) for key, value in document.items())
@@ -88,7 +88,7 @@ def launch_of_words(words: list[str], place: str) -> Launch | None:
 
 
 def _argument(key: str) -> str | None:
-    """The argument that a key of a file names, by any flag of it; also one of a later release."""
+    """Returns the argument that a key names, by any of its flags; also one of a later release."""
     flag = "--" + key.replace("_", "-")
     options = options_of(flag)
     if options and options[0] in (flag, flag.replace("-", "_")):

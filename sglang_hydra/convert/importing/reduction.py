@@ -63,7 +63,7 @@ class _Context:
 
 
 def preset_for(path: str, composer: Composer) -> tuple[str | None, bool]:
-    """The model preset of exactly this checkpoint, and whether it spells a hub name otherwise."""
+    """Returns the model preset of exactly this checkpoint, and whether its hub name is spelled differently."""
     import os
 
     from sglang_hydra.planning.catalog import models
@@ -76,7 +76,7 @@ def preset_for(path: str, composer: Composer) -> tuple[str | None, bool]:
 
 
 def reduce_to_preset(wanted: Wanted, gpus: Sequence[str], composer: Composer, env: Mapping[str, str]) -> Reduced:
-    """Leaves out everything that the plan resolves to anyway, on each of the GPU classes.
+    """Removes every argument that the plan resolves to anyway, on each of the GPU classes.
 
     Raises ConfigError where the arguments cannot be composed at all.
     """
@@ -122,7 +122,7 @@ def nearest_preset(path: str, composer: Composer) -> str | None:
 
 
 class _Planner:
-    """Plans with what holds for every plan of the source."""
+    """Plans with the settings that hold for every plan of the source."""
 
     def __init__(self, composer: Composer, settings: Mapping[str, Any], env: Mapping[str, str]) -> None:
         self.composer = composer
@@ -153,7 +153,8 @@ def _context(
 
 
 def _contexts(wanted: Wanted, given: Mapping[str, Any], full: Plan, composer: Composer) -> Iterator[_Context]:
-    """The same for a model without a preset. One of which nothing is known may be like any that is."""
+    """Yields the contexts of a model without a preset: its own, and where nothing is known of it those of every
+    preset's model."""
     own = _context(wanted, given, full, {})
     yield own
     if full.model.known:
@@ -168,7 +169,7 @@ def _contexts(wanted: Wanted, given: Mapping[str, Any], full: Plan, composer: Co
 
 
 def _fewest(given: Mapping[str, Any], contexts: Sequence[_Context], resolved: bool) -> dict[str, Any]:
-    """``given`` without what makes no difference on any of the GPU classes."""
+    """Removes from ``given`` what makes no difference on any of the GPU classes."""
     intent = dict(given)
     best = [_distance(intent, context) for context in contexts]
     for _ in range(_ROUNDS):
@@ -186,7 +187,7 @@ def _fewest(given: Mapping[str, Any], contexts: Sequence[_Context], resolved: bo
 
 
 def _comes_back(name: str, intent: Mapping[str, Any], tried: Mapping[str, Any], context: _Context) -> bool:
-    """Whether ``tried`` gives ``name`` the value that a log shows, where ``intent`` does: no value is traded for
+    """Whether ``tried`` gives ``name`` the value in the log, or ``intent`` does not either: no value is traded for
     another."""
     wanted = context.target.get(name)
     return bool(
@@ -195,7 +196,7 @@ def _comes_back(name: str, intent: Mapping[str, Any], tried: Mapping[str, Any], 
 
 
 def _lighter(intent: Mapping[str, Any], name: str, resolved: bool) -> Iterator[dict[str, Any]]:
-    """``intent`` without ``name``; of a log also with what DP attention divides, as it was before."""
+    """Yields ``intent`` without ``name``; for a log also with the value before DP attention divides it."""
     if name in _ALWAYS_KEPT or name not in intent:
         return
     yield {key: value for key, value in intent.items() if key != name}
@@ -206,7 +207,8 @@ def _lighter(intent: Mapping[str, Any], name: str, resolved: bool) -> Iterator[d
 
 
 def _distance(intent: Mapping[str, Any], context: _Context) -> int:
-    """How many arguments resolve otherwise than is wanted; more than all of them for another verdict."""
+    """Counts the arguments that resolve to other values than the target's; a different verdict counts more than all
+    of them."""
     made = context.resolution_of(intent)
     if _verdict(made) != context.verdict and not (made.ok and context.verdict):
         return len(FIELDS) + 1
@@ -230,7 +232,7 @@ def _verified(
     wanted: Wanted,
     respelled: bool = False,
 ) -> Reduced:
-    """Plans what is left on every class and compares the servers; where one differs, everything is kept."""
+    """Plans the reduced arguments on every class and compares the servers; where one differs, everything is kept."""
     try:
         small = {gpu: planner.plan(gpu, model, overrides) for gpu in full}
     except ConfigError:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def release_for(options: Sequence[Option]) -> str | None:
-    """None where 0.5.2 reads all options, or no later release reads more of them."""
+    """Returns the first release that reads most of the options; None where 0.5.2 reads as many."""
     if not any(_is_of_later(option) for option in options):
         return None
     clear = [option for option in options if not option.ambiguous]
@@ -28,7 +28,7 @@ def _is_of_later(option: Option) -> bool:
 
 
 def _chooses_later(option: Option) -> bool:
-    """Whether the value is none of 0.5.2's choices, and no slip of the shift key either."""
+    """Whether the value is none of 0.5.2's choices, not even in other case."""
     if option.field is None or not option.field.arg.choices or not option.values:
         return False
     return option.values[-1].lower() not in [str(choice).lower() for choice in option.field.arg.choices]
@@ -59,7 +59,7 @@ def _flags_of(version: str) -> frozenset[str]:
 
 
 def found_in(at: Release, flag: str) -> tuple[Argument | None, OldFlag | None]:
-    """What a flag means to a release: an argument, or an old flag that it only still accepts."""
+    """Returns what a flag is in a release: an argument, or an old flag that is still accepted."""
     plain = f"--{flag[5:]}" if flag.startswith("--no-") else flag
     for argument in at.arguments.values():
         if flag in argument.flags or (plain in argument.flags and argument.action == "BooleanOptionalAction"):

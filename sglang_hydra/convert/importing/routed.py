@@ -21,7 +21,7 @@ _PLACED = ("host", "port", "worker_urls", "pd_disaggregation", "prefill", "decod
 
 
 def take_router(made: Arguments, flag: str, values: Sequence[str]) -> None:
-    """One of the router's flags, as a key of ``topology.router``."""
+    """Takes one of the router's flags as a key of ``topology.router``."""
     from sglang_hydra.compose.settings.topology import RouterNode
     from sglang_hydra.planning.topology.router import SECRET, flags
 
@@ -37,7 +37,7 @@ def take_router(made: Arguments, flag: str, values: Sequence[str]) -> None:
 
 
 def take_replicas(made: Arguments) -> None:
-    """``dp_size`` is the number of servers, each of which has one replica of the weights."""
+    """Takes ``dp_size`` as the number of servers, each of which has one replica of the weights."""
     made.topology["replicas"] = made.known.pop(_REPLICAS, 1)
 
 
@@ -50,7 +50,7 @@ def _fits(kind: str, values: Sequence[str]) -> bool:
 
 
 def _value(kind: str, values: Sequence[str]) -> Any:
-    """Raises ValueError for words that are no value of this kind."""
+    """Converts words to a value of this kind. Raises ValueError where they are none."""
     if kind == "list":
         return list(values)
     if kind == "switch":

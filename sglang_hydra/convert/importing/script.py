@@ -129,7 +129,7 @@ class Script:
                 shell.exported.add(word.partition("=")[0].rstrip("+"))
 
     def _fed(self, command: Command, shell: Shell, depth: int, line: int) -> Iterator[Launch]:
-        """Texts in the script: files that it writes, scripts and manifests that it feeds to a program."""
+        """Reads the texts in a script: files that it writes, scripts and manifests that it pipes to a program."""
         for heredoc in command.heredocs:
             body = heredoc.body if heredoc.literal else replaced(heredoc.body, shell.variables)
             if command.target is not None:
@@ -189,7 +189,7 @@ class Script:
 
 
 def _once(launches: Iterator[Launch]) -> Iterator[Launch]:
-    """Each server once: a script that shows the command before it runs it has it twice."""
+    """Yields each server once: a script that prints the command before it runs it has it twice."""
     seen: list[tuple[object, ...]] = []
     for launch in launches:
         key = (launch.words, launch.values, launch.environment, launch.name, launch.behind_router)
@@ -199,7 +199,8 @@ def _once(launches: Iterator[Launch]) -> Iterator[Launch]:
 
 
 def _set_for_child(fields: Sequence[str]) -> dict[str, str]:
-    """What ``env A=B``, ``docker run -e A=B`` and ``srun --export=A=B`` set, up to SGLang's own flags."""
+    """Returns the variables that ``env A=B``, ``docker run -e A=B`` and ``srun --export=A=B`` set, up to SGLang's
+    own flags."""
     found: dict[str, str] = {}
     split = split_launch(fields)
     before = split[0] if split else list(fields)
@@ -222,13 +223,13 @@ def _set_for_child(fields: Sequence[str]) -> dict[str, str]:
 
 
 def _positional(fields: Sequence[str], text: str) -> dict[str, Value]:
-    """``bash -c TEXT name a b``: what the text finds as $0, $1 and $@."""
+    """Returns $0, $1 and $@ of ``bash -c TEXT name a b``."""
     rest = list(fields[fields.index(text) + 1 :])
     return {"@": rest[1:], **{str(number): word for number, word in enumerate(rest[:10])}} if rest else {}
 
 
 def gpus_of_container(words: Sequence[str]) -> int | None:
-    """How many GPUs ``docker run --gpus`` gives; None for all of them, or where it does not say."""
+    """Returns how many GPUs ``docker run --gpus`` gives; None for all of them, or where it does not say."""
     for at, word in enumerate(words):
         option, equals, value = word.partition("=")
         if option == "--gpus":

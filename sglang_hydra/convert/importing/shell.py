@@ -41,7 +41,7 @@ class Function:
 
 @dataclass
 class Shell:
-    """What the script has set so far."""
+    """The state of the script so far."""
 
     variables: dict[str, Value] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
@@ -51,7 +51,7 @@ class Shell:
     functions: dict[str, Function] = field(default_factory=dict)
 
     def inner(self, variables: Mapping[str, Value] | None = None) -> Shell:
-        """A process that this one starts."""
+        """Returns the state of a child process."""
         return Shell(
             {**self.variables, **(variables or {})},
             set(self.exported),
@@ -69,7 +69,7 @@ class Shell:
 
 
 def assign(shell: Shell, name: str, adds: str, value: str, condition: int | None = None) -> None:
-    """``condition`` is the line of an assignment that only a condition makes."""
+    """Assigns a variable. ``condition`` is the line of an assignment that depends on a condition."""
     made: Value
     if value.startswith("("):
         inner = value[1:].removesuffix(")")
@@ -106,7 +106,7 @@ def _listed(value: Value) -> list[str]:
 
 
 def without_functions(text: str, first_line: int) -> tuple[str, dict[str, Function]]:
-    """The text without the functions that start a server, line for line, and these by their names."""
+    """Removes the functions that start a server, keeping line numbers, and returns them by name."""
     found: dict[str, Function] = {}
 
     def take(match: re.Match[str]) -> str:
@@ -120,7 +120,7 @@ def without_functions(text: str, first_line: int) -> tuple[str, dict[str, Functi
 
 
 def defaults_of(words: Sequence[str]) -> list[tuple[str, str]]:
-    """What ``: ${NAME:=value}`` sets where nothing has set it."""
+    """Returns the variables that ``: ${NAME:=value}`` sets where they have no value."""
     found = [_DEFAULT.fullmatch(word.strip('"')) for word in words]
     return [(match[1], match[2]) for match in found if match]
 

@@ -54,7 +54,8 @@ class Source:
 
 
 def read_source(word: str) -> Source:
-    """What the word names: standard input, a file, or the text itself. Raises ConfigError for what cannot be read."""
+    """Reads what the word names: standard input, a file, or the text itself. Raises ConfigError for what cannot be
+    read."""
     if word == _STDIN:
         return Source("stdin", _decoded(sys.stdin.buffer.read(_LONGEST + 1), "stdin"))
     if _is_path(word):
@@ -71,7 +72,8 @@ def read_source(word: str) -> Source:
 
 
 def launches_of(source: Source, composer: Composer) -> list[Launch]:
-    """Every server that the source starts. Raises ConfigError, saying what was looked for, where there is none."""
+    """Returns every server that the source starts. Raises ConfigError, with what was looked for, where there is
+    none."""
     try:
         found = _launches(source.text, source.name, composer, source.name.endswith(_YAML))
     except RecursionError:
@@ -100,7 +102,7 @@ def _launches(text: str, place: str, composer: Composer, is_yaml: bool) -> list[
 
 
 def _documents(text: str) -> list[Any]:
-    """The documents of YAML or JSON; none for what is neither, or mere text."""
+    """Returns the documents of YAML or JSON; none for other text."""
     import yaml
 
     try:
@@ -113,7 +115,7 @@ def _documents(text: str) -> list[Any]:
 
 
 def _size(node: Any, known: dict[int, int]) -> int:
-    """How many values a document has with every alias in it written out; beyond all bounds where one holds itself."""
+    """Counts the values of a document with every alias written out; beyond the limit for one that contains itself."""
     if not isinstance(node, (dict, list)):
         return 1
     if id(node) not in known:
@@ -139,7 +141,7 @@ def _of_document(document: Any, place: str) -> list[Launch]:
 
 
 def _of_list(document: Sequence[Any], place: str) -> list[Launch]:
-    """A list of words, or of such lists and mappings: one for each server."""
+    """Reads a list of words, or of such lists and mappings: one for each server."""
     if document and all(isinstance(item, str) for item in document):
         launch = launch_of_words([str(item) for item in document], place)
         return [launch] if launch else []
@@ -152,7 +154,7 @@ def _of_list(document: Sequence[Any], place: str) -> list[Launch]:
 
 
 def _is_path(word: str) -> bool:
-    """Whether the word names a file: it is there, or it looks like nothing else."""
+    """Whether the word names a file: the file exists, or the word looks like nothing else."""
     if "\0" in word or len(word) > 4096 or "\n" in word:
         return False
     try:

@@ -148,7 +148,7 @@ class _Cutter:
 
 
 def end_of_piece(text: str, at: int) -> int:
-    """Where the piece of a word that begins here ends: a quoted text, an expansion, or one letter."""
+    """Returns the end of the piece of a word that begins here: a quoted text, an expansion, or one letter."""
     char = text[at]
     if char == "\\":
         return min(at + 2, len(text))
@@ -165,7 +165,7 @@ def end_of_piece(text: str, at: int) -> int:
 
 
 def end_of_group(text: str, at: int) -> int:
-    """The place after the bracket that closes the one at ``at``."""
+    """Returns the place after the bracket that closes the one at ``at``."""
     closing = [")" if text[at] == "(" else "}"]
     at += 1
     while at < len(text) and closing:
@@ -183,7 +183,7 @@ def end_of_group(text: str, at: int) -> int:
 
 
 def substituted(word: str) -> Iterator[str]:
-    """The commands whose output a word holds: what stands in its ``$( )`` and backticks."""
+    """Yields the commands whose output a word contains: in ``$( )`` and backticks."""
     at = 0
     while at < len(word):
         if word[at] == "\\" or word[at] == "'":
@@ -201,7 +201,7 @@ def substituted(word: str) -> Iterator[str]:
 
 
 def end_of_piece_flat(text: str, at: int) -> int:
-    """The same for a quoted text or an escaped letter, without looking into what stands inside."""
+    """Returns the end of a quoted text or an escaped letter, without looking inside."""
     char = text[at]
     if char == "\\":
         return min(at + 2, len(text))

@@ -28,7 +28,8 @@ class Typed:
 
 
 def read_typed(requests: Sequence[Request], composer: Composer) -> Typed:
-    """Takes the overrides apart. Raises ConfigError for what is none, or what an experiment of one server has not."""
+    """Sorts the overrides into choices, values and keys of ours. Raises ConfigError for others, and for what an
+    experiment of one server does not have."""
     if not requests:
         return Typed()
     composer.check(requests)
@@ -53,7 +54,7 @@ def read_typed(requests: Sequence[Request], composer: Composer) -> Typed:
 
 
 def value_at(nodes: Mapping[str, Any], key: str) -> Any:
-    """The value at a dotted key of ours; None where there is none."""
+    """Returns the value at a dotted key of ours; None where there is none."""
     value: Any = nodes
     for name in key.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None

@@ -28,14 +28,14 @@ class Tree:
     ours: Path
 
     def counterpart(self, path: str) -> str:
-        """The same file or folder in the base, absolute; a path outside of the repo stands for itself."""
+        """Returns the same path in the base, absolute; a path outside of the repo is returned as it is."""
         full = Path(os.path.abspath(path))
         with contextlib.suppress(ValueError):
             return str(self.root / full.relative_to(self.ours))
         return str(full)
 
     def without_place(self, content: str) -> str:
-        """A text with paths as they are in the repo."""
+        """Returns a text with paths as they are in the repo."""
         return content.replace(f"{self.here}{os.sep}", "").replace(f"{self.root}{os.sep}", "")
 
 
@@ -65,7 +65,7 @@ def base_tree(named: str) -> Iterator[Tree]:
 
 @contextlib.contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """Relative paths of configurations lead from ``folder`` for a while. A folder that is not there changes nothing."""
+    """Makes ``folder`` the working directory for a while. A folder that does not exist changes nothing."""
     before = Path.cwd()
     if folder.is_dir():
         os.chdir(folder)
@@ -76,7 +76,7 @@ def working_in(folder: Path) -> Iterator[None]:
 
 
 def _git(*arguments: str, about: str, index: str | None = None, cwd: str | None = None) -> str:
-    """What git prints. Raises ConfigError with git's own last words."""
+    """Returns what git prints. Raises ConfigError with git's last line."""
     import subprocess
 
     env = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}

@@ -64,7 +64,7 @@ def _reviewed(name: str, there: Verdict | None, here: Verdict, base: Tree) -> Re
 def _verdicts_of_base(
     requests: Sequence[Request], config_dirs: Sequence[str], config_name: str | None, base: Tree
 ) -> Iterator[tuple[str, Verdict]]:
-    """The same as it was. What is not there in the base is not judged there."""
+    """Judges the same names in the base. Files that the base does not have are left out."""
     named = [
         replace(request, text=base.counterpart(request.text)) if is_document(request.text) else request
         for request in requests

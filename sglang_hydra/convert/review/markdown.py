@@ -90,7 +90,7 @@ def _judged(review: Review) -> Verdict:
 
 
 def _rank(review: Review) -> tuple[bool, bool]:
-    """What broke comes first, then what was broken, then what merely moved."""
+    """Sorts what broke first, then what was broken before, then what merely changed."""
     broken = review.after is not None and not review.after.launchable
     return (not (broken and review.before is not None and review.before.launchable), not broken)
 
@@ -116,7 +116,7 @@ def _block(review: Review) -> Iterator[str]:
 
 
 def _about(plan: Plan) -> str:
-    """What is served on what."""
+    """Says which model is served on which GPUs."""
     count = f"{number(plan.gpu.count)} x " if plan.gpu.count else ""
     model = str(plan.intent.get("model_path"))
     return f"{code(model)} on {count}{word(plan.gpu.name)}, SGLang {word(str(plan.engine.version))}"
@@ -146,7 +146,7 @@ def _table(review: Review) -> Iterator[str]:
 
 
 def _findings(findings: Sequence[Finding], plan: Plan | None) -> Iterator[str]:
-    """As on the terminal, without what is only worth knowing."""
+    """Shows errors and warnings as on the terminal."""
     shown = [finding for finding in findings if finding.level != "info"]
     if not shown:
         return

@@ -53,7 +53,7 @@ def content_of(made: Upgrade, kind: str, composer: Composer, output: Path | None
 
 
 def _written_anew(made: Upgrade, composer: Composer, output: Path | None) -> str:
-    """An experiment of all that the requests say."""
+    """Writes an experiment of all requests."""
     composition = composer.compose(composable(made.requests))
     groups = set(composer.groups())
     choices: dict[str, str] = {}
@@ -82,15 +82,15 @@ def _written_anew(made: Upgrade, composer: Composer, output: Path | None) -> str
 
 
 def _without_secrets(name: str, value: Any) -> Any:
-    """A setting with every secret in it as a reference to a variable of its name."""
+    """Replaces every secret in a setting by a reference to a variable of its name."""
     if isinstance(value, Mapping):
         return {str(key): _without_secrets(str(key), item) for key, item in value.items()}
     return f"${{oc.env:{name}}}" if value is not None and is_secret_name(name) else value
 
 
 def _edited(made: Upgrade, content: str) -> str | None:
-    """The text of an experiment with what is gone commented out and the rest changed line by line; None where its
-    form is not one to edit so."""
+    """Edits the text of an experiment line by line and comments out what is gone; None where its form cannot be
+    edited so."""
     import yaml
 
     try:
@@ -174,7 +174,7 @@ def _put(lines: list[str], places: Mapping[str, tuple[int, int]], key: str, valu
 
 
 def _is_the_same(content: str, made: Upgrade, file: Path, composer: Composer) -> bool:
-    """Whether the edited text asks for what the new requests ask for; what was typed behind the file is in neither."""
+    """Whether the edited text and the new requests make the same plan. Overrides behind the file are in neither."""
     typed = [request for request in made.requests if request.place.startswith("argument ")]
     if typed:
         return False

@@ -58,8 +58,8 @@ class Host:
 
 
 def host_for(old: str, new: str, gpu: GpuFacts, python: str | None) -> Host:
-    """This machine against what ``new`` needs to serve on ``gpu``; ``python`` is the interpreter of the engine (None:
-    ours). Nothing is started but a short question to another interpreter."""
+    """Compares this machine with what ``new`` needs to serve on ``gpu``; ``python`` is the interpreter of the engine
+    (None: ours). Starts nothing but a short question to another interpreter."""
     from sglang_hydra.run.doctor import interpreter, nvml
 
     one = interpreter.read_interpreter(python)
@@ -104,7 +104,7 @@ def _gpus(gpu: GpuFacts, nvidia: Nvidia) -> Need:
 
 
 def _driver(old: str, new: str, nvidia: Nvidia) -> Iterator[Need]:
-    """The driver, and the CUDA that it runs. Within one major version CUDA runs on an older driver too."""
+    """Compares the driver, and the CUDA that it runs. Within one major version CUDA runs on an older driver too."""
     before, needs = needs_of(old), needs_of(new)
     driver = needs["driver"]
     here = nvidia.driver

@@ -70,7 +70,7 @@ def _server(made: Upgrade, kind: str | None, path: Path | None, content: str | N
 
 
 def resolved_record(made: Upgrade) -> dict[str, Any]:
-    """Whose word on the resolved values there is: the release's own, or nobody's but that of 0.5.2's rules."""
+    """Returns the resolved values and who says so: the release itself where it was asked, else the rules of 0.5.2."""
     verdict = made.plan.authority
     if verdict is None:
         return {"by": f"{SPECIFIED_VERSION}'s rules", "asked": False, "ok": None, "why": None, "differences": []}

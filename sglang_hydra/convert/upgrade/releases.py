@@ -46,7 +46,7 @@ def _meant(version: str) -> str:
 
 
 def started_from(written_for: str | None, by: str) -> Start | None:
-    """What a source says about itself (``0.5.6+``, ``>=0.5.0rc2``, ``0.5.x``), as a release of the table.
+    """Reads what a source says about itself (``0.5.6+``, ``>=0.5.0rc2``, ``0.5.x``) as a release of the table.
 
     What is older than the table counts as its first release; None where the source says nothing of use.
     """
@@ -76,7 +76,7 @@ class Changes(NamedTuple):
 
 
 def changes_between(old: str, new: str) -> Changes:
-    """Raises KeyError for a release that is not in the table."""
+    """Compares the names of two releases. Raises KeyError for a release that is not in the table."""
     before, after = release(old), release(new)
     both: dict[str, tuple[Iterable[str], Iterable[str]]] = {
         "scripts": (_commands(before), _commands(after)),
@@ -95,7 +95,7 @@ def changes_between(old: str, new: str) -> Changes:
 
 
 def _commands(known: Release) -> list[str]:
-    """What can be typed: ``sglang serve`` is a word of the program ``sglang``."""
+    """Returns the commands that can be typed: ``sglang serve`` is a word of the program ``sglang``."""
     return [f"{name} serve" if name == "sglang" else name for name in known.scripts]
 
 

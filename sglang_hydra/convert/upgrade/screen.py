@@ -83,7 +83,7 @@ def _respelled(made: Upgrade) -> Iterator[Line]:
 
 
 def _resolved(made: Upgrade) -> Iterator[Line]:
-    """Defaults by the table, and what the release itself resolves where it was asked."""
+    """Shows changed defaults by the table, and the release's own values where it was asked."""
     verdict = made.plan.authority
     if verdict is None and same_release(made.start.version, made.version):
         return
@@ -139,7 +139,7 @@ def _variables(made: Upgrade) -> Iterator[Line]:
 
 
 def _release(made: Upgrade) -> Iterator[Line]:
-    """What is not about this configuration: commands, pages."""
+    """Shows changes that do not depend on this configuration: commands, pages."""
     changes = made.changes
     rows: list[list[Span]] = []
     if changes.serve_since:
@@ -166,7 +166,7 @@ def _release(made: Upgrade) -> Iterator[Line]:
 
 
 def _each_once(rows: Sequence[list[Span]]) -> list[list[Span]]:
-    """A label stands beside the first of its rows alone."""
+    """Shows a label only beside the first of its rows."""
     seen: set[str] = set()
     made: list[list[Span]] = []
     for (label, style), *rest in rows:
@@ -192,7 +192,7 @@ def _need_row(need: Need) -> list[Span]:
 
 
 def _plan_errors(made: Upgrade) -> Iterator[Line]:
-    """What is wrong whatever the release: it is no news, but the command will not serve."""
+    """Shows errors that do not depend on the release: the command will not serve."""
     shown_before = {item.message for item in made.steps.broken}
     errors = [finding for finding in made.plan.errors if finding.message not in shown_before]
     if errors:

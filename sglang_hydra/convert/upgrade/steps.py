@@ -114,8 +114,8 @@ def steps_between(intent: Mapping[str, Any], extra: Mapping[str, Any], old: str,
 def _extras(
     arguments: Mapping[str, Any], extra: Mapping[str, Any], old: str, new: str, broken: list[Broken]
 ) -> tuple[dict[str, str], dict[str, Any], dict[str, Any]]:
-    """The extras of one release by the names of another, the keys that they have become, and the arguments with those
-    that 0.5.2 has too."""
+    """Translates the extra arguments of one release to another's names. Returns the new key of each, the arguments
+    with those that 0.5.2 has too, and the remaining extras."""
     known, made, later = release(new), dict(arguments), dict[str, Any]()
     names: dict[str, str] = {}
     for name, value in extra.items():
@@ -138,7 +138,7 @@ def _extras(
 
 
 def _name_in(name: str, value: Any, old: str, new: str) -> tuple[str, Any] | str:
-    """What an argument of ``old`` is called in ``new``, with its value; what to do where it is nothing there."""
+    """Returns the name and value of an argument of ``old`` in ``new``, or advice where ``new`` does not have it."""
     known = release(new)
     same = argument_named(name, known)
     if same is not None and flag_for(known.arguments[same], known) is not None:
@@ -158,7 +158,7 @@ def _name_in(name: str, value: Any, old: str, new: str) -> tuple[str, Any] | str
 
 
 def _is_old_value(name: str, value: Any) -> bool:
-    """Whether 0.5.2 takes the value, so that no extra is needed to say it."""
+    """Whether 0.5.2 takes the value, so that no extra is needed for it."""
     from sglang_hydra.compose.overrides import value_problem
 
     return value_problem(name, value) is None
@@ -172,7 +172,7 @@ def _broken(finding: Finding, arguments: Mapping[str, Any], extra: Mapping[str, 
 
 
 def _unsayable(translated: Translation, arguments: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Broken]:
-    """Values that no flag of the release can say."""
+    """Yields values that no flag of the release can express."""
     keys = {translated.renamed.get(name, name): name for name in arguments}
     for name in translated.arguments:
         try:
@@ -190,7 +190,7 @@ def _respelled(
     names: Mapping[str, str],
     gone: set[str],
 ) -> Iterator[Respelled]:
-    """Each argument whose words are others now. What only the other spelling of one flag differs in is left alone."""
+    """Yields each argument with other words now. Two spellings of one flag count as the same."""
     for name, value in {**intent, **{f"extra.{name}": value for name, value in extra.items()}}.items():
         plain_name = name.removeprefix("extra.")
         key = names.get(plain_name, name) if name.startswith("extra.") else name
@@ -243,7 +243,7 @@ def variables_between(planned: Mapping[str, str], inherited: Mapping[str, str], 
 
 
 def _other_spelling(name: str) -> str:
-    """The name with SGLang's other prefix: releases after 0.5.2 have SGLANG_ where it had SGL_."""
+    """Returns the name with SGLang's other prefix: releases after 0.5.2 have SGLANG_ where it had SGL_."""
     if name.startswith(_PREFIX):
         return _OLD_PREFIX + name.removeprefix(_PREFIX)
     return _PREFIX + name.removeprefix(_OLD_PREFIX)

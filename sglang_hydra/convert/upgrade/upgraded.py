@@ -145,7 +145,7 @@ def _refuse_others(composition: Composition) -> None:
 
 
 def _start(subject: Subject, composition: Composition, written_for: str | None) -> Start:
-    """--from, else what the source says of itself, else engine.version, else 0.5.2."""
+    """Returns the release of --from, else that of the source, else engine.version, else 0.5.2."""
     if written_for is not None:
         return Start(written_for, "--from")
     recipe = _recipe_of(composition)
@@ -164,7 +164,7 @@ def _recipe_of(composition: Composition) -> Any:
 
 
 def _extra_of_recipe(composition: Composition) -> dict[str, Any]:
-    """What a recipe says that 0.5.2 has no argument for."""
+    """Returns the arguments of a recipe that 0.5.2 does not have."""
     recipe = _recipe_of(composition)
     if recipe is None:
         return {}
@@ -210,7 +210,7 @@ def _new_requests(
 
 
 def _leaves(requests: Sequence[Request]) -> Iterator[Request]:
-    """A mapping of ours that came typed, key by key."""
+    """Splits a mapping of ours into its keys."""
     for request in requests:
         if request.key in _NODES and isinstance(request.value, Mapping):
             inside = [
@@ -222,7 +222,7 @@ def _leaves(requests: Sequence[Request]) -> Iterator[Request]:
 
 
 def composable(requests: Sequence[Request]) -> list[Request]:
-    """The requests without references to variables that are not set here: a secret changes no plan."""
+    """Removes references to variables that are not set here: a secret changes no plan."""
     return [request for request in requests if not _is_open(request)]
 
 
@@ -236,7 +236,7 @@ def _key(request: Request) -> str:
 
 
 def _shown_word(request: Request) -> str:
-    """A request as one types it, a secret as a reference."""
+    """Returns a request as an override, a secret as a reference."""
     key = _key(request)
     if is_secret_name(key.rpartition(".")[2]):
         refers = isinstance(request.value, str) and request.value.startswith("${oc.env:")
@@ -252,13 +252,13 @@ def _shown_word(request: Request) -> str:
 
 
 def _hidden(item: re.Match[str]) -> str:
-    """A key and its value inside a mapping that was typed."""
+    """Hides a secret inside a mapping that was typed."""
     secret = is_secret_name(item[1]) and "${" not in item[2]
     return f"{item[1]}: ${{oc.env:{item[1]}}}" if secret else item[0]
 
 
 def _changed_words(words: Sequence[str], made: Upgrade) -> Iterator[str]:
-    """What one types for a saved plan, with the same changes."""
+    """Returns the overrides of a saved plan with the same changes."""
     added = [request for request in made.requests if request.place == _PLACE]
     dropped = {_VERSION, *(item.key for item in made.steps.broken), *(_key(request) for request in added)}
     dropped |= {f"engine.env.{item.name}" for item in made.variables if item.state == "renamed"}
@@ -277,7 +277,7 @@ def _who(composition: Composition, steps: Steps) -> Iterator[tuple[str, str]]:
 
 
 def _installed(plan: Plan, version: str) -> Authority | None:
-    """The SGLang of engine.python, where it is the release that is asked about."""
+    """Returns the SGLang of engine.python, if it is the release that is asked about."""
     from sglang_hydra.planning.upstream.ask import INSTALLED, Authority
 
     python = plan.nodes["engine"]["python"]

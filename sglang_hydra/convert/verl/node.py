@@ -66,7 +66,10 @@ def _setting(name: str, value: Any, mount: str, origins: Mapping[str, Origin]) -
 
 
 def _of_whole(tree: Tree, mount: str, origins: Mapping[str, Origin]) -> Iterator[tuple[str, Setting]]:
-    """From a mount of everything (``sglang_hydra@...``), which has a value for every key: those that were set."""
+    """Yields the keys that were set in a mount of everything (``sglang_hydra@...``), which has a value for every key.
+
+    Raises ConfigError outside of a Hydra app.
+    """
     if not origins:
         message = f"{mount} holds every argument of SGLang, and outside of a Hydra app nobody knows which were set"
         hint = f"sglang_hydra_sparse@{mount} in the defaults list holds nothing but what is set"
@@ -173,7 +176,7 @@ def _unknown(name: str, word: Setting, tree: Tree, version: str) -> Finding:
 
 
 def overwritten(settings: Mapping[str, Setting], passed: Mapping[str, Any]) -> Iterator[Finding]:
-    """Keys that verl overwrites after all."""
+    """Yields a warning for each key of the node that verl overwrites."""
     for name, own in passed.items():
         if own.final and name in settings and settings[name].value != own.value:
             word = settings[name]

@@ -106,7 +106,7 @@ def passed(tree: Tree, version: str, vendor: str, knows: Collection[str]) -> dic
 
 
 def _first(tree: Tree, version: str, vendor: str) -> Iterator[tuple[str, Passed]]:
-    """What ``engine_kwargs`` can override."""
+    """Yields the arguments that ``engine_kwargs`` can override."""
 
     def from_rollout(key: str) -> Passed:
         return Passed(tree.rollout(key), tree.place(f"rollout.{key}"))
@@ -143,7 +143,7 @@ def _first(tree: Tree, version: str, vendor: str) -> Iterator[tuple[str, Passed]
 
 
 def _last(tree: Tree, knows: Collection[str]) -> Iterator[tuple[str, Passed]]:
-    """What wins over ``engine_kwargs``."""
+    """Yields the arguments that win over ``engine_kwargs``."""
     if tree.lora_rank and not tree.get("model.lora.merge", False):
         place = tree.place("model.lora.rank" if tree.get("model.lora.rank", 0) else "model.lora_rank")
         modules = tree.get("model.target_modules", "all-linear")

@@ -27,7 +27,7 @@ _UNREAD: Mapping[str, tuple[Any, str]] = {
 
 
 def unplannable(tree: Tree) -> list[Finding]:
-    """What leaves nothing to plan: no rollout, another engine's, sizes that are none."""
+    """Returns the errors that leave nothing to plan: no rollout, another engine, invalid sizes."""
     rollout = tree.get("rollout")
     if not isinstance(rollout, dict) or not isinstance(tree.get("model"), dict):
         message = f"{tree.at} has no rollout and model nodes: this is not verl's tree"
@@ -50,7 +50,7 @@ def unplannable(tree: Tree) -> list[Finding]:
 
 
 def refused(tree: Tree, version: str) -> Iterator[Finding]:
-    """What verl stops at, in its workers, when the rollout is built."""
+    """Yields what verl refuses in its workers, when the rollout is built."""
 
     def refusal(key: str, message: str, hint: str) -> Finding:
         return Finding("error", "VRL004", f"verl refuses {tree.place(key)}={tree.get(key)}: {message}", (), hint)
@@ -81,7 +81,7 @@ def refused(tree: Tree, version: str) -> Iterator[Finding]:
 
 
 def unread(tree: Tree, set_here: Mapping[str, Any]) -> Iterator[Finding]:
-    """Keys of the rollout node with a value of their own that verl's SGLang rollout does not pass on."""
+    """Yields keys of the rollout node with a value that verl's SGLang rollout does not pass on."""
     for key, (default, argument) in _UNREAD.items():
         value = tree.get(f"rollout.{key}", default)
         if value != default and argument not in set_here:
@@ -94,7 +94,7 @@ def unread(tree: Tree, set_here: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def unlike(tree: Tree, values: Mapping[str, Any], model: ModelFacts) -> Iterator[Finding]:
-    """What only the finished plan shows."""
+    """Yields findings that need the finished plan."""
     if values["dp_size"] > 1 and not values["enable_dp_attention"]:
         ranks = values["tp_size"] * values["dp_size"]
         message = (

@@ -166,7 +166,7 @@ def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _show(plan: Plan) -> None:
-    """Warnings and remarks, beside what the task prints itself."""
+    """Writes the findings to standard error, beside what the task prints."""
     from sglang_hydra.show.findings import finding_lines
     from sglang_hydra.text.screen import write
 
@@ -195,7 +195,7 @@ def _folders_of_app() -> list[str]:
 
 
 def _arguments_of(version: str) -> frozenset[str]:
-    """The arguments of a release of SGLang; those of 0.5.2 for one that the table does not know."""
+    """Returns the arguments of a release of SGLang; those of 0.5.2 for a release that the table does not have."""
     from sglang_hydra.releases.table import nearest_known, release
 
     near = nearest_known(version)
@@ -213,7 +213,7 @@ def _of_verl(own: Mapping[str, Passed], knows: frozenset[str], *, final: bool) -
 
 
 def _leaving(settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """What leaves the node: the arguments, those of ``extra`` under their own names."""
+    """Returns the arguments that verl gets, those of ``extra`` under their own names."""
     kept = {name: word.value for name, word in settings.items() if name not in OWN_KEYS}
     extra = settings["extra"].value if "extra" in settings else None
     return {**kept, **(extra if isinstance(extra, Mapping) else {})}

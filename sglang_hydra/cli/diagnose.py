@@ -16,9 +16,13 @@ from sglang_hydra.cli.shared import composer_of, typed_words
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.lines import read_lines
+from sglang_hydra.run.diagnose.remedy import with_remedies
+from sglang_hydra.run.diagnose.report import record, screen
+from sglang_hydra.run.launch.log_reading import opened_log
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import open_typed
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import print_json, write
 from sglang_hydra.text.words import program, short
 
 UNCLASSIFIED = 5
@@ -30,10 +34,6 @@ _EXIT_CODE = "exit_code"
 
 def run(invocation: Invocation) -> int:
     """Diagnoses each log that was named. 0 where every one has a class or no failure, 5 where one is unknown."""
-    from sglang_hydra.run.diagnose.remedy import with_remedies
-    from sglang_hydra.run.diagnose.report import record, screen
-    from sglang_hydra.text.screen import print_json, write
-
     typed_words(invocation)
     files, exit_code, overrides = _sorted(invocation.requests)
     composer = composer_of(invocation)
@@ -103,8 +103,6 @@ def opened(name: str) -> Iterator[BinaryIO]:
     path = os.path.join(name, "server.log") if os.path.isdir(name) else name
     try:
         if os.path.isdir(name):
-            from sglang_hydra.run.launch.log_reading import opened_log
-
             with opened_log(Path(path)) as files:
                 if files:
                     yield _OneAfterAnother(files)  # type: ignore[misc]

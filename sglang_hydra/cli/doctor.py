@@ -8,13 +8,12 @@ from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.facts.trust import hub_access
 from sglang_hydra.planning.make import make_plan
+from sglang_hydra.run.doctor import doctor_record, doctor_screen, examine
 from sglang_hydra.text.screen import print_json, write
 
 
 def run(invocation: Invocation) -> int:
     """What this machine has and lacks for the plan that was named, if any. 3 where something stands in the way."""
-    from sglang_hydra.run.doctor import doctor_record, doctor_screen, examine
-
     named = any(request.text.startswith(("model", "recipe")) for request in invocation.requests)
     plan = make_plan(composer_of(invocation), invocation.requests)
     values = plan.values

@@ -9,6 +9,7 @@ from pathlib import Path
 from sglang_hydra.cli.file_argument import SUFFIXES
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.output_files import paths_of, print_content, refuse_existing, write_new
+from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.importer import import_source
 from sglang_hydra.convert.importing.report import record, shown_findings, summary, yaml_of
@@ -23,8 +24,6 @@ from sglang_hydra.text.words import program
 
 def run(invocation: Invocation) -> int:
     """Prints the experiment, or writes it with ``-o``. 2 where something of the source could not be taken over."""
-    from sglang_hydra.cli.shared import composer_of
-
     source, rest = _source(invocation)
     composer = composer_of(invocation)
     servers = import_source(source, read_typed(rest, composer), composer)

@@ -5,25 +5,24 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.convert.review.base import base_tree
+from sglang_hydra.convert.review.judging import Review, review
+from sglang_hydra.convert.review.markdown import comment
+from sglang_hydra.convert.review.summary import sentence
+from sglang_hydra.show.verdicts import Verdict, verdict_lines, verdict_record
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import Line, print_json, text, write
 from sglang_hydra.text.words import nearest, program, short
-
-if TYPE_CHECKING:
-    from sglang_hydra.convert.review.judging import Review
-    from sglang_hydra.text.screen import Line
 
 FORMATS = ("text", "markdown", "json")
 
 
 def check(invocation: Invocation) -> int:
     """Judges each thing named, beside what it was in the base. 2 if any of them is not ok as it is now."""
-    from sglang_hydra.convert.review.base import base_tree
-    from sglang_hydra.convert.review.judging import review
-
     form = _format(invocation)
     with base_tree(invocation.base) if invocation.base is not None else contextlib.nullcontext() as base:
         reviews = review(invocation.requests, invocation.config_dirs, invocation.config_name, base)
@@ -51,37 +50,24 @@ def _format(invocation: Invocation) -> str:
 
 def _print(form: str, reviews: list[Review], base: str | None, good: bool) -> None:
     if form == "markdown":
-        from sglang_hydra.convert.review.markdown import comment
-
         message = comment(reviews, base, good)
         encoding = sys.stdout.encoding or "utf-8"
         sys.stdout.write(message.encode(encoding, "xmlcharrefreplace").decode(encoding))
         sys.stdout.flush()
     elif form == "json":
-        from sglang_hydra.text.screen import print_json
-
         results = [_record(item) for item in reviews]
         print_json({"schema": "sglang_hydra.check/1", "ok": good, "base": base, "results": results})
     else:
-        from sglang_hydra.text.screen import write
-
         write(line for item in reviews for line in _lines(item))
 
 
 def _record(review: Review) -> dict[str, Any]:
-    from sglang_hydra.convert.review.summary import sentence
-    from sglang_hydra.show.verdicts import Verdict, verdict_record
-
     record = verdict_record(review.name, review.after or Verdict(None, ()))
     changes = [item.to_json() for item in review.differences]
     return {**record, "state": review.state, "sentence": sentence(review), "differences": changes}
 
 
 def _lines(review: Review) -> Iterator[Line]:
-    from sglang_hydra.convert.review.summary import sentence
-    from sglang_hydra.show.verdicts import verdict_lines
-    from sglang_hydra.text.screen import text
-
     if review.after is not None:
         yield from verdict_lines(review.name, review.after)
     message = sentence(review)

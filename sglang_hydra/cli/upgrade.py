@@ -5,23 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.output_files import paths_of, refuse_existing, write_new
 from sglang_hydra.cli.shared import composer_of, config_flags
 from sglang_hydra.convert.upgrade.content import content_of, kind_of
 from sglang_hydra.convert.upgrade.inputs import subjects_of
+from sglang_hydra.convert.upgrade.record import record
 from sglang_hydra.convert.upgrade.releases import release_named
 from sglang_hydra.convert.upgrade.screen import upgrade_screen
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, upgraded
+from sglang_hydra.planning.upstream.ask import Authority, find_authority
 from sglang_hydra.releases.order import same_release
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, print_json, text, write
-
-if TYPE_CHECKING:
-    from sglang_hydra.planning.upstream.ask import Authority
 
 
 def run(invocation: Invocation) -> int:
@@ -48,8 +46,6 @@ def run(invocation: Invocation) -> int:
     for path, content in zip(paths, contents, strict=False):
         write_new(path, content or "", "UPG005")
     if invocation.json:
-        from sglang_hydra.convert.upgrade.record import record
-
         written: Sequence[Path | None] = paths or [None for _ in made]
         print_json(record(made, list(zip(kinds, written, contents, strict=True))))
     else:
@@ -79,8 +75,6 @@ def _authority(invocation: Invocation) -> Authority | None:
     """The SGLang that ``--against`` names, if it was given."""
     if invocation.against is None:
         return None
-    from sglang_hydra.planning.upstream.ask import find_authority
-
     typed = [request.text for request in invocation.requests if request.text.startswith("engine.python=")]
     return find_authority(invocation.against, typed[-1].partition("=")[2].strip("'\"") if typed else None)
 

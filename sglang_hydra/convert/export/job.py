@@ -14,6 +14,7 @@ from sglang_hydra.convert.export.images import Image, image_of, missing_image
 from sglang_hydra.convert.export.quoting import Variable, Word, typed
 from sglang_hydra.planning.passed import KEY_VARIABLE, environment_of, flags_of, intent_of
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.slurm_options import gpus_per_node
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.version import VERSION
@@ -91,8 +92,6 @@ class Job:
     @cached_property
     def gpus(self) -> int:
         """How many GPUs each node must have, 0 for the CPU engine."""
-        from sglang_hydra.planning.slurm_options import gpus_per_node
-
         return gpus_per_node(self.plan)
 
     @property

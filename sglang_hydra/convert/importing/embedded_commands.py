@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sglang_hydra.convert.importing.launches import Launch, speaks_of_launch
+from sglang_hydra.convert.importing.manifests import started
+from sglang_hydra.convert.importing.syntax import commands_of
 
 _FENCED = re.compile(r"^[ \t>]*(```+|~~~+)[^\n`]*\n(.*?)^[ \t>]*\1[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 _FROM = re.compile(r"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)?(\S+)", re.IGNORECASE | re.MULTILINE)
@@ -55,9 +57,6 @@ def is_dockerfile(text: str) -> bool:
 
 def launches_of_dockerfile(text: str, place: str) -> list[Launch]:
     """Returns the server that the last stage starts: ENTRYPOINT and CMD, with its variables."""
-    from sglang_hydra.convert.importing.manifests import started
-    from sglang_hydra.convert.importing.syntax import commands_of
-
     image, entry, command = "", [""], [""]
     environment: dict[str, str] = {}
     for line in re.sub(r"\\[ \t]*\r?\n", " ", text).splitlines():

@@ -11,6 +11,7 @@ from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS, LoRARef
 from sglang_hydra.compose.grammar import literal, written
+from sglang_hydra.compose.node_types import is_text
 from sglang_hydra.text.screen import printable
 from sglang_hydra.text.words import program
 
@@ -85,8 +86,6 @@ def _takes_text(key: str) -> bool:
     field = FIELDS.get(key)
     if field is not None:
         return field.kind == "str" and not field.is_list
-    from sglang_hydra.compose.node_types import is_text
-
     return is_text(key.split("."))
 
 

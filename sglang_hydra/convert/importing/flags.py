@@ -14,6 +14,7 @@ from sglang_hydra.arguments.fields import FIELDS, Field
 from sglang_hydra.arguments.fields.check import check_value
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.compose.overrides import value_problem
 from sglang_hydra.convert.importing.launches import Launch, is_open, open_names, without_marks
 from sglang_hydra.convert.importing.passwords import holds_a_password, without_passwords
 from sglang_hydra.convert.importing.release import first_with_flag, found_in, release_for
@@ -302,7 +303,6 @@ def _content(name: str, files: Mapping[str, str], folder: Path | None) -> Mappin
 
 def _take_resolved(made: Arguments, values: Mapping[str, Any]) -> None:
     """Takes the arguments of a log, without defaults."""
-    from sglang_hydra.compose.overrides import value_problem
     from sglang_hydra.run.diagnose.server_args import RENAMED, named
 
     at = _release_of(made)

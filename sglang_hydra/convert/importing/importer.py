@@ -11,6 +11,7 @@ from sglang_hydra.arguments.argv import render_argv
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.translate import translate
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.flags import Arguments, read_arguments
@@ -350,8 +351,6 @@ def _argv(known: Mapping[str, Any], extra: Mapping[str, Any], version: str | Non
     try:
         if not extra and (version is None or same_release(version, SPECIFIED_VERSION)):
             return tuple(render_argv(known))
-        from sglang_hydra.arguments.translate import translate
-
         return tuple(translate(known, nearest_known(version or "") or known_versions()[0], extra).flags())
     except (ValueError, KeyError):
         return None

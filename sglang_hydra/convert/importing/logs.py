@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sglang_hydra.convert.importing.launches import Launch
 from sglang_hydra.run.diagnose.diagnosis import diagnose
 from sglang_hydra.run.diagnose.lines import read_lines
+from sglang_hydra.run.diagnose.replan import gpu_classes_of
 from sglang_hydra.run.diagnose.server_args import CUT, parse_server_args
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ def speaks_of_arguments(text: str) -> bool:
 
 def launches_of_log(text: str, place: str, composer: Composer) -> list[Launch]:
     """Returns every server of the log, one for equal arguments, with the release and the GPU that the log shows."""
-    from sglang_hydra.run.diagnose.replan import gpu_classes_of
-
     lines = list(read_lines(BytesIO(text.encode("utf-8", "replace"))))
     found = list(_found(lines))
     if not found:

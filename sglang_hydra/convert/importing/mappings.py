@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sglang_hydra.arguments.argv import field_of, options_of
+from sglang_hydra.arguments.extra import first_with
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.convert.importing.launches import BEHIND_A_ROUTER, Launch, split_launch
 
@@ -97,8 +98,6 @@ def _argument(key: str) -> str | None:
     name = key.replace("-", "_")
     if name in FIELDS:
         return name
-    from sglang_hydra.arguments.extra import first_with
-
     return name if first_with(name) else None
 
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.compose.settings.topology import RouterNode
+from sglang_hydra.planning.topology.router import SECRET, flags
 from sglang_hydra.text.findings import Finding
 
 if TYPE_CHECKING:
@@ -22,9 +24,6 @@ _PLACED = ("host", "port", "worker_urls", "pd_disaggregation", "prefill", "decod
 
 def take_router(made: Arguments, flag: str, values: Sequence[str]) -> None:
     """Takes one of the router's flags as a key of ``topology.router``."""
-    from sglang_hydra.compose.settings.topology import RouterNode
-    from sglang_hydra.planning.topology.router import SECRET, flags
-
     name = flag.removeprefix(PREFIX).replace("-", "_")
     known = flags().get(name)
     if known is None or name in _PLACED or name in SECRET or not _fits(known.kind, values):

@@ -10,6 +10,8 @@ from typing import Any
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_secret_name
 from sglang_hydra.compose.composer import Composer
+from sglang_hydra.convert.export.job import job_of
+from sglang_hydra.convert.export.registry import render
 from sglang_hydra.convert.importing.experiment import experiment_yaml, schema_path, yaml_value
 from sglang_hydra.convert.importing.typed import value_at
 from sglang_hydra.convert.upgrade.inputs import EXPERIMENT, IMPORTED
@@ -38,9 +40,6 @@ def content_of(made: Upgrade, kind: str, composer: Composer, output: Path | None
 
         return json.dumps(made.plan.to_json(), indent=2, allow_nan=False) + "\n"
     if kind == SHELL:
-        from sglang_hydra.convert.export.job import job_of
-        from sglang_hydra.convert.export.registry import render
-
         if not made.plan.command:
             message = "no script can be written of it: it has no command"
             raise ConfigError(Finding("error", "UPG005", message, hint="-o FILE.yaml writes an experiment"))

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.convert.upgrade.releases import needs_of
+from sglang_hydra.run.doctor.phrases import dotted
 
 if TYPE_CHECKING:
     from sglang_hydra.facts.gpu import GpuFacts
@@ -84,8 +85,6 @@ def host_for(old: str, new: str, gpu: GpuFacts, python: str | None) -> Host:
 
 
 def _python(old: str, new: str, one: Interpreter) -> Need:
-    from sglang_hydra.run.doctor.phrases import dotted
-
     before, needed = (str(needs_of(version)["python"]) for version in (old, new))
     if one.version is None:
         return Need("Python", before, needed, None, UNKNOWN, one.problem or "its version cannot be read")

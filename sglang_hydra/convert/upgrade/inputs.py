@@ -8,13 +8,19 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import HIDDEN
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
+from sglang_hydra.convert.importing.importer import Imported, import_source
+from sglang_hydra.convert.importing.launches import speaks_of_launch
+from sglang_hydra.convert.importing.sources import Source, read_source
+from sglang_hydra.convert.importing.typed import read_typed
 from sglang_hydra.planning.input_files import is_document, read_document
+from sglang_hydra.planning.lock import as_overrides
 from sglang_hydra.planning.plan import Recorded
 from sglang_hydra.planning.saved import read_plan
 from sglang_hydra.text.errors import ConfigError
@@ -22,10 +28,6 @@ from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.quick_yaml import quick_load
 from sglang_hydra.text.words import program, short
-
-if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.convert.importing.importer import Imported
 
 OVERRIDES, PLAN, EXPERIMENT, IMPORTED = "overrides", "plan", "experiment", "import"
 _OVERRIDE = re.compile(r"~|\+{0,2}[A-Za-z_][\w./@:-]*=")
@@ -85,8 +87,6 @@ def _how() -> str:
 
 
 def _is_override(word: str) -> bool:
-    from sglang_hydra.convert.importing.launches import speaks_of_launch
-
     if speaks_of_launch(word):
         return False
     return _OVERRIDE.match(word) is not None
@@ -119,8 +119,6 @@ def _text_of(word: str) -> str | None:
 
 
 def _of_plan(word: str, rest: Sequence[Request]) -> Subject:
-    from sglang_hydra.planning.lock import as_overrides
-
     document = read_document(Path(word))
     saved = read_plan(Path(word))
     extra = {name: value for name, value in saved.record.get("extra", {}).items() if value != HIDDEN}
@@ -161,10 +159,6 @@ def _imported(
     word: str | None, argv: Sequence[str] | None, rest: Sequence[Request], written_for: str | None, composer: Composer
 ) -> Iterator[Subject]:
     """The servers that a text of others starts, reduced to the nearest preset."""
-    from sglang_hydra.convert.importing.importer import import_source
-    from sglang_hydra.convert.importing.sources import Source, read_source
-    from sglang_hydra.convert.importing.typed import read_typed
-
     source = read_source(word) if word is not None else Source("", " ".join(map(shlex.quote, argv or ())), typed=True)
     if written_for is not None:
         rest = [*rest, Request(f"engine.version={written_for}", "--from")]

@@ -13,6 +13,7 @@ from sglang_hydra.convert.upgrade.upgraded import Upgrade
 from sglang_hydra.releases.order import same_release
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import command_line
+from sglang_hydra.show.upstream import authority_lines
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, folded, room, shown, text
 from sglang_hydra.text.words import plural, program
@@ -88,8 +89,6 @@ def _resolved(made: Upgrade) -> Iterator[Line]:
     if verdict is None and same_release(made.start.version, made.version):
         return
     if verdict is not None and verdict.ok is not None:
-        from sglang_hydra.show.upstream import authority_lines
-
         yield [text(f"Resolved values, {SPECIFIED_VERSION}'s rules -> {made.version} itself", "bold")]
         yield from authority_lines(verdict)
         yield []

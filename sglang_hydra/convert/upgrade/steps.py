@@ -11,6 +11,7 @@ from sglang_hydra.arguments.extra import argument_named, first_with
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.arguments.translate import Translation, translate
+from sglang_hydra.compose.overrides import value_problem
 from sglang_hydra.convert.upgrade.releases import direction
 from sglang_hydra.releases.successors import SAME, successor
 from sglang_hydra.releases.table import release
@@ -159,8 +160,6 @@ def _name_in(name: str, value: Any, old: str, new: str) -> tuple[str, Any] | str
 
 def _is_old_value(name: str, value: Any) -> bool:
     """Whether 0.5.2 takes the value, so that no extra is needed for it."""
-    from sglang_hydra.compose.overrides import value_problem
-
     return value_problem(name, value) is None
 
 

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
@@ -15,6 +15,7 @@ from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import GROUP, recipes
 from sglang_hydra.compose.settings.topology import SINGLE
+from sglang_hydra.convert.importing.experiment import override
 from sglang_hydra.convert.upgrade.host import Host, host_for
 from sglang_hydra.convert.upgrade.inputs import Subject
 from sglang_hydra.convert.upgrade.releases import Changes, Start, changes_between, default_start, started_from
@@ -24,13 +25,12 @@ from sglang_hydra.facts.trust import may_start
 from sglang_hydra.planning.gpu_class import choose_gpu_class
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.upstream.ask import INSTALLED, Authority
+from sglang_hydra.planning.upstream.verdict import asked
 from sglang_hydra.releases.order import same_release
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program
-
-if TYPE_CHECKING:
-    from sglang_hydra.planning.upstream.ask import Authority
 
 _PLACE = "upgrade"
 _NODES = ("engine", "engine.env")
@@ -246,8 +246,6 @@ def _shown_word(request: Request) -> str:
         return _INSIDE.sub(_hidden, request.text)
     if request.interpolate and isinstance(request.value, str):
         return f"{key}={request.value}"
-    from sglang_hydra.convert.importing.experiment import override
-
     return override(key, request.value)
 
 
@@ -278,8 +276,6 @@ def _who(composition: Composition, steps: Steps) -> Iterator[tuple[str, str]]:
 
 def _installed(plan: Plan, version: str) -> Authority | None:
     """Returns the SGLang of engine.python, if it is the release that is asked about."""
-    from sglang_hydra.planning.upstream.ask import INSTALLED, Authority
-
     python = plan.nodes["engine"]["python"]
     here = installed(python).versions.get("sglang")
     path = find_python(python)
@@ -291,8 +287,6 @@ def _installed(plan: Plan, version: str) -> Authority | None:
 def _asked(plan: Plan, authority: Authority | None) -> Plan:
     if authority is None:
         return plan
-    from sglang_hydra.planning.upstream.verdict import asked
-
     (judged,) = asked(authority, [plan])
     return judged
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sglang_hydra.convert.importing.expansion import fields_of
@@ -40,7 +40,6 @@ class _Pod:
     mentions: tuple[str, ...] = ()
     nodes: int | None = None
     worker: bool = False
-    keys: tuple[str, ...] = field(default=())
 
 
 def launches_of_kubernetes(document: Mapping[str, Any], place: str) -> list[Launch]:
@@ -66,7 +65,7 @@ def _walk(node: Any, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[La
     for key, value in node.items():
         if key in ("command", "args", "env"):
             continue
-        kept = replace(pod, worker=pod.worker or key in _WORKERS, keys=(*pod.keys, str(key)))
+        kept = replace(pod, worker=pod.worker or key in _WORKERS)
         yield from _walk(value, kept, place, seen)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sglang_hydra.arguments.changed_defaults import changed_defaults
@@ -68,18 +68,17 @@ class Variable:
     instead: str | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Steps:
-    """Everything that changes for one configuration. ``translated`` is what the new release gets; ``arguments`` and
-    ``extra`` are what remains of the configuration, by our keys."""
+    """Everything that changes for one configuration. ``arguments`` and ``extra`` are what remains of the
+    configuration, by our keys."""
 
-    translated: Translation
-    arguments: dict[str, Any] = field(default_factory=dict)
-    extra: dict[str, Any] = field(default_factory=dict)
-    broken: list[Broken] = field(default_factory=list)
-    respelled: list[Respelled] = field(default_factory=list)
-    moved: list[Moved] = field(default_factory=list)
-    remarks: list[Finding] = field(default_factory=list)
+    arguments: Mapping[str, Any]
+    extra: Mapping[str, Any]
+    broken: Sequence[Broken]
+    respelled: Sequence[Respelled]
+    moved: Sequence[Moved]
+    remarks: Sequence[Finding]
 
 
 def steps_between(intent: Mapping[str, Any], extra: Mapping[str, Any], old: str, new: str) -> Steps:
@@ -101,15 +100,13 @@ def steps_between(intent: Mapping[str, Any], extra: Mapping[str, Any], old: str,
     kept = {name: value for name, value in arguments.items() if name not in gone}
     kept_extra = {name: value for name, value in later.items() if f"extra.{name}" not in gone}
     translated = translate(kept, new, kept_extra)
-    made = Steps(translated, kept, kept_extra, broken)
-    made.respelled = list(_respelled(before, translated, intent, extra, names, gone))
-    made.moved = list(_moved(old, new, translated, kept))
-    made.remarks = [
+    remarks = [
         finding
         for finding in translated.findings
         if finding.id == "VER006" or (finding.id == "VER003" and finding.level == "warning")
     ]
-    return made
+    respelled = list(_respelled(before, translated, intent, extra, names, gone))
+    return Steps(kept, kept_extra, broken, respelled, list(_moved(old, new, translated, kept)), remarks)
 
 
 def _extras(

@@ -1,4 +1,4 @@
-"""``check --against`` and ``plan --against``: the same verdicts, with the word of an installed SGLang beside them."""
+"""``check --against`` and ``plan --against``: the same verdicts beside those of an installed SGLang."""
 
 from __future__ import annotations
 

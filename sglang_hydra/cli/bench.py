@@ -80,8 +80,8 @@ def _planned(composer: Composer, grid: Grid, invocation: Invocation, seed: int) 
 
             outcome = plan_search(composer, grid, seed)
         else:
-            with _progress() as told:
-                outcome = plan_sweep(composer, grid, seed, on_progress=told)
+            with _progress() as show_progress:
+                outcome = plan_sweep(composer, grid, seed, on_progress=show_progress)
         source = Source((), tuple(invocation.config_dirs), invocation.config_name or PRIMARY_NAME, seed=seed)
         sweep = sweep_of(outcome, source)
         check_settings(sweep)
@@ -137,7 +137,7 @@ def _progress() -> Iterator[Callable[[Outcome], None]]:
         return
     due = time.monotonic() + _SILENT_S
 
-    def told(outcome: Outcome) -> None:
+    def show(outcome: Outcome) -> None:
         nonlocal due
         if time.monotonic() >= due:
             due = time.monotonic() + _EVERY_S
@@ -145,7 +145,7 @@ def _progress() -> Iterator[Callable[[Outcome], None]]:
             stream.flush()
 
     try:
-        yield told
+        yield show
     finally:
         stream.write("\r\x1b[K")
         stream.flush()

@@ -1,4 +1,4 @@
-"""An experiment's YAML among the words that were typed: a layer of its own, below every override beside it.
+"""Reads an experiment's YAML among the words that were typed: a layer of its own, below every override beside it.
 
 ``plan mine.yaml tp_size=4`` plans what ``check mine.yaml tp_size=4`` judges. Nothing is read where no file was typed.
 """
@@ -29,7 +29,7 @@ _NAME_FIRST = frozenset(("explain", "export"))
 _EXPERIMENT = "experiment"
 
 
-def take_in(invocation: Invocation) -> None:
+def read_file_argument(invocation: Invocation) -> None:
     """Reads a typed file as a layer below all overrides, and adds the folder of presets beside it to the search path
     unless one is named.
 

@@ -74,9 +74,9 @@ def _run(invocation: Invocation) -> int:
     if invocation.argv is not None and invocation.verb not in ("import", "upgrade"):
         invocation.requests += requests_from_argv(invocation.argv)
     if any("=" not in request.text for request in invocation.requests):
-        from sglang_hydra.cli.file_argument import take_in
+        from sglang_hydra.cli.file_argument import read_file_argument
 
-        take_in(invocation)
+        read_file_argument(invocation)
     return _verb(invocation.verb)(invocation)
 
 

@@ -1,4 +1,4 @@
-"""How a running server, or another release, compares with a plan."""
+"""Shows how a running server, or another release, compares with a plan."""
 
 from __future__ import annotations
 

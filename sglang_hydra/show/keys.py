@@ -1,4 +1,4 @@
-"""What people and programs read of our own keys: one of them, or all of a group, alone or in a plan."""
+"""Shows our own keys to people and programs: one of them, or all of a group, alone or in a plan."""
 
 from __future__ import annotations
 

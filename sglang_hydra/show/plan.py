@@ -1,4 +1,4 @@
-"""What people read: the plan, one field's history, one rule's page. It renders and decides nothing."""
+"""Shows a plan, and how one argument got its value. It renders and decides nothing."""
 
 from __future__ import annotations
 

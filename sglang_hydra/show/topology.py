@@ -1,4 +1,4 @@
-"""What people read of a topology: what all servers share, once, then a line for each, and what is wrong with any."""
+"""Shows a topology: what all servers share comes once, then a line for each server, then the findings."""
 
 from __future__ import annotations
 

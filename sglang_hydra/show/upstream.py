@@ -1,4 +1,4 @@
-"""The word of an installed SGLang, for people."""
+"""Shows the verdict of an installed SGLang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all container formats say about their container."""
+"""Comments and refusals that all container formats share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every artifact needs to know of a plan: its words, variables, GPUs and paths, without any format's language."""
+"""What every artifact needs of a plan: its flags, variables, GPUs and paths, in no format's own syntax."""
 
 from __future__ import annotations
 

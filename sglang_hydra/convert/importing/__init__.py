@@ -5,16 +5,16 @@ preset, the fewest overrides. What does not: SGLang's own flags (``arguments.arg
 (``releases``), what anything resolves to (``rules.resolution``).
 
 sources                  what kind of text it is, and the servers in it
-syntax, expansion        a shell script: its words, and what each comes to
-shell, script            what it has set, and what its commands start
-embedded_commands             Markdown, Dockerfiles, systemd units, lists of words in a program
+syntax, expansion        a shell script: its words, and the value of each
+shell, script            the variables that it sets, and the servers that it starts
+embedded_commands        Markdown, Dockerfiles, systemd units, lists of words in a program
 manifests, mappings      Kubernetes and Compose; srtctl recipes and SGLang's own --config
 logs                     the arguments that a server's log writes down
-hardware                 which GPU is spoken of
+hardware                 which GPU a text names
 flags, release           words to arguments, also those of later releases; which release that is
 routed                   a router that starts its own servers
 reduction                the nearest preset and the fewest overrides, each verified by planning
 experiment               the YAML and the command
 importer                 all of it, for one source
-report, action           the screen, the record, the verb
+report                   the screen and the record
 """

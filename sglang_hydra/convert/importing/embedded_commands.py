@@ -1,4 +1,4 @@
-"""Commands that stand in something else: Markdown, a Dockerfile, a systemd unit, a list of words in a program."""
+"""Finds commands inside other files: Markdown, a Dockerfile, a systemd unit, a list of words in a program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sglang_hydra.convert.importing.launches import Launch, speaks_of_launch
+from sglang_hydra.convert.importing.launches import Launch, has_launch_command
 from sglang_hydra.convert.importing.manifests import started
 from sglang_hydra.convert.importing.syntax import commands_of
 
@@ -33,7 +33,7 @@ def unwrapped(text: str) -> str:
         return _UNIT_VARIABLES.sub(lambda found: f"export {found[1].replace(chr(34), '')}", _UNIT.sub("", text))
     lines = [line.strip() for line in text.splitlines()]
     flags = [line for line in lines if line and not line.startswith("#")]
-    if len(flags) > 1 and all(line.startswith("--") for line in flags) and not speaks_of_launch(text):
+    if len(flags) > 1 and all(line.startswith("--") for line in flags) and not has_launch_command(text):
         return " ".join(line.removesuffix("\\") for line in flags)
     return text
 
@@ -41,7 +41,7 @@ def unwrapped(text: str) -> str:
 def lists_of_words(text: str) -> Iterator[list[str]]:
     """Yields the commands that a program holds as a list of strings."""
     for found in _LIST.finditer(text):
-        if not speaks_of_launch(found[0]):
+        if not has_launch_command(found[0]):
             continue
         try:
             words = ast.literal_eval(found[0])

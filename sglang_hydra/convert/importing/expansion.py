@@ -1,4 +1,4 @@
-"""What a word of a shell script comes to.
+"""Expands the words of a shell script.
 
 No command is run: what only running would tell (the output of a command, a variable that nobody set) is marked open.
 """

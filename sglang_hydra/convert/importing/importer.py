@@ -277,7 +277,7 @@ def _planned_findings(
         hint = f"{meant}; {program()} --help model lists the presets"
         yield Finding("info", "IMP007", message, ("model_path",), hint)
     if launch.resolved and not reduced.equal and reduced.small:
-        yield from _away_from_log(reduced, known)
+        yield from _differences_from_log(reduced, known)
     elif not reduced.equal and reduced.small:
         message = "no preset plans to the same server: every argument is kept"
         yield Finding("warning", "IMP012", message)
@@ -288,7 +288,7 @@ def _planned_findings(
         yield Finding("warning", "IMP016", f"on {plan.gpu.name} {verdict}: {reasons}", hint=f"{program()} check FILE")
 
 
-def _away_from_log(reduced: Reduced, known: Mapping[str, Any]) -> Iterator[Finding]:
+def _differences_from_log(reduced: Reduced, known: Mapping[str, Any]) -> Iterator[Finding]:
     """Reports values of the log that no arguments lead to by the rules of 0.5.2."""
     plan = next(iter(reduced.small.values()))
     away = [name for name, value in known.items() if name in FIELDS and plan.values[name] != value]

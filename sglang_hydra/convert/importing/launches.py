@@ -58,7 +58,7 @@ class Launch:
     behind_router: bool = False
 
 
-def speaks_of_launch(text: str) -> bool:
+def has_launch_command(text: str) -> bool:
     """Whether a text contains a command that starts an SGLang server."""
     return _MARKER.search(text) is not None
 

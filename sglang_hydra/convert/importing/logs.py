@@ -1,4 +1,4 @@
-"""The servers that a log speaks of: the arguments that each wrote down when it started."""
+"""Reads the servers of a log from the arguments that each wrote when it started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MOST = 16
 
 
-def speaks_of_arguments(text: str) -> bool:
+def has_server_arguments(text: str) -> bool:
     """Whether a text has a line in which a server writes its arguments."""
     return "server_args=ServerArgs(" in text or "server_args={" in text
 

@@ -13,8 +13,8 @@ from sglang_hydra.convert.importing.launches import (
     OPEN,
     Launch,
     bare_flags,
+    has_launch_command,
     opened,
-    speaks_of_launch,
     split_launch,
 )
 from sglang_hydra.convert.importing.script import Script
@@ -129,7 +129,7 @@ def started(words: Sequence[str], environment: Mapping[str, str], place: str, im
         )
         return
     for word in words:
-        if speaks_of_launch(word):
+        if has_launch_command(word):
             for launch in Script(place, lambda text, where: []).launches(word, environment):
                 yield replace(launch, place=place)
 
@@ -155,7 +155,7 @@ def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]
 def _words(value: Any) -> list[str]:
     """Returns a list of words; a string is split as the shell splits it."""
     if isinstance(value, str):
-        if "\n" in value.strip() or speaks_of_launch(value):
+        if "\n" in value.strip() or has_launch_command(value):
             commands = commands_of(value)
             if len(commands) != 1:
                 return [value]
@@ -202,7 +202,7 @@ def _with_references(word: str, known: Mapping[str, str], unknown: set[str]) -> 
         return known.get(found[1], opened(f"$({found[1]})"))
 
     # In a shell's text $(...) is a command of its own, unless it is a variable of the container.
-    if speaks_of_launch(word) and " " in word:
+    if has_launch_command(word) and " " in word:
         return _REFERENCE.sub(lambda found: put(found) if found[1] in {*known, *unknown} else found[0], word)
     return _REFERENCE.sub(put, word)
 

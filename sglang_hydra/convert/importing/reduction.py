@@ -175,10 +175,10 @@ def _fewest(given: Mapping[str, Any], contexts: Sequence[_Context], resolved: bo
     for _ in range(_ROUNDS):
         before = dict(intent)
         for name in list(intent):
-            for tried in _lighter(intent, name, resolved):
+            for tried in _simpler_intents(intent, name, resolved):
                 away = [_distance(tried, context) for context in contexts]
                 fewer = all(now <= then for now, then in zip(away, best, strict=True))
-                if fewer and (not resolved or all(_comes_back(name, intent, tried, item) for item in contexts)):
+                if fewer and (not resolved or all(_keeps_logged_value(name, intent, tried, item) for item in contexts)):
                     intent, best = tried, away
                     break
         if intent == before:
@@ -186,7 +186,7 @@ def _fewest(given: Mapping[str, Any], contexts: Sequence[_Context], resolved: bo
     return intent
 
 
-def _comes_back(name: str, intent: Mapping[str, Any], tried: Mapping[str, Any], context: _Context) -> bool:
+def _keeps_logged_value(name: str, intent: Mapping[str, Any], tried: Mapping[str, Any], context: _Context) -> bool:
     """Whether ``tried`` gives ``name`` the value in the log, or ``intent`` does not either: no value is traded for
     another."""
     wanted = context.target.get(name)
@@ -195,7 +195,7 @@ def _comes_back(name: str, intent: Mapping[str, Any], tried: Mapping[str, Any], 
     )
 
 
-def _lighter(intent: Mapping[str, Any], name: str, resolved: bool) -> Iterator[dict[str, Any]]:
+def _simpler_intents(intent: Mapping[str, Any], name: str, resolved: bool) -> Iterator[dict[str, Any]]:
     """Yields ``intent`` without ``name``; for a log also with the value before DP attention divides it."""
     if name in _ALWAYS_KEPT or name not in intent:
         return

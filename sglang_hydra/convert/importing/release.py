@@ -1,4 +1,4 @@
-"""Which release a command line is for, where nothing says it: the first one that reads the most of it."""
+"""Guesses the release of a command line: the first release that accepts the most of its options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was imported, for people and for programs."""
+"""Shows what was imported, for people and for programs."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from sglang_hydra.convert.importing.launches import (
     CONTAINERS,
     Launch,
     bare_flags,
+    has_launch_command,
     is_open,
-    speaks_of_launch,
     split_launch,
     without_marks,
     without_opened,
@@ -23,8 +23,8 @@ from sglang_hydra.convert.importing.shell import (
     Shell,
     assign,
     defaults_of,
-    doubts,
     follow_conditions,
+    remarks_on_conditions,
     without_functions,
 )
 from sglang_hydra.convert.importing.syntax import Command, commands_of, substituted
@@ -33,7 +33,7 @@ from sglang_hydra.text.words import is_digits
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 _WRAPPERS = ("sudo", "command", "exec", "time", "nohup")
 # Programs to which a launch command is only a text.
-_TELLING = (
+_TEXT_PROGRAMS = (
     "echo", "printf", "pkill", "pgrep", "kill", "killall", "grep", "egrep", "fgrep", "rg", "awk", "sed", "ps", "test",
     "[", "[[", "which", "pip", "pip3", "apt", "apt-get", "git", "curl", "wget", "cat", "tail", "head", "tee", "alias",
 )  # fmt: skip
@@ -55,7 +55,7 @@ class Script:
         return list(_once(self._run(text, shell, 0, 0)))
 
     def _run(self, text: str, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
-        alone = not speaks_of_launch(text)
+        alone = not has_launch_command(text)
         text, functions = without_functions(text, first_line)
         shell.functions |= functions
         yield from self._commands(commands_of(text), shell, depth, first_line, alone=alone)
@@ -90,7 +90,7 @@ class Script:
             else:
                 assign(shell, name, adds, value, None if sure else line)
         if depth < _DEEPEST:
-            for inner in (text for word in command.words for text in substituted(word) if speaks_of_launch(text)):
+            for inner in (text for word in command.words for text in substituted(word) if has_launch_command(text)):
                 yield from self._run(inner, shell.inner(), depth + 1, line - 1)
         yield from self._fed(command, shell, depth, line)
         if not words:
@@ -116,7 +116,7 @@ class Script:
             heredoc = command.heredocs[-1]
             shell.variables[fields[-1]] = heredoc.body if heredoc.literal else replaced(heredoc.body, shell.variables)
         else:
-            remarks = doubts(command.words, shell)
+            remarks = remarks_on_conditions(command.words, shell)
             for launch in self._started(fields, own, shell, depth, line):
                 yield replace(launch, remarks=(*launch.remarks, *remarks)) if remarks else launch
 
@@ -138,19 +138,19 @@ class Script:
                 continue  # a help text, a variable
             if "apiVersion:" in body or "\nservices:" in f"\n{body}":
                 yield from self.other(body, self._at(line))
-            elif depth < _DEEPEST and speaks_of_launch(body):
+            elif depth < _DEEPEST and has_launch_command(body):
                 yield from self._run(body, shell.inner(), depth + 1, line)
 
     def _started(
         self, fields: list[str], own: Mapping[str, str], shell: Shell, depth: int, line: int
     ) -> Iterator[Launch]:
         program = next((word for word in fields if word not in _WRAPPERS), "")
-        if program.rpartition("/")[2] in _TELLING:
+        if program.rpartition("/")[2] in _TEXT_PROGRAMS:
             return
         nested = [
             text
             for text in fields
-            if " " in text.strip() and depth < _DEEPEST and speaks_of_launch(without_opened(text))
+            if " " in text.strip() and depth < _DEEPEST and has_launch_command(without_opened(text))
         ]
         environment = {**shell.environment(), **own, **_set_for_child(fields)}
         split = split_launch(fields)

@@ -1,4 +1,4 @@
-"""What a shell script has set when a command runs: variables, files, and what a condition leaves in doubt."""
+"""The state of a shell script when a command runs: variables, files, and values that depend on a condition."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sglang_hydra.convert.importing.expansion import Value, fields_of, text_of
-from sglang_hydra.convert.importing.launches import open_names, opened, speaks_of_launch
+from sglang_hydra.convert.importing.launches import has_launch_command, open_names, opened
 from sglang_hydra.convert.importing.syntax import commands_of
 
 KEYWORDS = ("if", "then", "else", "elif", "do", "while", "until", "time", "!", "{")
@@ -110,7 +110,7 @@ def without_functions(text: str, first_line: int) -> tuple[str, dict[str, Functi
     found: dict[str, Function] = {}
 
     def take(match: re.Match[str]) -> str:
-        if not speaks_of_launch(match[4]):
+        if not has_launch_command(match[4]):
             return match[0]
         line = first_line + text.count("\n", 0, match.start(4))
         found[match[2] or match[3]] = Function(match[4], line)
@@ -136,7 +136,7 @@ def follow_conditions(words: Sequence[str], shell: Shell) -> None:
             break
 
 
-def doubts(words: Sequence[str], shell: Shell) -> tuple[str, ...]:
+def remarks_on_conditions(words: Sequence[str], shell: Shell) -> tuple[str, ...]:
     """The remark about a command whose words hold a variable that a condition has set."""
     return tuple(
         f"{name} is set under a condition (line {line}), which is taken to hold"

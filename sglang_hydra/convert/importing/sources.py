@@ -1,4 +1,4 @@
-"""What kind of text it is, and the servers in it."""
+"""Finds out what kind of text a source is, and reads the servers in it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sglang_hydra.convert.importing.embedded_commands import (
     lists_of_words,
     unwrapped,
 )
-from sglang_hydra.convert.importing.launches import Launch, speaks_of_launch
-from sglang_hydra.convert.importing.logs import launches_of_log, speaks_of_arguments
+from sglang_hydra.convert.importing.launches import Launch, has_launch_command
+from sglang_hydra.convert.importing.logs import has_server_arguments, launches_of_log
 from sglang_hydra.convert.importing.manifests import launches_of_compose, launches_of_kubernetes
 from sglang_hydra.convert.importing.mappings import is_recipe, launch_of_words, launches_of_config, launches_of_recipe
 from sglang_hydra.convert.importing.script import Script
@@ -84,16 +84,16 @@ def launches_of(source: Source, composer: Composer) -> list[Launch]:
 
 
 def _launches(text: str, place: str, composer: Composer, is_yaml: bool) -> list[Launch]:
-    if speaks_of_arguments(text):
+    if has_server_arguments(text):
         return launches_of_log(text, place, composer)
-    if blocks := [block for block in fenced(text) if speaks_of_launch(block)]:
+    if blocks := [block for block in fenced(text) if has_launch_command(block)]:
         return [launch for block in blocks for launch in _launches(block, place, composer, False)]
     if is_dockerfile(text):
         return launches_of_dockerfile(text, place)
     found: list[Launch] = []
-    if is_yaml or not speaks_of_launch(text.split("\n", 1)[0]):
+    if is_yaml or not has_launch_command(text.split("\n", 1)[0]):
         found = [launch for document in _documents(text) for launch in _of_document(document, place)]
-    if found or not (speaks_of_launch(text) or ("--" in text and len(text) <= _LONGEST_FLAGS)):
+    if found or not (has_launch_command(text) or ("--" in text and len(text) <= _LONGEST_FLAGS)):
         return found
     script = Script(place, lambda body, where: _launches(body, where, composer, True), home=os.path.expanduser("~"))
     return script.launches(unwrapped(text)) or [

@@ -1,4 +1,4 @@
-"""The words of a shell script, as the POSIX shell and bash cut them."""
+"""Splits a shell script into commands and words, as the POSIX shell and bash do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was put behind the source: choices and values that beat it."""
+"""Reads the overrides behind a source: choices and values that win over it."""
 
 from __future__ import annotations
 

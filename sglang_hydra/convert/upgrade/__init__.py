@@ -10,5 +10,5 @@ steps                    the arguments and variables, one by one
 host                     what the release needs, held against this machine
 upgraded                 all of it for one server, with the plan for the new release
 content                  the new file
-screen, record, action   for people, for programs, the verb
+screen, record           for people, for programs
 """

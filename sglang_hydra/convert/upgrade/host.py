@@ -1,4 +1,4 @@
-"""What a release needs, held against this machine by the doctor's own probes."""
+"""Compares what a release needs with this machine, by the doctor's own probes."""
 
 from __future__ import annotations
 

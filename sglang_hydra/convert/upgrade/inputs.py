@@ -1,4 +1,4 @@
-"""What is to be upgraded: overrides, a recipe, a plan, an experiment, or what others wrote to launch a server."""
+"""Reads what is to be upgraded: overrides, a recipe, a plan, an experiment, or what others wrote to launch a server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.convert.importing.importer import Imported, import_source
-from sglang_hydra.convert.importing.launches import speaks_of_launch
+from sglang_hydra.convert.importing.launches import has_launch_command
 from sglang_hydra.convert.importing.sources import Source, read_source
 from sglang_hydra.convert.importing.typed import read_typed
 from sglang_hydra.planning.input_files import is_document, read_document
@@ -87,7 +87,7 @@ def _how() -> str:
 
 
 def _is_override(word: str) -> bool:
-    if speaks_of_launch(word):
+    if has_launch_command(word):
         return False
     return _OVERRIDE.match(word) is not None
 

@@ -1,4 +1,4 @@
-"""What ``upgrade --json`` prints."""
+"""The record of ``upgrade --json``."""
 
 from __future__ import annotations
 

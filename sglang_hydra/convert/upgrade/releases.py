@@ -1,4 +1,4 @@
-"""Which releases are meant, and what changed between them beside the arguments."""
+"""Finds the releases of an upgrade, and what changed between them beside the arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An upgrade for people: what breaks first, the new command last."""
+"""Shows an upgrade to people: what breaks comes first, the new command last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments and variables of one configuration, each as the one release and as the other has it."""
+"""Compares the arguments and variables of one configuration in two releases."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def steps_between(intent: Mapping[str, Any], extra: Mapping[str, Any], old: str,
     for finding in tried.findings:
         if finding.level == "error":
             broken.append(_broken(finding, arguments, later))
-    broken += _unsayable(tried, arguments, later)
+    broken += _without_flag(tried, arguments, later)
     gone = {item.key for item in broken}
     kept = {name: value for name, value in arguments.items() if name not in gone}
     kept_extra = {name: value for name, value in later.items() if f"extra.{name}" not in gone}
@@ -167,7 +167,7 @@ def _broken(finding: Finding, arguments: Mapping[str, Any], extra: Mapping[str, 
     return Broken(key, plain(value), kind, finding.message, finding.hint)
 
 
-def _unsayable(translated: Translation, arguments: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Broken]:
+def _without_flag(translated: Translation, arguments: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Broken]:
     """Yields values that no flag of the release can express."""
     keys = {translated.renamed.get(name, name): name for name in arguments}
     for name in translated.arguments:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.recipes import chosen_recipes, filters, matches
 from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.planning.audit import audit_lines, judge_cells, judge_recipes
+from sglang_hydra.planning.catalog import gpu_classes, models
 from sglang_hydra.text.screen import print_json, write
 
 
 def run(invocation: Invocation) -> int:
     """The whole catalog: every model on every GPU class, and every recipe; ``gpu=`` and ``model=`` choose a part."""
-    from sglang_hydra.planning.audit import audit_lines, judge_cells, judge_recipes
-    from sglang_hydra.planning.catalog import gpu_classes, models
-
     composer = composer_of(invocation)
     presets = {"gpu": [gpu.name for gpu in gpu_classes(composer)], "model": [model.name for model in models(composer)]}
     chosen = chosen_recipes(invocation.requests, presets)

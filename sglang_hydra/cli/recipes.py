@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.recipes import Recipe
+from sglang_hydra.compose.recipes import recipes as published
+from sglang_hydra.planning.audit import Judged, judge_recipes
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, columns, print_json, shown, text, write
 from sglang_hydra.text.words import nearest, program
-
-if TYPE_CHECKING:
-    from sglang_hydra.compose.recipes import Recipe
-    from sglang_hydra.planning.audit import Judged
 
 _SOURCE_WIDTH = 48
 
 
 def run(invocation: Invocation) -> int:
     """The published configurations that match ``gpu=`` and ``model=`` (parts of names), each with its verdict."""
-    from sglang_hydra.planning.audit import judge_recipes
-
     chosen = chosen_recipes(invocation.requests)
     judged = list(judge_recipes(composer_of(invocation), chosen))
     if invocation.json:
@@ -36,8 +33,6 @@ def run(invocation: Invocation) -> int:
 
 def chosen_recipes(requests: Sequence[Request], presets: Mapping[str, Collection[str]] | None = None) -> list[Recipe]:
     """The recipes that match, with ``presets`` as for ``filters``."""
-    from sglang_hydra.compose.recipes import recipes as published
-
     chosen = list(published().values())
     for key, value in filters(requests, presets):
         chosen = [recipe for recipe in chosen if matches(value, str(getattr(recipe, key) or ""))]
@@ -49,8 +44,6 @@ def filters(
 ) -> Iterator[tuple[str, str]]:
     """The parts of names that were asked for, of recipes and of ``presets`` (names by key). Raises ConfigError for any
     other word, and for a part of no name."""
-    from sglang_hydra.compose.recipes import recipes as published
-
     for request in requests:
         key, equals, value = request.text.partition("=")
         if key not in ("gpu", "model", "scenario") or not equals:

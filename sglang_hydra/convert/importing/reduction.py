@@ -11,6 +11,7 @@ from sglang_hydra.arguments.secrets import SECRET_FIELDS
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.planning.catalog import models
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.rules.resolution import Resolution, resolve
@@ -66,8 +67,6 @@ def preset_for(path: str, composer: Composer) -> tuple[str | None, bool]:
     """Returns the model preset of exactly this checkpoint, and whether its hub name is spelled differently."""
     import os
 
-    from sglang_hydra.planning.catalog import models
-
     presets = [preset for preset in models(composer) if "${" not in preset.path]
     exact = next((preset.name for preset in presets if preset.path == path), None)
     if exact is not None or os.path.exists(path) or path.count("/") != 1 or path[:1] in "./~":
@@ -111,8 +110,6 @@ def reduce_to_preset(wanted: Wanted, gpus: Sequence[str], composer: Composer, en
 
 def nearest_preset(path: str, composer: Composer) -> str | None:
     """``model=NAME (its checkpoint)`` of the preset whose name begins with a path's last part, or the other way."""
-    from sglang_hydra.planning.catalog import models
-
     name = path.rstrip("/").rpartition("/")[2].lower()
     for preset in models(composer):
         known = preset.path.rpartition("/")[2].lower()
@@ -159,8 +156,6 @@ def _contexts(wanted: Wanted, given: Mapping[str, Any], full: Plan, composer: Co
     yield own
     if full.model.known:
         return
-    from sglang_hydra.planning.catalog import models
-
     for preset in models(composer):
         like = replace(own, model=preset.facts)
         made = like.resolution_of(given)

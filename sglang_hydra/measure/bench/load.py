@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sglang_hydra.text.file_text import open_plain
@@ -46,9 +46,6 @@ class Load:
         if self.num_prompts is not None:
             return self.num_prompts
         return PROMPTS_PER_SLOT * (self.concurrency or math.ceil(self.request_rate or 1))
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "slo": dict(self.slo)}
 
 
 # What changes how a point is taken, and not what is asked of the server.

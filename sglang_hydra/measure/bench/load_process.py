@@ -102,7 +102,7 @@ class LoadRun:
             self._fill()
 
     def run(self) -> None:
-        """Opens connections, says so, sends and reads until every answer is there, and says that."""
+        """Opens connections, reports ready, sends and reads until every answer is there, and reports its own delays."""
         gc.collect()
         gc.freeze()
         gc.disable()

@@ -1,4 +1,4 @@
-"""What a point was measured on, for whoever compares it with another."""
+"""Describes the machine that a point was measured on, so that points can be compared."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def _is_empty(row: Any) -> bool:
 
 
 def _first_message(row: dict[str, Any]) -> Any:
-    """What is said first, after any instructions to the model."""
+    """The first message after any instructions to the model."""
     turns: Sequence[Any] = next((row[key] for key in _MESSAGE_KEYS if isinstance(row.get(key), list)), [])
     spoken = (turn for turn in turns if isinstance(turn, dict) and turn.get("role", turn.get("from")) != "system")
     first = next(spoken, {})

@@ -1,4 +1,4 @@
-"""Sweeps as their folders hold them. Nothing is changed there; what cannot be read is said and left out."""
+"""Reads sweeps from their folders. Nothing is changed there; what cannot be read is reported and left out."""
 
 from __future__ import annotations
 

@@ -89,11 +89,11 @@ class Claims:
         return claim.number > 1 and not before.with_suffix(".released").exists()
 
     def note(self, what: str, name: str, content: str) -> None:
-        """Leaves something beside the claims on ``what``, for whoever takes it next; ``name`` is no number."""
+        """Writes a note beside the claims on ``what``, for the next runner that takes it; ``name`` is no number."""
         write_below(self._folder / what / f"{name}.json", content)
 
     def noted(self, what: str, name: str) -> dict[str, Any] | None:
-        """What was left there; None for nothing that can be read."""
+        """Reads such a note; None where there is none that can be read."""
         return _read(self._folder / what / f"{name}.json")
 
     def holder(self, what: str) -> Holder | None:

@@ -82,7 +82,7 @@ def _numbers_of(uuids: Sequence[str]) -> tuple[int, ...] | None:
 
 
 def keep_baseline(claims: Claims, baseline: dict[int, float]) -> None:
-    """Leaves what was in use on each GPU before a server started on it, for whoever takes over from a dead runner."""
+    """Writes down the memory in use on each GPU before a server starts, for a runner that takes over from a dead one."""
     for gpu, used in baseline.items():
         claims.note(_claimed(gpu), _BASELINE, json.dumps({"used_mib": used}))
 

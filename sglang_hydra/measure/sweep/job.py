@@ -1,4 +1,4 @@
-"""What is to be done on one server of a sweep, how, and who is told."""
+"""The work on one server of a sweep: its points, the policy for failures, and who watches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sglang_hydra.text.errors import SglangHydraError
 
 
 class Watcher(Protocol):
-    """Whoever is told how a sweep goes: the live screen, the line printer, a test."""
+    """Receives the events of a sweep: the live screen, the line printer, a test."""
 
     def server(self, server_id: str, detail: str) -> None:
         """What a server is doing: starting, loading weights, ready, stopped."""
@@ -62,7 +62,7 @@ class Search(Protocol):
         """The step that is to be measured next; None once the search is over."""
 
     def finish(self, store: Store) -> tuple[str, str]:
-        """Keeps what was found. Returns the state of the point (valid, invalid, failed) and what is said of it."""
+        """Writes the result. Returns the state of the point (valid, invalid, failed) and the reason."""
 
 
 SearchOf = Callable[[Point], Search | None]

@@ -1,6 +1,6 @@
 """A sweep's servers as the jobs of a Hydra launcher: processes of joblib or submitit, jobs of Slurm.
 
-A launcher is told nothing but how many jobs there are. Each job takes the points of its server from the folder and
+A launcher gets only the number of jobs. Each job takes the points of its server from the folder and
 leaves their results there, so what became of the launcher's own bookkeeping (a job that was killed, preempted,
 cancelled, a node that went down) does not matter: after every round the folder says what is open, and that is launched
 again until a round brings nothing.

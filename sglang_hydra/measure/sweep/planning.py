@@ -111,7 +111,7 @@ def plan_sweep(
     on_progress: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
     """Plans every point, with ``seed`` for all of them. What single points are refused for is counted. Without
-    ``merges``, words that were typed differently are different loads. ``on_progress`` hears of every combination."""
+    ``merges``, words that were typed differently are different loads. ``on_progress`` is called for each."""
     outcome = Outcome(grid)
     groups: dict[str, _Group] = {}
     points, servers = set[int](), set[str]()

@@ -85,7 +85,7 @@ class ServerGroup:
 
 @dataclass(frozen=True)
 class Refused:
-    """Why points were left out: the id of the finding (or ``where``), how many, and one of them with what was said, and
+    """Why points were left out: the id of the finding (or ``where``), how many, and one of them with its message, and
     who set the keys that it is about."""
 
     id: str

@@ -102,7 +102,7 @@ class Tally:
             self._best = (named(record.get("words", point.words)), reached)
 
     def _note_steps(self, searched: Point, search_id: str) -> None:
-        """A search tells of its steps as they come; they are no points of the plan and count nowhere."""
+        """Reports the steps of a search as they come; they are no points of the plan and are not counted."""
         record = self._store.read_search(search_id)
         for id, step in (record["steps"] if record else {}).items():
             if id in self._steps:

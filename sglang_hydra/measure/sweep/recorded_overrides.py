@@ -17,7 +17,7 @@ from sglang_hydra.text.words import program, short
 
 def as_words(composer: Composer, requests: Sequence[Request]) -> list[Request]:
     """``requests`` with those of a file as words that mean the same when they are read again. A key that was typed,
-    too, is left to what was typed; what cannot be read is left as it is, for whoever composes it to say so.
+    too, is left to what was typed. What cannot be read is left as it is: composing it reports the error.
 
     Raises ConfigError for a value that only a file can spell, and for a secret that would be kept.
     """

@@ -31,7 +31,7 @@ def point_record(point: Point) -> dict[str, Any]:
 def failure_record(
     point: Point, kind: str, error: SglangHydraError, *, retryable: bool, final: bool, log_tail: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Why a point brought no measurement: the class of the failure, what was said of it, and the end of the server's
+    """Why a point brought no measurement: the class of the failure, its findings, and the end of the server's
     log. ``final``: it is not tried again in this run."""
     return {
         **point_record(point),

@@ -1,8 +1,8 @@
 """Points that stand for several: a ladder climbs until nothing is gained, a bisection finds the highest load that meets
 the SLO. Each step is a point like any other, with its own id and result, and shows in the report.
 
-A search asks for its next value, and is told what came of it; it keeps nothing in memory that the store has not. Run
-again, it asks the store first, so what was measured is never measured twice.
+A search asks its strategy for the next value and looks up the result; it keeps nothing in memory that the store has
+not. Run again, it asks the store first, so what was measured is never measured twice.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Search:
         return step
 
     def finish(self, store: Store) -> tuple[str, str]:
-        """Keeps what was found; the state of the point and what is said of it."""
+        """Writes the result of the search. Returns the state of the point and the reason."""
         steps, tried = self._so_far(store)
         best = self.strategy.best(tried)
         self._keep(store, steps, best=best, over=True)

@@ -40,7 +40,7 @@ _PORT_TAKEN = "ENG006"  # since it was chosen: the next one is free
 
 # Failures that are not the server's, beside the classes of ``diagnose``.
 NOT_HERE, CLIENT, NOT_IDLE = "not_here", "client", "not_idle"
-# How bench_serving's end by a signal is told: killed, the same may succeed next time.
+# The message for a bench_serving that was ended by a signal: the same may succeed next time.
 _KILLED = re.compile(r"\(exit -\d+\)")
 
 

@@ -1,4 +1,4 @@
-"""How a sweep stands, from its folder alone, for whoever comes to it."""
+"""The status of a sweep, read from its folder alone."""
 
 from __future__ import annotations
 

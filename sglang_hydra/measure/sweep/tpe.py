@@ -1,7 +1,7 @@
 """What ``sweep.search=tpe`` draws from, and what draws: Optuna's tree-structured Parzen estimator, asked and told.
 
-The study lives in memory only. It is the same again when it is told the same in the same order: nothing of it is kept
-but what the sweep's folder has anyway.
+The study lives in memory only. The same results in the same order make the same study again, so nothing of it is kept
+beside the sweep's folder.
 """
 
 from __future__ import annotations

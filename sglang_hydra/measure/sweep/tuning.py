@@ -158,7 +158,7 @@ class Tuning:
         return None
 
     def settle(self) -> bool:
-        """Whether what came of the pending proposal is known; it is told then."""
+        """Whether the result of the pending proposal is known; the study gets it then."""
         if self.pending is None:
             return True
         brought = self._brought(self.pending)
@@ -184,7 +184,7 @@ class Tuning:
         self.pending = self._trial = None
 
     def record(self, over: bool) -> dict[str, Any]:
-        """What the folder keeps of it, for whoever reads it later; it is not needed for going on."""
+        """The record in the folder, for later readers; continuing the search does not need it."""
         every = [*self.proposals, *([(self.pending, Brought(OPEN))] if self.pending else [])]
         best = self.best
         return {

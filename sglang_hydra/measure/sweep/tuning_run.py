@@ -61,7 +61,7 @@ class _Counts:
         return Progress(tuning.grid.settings["trials"], done, invalid, failed, best, tuning.objective.unit)
 
     def news(self) -> list[News]:
-        """Nothing: all of it happens here, and is told when it does."""
+        """Nothing: everything happens in this process and is reported at once."""
         return []
 
 

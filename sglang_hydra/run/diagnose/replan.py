@@ -59,7 +59,7 @@ class Replanned:
 def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Replanned | str:
     """Plans the server of a log again; ``overrides`` (gpu=h100, model=...) beat what the log says.
 
-    Gives the reason as text where that is impossible: no model, or no GPU, can be told.
+    Returns the reason as text where that is impossible: the model or the GPU is not known.
     """
     typed = {request.text.partition("=")[0].partition(".")[0] for request in overrides}
     remarks: list[str] = []

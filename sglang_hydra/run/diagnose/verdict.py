@@ -47,7 +47,7 @@ class Verdict(NamedTuple):
 def decide(lives: Iterable[Life], exit_code: int | None = None) -> Verdict:
     """The verdict on the last life that says anything.
 
-    A server that became ready and shows no failure after is healthy: then nothing is said about earlier lives.
+    A server that became ready and shows no failure after that is healthy: earlier lives are then ignored.
     """
     whole = list(lives)
     number = signal_of(exit_code)

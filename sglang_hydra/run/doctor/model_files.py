@@ -118,7 +118,7 @@ def ask_hub(model_path: str, env: Mapping[str, str], access: Access = OWN) -> Hu
     """Whether the hub gives this user the model, and how large its weights are: one short attempt, no retry.
 
     Not asked where HF_HUB_OFFLINE is set, ModelScope is used or huggingface_hub is not installed. What the hub says
-    is told by the kind of its answer, never word for word: an answer may repeat the request.
+    is reported by the kind of its answer, never word for word: an answer may repeat the request.
     """
     if variable := offline_variable(env):
         return HubAnswer("not asked", f"{variable} is set")

@@ -23,7 +23,7 @@ _CUDA_PLACE = "/usr/local/cuda"
 def space(path: str) -> Space:
     """The disk under ``path``, and whether this user may write there, or make it in the nearest folder that exists.
 
-    Nothing is written: a read-only mount and missing rights are both told by ``access``.
+    Nothing is written: ``access`` reports both a read-only mount and missing rights.
     """
     wanted = os.path.abspath(os.path.expanduser(path))
     existing = wanted

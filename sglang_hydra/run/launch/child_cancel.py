@@ -1,4 +1,4 @@
-"""Program that cancels a Slurm job when whoever submitted it is gone, however that came about.
+"""Program that cancels a Slurm job when the process that submitted it is gone, for whatever reason.
 
     python child_cancel.py WATCH_FD JOB_ID [SECRETS_FILE]
 

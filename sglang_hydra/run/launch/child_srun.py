@@ -8,8 +8,8 @@ the API key comes through the pipe that the environment names, and the variables
 out of the environment: both are added to the orders here and are in no file. Standard library only.
 
 Of several ranks (--label), srun cuts a line after 1024 bytes and labels each piece as a line: here they are whole. When
-one has failed, srun ends the others and tells of each how it ended, and its exit code is the highest of them all: here
-it is the code of the first, and what is said of the others, which is no reason of anything, is left out.
+one has failed, srun ends the others, reports how each ended, and exits with the highest of their codes. This program
+exits with the code of the first, and leaves out the reports on the others, which explain nothing.
 """
 
 from __future__ import annotations

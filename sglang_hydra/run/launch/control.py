@@ -243,7 +243,7 @@ def _status_lines(picked: Sequence[ServerRecord], conditions: Sequence[Condition
 
 
 def _since(moment: float) -> str:
-    """When that was, on the clock of whoever reads it, and how long ago."""
+    """A time in the reader's time zone, and how long ago it was."""
     seconds = max(0, int(time.time() - moment))
     days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60
     ago = f"{days} d {hours} h" if days else f"{hours} h {minutes} min" if seconds >= 3600 else f"{minutes} min"

@@ -1,7 +1,7 @@
 """``launch.detach=true``: starts a server that stays when this command has returned.
 
-A process of its own, the supervisor, starts the server and stays with it. What it tells is shown here as if the server
-were ours, until it is ready; then it is told to keep the server.
+A process of its own, the supervisor, starts the server and stays with it. Its events are shown here as if the server
+were ours, until it is ready; then the supervisor is told to keep the server.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _END_S = 5.0
 
 
 class StartResult(NamedTuple):
-    """How the start went: the server's name, None where it did not get that far, and the exit code to leave with.
+    """How the start went: the server's name (None where it failed before it had one) and the exit code of this command.
     ``server_exit`` is the exit code of a server that failed by itself."""
 
     name: str | None

@@ -42,7 +42,7 @@ def failure_of(
 ) -> Failure:
     """What went wrong with a server that wrote ``lines`` and ended with ``exit_code`` (None: it was not ready in time).
 
-    ``what`` says so in words, ``advice`` is what helps in any case.
+    ``what`` is that in words, ``advice`` is what helps in any case.
     """
     from sglang_hydra.run.diagnose import UNKNOWN, diagnose
 

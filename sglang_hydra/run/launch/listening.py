@@ -38,11 +38,6 @@ class Owner(NamedTuple):
     whose: str
     who: str = ""
 
-    @property
-    def text(self) -> str:
-        """A clause for results and screens."""
-        return {OURS: "the server that was started", FOREIGN: self.who}.get(self.whose, f"not known: {self.who}")
-
 
 def port_owner(host: str, port: int, root: int | None, job: str = "") -> Owner:
     """Whether the process ``root`` or one below it answers on ``host``:``port``, and nobody else beside it.

@@ -106,7 +106,7 @@ class LocalServer:
         self.failure: Failure | None = None
         """Why it went wrong, once it has."""
         self.without_port = False
-        """Whether it said that it cannot listen: whoever answers there is another process."""
+        """Whether its output says that it cannot listen: another process answers there."""
         self.owner: Owner | None = None
         """Who listens on the port, as it was seen last; None before anybody answered there."""
 

@@ -1,4 +1,4 @@
-"""Whether a server could listen where it is told to, asked before anything is started."""
+"""Checks before the start whether a server can listen on its host and port."""
 
 from __future__ import annotations
 

@@ -29,10 +29,6 @@ class Preflight(NamedTuple):
     machine: Machine
     findings: tuple[Finding, ...] = ()
 
-    @property
-    def ok(self) -> bool:
-        return not any(finding.level == "error" for finding in self.findings)
-
 
 def preflight(plan: Plan, env: Mapping[str, str] | None = None) -> Preflight:
     """Looks at this machine for ``plan``; raises nothing for what is missing, every finding says what to type.

@@ -41,7 +41,7 @@ Explain = Callable[[Sequence[Finding], "Diagnosis | None"], Sequence[Finding]]
 
 
 def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Launch:
-    """What is started for a plan: the intent, the key apart from it, and how readiness is told."""
+    """The process to start for a plan: its command from the intent, the key apart from it, and its readiness check."""
     planned = plan_engine(plan.nodes["engine"], embedded_first=True)
     request = planned.request(plan.resolution, plan.environment, machine, plan.nodes["extra"])
     settings = plan.nodes["launch"]
@@ -72,7 +72,7 @@ def ready_lines(
     server: LocalServer | None = None,
     owner: Owner | None = None,
 ) -> list[Line]:
-    """What is said once the server of a plan is up: how it compares with the plan, and how to use it. Raises
+    """The lines for a server that is up: how it compares with its plan, and how to use it. Raises
     ServerError for a server that is not the planned one."""
     lines: list[Line] = [
         [],

@@ -228,7 +228,7 @@ def _parsed(page: str, content: bytes) -> Mapping[str, Any]:
 
 
 def _hang_up(connections: list[socket]) -> None:
-    """Wakes whoever still reads from them."""
+    """Closes connections, which wakes the thread that reads from them."""
     from socket import SHUT_RDWR
 
     for connection in connections:

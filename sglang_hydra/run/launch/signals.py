@@ -20,7 +20,7 @@ def stopping_on_signals(
 ) -> Iterator[list[int]]:
     """While it lasts, SIGINT, SIGTERM and SIGHUP call ``stop``, each time; gives the list of those that came.
 
-    Outside of the main thread nothing changes. With ``loud`` it is said on stderr that ``what`` is stopped.
+    Outside of the main thread nothing changes. With ``loud`` a line on stderr names ``what`` is stopped.
     """
     received: list[int] = []
 

@@ -2,9 +2,9 @@
 
     python supervisor.py < ORDERS
 
-The orders are one line of JSON: the launch, the API key included, and what the server's file says of it. What happens
-is told in lines of JSON on standard output, as long as somebody listens. Until ``keep`` comes on standard input
-the server belongs to whoever gave the orders and ends with them; from then on it stays until it is stopped.
+The orders are one line of JSON: the launch, the API key included, and what the server's file says of it. It
+writes its events as lines of JSON to standard output, as long as somebody reads them. Until ``keep`` comes on standard
+input, the server ends with the process that gave the orders; from then on it stays until it is stopped.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from sglang_hydra.text.findings import Finding
 
 OWN_LOG = "supervisor.log"
-"""Where a mistake of this program itself is told, in the run folder."""
+"""The file in the run folder that gets the errors of this program itself."""
 
 KEEP = b"keep"
 """What makes a server stay."""
 
 
 class Events:
-    """A display that tells whoever started us, in lines of JSON; silent once nobody listens any more.
+    """A display that writes lines of JSON to the process that started us, until it no longer reads them.
 
     ``reached`` is called with each new milestone.
     """

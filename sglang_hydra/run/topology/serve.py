@@ -198,7 +198,7 @@ def _workers_known(topology: Topology) -> int | None:
 
 
 def _compared(topology: Topology, folder: Path, crew: Crew) -> Iterator[Line]:
-    """What each server runs with against its plan; servers of which the same is said are named together. Raises
+    """What each server runs with against its plan; servers with the same result are named together. Raises
     ServerError, naming it, for one that is not the planned one."""
     names_by_lines: dict[tuple[Line, ...], list[str]] = {}
     for server in topology.servers:

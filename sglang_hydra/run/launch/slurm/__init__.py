@@ -3,7 +3,7 @@
     settings ─► options ─► submit ─► the job: inside ─► srun ─► child_rank, one on each node
                               └─► follow: the queue, the log, the job's own record
 
-What goes here: what Slurm is told and asked. What does not: the life of the server itself, which is the same as on one
+What goes here: the requests to Slurm. What does not: the life of the server itself, which is the same as on one
 machine (``run.launch.local``, run inside the job), and how ranks are spread (``planning.nodes``).
 
 A job that holds one server and something that talks to it (the points of a sweep) is ``submit.submit`` with a function

@@ -182,7 +182,7 @@ def rank_commands(spec: ServerSpec, ports: Sequence[int], head: str | None) -> l
 
 
 def orders_of(spec: ServerSpec, commands: Sequence[Sequence[str]]) -> dict[str, object]:
-    """What ``child_rank.py`` is told on every node, without the secrets that ``child_srun.py`` adds."""
+    """The orders of ``child_rank.py`` on every node, without the secrets that ``child_srun.py`` adds."""
     environment = {"PYTHONUNBUFFERED": "1", **spec.request.env}
     own = os.path.dirname(commands[0][0])
     if own and not spec.python:
@@ -230,8 +230,8 @@ def _ready(record: Record, seconds: float) -> None:
 
 
 def _leave_info(spec: ServerSpec, server: LocalServer) -> None:
-    """What the server says of itself and whose its port is, for whoever has the plan to compare; asked here, where it
-    can be reached."""
+    """Writes the server's own account of itself and the owner of its port, to be compared with the plan. Asked here,
+    where it can be reached."""
     from sglang_hydra.run.launch.server_info import NoServerInfo, read_server_info
 
     if spec.engine != "sglang":

@@ -82,7 +82,7 @@ def _numbers_of(uuids: Sequence[str]) -> tuple[int, ...] | None:
 
 
 def keep_baseline(claims: Claims, baseline: dict[int, float]) -> None:
-    """Writes down the memory in use on each GPU before a server starts, for a runner that takes over from a dead one."""
+    """Writes down the memory in use on each GPU before a server starts, for a runner that takes over after a crash."""
     for gpu, used in baseline.items():
         claims.note(_claimed(gpu), _BASELINE, json.dumps({"used_mib": used}))
 

@@ -1,4 +1,4 @@
-"""Writes sglang_hydra/diagnose/releases.json: which arguments the server of each SGLang release has, as changes.
+"""Writes sglang_hydra/run/diagnose/releases.json: which arguments the server of each SGLang release has, as changes.
 
     python tools/release_fields.py FOLDER
 

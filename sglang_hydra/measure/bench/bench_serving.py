@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sglang_hydra.facts.packages import installed
-from sglang_hydra.measure.bench.builtin import Builtin
-from sglang_hydra.measure.bench.client import Run
+from sglang_hydra.measure.bench.client import Builtin, Run
 from sglang_hydra.measure.bench.json_child import JsonChild, last_line
 from sglang_hydra.measure.bench.load import Load
 from sglang_hydra.measure.bench.measures import Sample

@@ -8,8 +8,7 @@ from datetime import datetime, timezone
 from typing import Any, Protocol
 
 from sglang_hydra.measure.bench.bench_serving import BenchServing
-from sglang_hydra.measure.bench.builtin import Builtin
-from sglang_hydra.measure.bench.client import Run
+from sglang_hydra.measure.bench.client import Builtin, Run
 from sglang_hydra.measure.bench.gpus import GpuWatch
 from sglang_hydra.measure.bench.load import Load
 from sglang_hydra.measure.bench.machine import machine

@@ -11,8 +11,8 @@ from sglang_hydra.run.diagnose.classes import classes_by_kind
 from sglang_hydra.run.diagnose.failure_class import UNKNOWN, FailureClass
 from sglang_hydra.run.diagnose.life import Life
 from sglang_hydra.run.diagnose.lines import Line
+from sglang_hydra.run.diagnose.log_origin import version_of
 from sglang_hydra.run.diagnose.reader import LogReader
-from sglang_hydra.run.diagnose.releases import version_of
 from sglang_hydra.run.diagnose.server_args import CUT
 from sglang_hydra.run.diagnose.verdict import STOPPED, Verdict, decide, without_secrets
 from sglang_hydra.text.findings import Finding

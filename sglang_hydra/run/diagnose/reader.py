@@ -8,13 +8,11 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from sglang_hydra.run.diagnose.classes import failure_classes
-from sglang_hydra.run.diagnose.devices import Devices
 from sglang_hydra.run.diagnose.failure_class import FailureClass, Signature, Stage
 from sglang_hydra.run.diagnose.life import MILESTONES, STARTED, WORK, Evidence, Life
 from sglang_hydra.run.diagnose.lines import Cleaner, Line, numbered
 from sglang_hydra.run.diagnose.log_lines import LOG_LINES
-from sglang_hydra.run.diagnose.other_engines import Others
-from sglang_hydra.run.diagnose.releases import stated_version
+from sglang_hydra.run.diagnose.log_origin import Devices, Others, stated_version
 from sglang_hydra.run.diagnose.server_args import parse_server_args
 from sglang_hydra.run.diagnose.traces import Traces, looks_like_exception
 

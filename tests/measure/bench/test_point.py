@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from sglang_hydra.measure.bench.builtin import Builtin
+from sglang_hydra.measure.bench.client import Builtin
 from sglang_hydra.measure.bench.point import PointResult, run_point
 from sglang_hydra.measure.bench.server import Server, empty_cache
 from sglang_hydra.text.errors import ServerError

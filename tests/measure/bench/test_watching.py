@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sglang_hydra.measure.bench import server as watched
-from sglang_hydra.measure.bench.builtin import Builtin
+from sglang_hydra.measure.bench.client import Builtin
 from sglang_hydra.measure.bench.gpus import GpuWatch, driver_version
 from sglang_hydra.measure.bench.point import run_point
 from sglang_hydra.measure.bench.server import Server, Watch, inside, parse_metrics, read_metrics

@@ -1,1 +1,1 @@
-"""What touches a machine: starting and watching servers, examining machines, explaining failed servers."""
+"""Everything that touches a machine: starting and watching servers, examining machines, explaining failed servers."""

@@ -148,8 +148,8 @@ class Arrived:
         self._last, self._last_size = content, size
 
     def most_tokens(self, claimed: int | None) -> int | None:
-        """How many tokens can have come: exactly where the server sends their ids, else the bytes of their text, since
-        every token leaves one. None for nothing."""
+        """Returns how many tokens can have come: exactly where the server sends their ids, else the bytes of their
+        text, since every token leaves one. None for nothing."""
         if not self._parts:
             return None
         if self._ids and self._parts <= 2 and claimed in (self._last_size, self._sum):

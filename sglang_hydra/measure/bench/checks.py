@@ -1,4 +1,4 @@
-"""What in a ``bench`` node cannot be run, each finding with what to type."""
+"""Finds what cannot be run in a ``bench`` node, each finding with what to type."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _PROGRAM += "main(int(sys.argv[1]), int(sys.argv[2]))"
 
 @dataclass(frozen=True)
 class Run:
-    """What a load brought: the requests, and the share of one core that the client used.
+    """The result of a load: the requests, and the share of one core that the client used.
 
     ``duration_s`` is set where the requests do not share a clock: each then counts from its own sending. ``window`` is
     when the load began and ended, on ``time.monotonic``, where that is only a part of the call. ``own`` is what the
@@ -142,7 +142,7 @@ class _Process:
             self.fail()
 
     def messages(self) -> Iterator[Any]:
-        """What it says. Raises MachineError when it has ended."""
+        """Reads the messages that it has sent. Raises MachineError when it has ended."""
         try:
             data = self.talk.recv(1 << 20)
         except OSError:

@@ -56,7 +56,7 @@ class Tls:
         self.ready = False
 
     def received(self, data: bytes) -> bytes:
-        """What ``data`` says in the clear. Raises ssl.SSLError."""
+        """Decrypts ``data``. Raises ssl.SSLError."""
         self._in.write(data)
         found = []
         try:
@@ -74,7 +74,7 @@ class Tls:
         return self._out.read()
 
     def pending(self) -> bytes:
-        """What the protocol itself has to send."""
+        """Returns the bytes that the protocol itself has to send."""
         return self._out.read()
 
 
@@ -163,8 +163,8 @@ class Connection:
             self.out = b""  # what the server says, or that it has gone, is read
 
     def read(self) -> tuple[bytes, float | None, bool]:
-        """What came, in the clear; when its last byte did, on the wall clock in seconds, as the kernel noted it (None:
-        it does not); and whether that was the end. Raises OSError, BlockingIOError where there is nothing."""
+        """Returns the decrypted content; when its last byte did, on the wall clock in seconds, as the kernel noted it
+        (None: it does not); and whether that was the end. Raises OSError, BlockingIOError where there is nothing."""
         data, notes, _, _ = self.socket.recvmsg(_READ_BYTES, _CMSG_BYTES)
         stamp = None
         if notes and notes[0][1] == _STAMP:

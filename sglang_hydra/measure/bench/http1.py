@@ -16,7 +16,7 @@ _HEAD, _SIZE, _CHUNK, _CHUNK_END, _TRAILER, _LENGTH, _TO_THE_END, _ENDED = range
 
 
 class ProtocolError(Exception):
-    """What came is no HTTP/1.1, or is less than was promised."""
+    """The answer is no HTTP/1.1, or is shorter than it promised."""
 
 
 def request_head(url: str, path: str, headers: Mapping[str, str]) -> bytes:

@@ -42,7 +42,7 @@ class Load:
 
     @property
     def smallest_count(self) -> int:
-        """How many requests are sent at least, before ``min_duration`` asks for more."""
+        """The number of requests that are sent at least, before ``min_duration`` asks for more."""
         if self.num_prompts is not None:
             return self.num_prompts
         return PROMPTS_PER_SLOT * (self.concurrency or math.ceil(self.request_rate or 1))
@@ -61,8 +61,8 @@ def load_of(node: Mapping[str, Any]) -> Load:
 
 
 def workload_record(node: Mapping[str, Any]) -> dict[str, Any]:
-    """What the identity of a workload is made from: every setting but those that change no request, and what is in a
-    file of prompts or questions, wherever it lies."""
+    """Returns what the identity of a workload is made from: every setting but those that change no request, and what is
+    in a file of prompts or questions, wherever it lies."""
     record = {name: value for name, value in node.items() if name not in _NOT_IDENTITY}
     for name in ("path", "quality"):
         if isinstance(record[name], str):

@@ -196,7 +196,8 @@ Moved = Mapping[str, Mapping[str, float]]
 
 
 def moved_by_client(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """How far TTFT and ITL may be off for the client's own delay. What has no value is left out."""
+    """Computes by how much the client's own delay may have changed TTFT and ITL. Numbers without a value are left
+    out."""
     done = [sample for sample in samples if sample.completed]
     with_first = [sample for sample in done if sample.ttft is not None]
     found = {"ttft_ms": _compared(spread(_ttft(with_first, False)), spread(_ttft(with_first, True)))}

@@ -1,4 +1,4 @@
-"""What the client and its load processes say to each other: pickled objects over a socket, each after its length."""
+"""The messages between the client and its load processes: pickled objects over a socket, each after its length."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Begin(NamedTuple):
 
 @dataclass
 class Own:
-    """What a process saw of itself. ``lag`` is how late its timer was, ``send`` how late it sent, ``wait`` how long
-    bytes had been there when they were read (``stamped`` of the reads have that from the kernel)."""
+    """The measurements that a process made of itself. ``lag`` is how late its timer was, ``send`` how late it sent,
+    ``wait`` how long bytes had been there when they were read (``stamped`` of the reads have that from the kernel)."""
 
     cpu: float = 0.0
     lag: Histogram = field(default_factory=Histogram)

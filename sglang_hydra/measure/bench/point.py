@@ -23,7 +23,7 @@ VALID, INVALID, FAILED = "valid", "invalid", "failed"
 
 @dataclass(frozen=True)
 class PointResult:
-    """What a point brought. ``state`` is valid or invalid; ``reasons`` say why it does not count.
+    """The result of a point. ``state`` is valid or invalid; ``reasons`` say why it does not count.
 
     ``seed`` made the prompts. ``details`` are the single requests, for whoever wants to look closer.
     """

@@ -1,4 +1,4 @@
-"""What is sent: prompts of exact lengths, the same for the same seed and different for every other.
+"""Makes the prompts of a load: prompts of exact lengths, the same for the same seed and different for every other.
 
 Random prompts are token ids. A server that takes ids gets them as they are; one that takes text gets a text that its
 own tokenizer turns into as many tokens, made by ``child_prompts`` in the engine's environment.
@@ -110,7 +110,7 @@ def _stamp(name: str) -> object:
 
 
 def file_problem(path: str, output_len: int) -> Finding | None:
-    """What is wrong with a file of prompts; None for one that can be sent."""
+    """Returns what is wrong with a file of prompts; None for one that can be sent."""
     try:
         _file_prompts(path, output_len)
     except ConfigError as failure:

@@ -41,7 +41,7 @@ def questions(source: Any) -> list[tuple[str, str]]:
 
 
 def file_problem(source: Any) -> Finding | None:
-    """What is wrong with ``bench.quality``; None for questions that can be asked."""
+    """Returns what is wrong with ``bench.quality``; None for questions that can be asked."""
     try:
         questions(source)
     except ConfigError as failure:

@@ -1,4 +1,5 @@
-"""What the bench asks of a running server beside the load: to be idle, an empty prefix cache, and its counters."""
+"""Asks a running server for what a benchmark needs beside the load: an idle state, an empty prefix cache, its
+counters."""
 
 from __future__ import annotations
 
@@ -206,8 +207,8 @@ def log_mark(log: Path | None) -> Mark:
 
 
 def logged_retractions(log: Path | None, since: Mark) -> int | None:
-    """How many requests the server says to have retracted, in what its log holds since the mark; None where it logs no
-    batches, and so would not log this either. A log that has turned over is read on in the file that came next.
+    """Counts the requests that were retracted, by the log since the mark; None where it logs no batches, and so would
+    not log this either. A log that has turned over is read on in the file that came next.
 
     Its metrics say it late: 0.5.2 brings them up to date at every ``decode_log_interval``-th step, so that what the
     last requests of a point met shows in the next one.
@@ -242,7 +243,7 @@ def _since(files: Sequence[BinaryIO], mark: Mark) -> Iterator[BinaryIO]:
 
 
 def inside(seen: Sequence[tuple[float, Seen]], window: Window | None) -> list[Seen]:
-    """What was seen within the window; everything where nothing was."""
+    """Returns the samples within the window; all of them where none is."""
     found = [item for at, item in seen if window is None or window[0] <= at <= window[1]]
     return found or [item for _, item in seen]
 

@@ -30,7 +30,7 @@ _DEVIATIONS = 3
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen while a point ran. ``duration_s`` is set where the requests share no clock.
+    """The observations while a point ran. ``duration_s`` is set where the requests share no clock.
 
     ``client_cpu`` is the share of one core that the client used.
 
@@ -80,8 +80,8 @@ def other_lengths(seen: Seen) -> str | None:
 
 
 def missing_tokens(seen: Seen) -> str | None:
-    """What the server counts is held against what came: the ids it sent, or the bytes of its text. Over all answers: a
-    single token may leave nothing, a piece of a character at the end of an answer for one."""
+    """Compares the server's count of tokens with what came: the ids it sent, or the bytes of its text. Over all
+    answers: a single token may leave nothing, a piece of a character at the end of an answer for one."""
     counted = [sample for sample in seen.samples if sample.completed and sample.arrived_tokens is not None]
     arrived = sum(sample.arrived_tokens or 0 for sample in counted)
     claimed = sum(sample.output_tokens or 0 for sample in counted)

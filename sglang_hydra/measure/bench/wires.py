@@ -1,4 +1,4 @@
-"""How a completion is asked for and what its answer tells: SGLang's own endpoint, and the one of the embedded engine.
+"""Builds requests for completions and reads their answers: SGLang's own endpoint, and the one of the embedded engine.
 
 The load's processes import this file, so it needs nothing but the standard library.
 """
@@ -30,7 +30,8 @@ class Target:
 
 
 class Answered(NamedTuple):
-    """What a part of an answer tells: whether it brought content, and the server's counts so far (None: it has none).
+    """The content of a part of an answer: whether it brought content, and the server's counts so far (None: it has
+    none).
 
     ``retractions`` is how often the server threw the request out of its batch (0.5.23 says it). ``content`` is the text
     of the part, or its token ids where the server sends them.
@@ -55,7 +56,7 @@ class Wire(Protocol):
         """The request."""
 
     def part(self, data: dict[str, Any]) -> Answered:
-        """What one event of the stream, or the whole answer, tells."""
+        """Reads one event of the stream, or the whole answer."""
 
 
 class Generate:

@@ -1,1 +1,2 @@
-"""What sweeps have found: read from their folders, compared, and shown in the terminal, as CSV and as one HTML file."""
+"""Reports the results of sweeps: read from their folders, compared, and shown in the terminal, as CSV and as one HTML
+file."""

@@ -1,4 +1,5 @@
-"""What the points say: repeats put together, Pareto fronts, the best within an SLO, and what is only noise."""
+"""Compares points: groups repeats, finds Pareto fronts and the best point within an SLO, and tells noise from
+change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a report says, as plain values: the terminal, the CSV file and the page are only its renderings."""
+"""Computes the contents of a report as plain values: the terminal, the CSV file and the page are only its
+renderings."""
 
 from __future__ import annotations
 
@@ -117,7 +118,7 @@ class Report:
 
 
 def latency_note(sweeps: Sequence[SweepResults]) -> str:
-    """What the latencies shown count from: of open loops the time when a request was due, if the client says it."""
+    """Says from when the latencies count: of open loops the time when a request was due, if the client says it."""
     rows = [row for sweep in sweeps for row in sweep.rows if row.state == "valid"]
     found = {latency_from(row.record) for row in rows}
     blind = any(row.settings.get("bench.request_rate") and latency_from(row.record) != "due" for row in rows)
@@ -170,8 +171,8 @@ def spread_of(group: Group, metric: Metric) -> Interval | None:
 
 
 def command_of(sweep: SweepResults, group: Group) -> str:
-    """What starts the server of a point: the words that all points share, and its own, without those of the load, the
-    sweep and Hydra, and with the folders that its configs came from."""
+    """Returns the command that starts the server of a point: the words that all points share, and its own, without
+    those of the load, the sweep and Hydra, and with the folders that its configs came from."""
     own = group.first.words
     named = {_key(word) for word in own}
     words = [word for word in sweep.shared if _key(word) not in named]
@@ -215,7 +216,7 @@ def _winners(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput
 
 
 def slo_of(group: Group) -> str:
-    """What the load asked of each request, in words; empty where it asked for nothing."""
+    """Returns the SLO of the load in words; empty where there is none."""
     names = (("ttft_ms", "TTFT"), ("itl_ms", "ITL"), ("e2e_ms", "end-to-end"))
     found = {name: group.first.settings.get(f"bench.slo.{name}") for name, _ in names}
     limits = [f"{words} <= {found[name]:g} ms" for name, words in names if isinstance(found[name], (int, float))]

@@ -51,7 +51,7 @@ def _visible(value: Any) -> Any:
 
 
 def counts(report: Report) -> str:
-    """How many points there are, in each state."""
+    """Counts the points in each state."""
     rows = [row for sweep in report.sweeps for row in sweep.rows]
     refused = sum(int(item["count"]) for sweep in report.sweeps for item in sweep.refused)
     parts = [plural(len(rows), "point")]

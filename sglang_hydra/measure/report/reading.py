@@ -210,7 +210,7 @@ def _client(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def latency_from(record: Mapping[str, Any]) -> str:
-    """What the latencies of a result count from: ``due``, when a request was due, or ``sent``."""
+    """Returns from when the latencies of a result count: ``due``, when a request was due, or ``sent``."""
     return str((record.get("client") or {}).get("latency_from") or "sent")
 
 

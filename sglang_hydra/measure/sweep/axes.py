@@ -1,4 +1,4 @@
-"""What a sweep varies: the values of one key, or of several that go together, in Hydra's grammar and one at a time.
+"""The axes of a sweep: the values of one key, or of several that go together, in Hydra's grammar and one at a time.
 
 Nothing is held that can be made again: an axis of a million values costs as much memory as one of ten.
 """
@@ -74,7 +74,8 @@ Options = Callable[[str], Sequence[str]]
 
 
 def axis_of(request: Request, options: Options) -> Axis | None:
-    """What a word varies; None for one that sets a single value. Raises ConfigError where there is no value at all."""
+    """Returns the axis of an override; None for one that sets a single value. Raises ConfigError where there is no
+    value at all."""
     if request.key is not None or "=" not in request.text or _FIXED.match(request.text):
         return None
     key, _, value = request.text.partition("=")
@@ -99,7 +100,7 @@ def axis_of(request: Request, options: Options) -> Axis | None:
 
 
 def axis_of_params(key: str, values: Any, place: str, options: Options) -> Axis:
-    """What ``sweep.params`` says of one key: a list, or a text as one would type it. Raises ConfigError."""
+    """Returns the axis of one key of ``sweep.params``: a list, or a text as one would type it. Raises ConfigError."""
     if isinstance(values, str):
         request = Request(f"{key}={values}", place, KEPT)
         return axis_of(request, options) or _listed(key, [values], request)

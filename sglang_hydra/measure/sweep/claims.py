@@ -1,4 +1,4 @@
-"""Who works on what, between runners that share nothing but a folder: no locks, no clocks that agree.
+"""Divides work between runners that share nothing but a folder: no locks, no clocks that agree.
 
 A claim is a file ``<what>/<number>`` that only one runner can create; the highest number is in force. A runner shows
 that it lives by counting up in a file of its own. Whoever sees that count stand still for the lease, on its own
@@ -40,7 +40,8 @@ class Claim(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """Whose claim is in force. ``alive`` is None where it runs on another machine: its heartbeat tells, in time."""
+    """The runner whose claim is in force. ``alive`` is None where it runs on another machine: its heartbeat tells, in
+    time."""
 
     runner: str
     alive: bool | None
@@ -97,7 +98,8 @@ class Claims:
         return _read(self._folder / what / f"{name}.json")
 
     def holder(self, what: str) -> Holder | None:
-        """Who has ``what`` now; None where nobody has taken it, or its last owner gave it back."""
+        """Returns the runner that holds ``what`` now; None where nobody has taken it, or its last owner gave it
+        back."""
         number = self._in_force(what)
         file = self._file(what, number)
         owner = _read(file) if number and not file.with_suffix(".released").exists() else None

@@ -1,4 +1,4 @@
-"""What a sweep is made of: what all points share, what varies, and the settings.
+"""Reads the parts of a sweep: what all points share, what varies, and the settings.
 
 Axes come from the words that were typed, from ``sweep.params`` and from ``sweep.search_space``; ``sweep.zip`` pairs
 them, and those of the server come first.
@@ -29,9 +29,9 @@ _NAME = re.compile(r"\w[\w.+-]*")
 
 @dataclass(frozen=True)
 class Grid:
-    """What a sweep is made of: what all points share, what varies (servers first, so that each is planned once), and
-    the ``sweep`` node. ``words`` are all of it as typed, ``hydra_words`` those for Hydra itself; ``set_by`` says who
-    set the keys that all points share. Points that are not ``measured`` are only judged."""
+    """The parts of a sweep: what all points share, what varies (servers first, so that each is planned once), and the
+    ``sweep`` node. ``words`` are all of it as typed, ``hydra_words`` those for Hydra itself; ``set_by`` says who set
+    the keys that all points share. Points that are not ``measured`` are only judged."""
 
     common: tuple[Request, ...]
     axes: tuple[Axis, ...]
@@ -44,7 +44,7 @@ class Grid:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What varies."""
+        """The keys that vary."""
         return tuple(key for axis in self.axes for key in axis.keys)
 
 

@@ -19,7 +19,7 @@ class Watcher(Protocol):
     """Receives the events of a sweep: the live screen, the line printer, a test."""
 
     def server(self, server_id: str, detail: str) -> None:
-        """What a server is doing: starting, loading weights, ready, stopped."""
+        """The state of a server has changed: starting, loading weights, ready, stopped."""
 
     def point(self, point: Point, state: str, detail: str) -> None:
         """A point is running, valid, invalid or failed; ``detail`` are its numbers, or why it does not count."""
@@ -42,8 +42,9 @@ class Stop:
 
 @dataclass(frozen=True)
 class Policy:
-    """How points are run. ``retries`` are further attempts at what can pass; with ``fail_fast`` the first failure ends
-    all; no new point is begun at ``stop_at`` (``time.monotonic``) or later, nor once ``stop`` was called."""
+    """The policy for failures and for the end of the work. ``retries`` are further attempts at what can pass; with
+    ``fail_fast`` the first failure ends all; no new point is begun at ``stop_at`` (``time.monotonic``) or later, nor
+    once ``stop`` was called."""
 
     retries: int = 1
     fail_fast: bool = False
@@ -80,7 +81,7 @@ class Failed(NamedTuple):
 
 @dataclass
 class Work:
-    """What is to be done on one server: its ``plan``, and the points that are to be taken on it.
+    """The work on one server: its ``plan``, and the points to measure on it.
 
     ``holds`` says whether they are still ours: a runner that was paused for longer than its lease finds that another
     has taken them over, and then keeps its results to itself. ``search`` knows the points that are searches, and

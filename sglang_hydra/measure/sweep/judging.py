@@ -33,8 +33,8 @@ _CLIENT_NODES = ("bench", "sweep")
 
 @dataclass(frozen=True)
 class Server:
-    """What was planned for the server of a point. ``gpus`` are those of all its nodes, ``errors`` why it will not be
-    started; with several servers (``topology``) all of them together."""
+    """The plan for the server of a point. ``gpus`` are those of all its nodes, ``errors`` why it will not be started;
+    with several servers (``topology``) all of them together."""
 
     plan: Plan
     server_id: str
@@ -57,12 +57,12 @@ class Judged:
 
     @property
     def repeats(self) -> int:
-        """How often the point is taken; a combination that is refused stands for as many points."""
+        """The number of times that the point is measured; a combination that is refused stands for as many points."""
         return max(1, int(self.workload["repeats"])) if self.workload else 1
 
     @property
     def who(self) -> str | None:
-        """Who set the keys for which it is refused in the first place."""
+        """Returns who set the keys of the first refusal."""
         if not self.refused or self.refused[0].id == LEFT_OUT:
             return None
         return who_set(self.refused[0], self.server.plan.origins if self.server else {}, self.set_by())

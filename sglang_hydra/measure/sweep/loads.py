@@ -1,4 +1,4 @@
-"""What a load asks of a server that is planned and that it cannot give: found before anything starts.
+"""Finds what a planned server cannot give to a load, before anything starts.
 
 Measured, each of these would bring nothing but failed or shortened requests, after the server has loaded its model.
 """

@@ -32,7 +32,7 @@ _HOUR_S = 3600.0
 
 @dataclass
 class Outcome:
-    """What became of all combinations. ``groups`` is empty where there are too many points to be listed.
+    """The result of planning all combinations. ``groups`` is empty where there are too many points to be listed.
 
     A ladder or a bisection is one point, and ``further`` the steps that they may take beyond one each.
 
@@ -156,7 +156,8 @@ def plan_sweep(
 
 
 def sweep_of(outcome: Outcome, source: Source) -> Sweep:
-    """What the runner gets. ``source`` says where the configs are; its requests become those that all points share."""
+    """Makes the sweep that the runner gets. ``source`` says where the configs are; its requests become those that all
+    points share."""
     grid = outcome.grid
     return Sweep(
         source=replace(source, requests=grid.common),

@@ -1,4 +1,4 @@
-"""What a planned sweep consists of, and what the runner gets: points, grouped by the server that they share.
+"""The types of a planned sweep, as the runner gets it: points, grouped by the server that they share.
 
 Ids: ``server_id`` of the plan, ``workload_id`` of the load, ``point_id`` of both and the number of the repeat. Equal
 ids mean the same measurement, however it was typed.
@@ -41,8 +41,8 @@ def has_slo(workload: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """What every point is composed from: the app's configs and the overrides that all points share. It can be pickled,
-    so that another process plans the same. ``seed`` is passed wherever a plan draws one."""
+    """The source of every point: the app's configs and the overrides that all points share. It can be pickled, so that
+    another process plans the same. ``seed`` is passed wherever a plan draws one."""
 
     requests: tuple[Request, ...] = ()
     config_dirs: tuple[str, ...] = ()
@@ -98,7 +98,8 @@ class Refused:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a sweep takes, under the assumptions in its settings: hours on one server at a time, and GPU hours."""
+    """The estimated time of a sweep, under the assumptions in its settings: hours on one server at a time, and GPU
+    hours."""
 
     hours: float
     gpu_hours: float

@@ -1,4 +1,4 @@
-"""How a sweep goes: a live table where there is a terminal, a line for each event elsewhere."""
+"""Shows the progress of a sweep: a live table where there is a terminal, a line for each event elsewhere."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Progress(NamedTuple):
 
 
 class News(NamedTuple):
-    """What became of a point since the last look: its state, and its numbers or why it does not count."""
+    """A change of a point since the last look: its state, and its numbers or why it does not count."""
 
     point: Point
     state: str
@@ -53,10 +53,10 @@ class Counts(Protocol):
     """Whoever knows how far a sweep is."""
 
     def count(self) -> Progress:
-        """How it is now."""
+        """Returns the current counts."""
 
     def news(self) -> list[News]:
-        """What the last counts found, each once."""
+        """Returns the changes that the last counts found, each once."""
 
 
 class Tally:

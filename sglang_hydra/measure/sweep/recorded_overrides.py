@@ -1,4 +1,5 @@
-"""What a file asked of a sweep, as the words that its folder keeps: what the file says later changes nothing of it."""
+"""Turns the overrides of a file into the words that a sweep's folder keeps, so that later changes of the file do not
+matter."""
 
 from __future__ import annotations
 

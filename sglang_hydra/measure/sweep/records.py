@@ -61,7 +61,7 @@ _LARGEST = 1e300
 
 
 def shape_problem(record: Mapping[str, Any], schema: str) -> str | None:
-    """What of a record's shape is not as ``schema`` (``sglang_hydra.result/1``) has it; None for a good one."""
+    """Returns what in a record does not fit ``schema`` (``sglang_hydra.result/1``); None for a good one."""
     kind = schema.partition(".")[2].partition("/")[0]
     return _unlike(record, _NEEDED[kind]) or next(_part_problems(record, kind), None)
 

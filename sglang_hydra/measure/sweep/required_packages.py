@@ -1,4 +1,4 @@
-"""What measuring and reporting need beside the core of this package."""
+"""Checks for the packages that measuring and reporting need."""
 
 from __future__ import annotations
 

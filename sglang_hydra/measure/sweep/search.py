@@ -23,16 +23,16 @@ HIGHEST = 4096
 
 
 def most_steps(settings: Mapping[str, Any], workload: Mapping[str, Any]) -> int:
-    """How many measurements one planned point may take: those of a ladder up to the highest rung, those that
-    ``sweep.search_steps`` allows a bisection, or one."""
+    """Returns the most measurements that one planned point may take: those of a ladder up to the highest rung, those
+    that ``sweep.search_steps`` allows a bisection, or one."""
     if workload["concurrency"] == LADDER:
         return HIGHEST.bit_length()
     return max(1, int(settings["search_steps"])) if settings["search"] == BISECT else 1
 
 
 class Tried(NamedTuple):
-    """What came of one value. ``good``: it was measured, is valid and meets the SLO, if there is one. ``throughput`` in
-    output tokens a second; ``why`` says what was not good."""
+    """The result of one value. ``good``: it was measured, is valid and meets the SLO, if there is one. ``throughput``
+    in output tokens a second; ``why`` says what was not good."""
 
     value: float
     good: bool
@@ -41,7 +41,7 @@ class Tried(NamedTuple):
 
 
 class Strategy(Protocol):
-    """How the next value is chosen. ``ask`` returns None once ``tried`` says enough; it has no memory of its own."""
+    """Chooses the next value. ``ask`` returns None once ``tried`` says enough; it has no memory of its own."""
 
     def ask(self, tried: Sequence[Tried]) -> float | None:
         """The value to measure next."""

@@ -70,7 +70,7 @@ def read_search_space(named: str, composer: Composer) -> SearchSpace:
 
 
 def axes_of(space: SearchSpace, fixed: Collection[str], options: Options) -> tuple[list[Request], list[Axis]]:
-    """What all points share, and one axis with the rows. What is ``fixed`` (typed) is left to who typed it."""
+    """Returns what all points share, and one axis with the rows. Keys that are ``fixed`` (typed) are left out."""
     shared = [Request(f"{key}={value}", space.place, KEPT) for key, value in space.common.items() if key not in fixed]
     kept = [place for place, key in enumerate(KEYS) if key not in fixed]
     rows = list(dict.fromkeys(tuple(row[place] for place in kept) for row in space.rows))

@@ -106,7 +106,7 @@ def run_group(
 
 
 def policy_of(sweep: Sweep, stop: Stop, stop_at: float | None = None) -> Policy:
-    """How the settings ask points to be run."""
+    """Returns the policy that the settings ask for."""
     return Policy(sweep.settings["retries"], sweep.settings["fail_fast"], stop_at, stop)
 
 

@@ -1,4 +1,4 @@
-"""Who set the keys that a finding of a sweep is about, as findings on a server's arguments say it."""
+"""Adds to a finding of a sweep who set its keys, as findings on a server's arguments have it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GROUPS = ("bench/workload", "sweep")
 
 
 def set_by(composer: Composer, composition: Composition) -> SetBy:
-    """Who set the keys beside the arguments: an override, or the file of a load or a sweep that was chosen."""
+    """Returns who set each key beside the arguments: an override, or the file of a load or a sweep that was chosen."""
     found: dict[str, Origin] = {}
     for group in _GROUPS:
         option = composition.choices.get(group)

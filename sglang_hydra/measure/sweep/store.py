@@ -51,7 +51,7 @@ class DamagedError(ConfigError):
 
 
 class State(NamedTuple):
-    """How far a point is: done (a result is there, valid or not), failed (the last failure was final), or open.
+    """The state of a point: done (a result is there, valid or not), failed (the last failure was final), or open.
     ``record`` is that result or failure; of an open point its last failure, if there is one."""
 
     state: str
@@ -90,8 +90,8 @@ class Store:
             write_below(self.folder / _COPY, _dumped(record))
 
     def read_sweep(self) -> dict[str, Any]:
-        """What was planned, with the steps of a search in its place. Raises ConfigError, saying which, for a folder
-        without it, an older or a broken one."""
+        """Reads what was planned, with the steps of a search in place of its point. Raises ConfigError, saying which,
+        for a folder without it, an older or a broken one."""
         record = self._planned()
         points = dict(record["points"])
         for file in sorted((self.folder / "searches").glob("*.json")):
@@ -284,7 +284,8 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def sweep_record(sweep: Sweep) -> dict[str, Any]:
-    """What sweep.json holds: the words that make the sweep again, and its points and servers by their ids."""
+    """Returns the contents of sweep.json: the words that make the sweep again, and its points and servers by their
+    ids."""
     return {
         "schema": SWEEP_SCHEMA,
         "words": list(sweep.words),

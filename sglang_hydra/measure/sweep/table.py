@@ -1,4 +1,4 @@
-"""What is shown of a planned sweep: how many points, which are left out and why, what starts, what it takes."""
+"""Shows a planned sweep: how many points, which are left out and why, what starts, what it takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``sweep.search=tpe`` draws from, and what draws: Optuna's tree-structured Parzen estimator, asked and told.
+"""The space of ``sweep.search=tpe`` and its sampler: Optuna's tree-structured Parzen estimator, by ask and tell.
 
 The study lives in memory only. The same results in the same order make the same study again, so nothing of it is kept
 beside the sweep's folder.
@@ -47,7 +47,7 @@ class Dimension:
 
     @property
     def size(self) -> int | None:
-        """How many values there are; None where they cannot be counted."""
+        """The number of values; None where they cannot be counted."""
         span = self.axis.span
         if span is None:
             return len(self.choices)
@@ -105,7 +105,8 @@ class Dimension:
 
 
 def dimensions_of(axes: Sequence[Axis]) -> list[Dimension]:
-    """What varies, in an order that does not depend on how it was typed. Raises ConfigError for too many choices."""
+    """Returns what varies, in an order that does not depend on how it was typed. Raises ConfigError for too many
+    choices."""
     found = []
     for axis in axes:
         choices: dict[str, tuple[Request, ...]] = {}

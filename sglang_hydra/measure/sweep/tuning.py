@@ -37,7 +37,7 @@ REFUSED, VALID, INVALID = "refused", "valid", "invalid"
 
 
 class Brought(NamedTuple):
-    """What came of a proposal: valid with its ``value``, invalid, failed, or refused; ``why`` it does not count.
+    """The result of a proposal: valid with its ``value``, invalid, failed, or refused; ``why`` it does not count.
     ``hopeless``: it would not be better another time."""
 
     state: str
@@ -70,14 +70,15 @@ class Proposal:
 
     @property
     def group(self) -> ServerGroup:
-        """What is to be started for it."""
+        """The server to start for it, with its points."""
         return ServerGroup(
             self.server.server_id, self.requests, self.server.gpus, self.server.nodes, tuple(self.points)
         )
 
 
 class Objective:
-    """What is maximised: goodput where there is an SLO, else output tokens a second; for each GPU, if there are any."""
+    """The number that is maximised: goodput where there is an SLO, else output tokens a second; for each GPU, if there
+    are any."""
 
     def __init__(self, workload: Mapping[str, Any]) -> None:
         self._name = "goodput" if has_slo(workload) else "output_throughput"
@@ -167,7 +168,7 @@ class Tuning:
         return brought is not None
 
     def tell(self, brought: Brought) -> None:
-        """What came of the pending proposal."""
+        """Gives the result of the pending proposal to the study."""
         proposal, trial = self.pending, self._trial
         assert proposal is not None
         assert trial is not None
@@ -214,7 +215,7 @@ class Tuning:
 
     @cached_property
     def size(self) -> int | None:
-        """How many combinations there are; None where they cannot be counted."""
+        """The number of combinations; None where they cannot be counted."""
         sizes = [dimension.size for dimension in self.dimensions]
         return None if None in sizes else math.prod(size or 0 for size in sizes)
 

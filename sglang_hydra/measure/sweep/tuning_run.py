@@ -51,7 +51,7 @@ class _Counts:
         self._tuning = tuning
 
     def count(self) -> Progress:
-        """How it is now."""
+        """Returns the current counts."""
         tuning = self._tuning
         tuning.settle()
         states = [brought.state for _, brought in tuning.measured]

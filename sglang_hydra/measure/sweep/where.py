@@ -66,7 +66,7 @@ class Where:
         return value
 
     def refusal(self, key: str, why: str, hint: str | None = None) -> ConfigError:
-        """What is wrong with a key that it names."""
+        """Returns the error for a key that it names."""
         return _error(self.text, self.keys[key], why, hint)
 
 
@@ -99,7 +99,8 @@ class _Reader:
         self._depth = 0
 
     def read_truth(self, node: ast.expr) -> _Node:
-        """What has to be true or false; refuses what is a number, a text or a list whatever the point."""
+        """Reads an expression that must be true or false; refuses what is a number, a text or a list whatever the
+        point."""
         kind = _never_true(node)
         if kind:
             hint = "and, or" if kind == "a list" else "a comparison, such as tp_size == 8"

@@ -1,4 +1,4 @@
-"""What went wrong with a server, by its exit state and its log."""
+"""Diagnoses a failed server from its exit state and its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a class of failure is: the lines that give it away, what it means, what to type. ``classes/`` has them all."""
+"""The types of a failure class: the lines that show it, what it means, what to type. ``classes/`` has them all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _compiled = cache(re.compile)
 
 
 class Weight(IntEnum):
-    """How much a line says about the cause. Of several the smallest decides, then the earliest."""
+    """The weight of a line as evidence for the cause. Of several the smallest decides, then the earliest."""
 
     CAUSE = 1
     """The failure itself, in words that mean nothing else."""
@@ -30,7 +30,7 @@ class Weight(IntEnum):
 
 
 class Stage(IntEnum):
-    """What a server is doing, in the order of its start. ``UNKNOWN`` where the log does not say."""
+    """The stages of a server, in the order of its start. ``UNKNOWN`` where the log does not say."""
 
     UNKNOWN = 0
     START = 1
@@ -127,5 +127,5 @@ class FailureClass:
     details: tuple[Detail, ...] = ()
 
     def detail(self, line: str) -> str | None:
-        """What the deciding line says in numbers and names, None where it says none."""
+        """Returns the numbers and names in the deciding line, None where there are none."""
         return next((text for detail in self.details if (text := detail.of(line))), None)

@@ -40,7 +40,7 @@ class Evidence:
 
 @dataclass(slots=True)
 class Life:
-    """What is remembered of one start of a server: bounded by the number of classes, whatever the log's length."""
+    """The state of one start of a server: bounded by the number of classes, whatever the log's length."""
 
     started_at: int = 0
     stream: str = ""
@@ -57,8 +57,8 @@ class Life:
     server_args: dict[str, Any] | None = None
 
     def stage_of(self, rank: str) -> Stage:
-        """What ``rank`` was doing; where it never said, the furthest that any rank came. A server that is ready serves,
-        although only its first process says so."""
+        """Returns the stage of ``rank``; where it never said, the furthest that any rank came. A server that is ready
+        serves, although only its first process says so."""
         if self.ready:
             return Stage.SERVE
         if not rank and len(self.stages) > 1:  # a line without a header, of any rank

@@ -137,5 +137,5 @@ class Devices:
 
     @property
     def capacity_mib(self) -> float | None:
-        """What torch sees as the GPU's memory: some 0.6 to 1.2 % below the class's."""
+        """The GPU's memory as torch sees it: some 0.6 to 1.2 % below the class's."""
         return self._capacities.most_common(1)[0][0] if self._capacities else None

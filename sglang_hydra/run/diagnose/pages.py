@@ -16,7 +16,7 @@ _LEAST_LETTERS = 8
 
 @dataclass(frozen=True)
 class Page:
-    """What ``explain`` shows of an id: its name and its text; ``lines`` of SGLang's source there are none."""
+    """The page of an id for ``explain``: its name and its text; ``lines`` of SGLang's source there are none."""
 
     name: str
     page: str
@@ -42,7 +42,7 @@ def known_by(failure: FailureClass) -> list[str]:
 
 
 def advice(failure: FailureClass) -> list[str]:
-    """What to type, one thing an item."""
+    """Returns the advice, one thing to type an item."""
     return failure.advice.split("; or ")
 
 

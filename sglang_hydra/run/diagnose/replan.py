@@ -199,7 +199,7 @@ def _minimal(
     intent = {name: value for name, value in plan.intent.items() if value is not None}
 
     def resolved(tried: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        """How many arguments resolve otherwise than the log shows, and all that do."""
+        """Counts the arguments that resolve otherwise than the log shows, and returns all values."""
         planned = resolve(tried, gpu=plan.gpu, model=plan.model, seed=0, env=plan.environment)
         if not planned.ok and plan.ok:
             return len(values) + 1, planned.values

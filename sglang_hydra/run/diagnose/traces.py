@@ -41,7 +41,7 @@ class Trace:
 
     @property
     def stage(self) -> Stage | None:
-        """What the frames show the server doing; None where they show nothing of it."""
+        """The stage that the frames show; None where they show nothing of it."""
         for stage, pattern in _STAGES:
             if any(pattern.search(frame) for frame in self.frames):
                 return stage

@@ -1,4 +1,4 @@
-"""What this machine lacks for serving, each finding with what to type about it.
+"""Finds what this machine lacks for serving, each finding with what to type about it.
 
 What goes here: ``observe`` and the files behind it look at the machine and only state what is there; one file a
 concern then judges it, one check a function. What does not: whether a plan is right (``rules.checks``), and which GPU

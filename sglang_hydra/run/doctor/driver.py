@@ -47,7 +47,7 @@ _ARCHITECTURES: dict[int, tuple[str, Version]] = {
 
 
 class Need(NamedTuple):
-    """What a CUDA version asks of a driver; None where no source says it."""
+    """The driver that a CUDA version needs; None where no source says it."""
 
     full: str | None
     least: str | None

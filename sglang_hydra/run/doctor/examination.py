@@ -1,4 +1,4 @@
-"""What a check is, and what it answers."""
+"""The types of a check and of its result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Examination:
 
 
 class Verdict(NamedTuple):
-    """What a check says; its id and subject are its own and are added to make an Examination."""
+    """The result of a check; its id and subject are its own and are added to make an Examination."""
 
     state: State
     found: str

@@ -1,4 +1,4 @@
-"""How the GPUs reach each other, and which of them a server is told to use."""
+"""Checks how the GPUs reach each other, and which of them a server may use."""
 
 from __future__ import annotations
 

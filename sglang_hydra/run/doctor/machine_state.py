@@ -1,4 +1,4 @@
-"""What was observed of a machine: plain values, None for what could not be found out. Sizes are in bytes or MiB."""
+"""The observed state of a machine: plain values, None for what is unknown. Sizes are in bytes or MiB."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class Request(NamedTuple):
-    """What the machine is wanted for. ``device`` and ``gpu`` are torch's device and the GPU class that the plan names,
-    None where it takes what is here; ``access`` is how the hub may be asked for the model."""
+    """The server that the machine is examined for. ``device`` and ``gpu`` are torch's device and the GPU class that the
+    plan names, None where it takes what is here; ``access`` is how the hub may be asked for the model."""
 
     python: str | None = None
     model_path: str | None = None
@@ -133,7 +133,7 @@ class Interpreter(NamedTuple):
 
 
 class HubAnswer(NamedTuple):
-    """What the hub said of a model: ``state`` is open, gated, absent, silent (no answer) or not asked, and why."""
+    """The hub's answer about a model: ``state`` is open, gated, absent, silent (no answer) or not asked, and why."""
 
     state: str
     why: str = ""
@@ -141,7 +141,7 @@ class HubAnswer(NamedTuple):
 
 
 class ModelFiles(NamedTuple):
-    """What is on this machine of a model.
+    """The files of a model on this machine.
 
     ``kind`` is folder, file, cached, hub, remote or missing. ``config_problem`` says what is wrong with its
     config.json. ``weight_bytes`` is the size that the checkpoint states, ``missing`` names weight files that it

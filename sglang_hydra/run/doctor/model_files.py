@@ -36,7 +36,7 @@ def look_for_model(
     ask: Ask | None = None,
     revision: str | None = None,
 ) -> ModelFiles:
-    """What this machine has of ``model_path`` (a folder, a GGUF file, a hub id or a remote URL).
+    """Finds what this machine has of ``model_path`` (a folder, a GGUF file, a hub id or a remote URL).
 
     A hub id is looked for, in that ``revision``, in ``download_dir`` and in the Hugging Face cache; only where its
     weights are in neither is the hub asked (``ask``).

@@ -47,7 +47,7 @@ def survey_nvidia(pci: Path = _PCI) -> Nvidia:
 
 
 def count_on_bus(pci: Path = _PCI) -> int:
-    """How many of NVIDIA's graphics processors the PCI bus has, also those without a driver."""
+    """Counts NVIDIA's graphics processors on the PCI bus, also those without a driver."""
     try:
         return sum(1 for device in pci.iterdir() if _is_nvidia_gpu(device))
     except OSError:

@@ -1,4 +1,4 @@
-"""What people read and what programs read of an examination."""
+"""Shows examinations to people, and makes the record for programs."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def rdma_devices(folder: Path = _RDMA) -> tuple[str, ...]:
 
 
 def container(env: Mapping[str, str], root: Path = _ROOT) -> str | None:
-    """What kind of container this process runs in; None for none, as far as one can tell from within."""
+    """Returns the kind of container that this process runs in; None where none is visible from within."""
     if "KUBERNETES_SERVICE_HOST" in env:
         return "kubernetes"
     if "APPTAINER_CONTAINER" in env or "SINGULARITY_CONTAINER" in env:

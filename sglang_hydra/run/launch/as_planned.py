@@ -88,7 +88,7 @@ def _asked(plan: Plan, name: str) -> Any:
 
 
 def owner_note(owner: Owner | None) -> Finding | None:
-    """What there is to say of a port whose owner cannot be seen."""
+    """Makes the finding for a port whose owner cannot be seen."""
     if owner is None or owner.whose != UNSEEN:
         return None
     message = f"whose the port is cannot be seen ({owner.who}): what the server says of itself is what counts"
@@ -96,7 +96,7 @@ def owner_note(owner: Owner | None) -> Finding | None:
 
 
 def record_of(plan: Plan, compared: Compared, owner: Owner | None) -> dict[str, Any]:
-    """What is kept with each result of a server."""
+    """Makes the record that is kept with each result of a server."""
     known = compared if isinstance(compared, Comparison) else None
     return {
         "owner": owner.whose if owner else UNSEEN,

@@ -35,7 +35,7 @@ _LAST_LINES = 40
 
 
 class Condition(NamedTuple):
-    """How a server is now, in a word, and what more there is to say."""
+    """The state of a server in a word, and a detail."""
 
     state: str
     detail: str = ""

@@ -35,8 +35,8 @@ _END_S = 5.0
 
 
 class StartResult(NamedTuple):
-    """How the start went: the server's name (None where it failed before it had one) and the exit code of this command.
-    ``server_exit`` is the exit code of a server that failed by itself."""
+    """The result of a start: the server's name (None where it failed before it had one) and the exit code of this
+    command. ``server_exit`` is the exit code of a server that failed by itself."""
 
     name: str | None
     exit_code: int
@@ -68,7 +68,7 @@ def start_detached(
 
 
 def orders_of(plan: Plan, launch: Launch, folder: Path) -> dict[str, Any]:
-    """What the supervisor needs to know. It holds the API key and is handed over unseen."""
+    """Makes the orders for the supervisor. They hold the API key and are passed through a pipe."""
     served, preset = plan.values["served_model_name"], plan.nodes["model"]["name"]
     model = str(served or plan.values["model_path"])
     return {

@@ -1,4 +1,4 @@
-"""What a person sees while a server starts and runs: its own lines and how far it is."""
+"""Shows a server while it starts and runs: its own lines and how far it is."""
 
 from __future__ import annotations
 

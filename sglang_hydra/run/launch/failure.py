@@ -40,7 +40,8 @@ def failure_of(
     log: Path | None = None,
     advice: str | None = None,
 ) -> Failure:
-    """What went wrong with a server that wrote ``lines`` and ended with ``exit_code`` (None: it was not ready in time).
+    """Explains the failure of a server that wrote ``lines`` and ended with ``exit_code`` (None: it was not ready in
+    time).
 
     ``what`` is that in words, ``advice`` is what helps in any case.
     """

@@ -1,4 +1,5 @@
-"""Who listens on a port: the server that was started, another process, or one that cannot be seen (Linux only)."""
+"""Finds who listens on a port: the server that was started, another process, or one that cannot be seen (Linux
+only)."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ class Socket(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Whose a port is: ``ours``, ``foreign`` or ``unseen``. ``who`` names a foreign process, or says why the owner is
-    not seen."""
+    """The owner of a port: ``ours``, ``foreign`` or ``unseen``. ``who`` names a foreign process, or says why the owner
+    is not seen."""
 
     whose: str
     who: str = ""

@@ -73,7 +73,7 @@ class Launch:
 
 
 class Outcome(NamedTuple):
-    """How a server's life ended: our exit code and, if it went wrong, why. ``kind`` is the class of the failure, as
+    """The end of a server: our exit code and, if it went wrong, why. ``kind`` is the class of the failure, as
     ``diagnose`` names it, ``unknown`` included; None where nothing failed. ``diagnosis`` is there for a known class,
     ``server_exit`` is the server's own exit code, None where it was stopped."""
 
@@ -270,7 +270,7 @@ class LocalServer:
 
     @property
     def log_finding(self) -> Finding | None:
-        """What there is to say of a log that does not hold everything."""
+        """The warning for a log that does not hold everything."""
         problem = self._output.log_problem if self._output is not None else None
         if problem is None:
             return None

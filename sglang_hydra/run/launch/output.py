@@ -1,4 +1,5 @@
-"""What a server writes: read line by line, keys blotted out, shown, logged within bounds, the telling parts kept."""
+"""Reads a server's output line by line: masks keys, shows it, logs it within bounds, and keeps what a diagnosis
+needs."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class Output:
 
     @property
     def milestone(self) -> str:
-        """How far the server is: ``loading weights 40 %``; empty before the first milestone."""
+        """The server's progress: ``loading weights 40 %``; empty before the first milestone."""
         return f"{self._words} {self._percent} %" if self._percent else self._words
 
     @property

@@ -1,4 +1,4 @@
-"""What this machine lacks for a plan: everything at once, looked at before anything is started.
+"""Finds what this machine lacks for a plan: everything at once, before anything is started.
 
 The looking and most of the judging is the doctor's; here it is narrowed to the plan's own GPUs, ports and model.
 """

@@ -15,7 +15,7 @@ _DEAD_STATES = ("Z", "X")
 
 
 class Life(Enum):
-    """What can be said of a process from here."""
+    """The state of a process as far as it can be seen from here."""
 
     ALIVE = "alive"
     GONE = "gone"

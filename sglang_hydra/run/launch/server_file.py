@@ -64,7 +64,7 @@ class ServerRecord:
 
     @property
     def life(self) -> Life:
-        """What became of its supervisor. A failed server has none any more."""
+        """The state of its supervisor. A failed server has none any more."""
         return Life.GONE if self.state == FAILED else self.process.life()
 
     def to_json(self) -> dict[str, Any]:

@@ -50,8 +50,8 @@ def records() -> list[ServerRecord]:
 
 
 def damaged() -> list[Finding]:
-    """What cannot be read in the state folder: each file, what is wrong with it and what to type. It stays there: what
-    it was is not known, and its server may live."""
+    """Returns a finding for each file of the state folder that cannot be read: each file, what is wrong with it and
+    what to type. It stays there: what it was is not known, and its server may live."""
     found: list[Finding] = []
     try:
         files = _files()
@@ -131,7 +131,7 @@ def chosen(words: Sequence[str], known: Sequence[ServerRecord], verb: str) -> li
 
 
 def short_name(model: str, port: int) -> str:
-    """What a server is called: its model and its port, as a file name and a word of a shell."""
+    """Makes the name of a server: its model and its port, as a file name and a word of a shell."""
     last = model.rstrip("/").rpartition("/")[2]
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-.")[:_LONGEST_NAME]
     return f"{plain or 'server'}-{port}"

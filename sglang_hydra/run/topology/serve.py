@@ -61,7 +61,7 @@ def serve_topology(composer: Composer, invocation: Invocation, plan: Plan) -> in
 
 
 def look_at_machine(topology: Topology) -> list[Preflight]:
-    """What each server finds here; what is not quite as planned is shown once.
+    """Checks this machine for each server; warnings are shown once.
 
     Raises MachineError with everything that is missing: SGLang, the router, GPUs, ports, the model.
     """
@@ -84,7 +84,7 @@ def look_at_machine(topology: Topology) -> list[Preflight]:
 
 
 def router_launch(topology: Topology, log_file: Path | None = None) -> Launch:
-    """How the router is started: its flags, the key apart from them, and how it says that it has found a server."""
+    """The launch of the router: its flags, the key apart from them, and its readiness check."""
     router = topology.router
     argv = topology.router_argv
     return Launch(

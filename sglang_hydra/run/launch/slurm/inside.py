@@ -1,4 +1,4 @@
-"""What runs inside the job: finds the head's address, starts one rank on each node with srun, and watches them.
+"""Runs inside the job: finds the head's address, starts one rank on each node with srun, and watches them.
 
 The batch process is on the first node of the job, where rank 0 serves. It treats srun as the process of the server,
 whose life is then the same as on one machine (``launch.local``): milestones, /health, stop, diagnosis.
@@ -70,7 +70,8 @@ class ServerSpec:
 
 
 def serve_in_job(spec: ServerSpec) -> None:
-    """What ``launch=slurm`` submits: the server until its end, with an account of it. Exits with the server's code."""
+    """The function that ``launch=slurm`` submits: runs the server until its end and keeps an account of it. Exits with
+    the server's code."""
     with contextlib.suppress(SglangHydraError), _account_of(spec) as end:
 
         def ready(server: LocalServer, seconds: float) -> None:

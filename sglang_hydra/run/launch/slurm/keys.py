@@ -1,4 +1,4 @@
-"""How secrets get from the terminal to the ranks of a job, past everything that Slurm and the file system keep.
+"""Passes secrets from the terminal to the ranks of a job, without Slurm or the file system keeping them.
 
 Slurm records a job's script, its command line and the whole environment of sbatch (StateSaveLocation; `scontrol show
 job` and `scontrol write batch_script` show parts of it), and a process's command line is public. So neither is used.
@@ -37,7 +37,8 @@ class Secrets(NamedTuple):
 
 
 def secrets_of(key: str | None, planned: Mapping[str, str], environ: Mapping[str, str]) -> Secrets:
-    """What a server would have found set here: secrets of the plan's environment over those of this process."""
+    """Collects the secrets that a server would have here: secrets of the plan's environment over those of this
+    process."""
     both = {**environ, **planned}
     return Secrets(key, {name: value for name, value in both.items() if is_secret_name(name)})
 

@@ -58,7 +58,8 @@ class Record:
 
 
 def read_account(folder: Path) -> Account | None:
-    """What the job last wrote; None before it wrote anything (or where a slow file system does not show it yet)."""
+    """Reads what the job last wrote; None before it wrote anything (or where a slow file system does not show it
+    yet)."""
     try:
         content = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):

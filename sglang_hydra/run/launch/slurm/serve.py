@@ -73,7 +73,8 @@ def serve(composer: Composer, invocation: Invocation, plan: Plan) -> int:
 
 
 def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> ServerSpec:
-    """What a job needs to serve a plan; ``folder`` is where it writes, ``secrets`` the file it takes them from."""
+    """Makes what a job needs to serve a plan; ``folder`` is where it writes, ``secrets`` the file it takes them
+    from."""
     launch = plan.nodes["launch"]
     container = launch["slurm"]["container"] != "none"
     programs = [str(PROGRAMS)] if container else []
@@ -110,7 +111,7 @@ def refuse_recorded_secrets(plan: Plan) -> None:
 
 
 def job_lines(plan: Plan) -> list[Line]:
-    """What Slurm will be asked for."""
+    """Shows what Slurm will be asked for."""
     options = [f"--{name}" + ("" if value is True else f"={value}") for name, value in sbatch_settings(plan).items()]
     return [[text("Slurm job", "bold")], [text(f"  sbatch {shlex.join(options)}", VERBATIM)], []]
 
@@ -153,7 +154,7 @@ def _clear(folder: Path) -> None:
 
 
 def outcome_of(job: Job, account: Account | None, state: JobState | None, folder: Path) -> tuple[int, list[Finding]]:
-    """How a job that nobody here stopped came to its end: the exit code and what to say."""
+    """Explains the end of a job that nobody here stopped: the exit code and the findings."""
     last = account if account is not None and account.phase == ENDED else None
     by_slurm = state is not None and state.state in _SLURM_ENDED_IT
     if last is not None and not by_slurm:
@@ -169,7 +170,7 @@ def outcome_of(job: Job, account: Account | None, state: JobState | None, folder
 
 
 def diagnosis_of(logs: list[Path]) -> Finding | None:
-    """What the first of the logs says that says anything; None where none does."""
+    """Returns the diagnosis from the first log that gives one; None where none does."""
     from sglang_hydra.run.diagnose import diagnose
     from sglang_hydra.run.diagnose.lines import read_lines
 
@@ -185,7 +186,7 @@ def diagnosis_of(logs: list[Path]) -> Finding | None:
 
 
 def ready_lines(plan: Plan, job: Job, account: Account, folder: Path) -> list[Line]:
-    """How the server compares with the plan, where it answers, and how to get there from here."""
+    """Shows how the server compares with the plan, where it answers, and how to reach it from here."""
     here = f"http://127.0.0.1:{account.port}"
     everywhere = account.host in _EVERYWHERE
     url = f"http://{host_and_port(str(account.address), account.port or 0)}" if everywhere else here
@@ -206,8 +207,8 @@ def ready_lines(plan: Plan, job: Job, account: Account, folder: Path) -> list[Li
 
 
 def comparison(plan: Plan, account: Account, folder: Path) -> list[Line]:
-    """What the server said of itself in the job, held against the plan; ``actual.json`` in ``folder`` has it whole.
-    Raises ServerError for a server that is not the planned one."""
+    """Compares the server's own account in the job with the plan; ``actual.json`` in ``folder`` has it whole. Raises
+    ServerError for a server that is not the planned one."""
     from sglang_hydra.planning.actual import compare
     from sglang_hydra.run.launch.as_planned import must_be_planned, owner_note
     from sglang_hydra.show.comparison import comparison_lines

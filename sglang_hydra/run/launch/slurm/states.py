@@ -1,4 +1,4 @@
-"""What Slurm says of a job, with or without accounting, and what that means."""
+"""Asks Slurm about a job, with or without accounting, and explains the answers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def read_sacct(text: str) -> JobState | None:
 
 
 def ended_finding(job: str, state: JobState, folder: str) -> Finding:
-    """What the end of a job means that did not say itself why it ended."""
+    """Explains the end of a job that did not report why it ended."""
     id, why, field, hint = MESSAGES["ends"].get(state.state, MESSAGES["ends"]["FAILED"])
     reason = (
         f" ({state.reason})" if state.reason and state.reason.lower() != state.state.replace("_", "").lower() else ""
@@ -95,7 +95,7 @@ def cancel(job: str, signal: str | None = None, *, batch: bool = False) -> str |
 
 
 def ask_slurm(*words: str) -> str | None:
-    """What a command of Slurm prints; None where it is not there, does not answer in time, or fails."""
+    """Returns the output of a Slurm command; None where it is not there, does not answer in time, or fails."""
     done = run_slurm(*words)
     return done.stdout if done is not None and done.returncode == 0 else None
 

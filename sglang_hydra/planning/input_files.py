@@ -17,7 +17,7 @@ from sglang_hydra.text.file_text import CONFIG_BYTES, RECORD_BYTES, link_problem
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.key_lines import key_lines
 from sglang_hydra.text.locations import shown_path
-from sglang_hydra.text.yaml_limits import TOO_MUCH, is_too_much
+from sglang_hydra.text.yaml_limits import TOO_MUCH, text_is_too_much
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -104,6 +104,8 @@ def read_yaml(file: Path, content: str) -> list[Request]:
     from sglang_hydra.compose.hydra_internals import yaml_loader
 
     name = shown_path(str(file))
+    if text_is_too_much(content):
+        raise _unreadable(name, TOO_MUCH)
     try:
         loaded = yaml.load(content, Loader=yaml_loader())
     except yaml.MarkedYAMLError as failure:
@@ -112,8 +114,6 @@ def read_yaml(file: Path, content: str) -> list[Request]:
         raise _unreadable(f"{name}{place}", f"it is no YAML: {failure.problem}") from failure
     except (yaml.YAMLError, ValueError, RecursionError) as failure:
         raise _unreadable(name, f"it is no YAML: {failure}") from failure
-    if is_too_much(loaded):
-        raise _unreadable(name, TOO_MUCH)
     if not isinstance(loaded, Mapping):
         what = "nothing" if loaded is None else f"a {type(loaded).__name__}"
         raise _unreadable(name, f"it holds {what}, not a mapping of arguments")

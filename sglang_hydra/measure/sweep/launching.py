@@ -9,6 +9,7 @@ again until a round brings nothing.
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import re
 import signal
@@ -187,18 +188,21 @@ def launcher_of(sweep: Sweep) -> Any:
     from hydra.core.plugins import Plugins
     from omegaconf import open_dict
 
-    with open_dict(config.hydra.launcher):
+    changed = copy.deepcopy(config)
+    with open_dict(changed.hydra.launcher):
         if target.endswith(SLURM):
             if sweep.settings["max_jobs"]:
-                config.hydra.launcher["array_parallelism"] = sweep.settings["max_jobs"]
+                changed.hydra.launcher["array_parallelism"] = sweep.settings["max_jobs"]
             gpus = max(group.gpus // max(1, group.nodes) for group in sweep.groups)
-            if gpus and config.hydra.launcher.get("gpus_per_node") is None and not config.hydra.launcher.get("gres"):
-                config.hydra.launcher["gpus_per_node"] = gpus
+            if gpus and changed.hydra.launcher.get("gpus_per_node") is None and not changed.hydra.launcher.get("gres"):
+                changed.hydra.launcher["gpus_per_node"] = gpus
         elif "joblib" in target and sweep.settings["max_jobs"]:
-            config.hydra.launcher["n_jobs"] = sweep.settings["max_jobs"]
-    return Plugins.instance().instantiate_launcher(
-        hydra_context=sweep.running.context, task_function=sweep.running.task_function, config=config
-    )
+            changed.hydra.launcher["n_jobs"] = sweep.settings["max_jobs"]
+    context, task = sweep.running.context, sweep.running.task_function
+    launcher = Plugins.instance().instantiate_launcher(hydra_context=context, task_function=task, config=changed)
+    # Hydra 1.4 refuses jobs whose config has another launcher than the one that was composed.
+    launcher.setup(hydra_context=context, task_function=task, config=config)
+    return launcher
 
 
 def run_launched(sweep: Sweep, store: Store, launcher: Any) -> bool:

@@ -39,12 +39,20 @@ class Wheel:
         return max(file.size for file in self.files)
 
     @property
-    def folder(self) -> str:
-        """The name of its folder in the cache: another build, or another set of builds, has another."""
+    def digest(self) -> str:
+        """The wheel by its bytes: another build, or another set of builds, has another."""
         import hashlib
 
-        both = hashlib.sha256(" ".join(sorted(file.sha256 for file in self.files)).encode()).hexdigest()
-        return f"{self.name}-{self.version}-{both[:12]}"
+        return hashlib.sha256(" ".join(sorted(file.sha256 for file in self.files)).encode()).hexdigest()
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder in the cache; of a compiled library one for each interpreter and system."""
+        import platform
+        import sys
+
+        build = f"-{sys.implementation.cache_tag}-{sys.platform}-{platform.machine()}" if len(self.files) > 1 else ""
+        return f"{self.name}-{self.version}-{self.digest[:12]}{build}"
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ class Record:
         """What its answers depend on: the bytes of its wheels and its real parts."""
         import hashlib
 
-        parts = [*(wheel.folder for wheel in self.wheels), *self.real_parts]
+        parts = [*(wheel.digest for wheel in self.wheels), *self.real_parts]
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
 
 

@@ -31,11 +31,11 @@ _LAST = "3.12"
 """For this Python wheels of SGLang are asked for: they hold the same sources for each."""
 
 _LEFT_OUT = re.compile(
-    r"sglang/(?:test|multimodal_gen|benchmark)/|sglang/.*\.so$|/tests?/"
+    r"sglang/(?:multimodal_gen|benchmark)/|sglang/.*\.so$|/tests/"
     r"|transformers/models/(?!auto/).*/(?:modeling|modular|convert|tokenization|image_processing|video_processing|processing"
     r"|feature_extraction)_[^/]*$"
 )
-"""What no argument code reads: tests, image generation, compiled servers, transformers beside its config classes."""
+"""What no argument code reads: image generation, compiled servers, transformers beside its config classes."""
 
 
 def folders() -> tuple[Path, ...]:

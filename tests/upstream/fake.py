@@ -122,7 +122,7 @@ FILES = {
     "sglang/srt/layers/__init__.py": "raise RuntimeError('kernels')",
     "sglang/srt/layers/mystery.py": "def decide(): return 5",
     "sglang/srt/layers/known.py": "def answer(): return 42",
-    "sglang/test/big.py": "x = 1",
+    "sglang/multimodal_gen/big.py": "x = 1",
 }
 
 

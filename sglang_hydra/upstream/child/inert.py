@@ -139,10 +139,14 @@ def _refuse_when_running(cls: Any, question: str) -> None:
 
 
 class InertModule(ModuleType):
-    """A package whose every public attribute is an inert name. ``absent`` names the attributes that it has not,
-    ``version_of`` gives its version, ``submodule`` a module below it that is real."""
+    """A package whose every public attribute is an inert name.
+
+    ``absent`` tells the attributes that it has not, ``present`` names some that it surely has, ``version_of`` gives its
+    version, ``submodule`` a module below it that is real.
+    """
 
     absent: Callable[[str], bool] = staticmethod(lambda name: False)
+    present: frozenset[str] = frozenset()
     version_of: Callable[[str], str] = staticmethod(lambda top: "99.0.0")
     submodule: Callable[[str], Any] = staticmethod(lambda name: None)
 
@@ -172,10 +176,11 @@ def refuse_hasattr() -> None:
     def has_attribute(value: Any, name: str) -> bool:
         if not is_inert(value):
             return real(value, name)
-        if not name.startswith("__") and name not in vars(value) and not is_importing():
-            absent = type(value) is InertModule and type(value).absent(f"{value.__name__}.{name}")
-            if not absent:
-                raise refuse(f"whether {value.__name__} has {name}")
+        if InertModule.absent(f"{value.__name__}.{name}"):
+            return False
+        is_known = name in vars(value) or f"{value.__name__}.{name}" in InertModule.present
+        if not name.startswith("__") and not is_known and not is_importing():
+            raise refuse(f"whether {value.__name__} has {name}")
         return real(value, name)
 
     builtins.hasattr = has_attribute

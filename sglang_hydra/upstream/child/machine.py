@@ -109,7 +109,7 @@ def _install_accelerator(module: Any, machine: Machine, is_there: bool) -> None:
         )
 
     def capability(*_: Any) -> tuple[int, int]:
-        if not is_there and machine.get("torch_cuda") is not True:
+        if machine.get("torch_cuda") is False:
             raise _no_cuda()
         return machine.capability if is_there else (0, 0)
 

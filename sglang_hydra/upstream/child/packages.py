@@ -46,6 +46,8 @@ _NEEDS_TORCH = ("modeling_", "modular_", "image_processing_", "processing_", "vi
 
 _REMOVED = ("transformers.models.llama.modeling_llama.LlamaFlashAttention2",)
 """Names that no transformers has that a release pins: this one went in 4.48."""
+_PRESENT = frozenset({"transformers.models.llama.modeling_llama.LlamaAttention"})
+"""Names of what is not unpacked that every pinned transformers has."""
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?\s*\(?\s*(?:.*?(?:>=|==)\s*([\w.]+))?")
 
@@ -73,6 +75,7 @@ class Packages(MetaPathFinder):
         sys.path[:0] = self.folders
         sys.meta_path[:] = [BuiltinImporter, FrozenImporter, self]
         InertModule.absent = staticmethod(self._is_absent_attribute)
+        InertModule.present = _PRESENT
         InertModule.version_of = staticmethod(lambda top: self.version(top) or "99.0.0")
         InertModule.submodule = staticmethod(self._real_submodule)
         _hide_from_transformers(self)

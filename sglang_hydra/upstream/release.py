@@ -99,6 +99,11 @@ def can_answer(version: str) -> bool:
     return record is not None and not wheels.missing(record)
 
 
+def require(version: str) -> None:
+    """Raises MachineError where a release cannot be asked: REL001 without a record, REL004 without its wheels."""
+    _places(_recorded(version))
+
+
 def ask_release(version: str, cases: Sequence[Case], *, use_kept: bool = True) -> list[Answer]:
     """What a release makes of each case, in their order. Nothing is fetched.
 

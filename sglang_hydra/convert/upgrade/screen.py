@@ -103,7 +103,8 @@ def _resolved(made: Upgrade) -> Iterator[Line]:
     if verdict is not None and verdict.ok is None:
         yield from folded([text("  ! ", "yellow"), text(verdict.text)], room())
     elif verdict is None and not same_release(made.version, SPECIFIED_VERSION):
-        message = f"Resolved values are {SPECIFIED_VERSION}'s rules; what {made.version} makes of it: --against VENV"
+        version = made.version
+        message = f"Resolved values are {SPECIFIED_VERSION}'s rules; what {version} makes of it: --against {version}"
         yield [text(f"  {message}" if made.steps.moved else message, "dim")]
     yield []
 

@@ -5,4 +5,5 @@ SGLang decides; of another release than 0.5.2 only its own code knows that. ``in
 
     check --against installed          the SGLang of engine.python, or of this environment
     check --against VENV               that of another environment, or of an interpreter
+    check --against 0.5.23             the wheel of that release, with no environment at all
 """

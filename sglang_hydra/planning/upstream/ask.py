@@ -14,10 +14,11 @@ from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.facts.packages import find_python, installed
 from sglang_hydra.facts.trust import grant, may_start
-from sglang_hydra.releases.order import same_release
+from sglang_hydra.releases.order import release_key, same_release
 from sglang_hydra.releases.table import nearest_known, release
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.upstream.release import Case, ask_release, machine_facts, require
 
 if TYPE_CHECKING:
     from sglang_hydra.facts.gpu import GpuFacts
@@ -37,9 +38,9 @@ _CUDA = "12.8"
 
 class Authority(NamedTuple):
     """An SGLang that can be asked: its interpreter, its release, and how it was named. ``reading`` says that it is to
-    read the model's folder, with its own libraries."""
+    read the model's folder, with its own libraries; without an interpreter its wheel is asked."""
 
-    python: str
+    python: str | None
     version: str
     name: str
     reading: bool = False
@@ -52,7 +53,7 @@ class Authority(NamedTuple):
     @property
     def reads_folders(self) -> bool:
         """Whether its environment has what reads a model's folder."""
-        return {"torch", "transformers"} <= installed(self.python).versions.keys()
+        return self.python is not None and {"torch", "transformers"} <= installed(self.python).versions.keys()
 
 
 class CannotAsk(Exception):
@@ -60,13 +61,17 @@ class CannotAsk(Exception):
 
 
 def find_authority(where: str, python: str | None = None) -> Authority:
-    """The SGLang that ``--against where`` names: ``installed`` (that of ``python``, None for ours), the folder of an
-    environment, or an interpreter. Raises MachineError where there is none."""
+    """The SGLang that ``--against where`` names: ``installed`` (that of ``python``, None for ours), a release number,
+    the folder of an environment, or an interpreter. Raises MachineError where there is none, and where the wheels of
+    a release are not here."""
+    if release_key(where) is not None and not os.path.exists(where):
+        require(where)
+        return Authority(None, where, where)
     named = where if where != INSTALLED else python
     if where != INSTALLED and os.path.isdir(os.path.expanduser(where)):
         named = str(Path(where).expanduser() / "bin" / "python")
     path = find_python(named)
-    hint = "--against VENV, the folder of an environment that has SGLang (pip install sglang), or its python"
+    hint = "--against VENV, the folder of an environment that has SGLang, or its python; --against 0.5.23 needs none"
     if path is None:
         raise MachineError(Finding("error", "AUT001", f"--against {where}: {named} is not a program here", (), hint))
     grant(path)  # both were typed
@@ -86,6 +91,8 @@ def ask_about(authority: Authority, plans: Sequence[Plan]) -> list[Mapping[str, 
     """
     answers: list[Mapping[str, Any] | CannotAsk] = [CannotAsk("it was not asked")] * len(plans)
     groups: dict[tuple[Authority, str], list[int]] = {}
+    if authority.python is None:
+        return [_by_wheel(authority.version, plan) for plan in plans]
     reads = any(map(folder_of, plans)) and authority.reads_folders
     for number, plan in enumerate(plans):
         obstacle = _obstacle(plan)
@@ -116,7 +123,7 @@ def ask(
     timeout_s: float = TIMEOUT_S,
 ) -> list[dict[str, Any]]:
     """The child's answers to JSON lines, in their order, the greeting left out. Raises CannotAsk."""
-    if not may_start(authority.python):
+    if authority.python is None or not may_start(authority.python):
         raise CannotAsk(f"a file names {authority.python}, and nobody typed it")
     way = "sealed" if authority.sealed else "live"
     program = f"import sys; sys.path.insert(0, {str(_HERE)!r}); from inside.{way} import main; sys.exit(main())"
@@ -143,6 +150,25 @@ def ask(
     if not answers or "version" not in answers[0]:
         raise CannotAsk(_last_words(done.stderr) or f"it ended with {done.returncode} and said nothing")
     return answers[1:]
+
+
+def _by_wheel(version: str, plan: Plan) -> Mapping[str, Any] | CannotAsk:
+    """The answer of a release's wheel, told the plan's facts."""
+    obstacle = _obstacle(plan)
+    if obstacle is not None:
+        return CannotAsk(obstacle)
+    facts = machine_facts(plan.gpu, _planned_environment(plan), _cuda_of(version))
+    (answer,) = ask_release(version, [Case(tuple(_flags(plan)), facts, _models(plan))])
+    if answer.ok is None:
+        return CannotAsk(str(answer.unanswered))
+    return {
+        "ok": answer.ok,
+        "stage": answer.stage,
+        "error": answer.error,
+        "values": answer.values,
+        "fields": sorted(answer.values),
+        "read": False,
+    }
 
 
 def _lines(authority: Authority, plans: Sequence[Plan]) -> Sequence[Mapping[str, Any] | CannotAsk]:
@@ -220,28 +246,40 @@ def _sealed_case(number: int, plan: Plan) -> dict[str, Any]:
 
 def _machine(plan: Plan, authority: Authority) -> dict[str, Any]:
     """What cannot change while one child lives."""
-    gpu, known = plan.gpu, nearest_known(authority.version)
+    gpu = plan.gpu
     return {
         "device": _device(gpu),
         "capability": list(gpu.compute_capability) if gpu.compute_capability else None,
         "flashinfer": gpu.flashinfer,
         "triton_kernels": gpu.triton_kernels,
-        "cuda": (release(known).needs["cuda"] if known else None) or _CUDA,
+        "cuda": _cuda_of(authority.version) or _CUDA,
         "environment": _planned_environment(plan),
     }
 
 
+def _cuda_of(version: str) -> str | None:
+    """The CUDA that a release's torch is made for."""
+    known = nearest_known(version)
+    return release(known).needs["cuda"] if known else None
+
+
 def _live_case(plan: Plan) -> dict[str, Any]:
-    # A later release has class defaults of its own.
+    gpu, models = plan.gpu, _models(plan)
+    if folder_of(plan):
+        del models[str(plan.values["model_path"])]
+    machine = {"memory_mib": gpu.memory_mib, "count": gpu.count, "name": gpu.name}
+    return {"machine": machine, "argv": _flags(plan), "models": models}
+
+
+def _models(plan: Plan) -> dict[str, Any]:
+    """The config.json of the model and of its draft as stated: a later release has class defaults of its own."""
     stated = plan.model.extra.get("stated")
-    models = {} if folder_of(plan) else {str(plan.values["model_path"]): dict(stated) if stated else _config(plan)}
+    models = {str(plan.values["model_path"]): dict(stated) if stated else _config(plan)}
     draft, known = plan.values["speculative_draft_model_path"], plan.model.draft
     told = known is not None and (plan.values["trust_remote_code"] or "folder" not in known.extra)
     if draft is not None and known is not None and known.config is not None and told:
         models[str(draft)] = dict(known.extra.get("stated", known.config))
-    gpu = plan.gpu
-    machine = {"memory_mib": gpu.memory_mib, "count": gpu.count, "name": gpu.name}
-    return {"machine": machine, "argv": _flags(plan), "models": models}
+    return models
 
 
 def _config(plan: Plan) -> dict[str, Any]:

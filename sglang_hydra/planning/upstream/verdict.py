@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sglang_hydra.planning.plan import Plan
 
 TESTED = ("0.5.2", "0.5.23")
-"""Releases whose real packages the tests ask."""
+"""Releases whose installed packages the tests ask. Every wheel that is asked has been recorded by being asked."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Verdict:
     @property
     def text(self) -> str:
         """The verdict in one line."""
-        who = f"SGLang {self.authority.version} ({self.authority.name})"
+        where = self.authority.name if self.authority.python else "its wheel"
+        who = f"SGLang {self.authority.version} ({where})"
         if self.ok is None:
             return f"{who} was not asked: {self.why}"
         given = f"; {self.given}" if self.given else ""
@@ -63,7 +64,8 @@ class Verdict:
             found.append(Finding("error", "AUT003", self.text, stage=self.stage or "check"))  # type: ignore[arg-type]
         elif self.ok and not plan.resolution.ok:
             found = [self._outvoted(finding, plan) for finding in found]
-        if self.ok is not None and not any(same_release(self.authority.version, tested) for tested in TESTED):
+        tried = self.authority.python is None or any(same_release(self.authority.version, one) for one in TESTED)
+        if self.ok is not None and not tried:
             message = f"asking SGLang {self.authority.version} has not been tried: {' and '.join(TESTED)} are tested"
             found.append(Finding("info", "AUT004", message))
         return tuple(found)

@@ -189,7 +189,7 @@ def test_the_screen_ends_with_the_new_command_and_the_verdict(run: Run) -> None:
     places = [printed.out.index(title) for title in order]
     assert places == sorted(places)
     assert "--cuda-graph-max-bs 64  ->  --cuda-graph-max-bs-decode 64" in printed.out
-    assert "Resolved values are 0.5.2's rules; what 0.5.23 makes of it: --against VENV" in printed.out
+    assert "Resolved values are 0.5.2's rules; what 0.5.23 makes of it: --against 0.5.23" in printed.out
     assert "sglang serve MODEL (since 0.5.5)" in printed.out
     assert printed.out.rstrip().endswith("0.5.23 refuses it as it was")
 

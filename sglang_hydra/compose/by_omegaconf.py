@@ -212,7 +212,7 @@ def _problem(path: tuple[str, ...], value: Any, override: Override) -> Finding |
     return unknown_key("", ".".join(path)).finding
 
 
-def words_below(
+def origins_below(
     repository: Repository, chosen: Sequence[Override], leaves: Sequence[Wanted], mount: tuple[str, ...]
 ) -> dict[str, Origin]:
     """The file or the override that sets each key right below the node ``mount`` of an app."""

@@ -98,10 +98,10 @@ class PlainBases:
         self._contributions: dict[tuple[str, ...], _Contribution] = {}
         self._outlines: dict[tuple[Any, ...], _Outline | None] = {}
         self._bases: dict[tuple[str, ...], PlainBase | None] = {}
-        self._pairs: dict[str, tuple[Content, ...] | None] = {}
+        self._pairs: dict[str, bool] = {}
 
     def base(self, chosen: Sequence[Override]) -> PlainBase:
-        """The base of these choices. Raises NotPlain where it takes Hydra, also to say what is wrong with them."""
+        """The base of these choices. Raises NotPlain where only Hydra can compose them, and where they are wrong."""
 
         def make() -> PlainBase | None:
             try:
@@ -113,19 +113,11 @@ class PlainBases:
         return _plain(kept(self._bases, key, make), chosen)
 
     def pair(self, gpu: str, model: str) -> tuple[Content, ...]:
-        """The configs of the pair file of these two, as ``by_omegaconf.pair_of``. Raises NotPlain where it takes
-        Hydra."""
+        """The configs of the pair file of these two, weakest first; empty where there is none. Raises NotPlain where
+        only Hydra can compose it."""
         name = f"{gpu}-{model}"
-
-        def read() -> tuple[Content, ...] | None:
-            if not self._repository.config_exists(f"{PAIR}/{name}"):
-                return ()
-            try:
-                return self.presets.preset(PAIR, name).parts
-            except NotPlain:
-                return None
-
-        return _plain(kept(self._pairs, name, read), name)
+        exists = kept(self._pairs, name, lambda: self._repository.config_exists(f"{PAIR}/{name}"))
+        return self.presets.preset(PAIR, name).parts if exists else ()
 
     def _made(self, chosen: Sequence[Override]) -> PlainBase | None:
         slots = [self._slot(override) for override in chosen]

@@ -132,8 +132,8 @@ class Composer:
         """The presets of a group, of each folder that is searched in turn. One that only gives another one a second
         name is left out.
 
-        A broken one is left out too: whoever chooses it is told. With ``strict`` ConfigError is raised, with the
-        findings on all of them.
+        A broken one is left out too: its mistakes are reported where it is chosen. With ``strict`` ConfigError is
+        raised, with the findings on all of them.
         """
         found: dict[str, Preset] = {}
         findings: list[Finding] = []
@@ -196,16 +196,16 @@ class Composer:
         with self._lock, self._reading(requests):
             self._read(requests, self._repository(requests))
 
-    def said_below(self, mount: tuple[str, ...], requests: Sequence[Request]) -> dict[str, Origin]:
-        """Who had the last word on each key right below a node of an app, which need not hold SGLang's arguments."""
-        from sglang_hydra.compose.by_omegaconf import words_below
+    def origins_below(self, mount: tuple[str, ...], requests: Sequence[Request]) -> dict[str, Origin]:
+        """Who set each key right below a node of an app, which need not hold SGLang's arguments; the last one wins."""
+        from sglang_hydra.compose.by_omegaconf import origins_below
 
         with self._lock, self._reading(requests):
             repository = self._repository(requests)
             own = [item for item in self._read(requests, repository) if not item.override.is_hydra_override()]
             chosen = [item.override for item in own if repository.chooses(item.override)]
             leaves = [item for item in own if not repository.chooses(item.override)]
-            return words_below(repository, chosen, leaves, mount)
+            return origins_below(repository, chosen, leaves, mount)
 
     def compose(self, requests: Sequence[Request]) -> Composition:
         """Composes the primary config with ``requests`` on top.

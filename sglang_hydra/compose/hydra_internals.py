@@ -50,6 +50,7 @@ from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
+from hydra.errors import ConfigCompositionException
 from hydra.plugins.config_source import ConfigSource
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
@@ -251,7 +252,7 @@ class Repository(CachingConfigRepository):
 
         self.cache.clear()  # Hydra writes into what it has read: the choices into the lists, other files into a config
         try:
-            return create_defaults_list(
+            listed = create_defaults_list(
                 repo=self,
                 config_name=self._config_name,
                 overrides_list=list(choices),
@@ -261,11 +262,31 @@ class Repository(CachingConfigRepository):
         except RecursionError as failure:
             message = f"{self._name(self._last_loaded)}: its defaults list leads back to itself"
             raise ConfigError(Finding("error", "CLI008", message, hint="take that name out of defaults")) from failure
+        for choice in choices:
+            if choice.is_add():
+                _refuse_second_choice(listed.defaults, choice)
+        return listed
 
     def merged(self, defaults: list[ResultDefault]) -> DictConfig:
         config = self._loader._compose_config_from_defaults_list(defaults=defaults, repo=self)
         OmegaConf.set_struct(config, True)
         return config
+
+
+def _refuse_second_choice(defaults: Sequence[ResultDefault], choice: Override) -> None:
+    """Raises ConfigCompositionException where an added choice (``+gpu=h100``) is the second one of its place. Hydra 1.3
+    does so only where the options have no defaults list of their own."""
+    in_group = f"{choice.key_or_group}/"
+    packages = [
+        entry.package
+        for entry in defaults
+        if (entry.is_self or entry.override_key)
+        and str(entry.config_path).startswith(in_group)
+        and not str(entry.parent).startswith(in_group)
+    ]
+    if len(set(packages)) < len(packages):
+        key = choice.get_key_element().lstrip("+")
+        raise ConfigCompositionException(f"{key} appears more than once in the final defaults list")
 
 
 def file_of(loaded: ConfigResult | None, config_path: str) -> str:

@@ -31,7 +31,7 @@ from sglang_hydra.text.locations import conf_dir
 def own(tmp_path: Path) -> Path:
     """A folder with a preset of its own and one that has the name of ours."""
     (tmp_path / "gpu").mkdir()
-    (tmp_path / "gpu" / "h100.yaml").write_text("defaults: [h200]\nname: mine\n")
+    (tmp_path / "gpu" / "h100.yaml").write_text("defaults: [b200]\nname: mine\n")
     (tmp_path / "gpu" / "big.yaml").write_text("name: big\n")
     register()
     return tmp_path
@@ -60,7 +60,7 @@ def test_a_repository_expands_a_defaults_list_and_merges_it(own: Path) -> None:
     choices = OverridesParser.create().parse_overrides(["gpu=h100", "model=qwen3_8b"])
     listed = repository.defaults(choices)
     paths = [default.config_path for default in listed.defaults]
-    assert paths.index("gpu/h200") < paths.index("gpu/h100")
+    assert paths.index("gpu/b200") < paths.index("gpu/h100")
     config = repository.merged(listed.defaults)
     assert (config.gpu.name, config.gpu.memory_mib > 100_000) == ("mine", True)
     assert OmegaConf.is_struct(config)

@@ -93,7 +93,7 @@ def origins_in_app(mount: tuple[str, ...]) -> dict[str, Origin]:
     from sglang_hydra.run.hydra_app import composer_of_app
 
     running = HydraConfig.get()
-    return composer_of_app(running).said_below(mount, numbered(running.overrides.task))
+    return composer_of_app(running).origins_below(mount, numbered(running.overrides.task))
 
 
 def requests_of(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # What changes plans, screens and programs. An interpreter that the tests are told of stays, as SGLANG_PYTHON.
@@ -37,3 +39,10 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def _no_key_is_left() -> Iterator[None]:
+    """A key that a test types goes into the environment of its process: the next test must not find it there."""
+    yield
+    os.environ.pop("SGLANG_HYDRA_API_KEY", None)

@@ -385,13 +385,13 @@ def test_serve_names_a_program_of_a_file_before_it_is_asked_or_started(
     from sglang_hydra.cli import serve
 
     seen: list[str] = []
-    shown: Callable[..., None] = serve.say
+    shown: Callable[..., None] = serve.write_lines
 
-    def say(*said: Any) -> None:
+    def write_lines(*lines: Any) -> None:
         seen.append(stranger.ran)
-        shown(*said)
+        shown(*lines)
 
-    monkeypatch.setattr(serve, "say", say)
+    monkeypatch.setattr(serve, "write_lines", write_lines)
     monkeypatch.setattr(serve, "serve_here", lambda composer, invocation, plan: 0)
     stranger.experiment(*NAMED)
     done = run("serve", "server.yaml")

@@ -99,6 +99,7 @@ class Composer:
         self._bases: dict[tuple[str, ...], Base | None] = {}
         self._plain: dict[int, PlainBases] = {}
         self._models: dict[int, ModelPresets] = {}
+        self._presets: dict[tuple[int, str], tuple[list[Preset], list[Finding]]] = {}
         self._words: dict[tuple[str, str, str], Wanted] = {}
         self._lock = threading.RLock()  # what is kept is shared by all who compose with this
         self._group_keys: dict[str, str] = {}
@@ -135,16 +136,23 @@ class Composer:
         A broken one is left out too: its mistakes are reported where it is chosen. With ``strict`` ConfigError is
         raised, with the findings on all of them.
         """
-        found: dict[str, Preset] = {}
-        findings: list[Finding] = []
-        for name in self._repository(requests).options_by_source(group):
-            try:
-                found[name] = self.preset(group, name, requests)
-            except ConfigError as failure:
-                findings += failure.findings
+        with self._lock:
+            repository = self._repository(requests)
+            key = (id(repository), group)
+            if key not in self._presets:
+                found: dict[str, Preset] = {}
+                findings: list[Finding] = []
+                for name in repository.options_by_source(group):
+                    try:
+                        found[name] = self.preset(group, name, requests)
+                    except ConfigError as failure:
+                        findings += failure.findings
+                presets = [preset for preset in found.values() if not preset.is_alias_in(found)]
+                self._presets[key] = presets, findings
+            presets, findings = self._presets[key]
         if strict and findings:
             raise ConfigError(*findings)
-        return [preset for preset in found.values() if not preset.is_alias_in(found)]
+        return presets
 
     def model_presets(self, requests: Sequence[Request] = ()) -> ModelPresets:
         """What the presets of the ``model`` group know of checkpoints."""

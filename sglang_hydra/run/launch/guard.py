@@ -111,13 +111,19 @@ def _kill_everything() -> None:
 
 
 def _watch_over(
-    child: int, watch: int, signals: int, stop_s: float, ask: Callable[[int], None], counted: tuple[int, ...] = ()
+    child: int,
+    watch: int,
+    signals: int,
+    stop_s: float,
+    ask: Callable[[int], None],
+    counted: tuple[int, ...] = (),
+    close_counts: int = 1,
 ) -> int:
     """Waits for the child's end, however it comes about; its wait status.
 
     ``signals`` gives a byte for each signal, of which those in ``counted`` ask for the end. Each byte of ``watch`` asks
-    for it too, and so does its close. ``ask`` is called with the number of each time; after ``stop_s`` seconds the
-    child is killed.
+    for it too, and its close does so ``close_counts`` times. ``ask`` is called with the number of each time; after
+    ``stop_s`` seconds the child is killed.
     """
     parent, deadline, number = os.getppid(), None, 0
     selector = selectors.DefaultSelector()
@@ -137,7 +143,7 @@ def _watch_over(
             came = os.read(watch, 64) if watch in readable else None
             # The pipe alone would not tell if a process that was forked still held the other end of it.
             watched = came != b"" and os.getppid() == parent
-            asked += len(came or b"") + (not watched)
+            asked += len(came or b"") + (0 if watched else close_counts)
             if not watched:
                 selector.unregister(watch)
         for _ in range(asked):
@@ -164,7 +170,8 @@ def _signals_as_bytes() -> int:
 
 def _inner(argv: list[str], orders: int, watch: int, stop_s: float) -> int:
     """Starts the server and watches over it; its wait status. Only the outer process asks it for the end: a signal
-    to all processes of a group or a job must not count twice."""
+    to all processes of a group or a job must not count twice. The close of ``orders`` means that the outer process was
+    killed: the server is then killed too."""
     signals = _signals_as_bytes()
     guard = os.getpid()
     server = os.fork()
@@ -175,7 +182,7 @@ def _inner(argv: list[str], orders: int, watch: int, stop_s: float) -> int:
     def ask(number: int) -> None:
         os.kill(server, signal.SIGTERM if number == 1 else signal.SIGKILL)
 
-    return _watch_over(server, orders, signals, stop_s, ask)
+    return _watch_over(server, orders, signals, stop_s, ask, close_counts=2)
 
 
 def _close_key() -> None:

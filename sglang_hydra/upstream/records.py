@@ -14,6 +14,8 @@ from pathlib import Path
 from sglang_hydra.releases.order import at_least, is_candidate_of, same_release
 
 RECORDS = Path(__file__).with_name("releases.json")
+_UNPACKED = "2"
+"""Changes when other files of a wheel are unpacked: a folder that was unpacked before is not used any more."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,11 @@ class Wheel:
 
     @property
     def digest(self) -> str:
-        """The wheel by its bytes: another build, or another set of builds, has another."""
+        """The wheel by its bytes and by what is unpacked of it: another build, or another set of builds, has another."""
         import hashlib
 
-        return hashlib.sha256(" ".join(sorted(file.sha256 for file in self.files)).encode()).hexdigest()
+        files = sorted(file.sha256 for file in self.files)
+        return hashlib.sha256(" ".join([_UNPACKED, *files]).encode()).hexdigest()
 
     @property
     def folder(self) -> str:

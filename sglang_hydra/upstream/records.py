@@ -42,7 +42,7 @@ class Wheel:
 
     @property
     def digest(self) -> str:
-        """The wheel by its bytes and by what is unpacked of it: another build, or another set of builds, has another."""
+        """The wheel by its bytes and by what is unpacked of it: another build, or set of builds, has another."""
         import hashlib
 
         files = sorted(file.sha256 for file in self.files)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import hydra
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
@@ -79,8 +78,6 @@ REFUSED: Mapping[str, str] = {
 }
 SINCE_HYDRA_1_4 = {"appears more than once": "without the +: gpu@serving.sglang.gpu=h100"}
 WE_ALONE_REFUSE = ("+serving.sglang.x=1", "serving.sglang.schedule_policy=lmp")
-HYDRA_1_3_TAKES = "+gpu@serving.sglang.gpu=h100"
-"""Hydra 1.3 merges both presets where the chosen one (h200) has a defaults list; 1.4 refuses the second one."""
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +166,7 @@ def test_a_spelling_that_says_nothing_is_refused_with_what_to_type(typed: str, c
         by_us(conf, typed)
     said = " ".join(f"{finding.message} {finding.hint}" for finding in caught.value.findings)
     assert REFUSED[typed] in said or SINCE_HYDRA_1_4.get(REFUSED[typed], REFUSED[typed]) in said
-    if typed in WE_ALONE_REFUSE or (typed == HYDRA_1_3_TAKES and hydra.__version__.startswith("1.3")):
+    if typed in WE_ALONE_REFUSE:
         by_hydra(conf, typed)
     else:
         with pytest.raises((HydraException, OmegaConfBaseException)):

@@ -50,7 +50,7 @@ def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> I
             return
         if typing.get_origin(kind) is not dict:
             where = ".".join(keys[:depth])
-            message = f"{where} is {_said(kind)} and has no key {name!r}"
+            message = f"{where} is {_described(kind)} and has no key {name!r}"
             yield Problem(".".join(keys), message, f"{where}=...")
             return
         schema = typing.get_args(kind)[1]
@@ -77,13 +77,13 @@ def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Prob
     container = typing.get_origin(kind)
     if value is None:
         if not _optional(schema):
-            yield Problem(key, f"{key}=null: it must be {_said(schema)}")
+            yield Problem(key, f"{key}=null: it must be {_described(schema)}")
     elif container is None:
         if not _fits(kind, value):
-            yield Problem(key, f"{key}={value!r} is not {_said(kind)}", _EXAMPLES.get(key))
+            yield Problem(key, f"{key}={value!r} is not {_described(kind)}", _EXAMPLES.get(key))
     elif not (isinstance(value, Mapping) if container is dict else isinstance(value, (list, tuple))):
         example = f"{key}=[A,B]" if container is list else f"{key}.NAME=VALUE"
-        yield Problem(key, f"{key}={value!r} is not {_said(kind)}", example)
+        yield Problem(key, f"{key}={value!r} is not {_described(kind)}", example)
     else:
         inner = typing.get_args(kind)[-1]
         for name in value:
@@ -128,7 +128,7 @@ def _optional(schema: Any) -> bool:
     return schema is Any or types.NoneType in typing.get_args(schema)
 
 
-def _said(schema: Any) -> str:
+def _described(schema: Any) -> str:
     kind = without_none(schema)
     if typing.get_origin(kind) is list:
         return "a list"

@@ -109,8 +109,8 @@ def no_override(text: str, known: Known) -> Refused:
     if equals and not key:
         return Refused("CLI004", f"{short(text)!r} has no key", hint="key=value is written without spaces around =")
     near = nearest(key, [*FIELDS, *NODES]) if equals else None
-    said = f"{short(key)!r} cannot be a key" if "=" in text else f"{short(text)!r} is no key=value"
-    return Refused("CLI004", said, hint=f"did you mean {near}={short(value)}?" if near else f"{program()} --help")
+    message = f"{short(key)!r} cannot be a key" if "=" in text else f"{short(text)!r} is no key=value"
+    return Refused("CLI004", message, hint=f"did you mean {near}={short(value)}?" if near else f"{program()} --help")
 
 
 def _as_a_file(text: str) -> str:

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from sglang_hydra.measure.sweep.claims import Claims
 from sglang_hydra.text.file_text import CONFIG_BYTES
 from tests.commands import Run, runner
 from tests.measure.report.folders import result, write_sweep
+from tests.security.attacks import Stranger
 
 HONEST = "gpu: h200\nmodel: qwen3_8b\n"
 SECRET = "A" * 20
@@ -307,3 +309,25 @@ def test_a_launcher_that_is_no_plugin_is_a_finding_and_is_not_imported(
     assert named in finding.message
     assert not mark.exists()
     assert with_launcher(sweep("hydra/launcher=joblib"), composer).running is not None
+
+
+def test_a_repository_inside_a_checkout_starts_no_program_of_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """A bare repository can be committed as plain files: git takes it for one, with settings that name programs."""
+    stranger = Stranger(tmp_path)
+    inner = stranger.folder / "inner"
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q", "--bare", str(inner)], check=True)
+    stranger.experiment(name="inner/server.yaml")
+    program = str(stranger.program)
+    for name in ("core.fsmonitor", "core.sshCommand", "diff.external", "core.pager"):
+        subprocess.run([*git, "-C", str(inner), "config", name, program], check=True)
+    subprocess.run([*git, "-C", str(inner), "config", "core.bare", "false"], check=True)
+    subprocess.run([*git, "-C", str(inner), "config", "core.worktree", str(inner)], check=True)
+    monkeypatch.chdir(inner)
+    assert subprocess.run([*git, "status"], capture_output=True, check=False).returncode == 0, "git itself takes it"
+    assert stranger.ran != "", "and starts the program"
+    stranger.mark.unlink()
+    run("check", "--base", "HEAD", "server.yaml")
+    assert stranger.ran == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from sglang_hydra.text import user_settings as settings
 from tests.commands import Printed, Run
 from tests.security.attacks import Stranger
 
+FINISHED = Path(__file__).parents[1] / "data" / "made_by_first_build" / "finished_sweep"
 NAMED = ("engine: {python: ./evil.sh}",)
 ROUTED = ("topology: replicas", "replicas: 2", "topology.router: {python: ./evil.sh}")
 PRIMARY = "defaults: [sglang_hydra_schema, {gpu: h200}, {model: qwen3_8b}, {engine: auto}, {launch: local}, _self_]\n"
@@ -70,6 +72,35 @@ def test_no_verb_that_plans_starts_a_program_that_a_file_names(
     done = run(*words)
     assert stranger.ran == ""
     assert done.code == 0 or lines is ROUTED, done.out + done.err
+    assert "Traceback" not in done.err
+
+
+READING: list[tuple[str, ...]] = [
+    ("audit", "--config-dir", "lab"),
+    ("recipes", "--config-dir", "lab", "gpu=mine", "engine=evil"),
+    ("import", "launch.sh"),
+    ("diagnose", "server.log"),
+    ("report", "finished_sweep"),
+    ("status", "finished_sweep"),
+    ("logs", "finished_sweep"),
+]
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_no_verb_that_reads_starts_a_program_that_its_files_name(
+    words: Sequence[str], run: Run, stranger: Stranger
+) -> None:
+    stranger.write("lab/engine/evil.yaml", "# an engine\npython: ./evil.sh\n")
+    stranger.write("lab/gpu/mine.yaml", "# mine\ndefaults: [h200]\nname: mine\n")
+    stranger.write("launch.sh", "./evil.sh -m sglang.launch_server --model-path Qwen/Qwen3-8B\n")
+    stranger.write("server.log", "./evil.sh: server_args=ServerArgs(model_path='./evil.sh')\nKilled\n")
+    shutil.copytree(FINISHED, stranger.folder / "finished_sweep")
+    record = json.loads((FINISHED / "sweep.json").read_text())
+    record["words"] = [*record["words"], "engine.python=./evil.sh"]
+    (stranger.folder / "finished_sweep" / "sweep.json").write_text(json.dumps(record))
+    done = run(*words)
+    assert stranger.ran == ""
+    assert done.code in (0, 2), done.out + done.err
     assert "Traceback" not in done.err
 
 

@@ -16,7 +16,6 @@ import copy
 import gzip
 import json
 import logging
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -28,11 +27,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]  # the interpreter is another one's
 
 from record_config_defaults import Recorder, built, is_part  # noqa: E402
+from recording.asked_with_torch import ask_with_torch  # noqa: E402
 
 from sglang_hydra.architecture.architectures import ENCODERS, KNOWN  # noqa: E402
 
 OUT = ROOT / "tests" / "data" / "conformance" / "configs.jsonl.gz"
-HOME = ROOT / "sglang_hydra" / "authority"
 H100 = {"device": "cuda", "capability": [9, 0], "flashinfer": True, "triton_kernels": True}
 CPU = {"device": "cpu", "capability": None, "flashinfer": False, "triton_kernels": False}
 MACHINES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str], int | None]] = {
@@ -149,8 +148,8 @@ def changed(config: dict[str, Any], path: tuple[str, ...], *value: Any) -> dict[
 def outcomes(folders: list[Path], machine: str) -> Iterator[dict[str, Any]]:
     """What the release makes of each folder on a machine."""
     hardware, variables, memory = MACHINES[machine]
-    lines: list[dict[str, Any]] = [{**hardware, "cuda": "12.8", "environment": dict(variables)}]
-    lines += [
+    machine_of = {**hardware, "cuda": "12.8", "environment": dict(variables)}
+    lines = [
         {
             "machine": {"memory_mib": memory, "count": 8, "name": machine},
             "argv": ["--model-path", str(folder), "--random-seed", "1"],
@@ -158,11 +157,7 @@ def outcomes(folders: list[Path], machine: str) -> Iterator[dict[str, Any]]:
         }
         for folder in folders
     ]
-    program = f"import sys; sys.path.insert(0, {str(HOME)!r}); from inside.live import main; sys.exit(main())"
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    command = [sys.executable, "-I", "-B", "-X", "utf8", "-W", "ignore", "-c", program]
-    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
-    answers = [json.loads(line) for line in done.stdout.splitlines()][1:]
+    answers = ask_with_torch(sys.executable, machine_of, lines, timeout_s=3600.0)
     defaults = json.loads((OUT.parent / "defaults.json").read_text("utf-8"))
     usual = {row["name"]: row.get("default") for row in defaults}
     for folder, answer in zip(folders, answers, strict=True):

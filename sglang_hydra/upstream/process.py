@@ -32,11 +32,17 @@ class ChildFailed(Exception):
 
 
 class Child:
-    """One child. ``places`` are the folders of the release's wheels, in the order of ``record.wheels``; ``facts`` its
-    machine. Raises ChildFailed where the release cannot be imported."""
+    """One child. ``places`` are the folders that have the release and its libraries, the release's own one first;
+    ``facts`` its machine. With ``python``, the interpreter to run, they are those of an environment, where no byte code
+    is written. Raises ChildFailed where the release cannot be imported."""
 
     def __init__(
-        self, record: Record, places: Sequence[Path], facts: Mapping[str, Any], limit_s: float = CASE_S
+        self,
+        record: Record,
+        places: Sequence[Path],
+        facts: Mapping[str, Any],
+        limit_s: float = CASE_S,
+        python: str | None = None,
     ) -> None:
         self.limit_s = limit_s
         self._lock = threading.Lock()
@@ -44,15 +50,17 @@ class Child:
         options = {
             "version": record.version,
             "release": str(places[0]),
-            "libraries": [str(place) for place in places[1:]],
+            "folders": [str(place) for place in places[1:]],
+            "libraries": [wheel.name for wheel in record.libraries],
             "real_parts": record.real_parts,
             "parent": os.getpid(),
             "limit_s": max(limit_s, START_S),
         }
         program = f"import sys; sys.path.insert(0, {str(_HERE)!r}); from child.main import main; sys.exit(main())"
+        interpreter = [python, "-B"] if python else [sys.executable]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-X", "utf8", "-W", "ignore", "-c", program, json.dumps(options)],
+                [*interpreter, "-I", "-S", "-X", "utf8", "-W", "ignore", "-c", program, json.dumps(options)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -61,8 +69,12 @@ class Child:
                 start_new_session=True,  # Ctrl-C is for the parent, which ends it
             )
         except OSError as failure:
-            raise ChildFailed(f"{sys.executable} cannot be run: {failure.strerror or failure}") from failure
-        self.greeting = self._exchange(facts, START_S)
+            raise ChildFailed(f"{interpreter[0]} cannot be run: {failure.strerror or failure}") from failure
+        try:
+            self.greeting = self._exchange(facts, START_S)
+        except ChildFailed:
+            self.end()
+            raise
         if "version" not in self.greeting:
             self.end()
             raise ChildFailed(str(self.greeting.get("unanswered", "it did not start")))
@@ -120,14 +132,14 @@ class Child:
         return ChildFailed(f"{why}: {lines[-1][:300]}" if lines else why)
 
 
-_children: dict[tuple[int, str, str], Child] = {}
+_children: dict[tuple[int, str, tuple[Path, ...], str], Child] = {}
 _children_lock = threading.Lock()
 
 
-def child_for(record: Record, places: Sequence[Path], facts: Mapping[str, Any]) -> Child:
+def child_for(record: Record, places: Sequence[Path], facts: Mapping[str, Any], python: str | None = None) -> Child:
     """The child for this release and this kind of machine, started when it is first needed. Raises ChildFailed."""
     fixed = {name: value for name, value in facts.items() if name not in _MAY_CHANGE}
-    key = (os.getpid(), record.fingerprint, json.dumps(fixed, sort_keys=True))
+    key = (os.getpid(), record.fingerprint, tuple(places), json.dumps(fixed, sort_keys=True))
     with _children_lock:
         child = _children.pop(key, None)
         if child is not None and not child.is_alive:
@@ -136,7 +148,7 @@ def child_for(record: Record, places: Sequence[Path], facts: Mapping[str, Any]) 
         mine = [other for other in _children if other[0] == os.getpid()]
         for oldest in mine[: max(0, len(mine) - MOST_CHILDREN + 1)]:
             _children.pop(oldest).end()
-        _children[key] = child or Child(record, places, facts)
+        _children[key] = child or Child(record, places, facts, python=python)
         return _children[key]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.upstream import answers, wheels
+from sglang_hydra.upstream.environment import NotRecorded, installed_release
 from sglang_hydra.upstream.process import Child, ChildFailed, child_for
 from sglang_hydra.upstream.records import Record, record_of
 
@@ -57,7 +59,8 @@ class Answer:
 
     ``ok`` is None where it has no answer: ``unanswered`` says which question nobody answered, or why the child failed.
     ``values`` are all its fields where it accepts, ``stage`` and ``error`` its refusal. ``environment`` are variables
-    that it set, ``assumed`` facts that were assumed and asked for.
+    that it set, ``assumed`` facts that were assumed and asked for. ``by_library`` says that transformers refused: what
+    was told of the model is then no whole config.json, or one that it does not read.
     """
 
     ok: bool | None
@@ -68,6 +71,7 @@ class Answer:
     environment: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     assumed: Mapping[str, Any] = field(default_factory=dict)
+    by_library: bool = False
 
 
 def machine_facts(
@@ -117,11 +121,21 @@ def ask_release(version: str, cases: Sequence[Case], *, use_kept: bool = True) -
         key = answers.answer_key(record.fingerprint, asked)
         kept = answers.kept_answer(key) if use_kept else None
         if kept is None:
-            kept = _asked(record, asked)
+            kept = _asked(record, _places(record), asked)
             if use_kept and "failed" not in kept:
                 answers.keep_answer(key, kept)
         found.append(_answer(kept))
     return found
+
+
+def ask_installed(python: str, version: str, cases: Sequence[Case]) -> list[Answer]:
+    """What the SGLang of an environment makes of each case, by its own files; ``version`` is that of its metadata. Its
+    interpreter ``python`` runs them only where ours cannot load its compiled libraries. No answer is kept."""
+    try:
+        there = installed_release(python, version)
+    except NotRecorded as failure:
+        return [Answer(None, unanswered=str(failure))] * len(cases)
+    return [_answer(_asked(there.record, there.places, case.to_json(), there.interpreter)) for case in cases]
 
 
 def prepare(version: str) -> None:
@@ -168,10 +182,11 @@ def _places(record: Record) -> list[Any]:
     return [wheels.place_of(wheel) for wheel in record.wheels]
 
 
-def _asked(record: Record, case: Mapping[str, Any]) -> dict[str, Any]:
-    places = _places(record)
+def _asked(
+    record: Record, places: Sequence[Path], case: Mapping[str, Any], python: str | None = None
+) -> dict[str, Any]:
     try:
-        answer = child_for(record, places, case["machine"]).ask(case)
+        answer = child_for(record, places, case["machine"], python).ask(case)
     except ChildFailed as failure:
         return {"failed": str(failure)}
     answer.pop("id", None)
@@ -189,4 +204,5 @@ def _answer(record: Mapping[str, Any]) -> Answer:
         environment=record.get("environment", {}),
         warnings=tuple(record.get("warnings", ())),
         assumed=record.get("assumed", {}),
+        by_library=bool(record.get("by_library")),
     )

@@ -71,7 +71,7 @@ import json, os, sys
 from pathlib import Path
 from sglang_hydra.upstream.process import Child
 from sglang_hydra.upstream.records import Record, Wheel
-record = Record({record.version!r}, Wheel("sglang", "1", ()), (), {record.real_parts!r})
+record = Record({record.version!r}, Wheel("sglang", "1", ()), (Wheel("transformers", "1", ()),), {record.real_parts!r})
 child = Child(record, [Path(place) for place in {list(map(str, _places(record)))!r}], json.loads({json.dumps(H200)!r}))
 print(child._process.pid, flush=True)
 if {busy}:

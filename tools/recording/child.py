@@ -15,14 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sglang_hydra" / "planning" / "upstream"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from inside import outcome
-from inside.inert import Unfaked
-from inside.released import LayoutError, Released
-
-from recording import tables
+from recording import outcome, tables
+from recording.inert import Unfaked
+from recording.released import LayoutError, Released
 
 
 def refuse(value: object) -> str:

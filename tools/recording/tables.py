@@ -7,8 +7,8 @@ import dataclasses
 import re
 from typing import Any
 
-from inside.outcome import default_of
-from inside.released import Released
+from .outcome import default_of
+from .released import Released
 
 
 def defaults(released: Released) -> list[dict[str, Any]]:

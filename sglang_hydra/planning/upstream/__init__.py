@@ -1,7 +1,7 @@
-"""SGLang's own word on a plan: its argument code, asked in a child process of the environment that has it.
+"""SGLang's own word on a plan: its argument code, asked in a child process.
 
 What goes here: asking (``ask``), and holding the answer against the plan (``verdict``). What does not: anything that
-SGLang decides; of another release than 0.5.2 only its own code knows that. ``inside`` is what runs over there.
+SGLang decides: its own code knows that, and ``sglang_hydra.upstream`` runs it.
 
     check --against installed          the SGLang of engine.python, or of this environment
     check --against VENV               that of another environment, or of an interpreter

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.arguments.fields import fresh_defaults
 from sglang_hydra.planning.actual import Comparison, Difference, compare
 from sglang_hydra.planning.upstream.ask import Authority, CannotAsk, ask_about
 from sglang_hydra.releases.order import same_release
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import plain
 
 if TYPE_CHECKING:
     from sglang_hydra.planning.plan import Plan
@@ -107,10 +105,8 @@ def judged(authority: Authority, plan: Plan, said: Mapping[str, Any] | CannotAsk
     given = _given(plan, read=bool(said.get("read")))
     if not said["ok"]:
         return Verdict(authority, False, stage=str(said["stage"]), error=str(said["error"]), given=given)
-    # The sealed way names only what is not at its default.
-    values = said["values"] if said["fields"] else {**plain(fresh_defaults()), **said["values"]}
     # It was asked without the key, which it has nothing to decide about.
-    known = {**values, "api_key": plan.values["api_key"], "version": authority.version}
+    known = {**said["values"], "api_key": plan.values["api_key"], "version": authority.version}
     return Verdict(authority, True, compared=compare(plan, known), given=given)
 
 

@@ -40,7 +40,8 @@ class Runner:
     """Runs cases of one release on one kind of machine."""
 
     def __init__(self, release: Any, machine: Machine, files: Files, packages: Packages) -> None:
-        self.release, self.machine, self.files, self.packages = release, machine, files, packages
+        self.machine, self.files, self.packages = machine, files, packages
+        self.prepare = release.prepare_server_args
         self.warnings = Warnings()
         logging.getLogger("sglang").addHandler(self.warnings)
         logging.lastResort = None
@@ -75,7 +76,7 @@ class Runner:
         stage, printed = "argparse", io.StringIO()
         try:
             with contextlib.redirect_stderr(printed):
-                args = self.release.prepare_server_args(argv)
+                args = self.prepare(argv)
             stage = "post_init"
             if hasattr(args, "resolve_once"):
                 args.resolve_once()
@@ -102,7 +103,11 @@ class Runner:
             raise refuse(f"what an inert name gives: {text[:300]}{_place(frames)}") from error
         if stage == "argparse" and "from_cli_args" in {frame.name for frame in frames}:
             stage = "post_init"
-        return {"ok": False, "stage": stage, "error": f"{text}{_place(frames)}"[:_LONGEST]}
+        is_librarys = any(
+            f"/{name}/" in frame.filename for frame in frames for name in ("transformers", "huggingface_hub")
+        )
+        error_text = f"{text}{_place(frames)}"[:_LONGEST]
+        return {"ok": False, "stage": stage, "error": error_text, "by_library": is_librarys}
 
 
 def _place(frames: Sequence[traceback.FrameSummary]) -> str:

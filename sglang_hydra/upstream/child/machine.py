@@ -150,7 +150,7 @@ def _install_backends(torch: Any, machine: Machine) -> None:
     nvml.nvmlInit = no_nvml
     # SGLang's CPU engine exists on x86 only, and the CPU is one that it is made for.
     intel: Any = importlib.import_module("torch._C._cpu")
-    intel._is_amx_tile_supported = functools.partial(bool, True)
+    intel._is_amx_tile_supported = torch.cpu._is_amx_tile_supported = functools.partial(bool, True)
 
 
 class Device:

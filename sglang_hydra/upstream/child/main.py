@@ -1,7 +1,8 @@
 """The child's loop: JSON lines in and out.
 
-Its one argument is JSON: ``version``; ``release``, the folder of the unpacked wheel; ``libraries``, those of
-transformers and of what it needs; ``real_parts``; ``parent``, the process that it ends with; ``limit_s``, for one case.
+Its one argument is JSON: ``version``; ``release``, the folder that has SGLang; ``folders``, those of ``libraries``,
+which are transformers and what it needs, by name; ``real_parts``; ``parent``, the process that it ends with;
+``limit_s``, for one case.
 The first line is the machine, which is answered with the greeting (``version``, ``start_s``). Each further line is a
 case, ``{id, machine, argv, models, files}``, answered by one line. What the release prints goes to stderr.
 """
@@ -65,9 +66,11 @@ def _load(options: dict[str, Any], facts: dict[str, Any], scratch: str) -> Runne
     os.environ.clear()
     os.environ.update({**_FIXED, "HOME": scratch, "HF_HOME": scratch, "TMPDIR": scratch, **facts["environment"]})
     tempfile.tempdir = scratch
-    roots = [options["release"], *options["libraries"], os.path.dirname(os.__file__)]
-    world = files.Files(roots, scratch)
-    found = packages.Packages(options["release"], options["libraries"], options["real_parts"], known)
+    found = packages.Packages(
+        options["release"], options["folders"], options["libraries"], options["real_parts"], known
+    )
+    compiled = [os.path.join(folder, "__pycache__") for folder in found.folders]
+    world = files.Files([*found.places(found.real), *compiled, os.path.dirname(os.__file__)], scratch)
     found.install()
     inert.refuse_hasattr()
     machine.install(known)

@@ -8,7 +8,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
 from types import ModuleType
@@ -42,7 +42,9 @@ LIBRARIES = frozenset(
 """Requirements of transformers and huggingface_hub: they count as installed, and are inert."""
 
 _NEEDS_TORCH = ("modeling_", "modular_", "image_processing_", "processing_", "video_processing_", "tokenization_")
-"""Modules of transformers that are not unpacked."""
+"""Modules of transformers that are not unpacked, and that no installed one counts as having."""
+_NOT_ASKED = ("multimodal_gen", "benchmark")
+"""Parts of SGLang of which the same holds."""
 
 _REMOVED = ("transformers.models.llama.modeling_llama.LlamaFlashAttention2",)
 """Names that no transformers has that a release pins: this one went in 4.48."""
@@ -55,24 +57,39 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?\s*\(?\s*(?:.*?(?:>=
 class Packages(MetaPathFinder):
     """Finds the release, its libraries and the standard library where they lie, and inert modules for the rest.
 
-    ``real_parts`` are the modules below the inert parts that have to be real. ``machine`` says which of the optional
-    packages are there; it is looked at each time.
+    ``release`` is the folder that has SGLang, ``folders`` are those of ``libraries``, by name; whatever else lies there
+    is not found. ``real_parts`` are the modules below the inert parts that have to be real. ``machine`` says which of
+    the optional packages are there; it is looked at each time.
     """
 
     def __init__(
-        self, release: str, libraries: Sequence[str], real_parts: Sequence[str], machine: Mapping[str, Any]
+        self,
+        release: str,
+        folders: Sequence[str],
+        libraries: Sequence[str],
+        real_parts: Sequence[str],
+        machine: Mapping[str, Any],
     ) -> None:
         self.release = release
-        self.folders = [release, *libraries]
-        self.real = {"sglang", *(entry.partition(".")[0] for folder in libraries for entry in os.listdir(folder))}
+        self.folders = list(dict.fromkeys((release, *folders)))
+        self.real = {"sglang", *libraries}
         self.real_parts = frozenset(real_parts)
         self.machine = machine
-        self.required = _requirements([release])
-        self.needed = _requirements(libraries)
+        self.required = _requirements(self.places(["sglang"]))
+        self.needed = _requirements(self.places(libraries))
+
+    def places(self, names: Collection[str]) -> list[str]:
+        """What lies in the folders of these packages: modules and metadata."""
+        return [
+            os.path.join(folder, entry)
+            for folder in self.folders
+            for entry in os.listdir(folder)
+            if re.split("[.-]", entry)[0] in names
+        ]
 
     def install(self) -> None:
         """Makes this the only way to find a module that is not part of the interpreter."""
-        sys.path[:0] = self.folders
+        sys.path += self.folders  # behind the standard library: nothing of an environment stands in for it
         sys.meta_path[:] = [BuiltinImporter, FrozenImporter, self]
         InertModule.absent = staticmethod(self._is_absent_attribute)
         InertModule.present = _PRESENT
@@ -128,7 +145,7 @@ class Packages(MetaPathFinder):
             return iter(())  # SGLang looks for plugins, and there are none
         at = importlib.metadata.DistributionFinder.Context(name=context.name, path=self.folders)
         found = list(finder.find_distributions(at))
-        if found:
+        if found and context.name.lower().replace("-", "_") in self.real:
             return iter(found)
         version = self.version(context.name)
         return iter(() if version is None else (_Declared(context.name, version),))
@@ -142,10 +159,17 @@ class Packages(MetaPathFinder):
         return ModuleSpec(name, InertLoader(), is_package=True)
 
     def _real(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+        parts = name.split(".")
+        if parts[0] == "sglang" and parts[1:2] and parts[1] in _NOT_ASKED:
+            return None
         spec = PathFinder.find_spec(name, path or None, target)
-        if spec is None and name.count("."):  # a real part below an inert one
-            folder = os.path.join(self.release, *name.split(".")[:-1])
+        if spec is None and len(parts) > 1:  # a real part below an inert one
+            folder = os.path.join(self.release, *parts[:-1])
             spec = PathFinder.find_spec(name, [folder], target)
+        if parts[0] == "sglang" and spec is not None and str(spec.origin).endswith(".so"):
+            return None
+        if parts[:2] == ["transformers", "models"] and parts[2:3] != ["auto"] and parts[-1].startswith(_NEEDS_TORCH):
+            spec = None
         if name.startswith("transformers."):
             if spec is None and name.rpartition(".")[2].startswith(_NEEDS_TORCH) and asking_package() == "sglang":
                 return self._inert(name)
@@ -182,21 +206,21 @@ class _Declared(importlib.metadata.Distribution):
         raise refuse(f"the file {path} of a package that is not here")
 
 
-def _requirements(folders: Sequence[str]) -> dict[str, str]:
-    """The core requirements of what lies in ``folders``, each with the version that it names, else "99.0.0"."""
+def _requirements(places: Sequence[str]) -> dict[str, str]:
+    """The core requirements that the metadata among ``places`` has, each with the version that it names, else
+    "99.0.0"."""
     found: dict[str, str] = {}
-    for folder in folders:
-        for entry in os.listdir(folder):
-            if not entry.endswith(".dist-info"):
+    for place in places:
+        if not place.endswith(".dist-info"):
+            continue
+        with open(os.path.join(place, "METADATA"), encoding="utf-8") as file:
+            head = file.read().partition("\n\n")[0]
+        for line in head.splitlines():
+            if not line.startswith("Requires-Dist: ") or ("extra ==" in line and "runtime-common" not in line):
                 continue
-            with open(os.path.join(folder, entry, "METADATA"), encoding="utf-8") as file:
-                head = file.read().partition("\n\n")[0]
-            for line in head.splitlines():
-                if not line.startswith("Requires-Dist: ") or ("extra ==" in line and "runtime-common" not in line):
-                    continue
-                match = _REQUIREMENT.match(line.removeprefix("Requires-Dist: "))
-                if match:
-                    found.setdefault(match[1].lower().replace("-", "_").replace(".", "_"), match[2] or "99.0.0")
+            match = _REQUIREMENT.match(line.removeprefix("Requires-Dist: "))
+            if match:
+                found.setdefault(match[1].lower().replace("-", "_").replace(".", "_"), match[2] or "99.0.0")
     return found
 
 

@@ -6,17 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-TORCH = """
-class version:
-    cuda = None
-    hip = None
-
-class cuda:
-    @staticmethod
-    def is_available():
-        return False
-"""
-
 SERVER_ARGS = """
 import json
 import os
@@ -43,7 +32,7 @@ class Args:
         if values.get("max_running_requests") == 667:
             os._exit(9)
         if values.get("max_running_requests") == 668:
-            import not_installed_anywhere
+            import sglang.srt.gone
         if values.get("max_running_requests") == 669:
             if sgl_kernel.is_fast():
                 values["fast"] = True
@@ -68,7 +57,8 @@ class Args:
             raise ValueError("7 is odd")
 
     def resolved_dict(self):
-        return {**self.values, "left": os.environ.get("SGLANG_LEFT"), "kinds": {"b", "a"}, "odd": object}
+        return {**self.values, "left": os.environ.get("SGLANG_LEFT"), "kinds": {"b", "a"}, "odd": object,
+                "variables": sorted(os.environ)}
 
 
 def prepare_server_args(argv):
@@ -84,12 +74,23 @@ def prepare_server_args(argv):
 """
 
 
+ENDS = "import os; os._exit(77)"
+
+
 def environment(folder: Path, version: str, files: dict[str, str] | None = None) -> Path:
-    """A virtual environment of this interpreter that has SGLang ``version`` with these modules, and a torch."""
+    """A virtual environment of this interpreter that has SGLang ``version`` with these modules, and a transformers.
+
+    Nothing else of it may be run: it has a torch, a sitecustomize and a .pth file that end the process.
+    """
     packages = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
-    modules = {"torch/__init__.py": TORCH, "sglang/srt/server_args.py": SERVER_ARGS} if files is None else files
-    modules = {"sglang/__init__.py": "", "sglang/srt/__init__.py": "", **modules}
-    modules[f"sglang-{version}.dist-info/METADATA"] = f"Metadata-Version: 2.1\nName: sglang\nVersion: {version}\n"
+    modules = {
+        **dict.fromkeys(("sglang/__init__.py", "sglang/srt/__init__.py", "transformers/__init__.py"), ""),
+        **dict.fromkeys(("torch/__init__.py", "sitecustomize.py", "ends.pth", "argparse.py"), ENDS),
+        **({"sglang/srt/server_args.py": SERVER_ARGS} if files is None else files),
+    }
+    for name, number in {"sglang": version, "transformers": "5.19.0"}.items():
+        text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n"
+        modules[f"{name}-{number}.dist-info/METADATA"] = text
     for name, content in modules.items():
         path = packages / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.upstream import ask as asking
-from sglang_hydra.planning.upstream.ask import CannotAsk, ask_about, find_authority
+from sglang_hydra.planning.upstream.ask import Authority, CannotAsk, ask_about, case_of, find_authority
 from sglang_hydra.planning.upstream.verdict import Verdict, verdicts_on
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import MachineError
+from sglang_hydra.upstream import process
+from sglang_hydra.upstream.process import end_children
 from tests.commands import Run, runner
 from tests.planning.upstream.environments import environment
 from tests.plans import H200, planned, without_engines
@@ -24,8 +27,10 @@ SEED = "random_seed=42"
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     without_engines(monkeypatch)
+    yield
+    end_children()
 
 
 @pytest.fixture
@@ -59,7 +64,7 @@ def test_a_later_release_answers_with_its_own_values_under_the_plans_facts(venv:
     assert (values["tp_size"], values["watchdog_timeout"]) == (2, 77.0)
     assert values["new_in_this_release"] == "13.0"
     assert values["kinds"] == ["a", "b"]
-    assert "mem_fraction_static" in answer["fields"]
+    assert not answer["read"]
 
 
 def test_differences_are_named_with_their_reasons(venv: str) -> None:
@@ -113,9 +118,9 @@ def test_a_refusal_is_told_in_the_releases_own_words(case: str, venv: str) -> No
 
 
 UNASKED = {
-    "it died": (("max_running_requests=667",), "ended before it answered"),
-    "it lacks a package": (("max_running_requests=668",), "lacks what it imports: ModuleNotFoundError"),
-    "it asked a kernel": (("max_running_requests=669",), "which is not faked"),
+    "it died": (("max_running_requests=667",), "it ended"),
+    "it lacks a module": (("max_running_requests=668",), "what an inert name gives: ModuleNotFoundError"),
+    "it asked a kernel": (("max_running_requests=669",), "unanswered question: sgl_kernel.is_fast() (server_args.py:"),
     "an unknown model": (("model_path=someone/unheard-of",), "config.json is not known"),
     "another engine": (("engine=transformers", "gpu=cpu"), "engine=transformers"),
     "a flag that is gone": (("torchao_config=int4",), "does not take the arguments"),
@@ -139,26 +144,25 @@ def test_no_model_is_no_question(venv: str) -> None:
     assert verdict(venv, "gpu=h200", LATER).why == "the plan names no model"
 
 
-def test_one_that_dies_takes_only_its_successors_with_it(venv: str) -> None:
+def test_one_that_dies_takes_no_other_with_it(venv: str) -> None:
     plans = [planned(*H200, LATER, SEED, f"max_running_requests={number}") for number in (1, 667, 2)]
     answers = ask_about(find_authority(venv), plans)
-    assert [isinstance(answer, CannotAsk) for answer in answers] == [False, True, True]
+    assert [isinstance(answer, CannotAsk) for answer in answers] == [False, True, False]
 
 
 ENVIRONMENTS: dict[str, tuple[str, dict[str, str], str]] = {
-    "another layout": ("0.5.2", {"sglang/srt/server_args.py": "X = 1"}, "sglang.srt.server_args has no ServerArgs"),
-    "nothing in it": ("0.5.2", {}, "cannot be imported among inert modules"),
-    "no torch": ("0.5.23", {"sglang/srt/server_args.py": "import torch"}, "cannot be imported here: ModuleNotFound"),
+    "another layout": (
+        "0.5.2",
+        {"sglang/srt/server_args.py": "X = 1"},
+        "module 'sglang.srt.server_args' has no attribute 'prepare_server_args'",
+    ),
+    "nothing in it": ("0.5.2", {}, "it cannot be imported: ModuleNotFoundError: No module named 'sglang.srt.server_"),
     "it fails": (
         "0.5.23",
-        {"torch/__init__.py": "class version: ...\nclass cuda: ...", "sglang/srt/server_args.py": "1 / 0"},
-        "it cannot be imported here: ZeroDivisionError",
+        {"sglang/srt/server_args.py": "1 / 0"},
+        "it cannot be imported: ZeroDivisionError",
     ),
-    "it dies": (
-        "0.5.23",
-        {"torch/__init__.py": "import os; os._exit(3)", "sglang/srt/server_args.py": ""},
-        "ended with 3",
-    ),
+    "it dies": ("0.5.23", {"sglang/srt/server_args.py": "import os; os._exit(3)"}, "it ended"),
 }
 
 
@@ -172,11 +176,11 @@ def test_an_environment_that_cannot_answer_says_why(case: str, tmp_path: Path) -
 
 
 def test_one_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {"torch/__init__.py": "import time; time.sleep(60)", "sglang/srt/server_args.py": ""}
-    authority = find_authority(str(environment(tmp_path / "venv", "0.5.23", files)))
-    machine = asking._machine(planned(*H200, LATER), authority)
-    with pytest.raises(CannotAsk, match=r"no answer within 1 s"):
-        asking.ask(authority, [machine], timeout_s=1.0)
+    files = {"sglang/srt/server_args.py": "import time; time.sleep(60)"}
+    folder = environment(tmp_path / "venv", "0.5.23", files)
+    monkeypatch.setattr(process, "START_S", 1.0)
+    monkeypatch.setattr(process, "_MARGIN_S", 0.0)
+    assert "no answer within 1 s" in (verdict(str(folder), *H200, LATER, SEED).why or "")
 
 
 @pytest.mark.parametrize("where", ["/nowhere", "installed", "EMPTY", "nonsense-program"])
@@ -256,16 +260,58 @@ def test_it_goes_with_check_and_plan_alone(words: list[str], run: Run, venv: str
 
 def test_a_key_is_neither_told_nor_a_difference(venv: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    real = asking.ask
+    real = asking.ask_installed
 
-    def spy(authority: Any, lines: Any, timeout_s: float = 100.0) -> Any:
-        seen.append(json.dumps(list(lines)))
-        return real(authority, lines, timeout_s)
+    def spy(python: str, version: str, cases: Any) -> Any:
+        seen.append(json.dumps([case.to_json() for case in cases]))
+        seen.append(json.dumps([answer.values for answer in real(python, version, cases)]))
+        return real(python, version, cases)
 
-    monkeypatch.setattr(asking, "ask", spy)
+    monkeypatch.setattr(asking, "ask_installed", spy)
     monkeypatch.setenv("HF_TOKEN", "hf_secret_of_mine")
     made = verdict(venv, *H200, LATER, SEED, "api_key=sk-hush", "engine.env.SGLANG_TOKEN=hush")
     assert made.ok
+    assert len(seen) == 2
     assert "api_key" not in {item.field for item in made.differences}
     assert "hush" not in "".join(seen)
-    assert "HF_TOKEN" not in asking._environment()
+    assert "HF_HUB_OFFLINE" in seen[1]
+    assert "HF_TOKEN" not in seen[1]
+
+
+def test_a_folder_is_read_by_the_release_itself(venv: str, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    config = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "of_the_file": True}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "other.json").write_text("[1]", encoding="utf-8")
+    words = ("gpu=h200", f"model_path={folder}", LATER, SEED)
+    assert case_of(planned(*words), "0.5.23").models == {
+        str(folder): {"files": {"config.json": json.dumps(config), "other.json": "[1]"}}
+    }
+    made = verdict(venv, *words)
+    assert made.ok
+    assert f"it read {folder}/config.json itself, and was told the plan's facts of h200" in made.text
+    told = case_of(planned(*words, "trust_remote_code=true"), "0.5.23").models[str(folder)]
+    assert told["of_the_file"]
+    assert "it was told the plan's facts of h200" in verdict(venv, *words, "trust_remote_code=true").text
+
+
+def test_what_transformers_refuses_is_no_word_on_a_model_that_it_was_told_of(tmp_path: Path) -> None:
+    files = {
+        "transformers/__init__.py": "def read(path): raise KeyError(path)",
+        "sglang/srt/server_args.py": "import transformers\ndef prepare_server_args(argv):\n    transformers.read('x')",
+    }
+    venv = str(environment(tmp_path / "venv", "0.5.23", files))
+    made = verdict(venv, *H200, LATER, SEED)
+    assert made.ok is None
+    assert "the model's facts are not all that it reads of a model: KeyError: 'x'" in (made.why or "")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}')
+    made = verdict(venv, "gpu=h200", f"model_path={tmp_path}/mine", LATER, SEED)
+    assert (made.ok, made.error) == (False, "KeyError: 'x' (server_args.py:3)")
+
+
+def test_an_environment_that_only_a_file_names_is_not_asked(venv: str) -> None:
+    plan = planned(*H200, LATER, SEED)
+    (answer,) = ask_about(Authority(f"{venv}/bin/python3", "0.5.23", "x"), [plan])
+    assert str(answer) == f"a file names {venv}/bin/python3, and nobody typed it"

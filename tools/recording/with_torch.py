@@ -4,7 +4,8 @@ Reads from stdin and writes to stdout, one JSON object a line. The first line is
 ``capability``, ``flashinfer``, ``triton_kernels``, ``cuda``, ``environment``): it cannot change afterwards, because the
 package looks at it while it is imported. Each further line is a case: ``machine`` (``memory_mib``, ``count``,
 ``name``), ``argv``, and ``models``, a config.json for each model path among them that is not read where it lies. The
-answers are those of ``sealed``, with every field and its value.
+first answer is ``{version}`` or ``{refused}``; each further one ``{ok, values}`` with every field, ``{ok, stage,
+error}`` of a refusal, or ``{refused}`` where something was asked that nothing here answers.
 
 torch says that the machine is there and of what kind; the vendors' tools report its memory. The compiled kernels are
 inert: importing them works, deciding by them does not. Nothing is loaded, downloaded or started.
@@ -30,7 +31,6 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from .answers import answers_apart
 from .inert import InertLoader, Unfaked
 from .world import no_cuda
 
@@ -49,12 +49,18 @@ _HOME = "sglang.srt.server_args"
 
 
 def main() -> int:
-    with answers_apart() as answer:
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as lines:
+        os.dup2(2, 1)  # nothing that the package prints may get between the answers
+
+        def answer(record: dict[str, Any]) -> None:
+            lines.write(json.dumps(record) + "\n")
+            lines.flush()
+
         machine = json.loads(sys.stdin.readline())
         sys.argv = ["sglang"]
         try:
             home = _load(machine)
-            answer({"version": version("sglang"), "way": "live"})
+            answer({"version": version("sglang")})
         except PackageNotFoundError:
             answer({"refused": "there is no sglang in this environment"})
             return 1
@@ -273,7 +279,7 @@ def _resolved(home: Any, argv: list[str], *, told: bool) -> dict[str, Any]:
         stage = "post_init" if stage == "argparse" and "from_cli_args" in {frame.name for frame in frames} else stage
         return {"ok": False, "stage": stage, "error": f"{_said(error)}{_place(frames)}"}
     values = args.resolved_dict() if hasattr(args, "resolved_dict") else dataclasses.asdict(args)
-    return {"ok": True, "values": {name: _plain(value) for name, value in values.items()}, "fields": sorted(values)}
+    return {"ok": True, "values": {name: _plain(value) for name, value in values.items()}}
 
 
 def _with_names(made: dict[str, Any], back: Mapping[str, str]) -> dict[str, Any]:

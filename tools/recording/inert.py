@@ -10,7 +10,7 @@ from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, Pat
 from types import FunctionType, ModuleType
 from typing import Any
 
-REAL_PACKAGES = frozenset({"sglang", "inside", "recording"})
+REAL_PACKAGES = frozenset({"sglang", "recording"})
 # Kernels and process groups: what the modules that are recorded import from there they only mention.
 INERT_PARTS = ("sglang.srt.layers", "sglang.srt.distributed")
 

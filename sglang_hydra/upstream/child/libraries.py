@@ -10,6 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from .inert import inert_name
+from .questions import asking_package
 
 
 def install(is_amd: bool) -> None:
@@ -55,7 +56,8 @@ def _soften_transformers() -> None:
                 return value
         except (ImportError, RuntimeError, TypeError, AttributeError):
             pass
-        if name.startswith("__"):
+        # Its config classes are all real: it looks for them in several modules, and must not find one where it is not.
+        if name.startswith("__") or (name.endswith("Config") and asking_package() == "transformers"):
             raise AttributeError(name)
         value = inert_name(f"{module.__name__}.{name}")
         setattr(module, name, value)

@@ -175,11 +175,11 @@ def test_one_file_knows_the_internals_of_hydra_and_omegaconf() -> None:
     folders = ("sglang_hydra", "hydra_plugins", "examples", "tools")
     files = [file for folder in folders for file in sorted((ROOT / folder).rglob("*.py"))]
     package = ROOT / "sglang_hydra"
-    sealed = package / "upstream" / "child"  # starts without Hydra
+    sealed = {package / "upstream" / "child", ROOT / "tools" / "recording"}  # start without Hydra
     found = {
         str(file.relative_to(ROOT)): uses
         for file in files
-        if file != HYDRA_INTERNALS and sealed not in file.parents
+        if file != HYDRA_INTERNALS and not sealed.intersection(file.parents)
         if (uses := list(uses_of_internals(file.read_text(encoding="utf-8"), private)))
     }
     assert found == {}

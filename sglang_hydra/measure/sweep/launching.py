@@ -171,6 +171,8 @@ class GroupJob:
             _stopping_on_warning(stop),
             _slot(self.sweep, claims, policy),
         ):
+            if self.stop_file.exists():
+                stop()  # it came while this job waited for its place, and nobody has looked since
             watcher = Silent() if self.silent else Printed(sys.stderr)
             good = run_group(self.sweep, store, claims, group, policy, watcher)
             if good is False and policy.fail_fast:

@@ -7,6 +7,7 @@ NEXT_VENV ?= .venv-next
 # The next Hydra and the OmegaConf and the launchers that it takes; pip installs pre-releases only by their version.
 NEXT ?= hydra-core==1.4.0rc3 omegaconf==2.4.1rc1 hydra-joblib-launcher==1.4.0rc3 hydra-submitit-launcher==1.4.0rc3
 ARGS ?=
+SITE_ARGS ?=
 
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
@@ -15,11 +16,12 @@ PLUGINS := $(wildcard hydra_plugins/sglang_hydra/*.py)
 # Tests and benchmarks use what is here: no model is ever fetched.
 OFFLINE := HF_HUB_OFFLINE=1
 # The quick tests do not disturb each other; real servers and what is timed run one after the other. ARGS='-n 0' here too.
-SIDE_BY_SIDE := -n logical --maxprocesses 8 --dist worksteal
+# Many wait for a process: one worker more than there are cores uses that time.
+SIDE_BY_SIDE := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test test-next test-real test-long bench docs generate compile clean python-version
+.PHONY: help serve test test-next test-real test-long test-site bench site site-wheel docs generate compile clean python-version
 
 help:
 	@echo "make serve      install the embedded engine and serve model=tiny here; ARGS='port=8000' adds overrides"
@@ -27,15 +29,19 @@ help:
 	@echo "make test-next  the tests of make test with the next versions of Hydra and OmegaConf, in $(NEXT_VENV)"
 	@echo "make test-real  start real servers: SGLang 0.5.2 and 0.5.23 on the CPU, the embedded engine; install the wheel"
 	@echo "make test-long  what takes minutes: fuzzing, killing servers"
+	@echo "make test-site  build the site and try it in Chromium; pictures of the pages go to build/screenshots"
 	@echo "make bench      planning and resolving, timed against an empty Hydra app"
 	@echo "make generate   write every generated file again: README screens, pages, index, schema, golden screens"
-	@echo "make docs       the documentation as a site in build/site, every link checked"
+	@echo "make docs       the documentation as a site in build/site/docs, every link checked"
+	@echo "make site       the whole site in build/site: the planner in the browser, the documentation"
+	@echo "make site-wheel the wheel of the extra ui, which holds the site"
 	@echo "make clean      remove the environments and everything built"
 	@echo "PYTHON=$(PYTHON) makes $(VENV); it must be Python 3.10 to 3.13"
 
 serve: $(VENV)/.has-local compile
 	@echo "Starting a server: python serve.py model=tiny $(ARGS)"
-	@$(PY) serve.py model=tiny $(ARGS)
+	@# Ctrl-C reaches this shell too, which waits for the server's end; 130 is then no error of make's.
+	@trap : INT; $(PY) serve.py model=tiny $(ARGS); code=$$?; [ $$code -eq 130 ] || exit $$code
 
 test: $(VENV)/.has-dev compile
 	@echo "== ruff" && $(PY) -m ruff check . && $(PY) -m ruff format --check .
@@ -54,7 +60,7 @@ test-real: $(VENV)/.has-dev $(VENV)/.has-local compile
 	@$(OFFLINE) SGLANG_PYTHON=$(abspath $(SGLANG_VENV))/bin/python EMBEDDED_PYTHON=$(abspath $(VENV))/bin/python \
 	  SGLANG_0_5_23_PYTHON=$(abspath $(SGLANG_0_5_23_VENV))/bin/python $(PY) -m pytest -m "real or registry" $(ARGS)
 
-test-long: $(VENV)/.has-dev $(VENV)/.has-docs compile
+test-long: $(VENV)/.has-dev compile
 	@$(OFFLINE) $(PY) -m pytest -m long --timeout 3600 $(ARGS)
 
 bench: $(VENV)/.has-dev compile
@@ -63,14 +69,35 @@ bench: $(VENV)/.has-dev compile
 
 # Look at each difference before you commit it.
 generate: $(VENV)/.has-dev compile
-	@for tool in config_schema completion_index catalog_page diagnosis_page export_pages reference_pages house readme_screens; do \
+	@echo "== record_answers" && $(OFFLINE) SGLANG_HYDRA_OFFLINE=1 $(PY) tools/record_answers.py
+	@for tool in config_schema completion_index catalog_page diagnosis_page export_pages measured_page reference_pages house readme_screens; do \
 	  echo "== $$tool" && $(OFFLINE) $(PY) tools/$$tool.py $$([ $$tool = house ] && echo --write) || exit 1; done
-	@echo "== golden screens" && $(OFFLINE) UPDATE_GOLDEN=1 $(PY) -m pytest -q -n 0 tests/show/test_explain.py tests/planning/test_catalog.py
+	@echo "== golden screens" && $(OFFLINE) UPDATE_GOLDEN=1 $(PY) -m pytest -q -n 0 tests/show/test_explain.py tests/show/test_screens.py tests/planning/test_catalog.py
 
 docs: $(VENV)/.has-docs
 	@$(PY) tools/reference_pages.py --check
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
-	@echo "build/site/index.html"
+	@echo "build/site/docs/index.html"
+
+# Pyodide comes from npm by its lock file; every other part of the site is made of what is in $(VENV).
+site: $(VENV)/.has-docs site/node_modules/.has
+	@$(PY) site/build.py $(SITE_ARGS)
+
+# The wheel of the extra ui.
+site-wheel: site
+	@$(PIP) wheel --quiet --no-deps --wheel-dir dist ./site && ls dist/sglang_hydra_ui-*.whl
+
+test-site: $(VENV)/.has-dev site
+	@test -x /usr/bin/chromium || test -x /usr/bin/chromium-browser || test -x /usr/bin/google-chrome || { echo "Chromium is missing: apt-get install chromium (needs root)"; exit 1; }
+	@echo "== tsc" && cd site && npx --no-install tsc --project tsconfig.json
+	@echo "== native plans" && $(PY) site/tests/native.py build/native.json
+	@echo "== node --test" && PYTHON=$(abspath $(PY)) node --test --test-concurrency=1 --test-reporter=spec site/tests/*.test.js
+
+site/node_modules/.has: site/package.json site/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is missing: Node.js 18 or newer, https://nodejs.org"; exit 1; }
+	@echo "Fetching what the site takes from npm into site/node_modules"
+	@cd site && npm ci --silent --ignore-scripts
+	@touch $@
 
 # Byte code made once: where Python may not write it, every run would compile the package again.
 compile:
@@ -78,7 +105,7 @@ compile:
 
 clean:
 	rm -rf $(VENV) $(NEXT_VENV) $(SGLANG_VENV) $(SGLANG_0_5_23_VENV) .venv-record-* dist build outputs
-	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf site/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find multirun -mindepth 1 -maxdepth 1 -type d -exec rm -rf {} +
 	find $(SOURCES) tests tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
 

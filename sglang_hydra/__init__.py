@@ -7,6 +7,8 @@ The public API; everything is imported when it is first used, so that ``import s
     parse_argv([...])                     SGLang's own command line as a dict
     add_*_choices([...])                  values that other code adds: attention backends, quantization methods, ...
     main                                  the decorator for other Hydra apps: their task gets the finished plan
+    register()                            puts the schema into Hydra's ConfigStore; done on import where Hydra is there
+    results("multirun/SWEEP")             what a sweep measured, as a pandas DataFrame
     verl                                  what verl will start as its rollout: verl.plan_rollout(config), verl.main
 """
 
@@ -65,7 +67,9 @@ __all__ = [
     "main",
     "parse_argv",
     "plan",
+    "register",
     "resolve",
+    "results",
 ]
 
 if TYPE_CHECKING:
@@ -83,9 +87,11 @@ if TYPE_CHECKING:
         add_reasoning_parser_choices,
         add_tool_call_parser_choices,
     )
+    from sglang_hydra.compose.schema import register as register
     from sglang_hydra.convert import verl as verl
     from sglang_hydra.facts.gpu import GpuFacts
     from sglang_hydra.facts.model import ModelFacts
+    from sglang_hydra.measure.report.frame import results
     from sglang_hydra.planning.make import plan
     from sglang_hydra.planning.plan import Plan
     from sglang_hydra.rules.resolution import Resolution, resolve
@@ -102,49 +108,31 @@ def __getattr__(name: str) -> Any:
 
             return verl
         case "resolve" | "Resolution":
-            from sglang_hydra.rules import resolution
-
-            home = resolution
+            from sglang_hydra.rules import resolution as home
         case "plan":
-            from sglang_hydra.planning import make
-
-            home = make
+            from sglang_hydra.planning import make as home
+        case "register":
+            from sglang_hydra.compose import schema as home
+        case "results":
+            from sglang_hydra.measure.report import frame as home
         case "main":
-            from sglang_hydra.run import hydra_app
-
-            home = hydra_app
+            from sglang_hydra.run import hydra_app as home
         case "parse_argv":
-            from sglang_hydra.arguments import argv
-
-            home = argv
+            from sglang_hydra.arguments import argv as home
         case "Plan":
-            from sglang_hydra.planning import plan
-
-            home = plan
+            from sglang_hydra.planning import plan as home
         case "GpuFacts":
-            from sglang_hydra.facts import gpu
-
-            home = gpu
+            from sglang_hydra.facts import gpu as home
         case "ModelFacts":
-            from sglang_hydra.facts import model
-
-            home = model
+            from sglang_hydra.facts import model as home
         case "ServerArgs" | "LoRARef":
-            from sglang_hydra.arguments import fields
-
-            home = fields
+            from sglang_hydra.arguments import fields as home
         case "Finding":
-            from sglang_hydra.text import findings
-
-            home = findings
+            from sglang_hydra.text import findings as home
         case _ if name.startswith("add_") and name in __all__:
-            from sglang_hydra.arguments.fields import choices
-
-            home = choices
+            from sglang_hydra.arguments.fields import choices as home
         case "ConfigError" | "MachineError" | "ServerError" | "SglangHydraError":
-            from sglang_hydra.text import errors
-
-            home = errors
+            from sglang_hydra.text import errors as home
         case _:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(home, name)
@@ -153,3 +141,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, "verl"})
+
+
+if "hydra.core.config_store" in sys.modules:
+    __getattr__("register")()

@@ -48,7 +48,7 @@ def _answer_signals() -> None:
     for number in _numbers():
         if _signal.getsignal(number) != _signal.SIG_IGN:
             _signal.signal(number, _interrupted)
-    # It runs last. All is said by then, and Python would let the signal end the process while it tidies up.
+    # It runs last. All output is written by then, and Python would let the signal end the process while it tidies up.
     atexit.register(_ignore_signals)
 
 

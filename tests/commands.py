@@ -26,11 +26,15 @@ class Printed(NamedTuple):
 Run = Callable[..., Printed]
 
 
+OF_THE_RUN = ("SGLANG_HYDRA_CACHE", "SGLANG_HYDRA_OFFLINE")
+"""What the run of the tests itself sets: no test reads the user's cache or fetches a wheel."""
+
+
 def runner(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs command lines as on a machine without an engine, an accelerator and SGLANG_* variables."""
     without_engines(monkeypatch)
     without_accelerator(monkeypatch)
-    for name in [name for name in os.environ if name.startswith("SGLANG_")]:
+    for name in [name for name in os.environ if name.startswith("SGLANG_") and name not in OF_THE_RUN]:
         monkeypatch.delenv(name)
 
     def of(*words: str) -> Printed:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -29,6 +32,8 @@ def pytest_configure() -> None:
         del os.environ[name]
     os.environ |= {
         "SGLANG_HYDRA_SETTINGS": "",
+        "SGLANG_HYDRA_OFFLINE": "1",
+        "SGLANG_HYDRA_CACHE": os.environ.get("TESTS_CACHE_OF_SGLANG_HYDRA") or _private_cache(),
         "HF_HUB_OFFLINE": "1",
         "LC_ALL": "C.UTF-8",
         "NO_PROXY": LOOPBACK,
@@ -39,6 +44,14 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def _private_cache() -> str:
+    """A cache of this run, which its workers share: the releases that are on a machine decide nothing."""
+    folder = tempfile.mkdtemp(prefix="sglang_hydra-tests-")
+    os.environ["TESTS_CACHE_OF_SGLANG_HYDRA"] = folder
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @pytest.fixture(autouse=True)

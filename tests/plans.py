@@ -39,8 +39,10 @@ def composed(*overrides: str, using: Composer | None = None) -> Composition:
     return (using or composer()).compose(requests(*overrides))
 
 
-def planned(*overrides: str, using: Composer | None = None, env: Mapping[str, str] | None = None) -> Plan:
-    return make_plan(using or composer(), requests(*overrides), seed=SEED, env=env or {})
+def planned(
+    *overrides: str, using: Composer | None = None, env: Mapping[str, str] | None = None, seed: int = SEED
+) -> Plan:
+    return make_plan(using or composer(), requests(*overrides), seed=seed, env=env or {})
 
 
 def refused(*overrides: str, using: Composer | None = None) -> Sequence[Finding]:

@@ -2,7 +2,7 @@
 
 ``run`` a script or program, ``file: PATH`` a file for later blocks, ``screen: COMMAND`` what a command prints; ``run:
 package`` needs the built package, ``run: make`` the Makefile, ``run: server`` and ``run: client`` a real server, ``run:
-serving`` any server.
+serving`` any server, and ``shows`` what the block before prints there, but for numbers.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+from tests import forked
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(?:<!-- (?P<kind>[^\n]+?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```\n", re.DOTALL)
@@ -56,12 +58,17 @@ def as_script(text: str) -> str:
     return f"set -euo pipefail\n{expected}"
 
 
-def environment(programs: Path) -> dict[str, str]:
-    """Variables under which ``sglang-hydra`` and ``python`` are this checkout and this interpreter."""
-    for name, arguments in {"sglang-hydra": f"'{REPOSITORY / 'serve.py'}' ", "python": ""}.items():
-        program = programs / name
-        program.write_text(f"#!/bin/sh\nexec '{sys.executable}' {arguments}\"$@\"\n", encoding="utf-8")
-        program.chmod(0o755)
+def environment(programs: Path, *, forks: bool = True) -> dict[str, str]:
+    """Variables under which ``sglang-hydra`` and ``python`` are this checkout and this interpreter. With ``forks``
+    scripts skip their imports, and no signal reaches them."""
+    python, serve = f"'{sys.executable}'", f"'{REPOSITORY / 'serve.py'}'"
+    fork = f"{python} -I -S '{forked.__file__}' '{forked.server()}'" if forks else python
+    for name, program in {
+        "sglang-hydra": f'exec {fork} {serve} "$@"',
+        "python": f'case "$1" in *.py) exec {fork} "$@";; *) exec {python} "$@";; esac',
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\n{program}\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SGLANG_", "CUDA_", "HYDRA_"))}
     return {
         **kept,

@@ -1,4 +1,4 @@
-"""Every command that the README shows is run, and every screen in it is what really prints."""
+"""Every command that the README shows is run, and every screen in it and in docs/ is what really prints."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.forked import run_forked
 from tests.readme import REPOSITORY, as_script, blocks, environment, run_block
 from tests.run.launch.processes import free_port, wait_until
+from tools import readme_screens
 
 READY_WITHIN_S = 90
 STOPPED_WITHIN_S = 30
@@ -25,6 +26,14 @@ def env(tmp_path: Path) -> dict[str, str]:
     programs = tmp_path / "programs"
     programs.mkdir()
     return environment(programs)
+
+
+@pytest.fixture
+def env_of_programs(tmp_path: Path) -> dict[str, str]:
+    """Programs of their own, which signals reach."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    return environment(programs, forks=False)
 
 
 @pytest.fixture
@@ -39,10 +48,11 @@ def test_every_block_says_how_it_is_tested() -> None:
     assert [block for block in blocks() if not known.fullmatch(block.kind)] == []
 
 
-def test_the_screens_are_what_the_commands_print() -> None:
-    check = [sys.executable, "tools/readme_screens.py", "--check"]
-    run = subprocess.run(check, cwd=REPOSITORY, capture_output=True, encoding="utf-8", timeout=250, check=False)
-    assert run.returncode == 0, f"README.md is stale: make generate\n{run.stdout}{run.stderr}"
+def test_the_screens_are_what_the_commands_print(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(readme_screens, "run_serve", run_forked)
+    assert readme_screens.main(["--check"]) == 0, f"stale: make generate\n{capsys.readouterr().out}"
 
 
 @pytest.mark.timeout(900)  # some sixty commands, each with a limit of its own
@@ -66,7 +76,7 @@ def test_its_make_targets_exist() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("start", "stopped"), [("README", 130), ("make", -signal.SIGINT)])
 def test_its_server_answers_its_client_and_leaves_no_process(
-    start: str, stopped: int, workplace: Path, env: dict[str, str]
+    start: str, stopped: int, workplace: Path, env_of_programs: dict[str, str]
 ) -> None:
     (server,), (client,) = blocks("run: server"), blocks("run: client")
     port = str(free_port())
@@ -79,7 +89,7 @@ def test_its_server_answers_its_client_and_leaves_no_process(
         program = subprocess.Popen(
             command,
             cwd=REPOSITORY if start == "make" else workplace,
-            env=env,
+            env=env_of_programs,
             stdout=out,
             stderr=out,
             start_new_session=True,
@@ -92,7 +102,7 @@ def test_its_server_answers_its_client_and_leaves_no_process(
         started += started[0].children(recursive=True)
         answer = subprocess.run(
             ["bash", "-c", as_script(client.text.replace("30000", port))],
-            env=env,
+            env=env_of_programs,
             capture_output=True,
             encoding="utf-8",
             timeout=250,
@@ -112,13 +122,13 @@ def test_its_server_answers_its_client_and_leaves_no_process(
 
 @pytest.mark.real
 @pytest.mark.timeout(600)
-def test_its_sweep_runs_and_is_reported(workplace: Path, env: dict[str, str]) -> None:
+def test_its_sweep_runs_and_is_reported(workplace: Path, env_of_programs: dict[str, str]) -> None:
     (block,) = blocks("run: bench")
     lines = [line for line in block.text.splitlines() if not line.startswith("pip ")]
     run = subprocess.run(
         ["bash", "-c", as_script("\n".join([*lines, ""]))],
         cwd=workplace,
-        env=env,
+        env=env_of_programs,
         capture_output=True,
         encoding="utf-8",
         timeout=500,

@@ -8,7 +8,7 @@ With ``--check`` nothing is written, and the exit code is 1 where the page is st
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -18,8 +18,9 @@ from generated import write_or_check  # noqa: E402
 
 from sglang_hydra.compose.composer import Composer  # noqa: E402
 from sglang_hydra.compose.recipes import recipes  # noqa: E402
-from sglang_hydra.planning.audit import Judged, judge_cells, judge_recipes  # noqa: E402
+from sglang_hydra.planning.audit import TOO_SHORT, Judged, judge_cells, judge_recipes, legend  # noqa: E402
 from sglang_hydra.planning.catalog import gpu_classes, models  # noqa: E402
+from sglang_hydra.releases.architectures import first_release_of  # noqa: E402
 
 PAGE = ROOT / "docs" / "catalog.md"
 
@@ -59,12 +60,12 @@ def _gpus(composer: Composer) -> Iterator[str]:
 
 def _models(composer: Composer) -> Iterator[str]:
     yield "## Models\n"
-    yield "| model= | checkpoint | architecture | source |"
-    yield "| --- | --- | --- | --- |"
+    yield "| model= | checkpoint | architecture | since SGLang | source |"
+    yield "| --- | --- | --- | --- | --- |"
     for preset in models(composer):
         architecture = (preset.facts.config or {}).get("architectures", [""])[0]
         path = "made on this machine" if preset.path.startswith("${") else preset.path
-        yield _row(preset.name, path, architecture, preset.facts.source)
+        yield _row(preset.name, path, architecture, first_release_of([architecture]), preset.facts.source)
     yield ""
 
 
@@ -72,27 +73,38 @@ def _matrix(composer: Composer) -> Iterator[str]:
     cells = list(judge_cells(composer))
     gpus = list(dict.fromkeys(cell.name.split()[1] for cell in cells))
     yield "## Which model runs where\n"
-    yield "The GPUs of one node that serve it, or why none does.\n"
+    yield "The GPUs of one node that serve it, or why none does; * the KV cache holds less than one request (FIT003).\n"
     yield _row("", *gpus)
     yield _row("---", *("---" for _ in gpus))
     for start in range(0, len(cells), len(gpus)):
         row = cells[start : start + len(gpus)]
         yield _row(row[0].name.split()[0], *map(_cell, row))
     yield ""
+    yield from _legend(legend(cells, lambda cell: cell.why[:1]))
 
 
 def _recipes(composer: Composer) -> Iterator[str]:
     yield "## Published configurations\n"
     yield "| recipe= | GPUs | for SGLang | verdict on 0.5.2 | source |"
     yield "| --- | --- | --- | --- | --- |"
-    for recipe, judged in zip(recipes().values(), judge_recipes(composer), strict=True):
-        said = judged.state if judged.state == "ok" else f"{judged.state}: {', '.join(judged.why)}"
-        yield _row(recipe.id, f"{recipe.gpus} x {recipe.gpu}", recipe.version, said, recipe.source)
+    verdicts = list(judge_recipes(composer))
+    for recipe, judged in zip(recipes().values(), verdicts, strict=True):
+        verdict = f"{judged.state}: {', '.join(judged.why)}" if judged.why else judged.state
+        yield _row(recipe.id, f"{recipe.gpus} x {recipe.gpu}", recipe.version, verdict, recipe.source)
+    yield ""
+    yield from _legend(legend(verdicts))
+
+
+def _legend(meanings: Mapping[str, str]) -> Iterator[str]:
+    yield "| id | what it means |"
+    yield "| --- | --- |"
+    yield from (_row(id, meaning) for id, meaning in meanings.items())
+    yield ""
 
 
 def _cell(judged: Judged) -> str:
     if judged.state == "ok":
-        return f"ok {judged.tp_size}"
+        return f"ok {judged.tp_size}{'*' if TOO_SHORT in judged.why else ''}"
     return "no fit" if judged.state == "does not fit" else (judged.why[0] if judged.why else judged.state)
 
 

@@ -1,4 +1,5 @@
-"""Writes sglang_hydra/cli/completion_index.json: what the shells complete from, so that they need not import anything.
+"""Writes what the shells complete from, so that they need not import anything: sglang_hydra/cli/completion_index.json,
+and completion_releases.json with the arguments that each release changed.
 
     python tools/completion_index.py [--check]
 
@@ -17,11 +18,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
-from generated import write_or_check  # noqa: E402
+from generated import write_or_check_files  # noqa: E402
 
 from sglang_hydra.arguments.fields import FIELDS  # noqa: E402
 from sglang_hydra.arguments.secrets import is_secret_name  # noqa: E402
-from sglang_hydra.cli.completion import INDEX, SHELLS  # noqa: E402
+from sglang_hydra.cli.completion import INDEX, RELEASES, SHELLS  # noqa: E402
 from sglang_hydra.cli.id_pages import known_ids  # noqa: E402
 from sglang_hydra.compose.composer import Composer  # noqa: E402
 from sglang_hydra.compose.schema import Root  # noqa: E402
@@ -71,18 +72,32 @@ def _choices_of(key: Key) -> list[str]:
     return _BOOLEAN if key.type == "bool" else own
 
 
+def releases() -> dict[str, Any]:
+    """What each release changes in the arguments of the one before it, oldest first."""
+    found, before = {}, dict(_arguments(known_versions()[0]))
+    for version in known_versions()[1:]:
+        now = dict(_arguments(version))
+        changed = {name: choices for name, choices in now.items() if before.get(name) != choices}
+        found[version] = {"keys": changed, "gone": sorted(set(before) - set(now))}
+        before = now
+    return found
+
+
+def _arguments(version: str) -> Iterator[tuple[str, list[str]]]:
+    for name, argument in sorted(release(version).arguments.items()):
+        if argument.flags and not is_secret_name(name):
+            switch = argument.action in ("store_true", "BooleanOptionalAction")
+            yield name, _BOOLEAN if switch else [str(choice) for choice in argument.choices or ()]
+
+
 def _extras() -> Iterator[tuple[str, list[str]]]:
     """Arguments of the newest release that 0.5.2 does not have."""
-    for name, argument in release(known_versions()[-1]).arguments.items():
-        if name in FIELDS or not argument.flags or is_secret_name(name):
-            continue
-        switch = argument.action in ("store_true", "BooleanOptionalAction")
-        yield f"extra.{name}", _BOOLEAN if switch else [str(choice) for choice in argument.choices or ()]
+    yield from ((f"extra.{name}", found) for name, found in _arguments(known_versions()[-1]) if name not in FIELDS)
 
 
 def main() -> int:
-    content = json.dumps(index(), indent=0, sort_keys=True) + "\n"  # one entry a line: changes merge
-    return write_or_check(INDEX, content, sys.argv[1:])
+    own = json.dumps(index(), indent=0, sort_keys=True) + "\n"  # one entry a line: changes merge
+    return write_or_check_files({INDEX: own, RELEASES: json.dumps(releases(), indent=0) + "\n"}, sys.argv[1:])
 
 
 if __name__ == "__main__":

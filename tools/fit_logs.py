@@ -5,10 +5,11 @@
 Each line is one server: its arguments, its model's config fields and what it logged (tests/data/memory/public.jsonl
 shows the form). ``scored`` in a row says what of it can fairly be predicted; the rest is printed as unscored. What the
 row leaves open and the log decides (its pipeline stage, a pool of its own for sliding windows, ...) or what is assumed
-of it is said beside the number and listed in the summary. The bounds: weights per GPU within 1 % in the median and 4 %
-or 0.2 GiB in each row; bytes per token and KV tokens within 0.5 % (KV tokens from the logged free memory before and
-after loading and the fraction); every verdict right, which an unknown one is not. Exits 1 outside them, 2 where the
-file cannot be read.
+of it is said beside the number and listed in the summary. A row without fields names a file of conf/configs
+(``config_file``); one whose log is silent about its release has the one of its time (``release_by_date``).
+The bounds: weights per GPU within 1 % in the median and 4 % or 0.2 GiB in each row; bytes per token and KV tokens
+within 0.5 % (KV tokens from the logged free memory before and after loading and the fraction); every verdict right,
+which an unknown one is not. Exits 1 outside them, 2 where the file cannot be read.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.facts.drafts import known_draft
 from sglang_hydra.fit.result import Fit, KvCache
 from sglang_hydra.fit.sizing import fit, logged_pool
+from sglang_hydra.releases.order import at_least, release_key
 
 GIB = 1 << 30
+CONFIGS = Path(__file__).resolve().parents[1] / "conf" / "configs"
 PRESETS = Composer().model_presets()
 WEIGHTS, BYTES, TOKENS, VERDICT = "weights", "bytes_per_token", "kv_tokens", "verdict"
 WEIGHTS_MEDIAN, WEIGHTS_WORST, WEIGHTS_WORST_GIB = 0.01, 0.04, 0.2
@@ -130,18 +133,35 @@ def _predict(row: Mapping[str, Any]) -> tuple[Fit, str]:
     some fraction works.
     """
     model, gpu = _model(row), _gpu(row)
-    values = dict(resolve(_intent(row), gpu=gpu, model=model, seed=0).values)
+    values, release, free = _values(row, gpu, model), release_of(row), row.get("avail_before_load_gb")
     stated = row.get("mem_fraction_static")  # as the server itself printed it
-    if stated is not None:
-        values["mem_fraction_static"] = stated
     draft, assumed = _draft(row, values)
-    found = fit(values, gpu, model, draft=draft, free_gib=row.get("avail_before_load_gb"))
+    found = fit(values, gpu, model, draft=draft, free_gib=free, release=release)
     chosen = stated is not None or (row.get("args") or {}).get("mem_fraction_static") is not None
     if found.fits is False and not chosen and found.interval is not None and not found.interval.empty:
         values["mem_fraction_static"] = (found.interval.low + found.interval.high) / 2
         assumed = "; ".join(filter(None, (assumed, f"mem_fraction_static={values['mem_fraction_static']:.3f} chosen")))
-        found = fit(values, gpu, model, draft=draft, free_gib=row.get("avail_before_load_gb"))
+        found = fit(values, gpu, model, draft=draft, free_gib=free, release=release)
     return found, assumed
+
+
+def release_of(row: Mapping[str, Any]) -> str | None:
+    """The release whose pools a row's server made, where it is known and has other pools than 0.5.2."""
+    version = str(row.get("sglang_version") or row.get("release_by_date") or "")
+    return version if release_key(version) is not None and at_least(version, "0.5.3") else None
+
+
+def _values(row: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> dict[str, Any]:
+    """A row's arguments as 0.5.2 resolves them, with those that only later releases have. These have pools for sliding
+    windows in more classes than 0.5.2, whose rule against them is left out."""
+    intent = _intent(row)
+    values = dict(resolve(intent, gpu=gpu, model=model, seed=0).values)
+    values |= {name: value for name, value in intent.items() if name not in values}
+    if release_of(row) is not None:
+        values["disable_hybrid_swa_memory"] = bool(intent.get("disable_hybrid_swa_memory"))
+    if row.get("mem_fraction_static") is not None:
+        values["mem_fraction_static"] = row["mem_fraction_static"]
+    return values
 
 
 def _draft(row: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[ModelFacts | None, str]:
@@ -182,7 +202,14 @@ def _intent(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _model(row: Mapping[str, Any]) -> ModelFacts:
-    return ModelFacts(row.get("hf_config"), source=f"hf_config of {row['id']}")
+    config, name = row.get("hf_config"), row.get("config_file")
+    if config is None and name is not None:
+        config = json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
+        beside = CONFIGS / f"{name}.hf_quant_config.json"
+        if beside.is_file() and "quantization_config" not in config:
+            stated = json.loads(beside.read_text(encoding="utf-8"))["quantization"]
+            config["quantization_config"] = {"quant_method": "modelopt", **stated}
+    return ModelFacts(config, source=f"hf_config of {row['id']}")
 
 
 def _gpu(row: Mapping[str, Any]) -> GpuFacts:
@@ -221,6 +248,11 @@ def _bytes(row: Mapping[str, Any], found: Fit, scored: bool) -> Iterator[Compari
         yield Comparison(row["id"], BYTES, None, logged, scored, False if scored else None, ", ".join(found.unknown))
         return
     sizes = {"": found.kv.bytes_per_token}
+    windows = sum(kind.bytes_per_token for kind in found.kv.kinds if kind.kind == "sliding window")
+    full = sum(kind.bytes_per_token for kind in found.kv.kinds if kind.kind != "sliding window")
+    if windows and full:
+        ratio = float((row.get("args") or {}).get("swa_full_tokens_ratio") or 0.8)
+        sizes["both pools, by tokens of the full one, as the log"] = round(full + ratio * windows)
     if len(found.kv.kinds) > 1:
         sizes |= {f"{kind.kind} only, as the log": kind.bytes_per_token for kind in found.kv.kinds}
         sizes |= {f"rows of {rows} bytes, as the log": size for rows, size in _other_rows(found.kv).items()}
@@ -245,9 +277,14 @@ def _tokens(row: Mapping[str, Any], scored: bool) -> Iterator[Comparison]:
     predicted, chosen = None, ""
     if before is not None and after is not None and fraction is not None:
         model, gpu = _model(row), _gpu(row)
-        values = dict(resolve(_intent(row), gpu=gpu, model=model, seed=0).values)
-        values["mem_fraction_static"] = fraction
-        predicted, chosen = _nearest(row, dict(values), model, gpu, before, after, logged)
+        values = _values(row, gpu, model)
+        if release_of(row) is not None:
+            draft, _ = _draft(row, values)
+            predicted = logged_pool(
+                values, gpu, model, before_gib=before, after_gib=after, release=release_of(row), draft=draft
+            )
+        else:
+            predicted, chosen = _nearest(row, values, model, gpu, before, after, logged)
     right = predicted is not None and logged is not None and abs(predicted / logged - 1) <= TOKENS_WORST
     yield Comparison(row["id"], TOKENS, predicted, logged, scored, right if scored else None, chosen=chosen)
 

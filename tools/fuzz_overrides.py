@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from sglang_hydra.arguments.argv import parse_argv
 from sglang_hydra.arguments.fields import FIELDS, Field
 from sglang_hydra.cli.invocation import read_invocation
-from sglang_hydra.cli.main import requests_from_argv
+from sglang_hydra.cli.reading import requests_from_argv
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES, Root

@@ -2,7 +2,8 @@
 
 The layers are those of ``[tool.importlinter]`` in pyproject.toml. Every import counts, also those inside functions;
 imports for type checkers alone do not. Ends with 1 where a room imports a room above it, or where modules import each
-other in a circle. ``--write`` puts the table into docs/architecture.md, ``--check`` compares it.
+other in a circle. ``--write`` puts what each room imports into docs/architecture.md, ``--check`` compares it; files and
+lines are only printed, since every change moves them.
 """
 
 from __future__ import annotations
@@ -88,20 +89,31 @@ def circles(graph: Graph) -> list[list[str]]:
     return sorted(found, key=len, reverse=True)
 
 
-def report() -> tuple[str, bool]:
-    """The table of rooms with the findings below it, and whether there are none."""
-    graph, order = imports(), layers()
-    lines = [f"{'room':14}{'files':>6}{'lines':>8}  imports"]
+def imported_rooms(graph: Graph, order: Sequence[str]) -> dict[str, list[str]]:
+    """For each room, the highest first, the rooms that it imports."""
+    found: dict[str, list[str]] = {}
     for room in [*reversed(order), PACKAGE]:
+        names = {room_of(other) for module in graph if room_of(module) == room for other in graph[module]}
+        found[room] = sorted(names - {room}, key=lambda name: order.index(name) if name in order else len(order))
+    return found
+
+
+def table_of_imports(rooms: Mapping[str, Sequence[str]]) -> str:
+    """The table of docs/architecture.md."""
+    lines = [f"{'room':14}imports", *(f"{room:14}{' '.join(used)}".rstrip() for room, used in rooms.items())]
+    return "\n".join(lines)
+
+
+def report(graph: Graph, order: Sequence[str], rooms: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
+    """The table of rooms with their files and lines and the findings below it, and whether there are none."""
+    lines, all_files, all_lines = [f"{'room':14}{'files':>6}{'lines':>8}  imports"], 0, 0
+    for room, used in rooms.items():
         files = _files(room)
         count = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
-        names = {room_of(other) for module in graph if room_of(module) == room for other in graph[module]}
-        used = sorted(names - {room}, key=lambda name: order.index(name) if name in order else len(order))
+        all_files, all_lines = all_files + len(files), all_lines + count
         lines.append(f"{room:14}{len(files):6}{count:8}  {' '.join(used)}".rstrip())
-    everything = [file for room in [*order, PACKAGE] for file in _files(room)]
-    total = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in everything)
     back, rings = upward(graph, order), circles(graph)
-    lines += [f"{'all':14}{len(everything):6}{total:8}", ""]
+    lines += [f"{'all':14}{all_files:6}{all_lines:8}", ""]
     lines += [f"upward imports: {len(back)}", *(f"  {module} -> {other}" for module, other in back)]
     lines += [f"import circles: {len(rings)}", *(f"  {' '.join(ring)}" for ring in rings)]
     return "\n".join(lines), not back and not rings
@@ -113,12 +125,13 @@ def _files(room: str) -> list[Path]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    table, good = report()
+    graph, order = imports(), layers()
+    rooms = imported_rooms(graph, order)
+    table, good = report(graph, order, rooms)
     print(table)
     if arguments:
-        page = PAGE.read_text(encoding="utf-8")
-        before, rest = page.split(BEGIN)
-        fresh = f"{before}{BEGIN}\n```text\n{table}\n```\n{END}{rest.split(END)[1]}"
+        before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+        fresh = f"{before}{BEGIN}\n```text\n{table_of_imports(rooms)}\n```\n{END}{rest.split(END)[1]}"
         return write_or_check(PAGE, fresh, arguments) or int(not good)
     return int(not good)
 

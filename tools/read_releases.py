@@ -4,9 +4,9 @@
     python tools/read_releases.py WHEEL... --out table.json
     python tools/read_releases.py --wheels FOLDER      # keeps the wheels there, downloads what is missing
 
-Arguments, flags that are only still accepted, environment variables, the server's pages, commands and requirements
-of each release are read from its sources as syntax (Python's ast) and from its METADATA. `sglang_hydra.releases`
-answers questions from the table.
+Arguments, flags that are only still accepted, environment variables, the server's pages, commands, requirements and
+model classes (architectures.json, beside the table) of each release are read from its sources as syntax (Python's ast)
+and from its METADATA. `sglang_hydra.releases` answers questions from both.
 
 Exit code: 0 written, 2 a wheel or the registry could not be read; the old table is then left as it is.
 """
@@ -14,6 +14,7 @@ Exit code: 0 written, 2 a wheel or the registry could not be read; the old table
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -22,11 +23,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from releases.table import make_table, read_release, written
+from releases.table import make_architectures, make_table, read_release, written
 from releases.wheel import Wheel, WheelError
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "sglang_hydra" / "releases" / "table.json"
+ARCHITECTURES = "architectures.json"
 FIRST = "0.5.2"
 _SECONDS = 600
 
@@ -66,10 +68,11 @@ def download(versions: Sequence[str], folder: Path) -> list[Path]:
     return found
 
 
-def build(wheels: Sequence[Path]) -> str:
-    """The table of these wheels as it is written."""
-    releases = [read_release(Wheel(path)) for path in wheels]
-    return written(make_table(sorted(releases, key=lambda release: _key(release.version))))
+def build(wheels: Sequence[Path]) -> tuple[str, str]:
+    """The table of these wheels, and that of their model classes, as they are written."""
+    releases = sorted((read_release(Wheel(path)) for path in wheels), key=lambda release: _key(release.version))
+    rows = [f"{json.dumps(version)}: {json.dumps(row)}" for version, row in make_architectures(releases).items()]
+    return written(make_table(releases)), "{\n" + ",\n".join(rows) + "\n}\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,19 +84,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         if options.wheel:
-            content = build(options.wheel)
+            content, classes = build(options.wheel)
         elif options.wheels:
             options.wheels.mkdir(parents=True, exist_ok=True)
-            content = build(download(released(options.since), options.wheels))
+            content, classes = build(download(released(options.since), options.wheels))
         else:
             with tempfile.TemporaryDirectory() as folder:
-                content = build(download(released(options.since), Path(folder)))
+                content, classes = build(download(released(options.since), Path(folder)))
     except WheelError as error:
         print(f"read_releases: {error}", file=sys.stderr)
         return 2
-    draft = options.out.with_name(f".{options.out.name}.{os.getpid()}")
-    draft.write_text(content, encoding="utf-8")
-    draft.replace(options.out)
+    for path, text in ((options.out, content), (options.out.with_name(ARCHITECTURES), classes)):
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
     print(f"{options.out}: {content.count(chr(10) + '{') or 1} releases, {len(content) // 1024} KiB")
     return 0
 

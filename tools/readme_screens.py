@@ -1,9 +1,10 @@
-"""Refreshes the screens in README.md: what the commands that it shows really print.
+"""Refreshes the screens in README.md and in docs/: what the commands that they show really print.
 
-    python tools/readme_screens.py [--check] [FILE]
+    python tools/readme_screens.py [--check] [FILE...]
 
 A line ``<!-- screen: COMMAND -->`` and the fenced block after it make a screen: the block holds the command and all
-that it prints. ``--check`` writes nothing; it shows what differs and exits with 1 if anything does.
+that it prints. The files that the page writes (``<!-- file: PATH -->``) are there. ``--check`` writes nothing; it shows
+what differs and exits with 1 if anything does.
 """
 
 from __future__ import annotations
@@ -22,30 +23,36 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 PROGRAM = "sglang-hydra"
 SCREEN = re.compile(r"(?P<mark><!-- screen: (?P<command>.+?) -->\n)```console\n(?P<shown>.*?)```\n", re.DOTALL)
+FILE = re.compile(r"<!-- file: (?P<path>.+?) -->\n```\w+\n(?P<content>.*?)```\n", re.DOTALL)
 # What would make the same command print something else on another machine.
 UNWANTED = ("SGLANG_", "CUDA_", "HYDRA_", "HIP_")
 
 
-def printed_by(command: str) -> str:
-    """What a command of ours prints, run by this interpreter from the checkout in an empty folder."""
+def printed_by(command: str, folder: str) -> str:
+    """What a command of ours prints, run by this interpreter from the checkout in ``folder``."""
     words = shlex.split(command)
     if words[0] != PROGRAM:
         raise ValueError(f"a screen shows {PROGRAM}, not {words[0]}")
     env = {name: value for name, value in os.environ.items() if not name.startswith(UNWANTED)}
-    with tempfile.TemporaryDirectory() as folder:
-        run = subprocess.run(
-            [sys.executable, str(REPOSITORY / "serve.py"), *words[1:]],
-            cwd=folder,
-            env={**env, "HF_HUB_OFFLINE": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
-        )
-    if run.returncode not in (0, 2):
-        raise RuntimeError(f"{command} ended with {run.returncode}:\n{run.stdout}")
-    return run.stdout
+    code, printed = run_serve(words[1:], folder=folder, env={**env, "HF_HUB_OFFLINE": "1"})
+    if code not in (0, 2):
+        raise RuntimeError(f"{command} ended with {code}:\n{printed}")
+    return printed.replace("python serve.py", PROGRAM)
+
+
+def run_serve(words: list[str], *, folder: str, env: dict[str, str]) -> tuple[int, str]:
+    """Runs ``serve.py WORDS``; returns its exit code and what it wrote to both outputs."""
+    run = subprocess.run(
+        [sys.executable, str(REPOSITORY / "serve.py"), *words],
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    return run.returncode, run.stdout
 
 
 def refreshed(text: str) -> str:
@@ -53,24 +60,39 @@ def refreshed(text: str) -> str:
 
     def screen(match: re.Match[str]) -> str:
         command = match["command"]
-        shown = printed_by(command).lstrip("\n").rstrip()
+        shown = printed_by(command, folder).lstrip("\n").rstrip()
         return f"{match['mark']}```console\n$ {command}\n{shown}\n```\n"
 
-    return SCREEN.sub(screen, text)
+    with tempfile.TemporaryDirectory() as folder:
+        for match in FILE.finditer(text):
+            path = Path(folder, match["path"])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(match["content"], encoding="utf-8")
+        return SCREEN.sub(screen, text)
+
+
+def pages() -> list[Path]:
+    """README.md and the pages in docs/ that have a screen."""
+    docs = sorted((REPOSITORY / "docs").glob("*.md"))
+    return [REPOSITORY / "README.md", *(page for page in docs if SCREEN.search(page.read_text(encoding="utf-8")))]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Refreshes the screens in a Markdown file.")
-    parser.add_argument("file", nargs="?", type=Path, default=REPOSITORY / "README.md")
+    parser = argparse.ArgumentParser(description="Refreshes the screens in Markdown files.")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a screen is not current")
     options = parser.parse_args(argv)
-    before = options.file.read_text(encoding="utf-8")
-    after = refreshed(before)
-    if not options.check:
-        options.file.write_text(after, encoding="utf-8")
-        return 0
-    sys.stdout.writelines(difflib.unified_diff(before.splitlines(True), after.splitlines(True), "shown", "printed"))
-    return int(before != after)
+    stale = False
+    for page in options.files or pages():
+        before = page.read_text(encoding="utf-8")
+        after = refreshed(before)
+        if not options.check:
+            page.write_text(after, encoding="utf-8")
+            continue
+        shown, printed = before.splitlines(True), after.splitlines(True)
+        sys.stdout.writelines(difflib.unified_diff(shown, printed, f"{page.name} shows", "printed"))
+        stale |= before != after
+    return int(stale)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,12 @@
 
     python tools/record_release.py 0.5.23 ...          # asks the registry, downloads, runs, writes releases.json
     python tools/record_release.py --wheels FOLDER ... # keeps what is downloaded there, and takes what is there
+    python tools/record_release.py --parts ...         # the real parts alone, of releases whose wheels are here
+    python tools/record_release.py --types ...         # the model types alone, of releases whose wheels are here
 
-A release is run on cases of tests/data/releases. Where it asks an inert part of sglang, that part is made real, and the
-release is run again, until no such question is left. Other questions that nothing answers are printed.
+The parts that its argument code imports anywhere are made real, as far as they can be imported without torch. Then the
+release is run on cases of tests/data/releases. Where it asks an inert part of sglang, that part is made real as well,
+and the release is run again, until no such question is left. Other questions that nothing answers are printed.
 
 Exit code: 0 recorded, 1 recorded with unanswered questions, 2 a wheel could not be had; nothing is written then.
 """
@@ -12,6 +15,7 @@ Exit code: 0 recorded, 1 recorded with unanswered questions, 2 a wheel could not
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import re
@@ -31,9 +35,9 @@ from release_cases import CASES, MODELS, machines, random_lines, read_cases
 from sglang_hydra.releases.order import release_key
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.upstream import wheels
+from sglang_hydra.upstream.case import Case
 from sglang_hydra.upstream.process import Child, ChildFailed
 from sglang_hydra.upstream.records import RECORDS, Record, Wheel, WheelFile
-from sglang_hydra.upstream.release import Case
 
 SHARED = {"msgspec": "0.22.0", "packaging": "26.3", "typing_extensions": "4.16.0"}
 """The same for each release: no value depends on them."""
@@ -43,8 +47,10 @@ BUILDS = [
     for platform in ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "macosx_11_0_arm64", "macosx_11_0_x86_64")
 ]
 """Interpreters and systems for which compiled libraries are recorded."""
+READERS = ("transformers", "sglang")
 MOST_TURNS = 12
 RANDOM_LINES = 120
+_ON_TYPE = re.compile(r"model_type|in str\(e\)")  # of a config, or of what its reading raised
 _NAMED = re.compile(r"sglang\.srt\.(?:layers|distributed)[\w.]*")
 
 
@@ -56,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("version", nargs="+")
     parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="where wheels are kept; otherwise they are not")
+    parser.add_argument("--parts", action="store_true", help="only find the real parts of recorded releases")
+    parser.add_argument("--types", action="store_true", help="only read the model types of recorded releases")
     options = parser.parse_args(argv)
     content = json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else {"libraries": {}, "releases": {}}
     unanswered = 0
@@ -63,7 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = options.wheels or Path(scratch)
         for version in options.version:
             try:
-                unanswered += record(version, folder, content)
+                if options.types:
+                    add_model_types(version, types_read(recorded(version, content)), content["model_types"])
+                else:
+                    unanswered += parts(version, content) if options.parts else record(version, folder, content)
             except (NotHad, MachineError, ChildFailed) as failure:
                 print(f"record_release: {version}: {failure}", file=sys.stderr)
                 return 2
@@ -92,12 +103,75 @@ def record(version: str, folder: Path, content: dict[str, Any]) -> int:
         if len(found) == 1:
             wheels.take(found[0], wheel)
     wheels.fetch(made, print)
-    row["real_parts"], left = real_parts(made)
     content["releases"][version] = row
+    add_model_types(version, types_read(made), content.setdefault("model_types", {}))
+    return parts(version, content)
+
+
+def parts(version: str, content: dict[str, Any]) -> int:
+    """Finds the real parts of a release whose wheels are here; answers with the number of cases left unanswered."""
+    row = content["releases"][version]
+    row["real_parts"], left = real_parts(recorded(version, content))
     print(
         f"{version}: {len(row['real_parts'])} real parts, {len(left)} cases unanswered", *sorted(set(left)), sep="\n  "
     )
     return len(left)
+
+
+def types_read(release: Record) -> set[str]:
+    """The model types that a release reads without code from a model's repository: the keys of its transformers'
+    mapping, and what its own config classes have as ``model_type`` or its reader of configs names."""
+    library, own = (wheels.place_of(next(one for one in release.wheels if one.name == name)) for name in READERS)
+    assert library is not None
+    assert own is not None
+    auto = (library / "transformers/models/auto" / name for name in ("configuration_auto.py", "auto_mappings.py"))
+    mapping = (node for file in auto if file.is_file() for node in assigned(file, "CONFIG_MAPPING_NAMES"))
+    types = {key for node in mapping for key in first_strings(node)}
+    home = own / "sglang" / "srt"
+    configs = home.glob("configs/**/*.py")
+    types |= {ast.literal_eval(node) for file in configs for node in assigned(file, "model_type") if is_text(node)}
+    readers = [*home.glob("hf_transformers_utils.py"), *home.glob("utils/hf_transformers*/**/*.py")]
+    readers += home.glob("utils/hf_transformers*.py")
+    nodes = (node for file in readers for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    asked = (node for node in nodes if isinstance(node, ast.Compare) and _ON_TYPE.search(ast.unparse(node)))
+    return types | {text.value for node in asked for text in ast.walk(node) if is_text(text)} - {"model_type"}
+
+
+def assigned(file: Path, name: str) -> Iterator[ast.expr]:
+    """What a source assigns to ``name``, at its top or in a class."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            value = getattr(node, "value", None)
+            if value is not None:
+                yield value
+
+
+def first_strings(node: ast.expr) -> Iterator[str]:
+    """The keys of a dict that is written as one, or as a call with pairs."""
+    if isinstance(node, ast.Call):
+        for part in node.args:
+            yield from first_strings(part)
+    keys = node.keys if isinstance(node, ast.Dict) else [pair.elts[0] for pair in getattr(node, "elts", ())]
+    yield from (key.value for key in keys if isinstance(key, ast.Constant))
+
+
+def is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def add_model_types(version: str, types: set[str], table: dict[str, list[str]]) -> None:
+    """Writes into ``table`` which types ``version`` is the first to read. Releases are added from the oldest on."""
+    ranks = {known: release_key(known) or ((), 0, 0) for known in {*table, version}}
+    earlier = {name for known, names in table.items() if ranks[known] < ranks[version] for name in names}
+    table[version] = sorted(types - earlier)
+    for known in sorted(table, key=lambda one: ranks[one]):
+        if ranks[known] > ranks[version]:
+            table[known] = sorted(set(table[known]) - types)
+
+
+def recorded(version: str, content: Mapping[str, Any]) -> Record:
+    return as_record(version, content["releases"][version], content["libraries"])
 
 
 def as_record(version: str, row: Mapping[str, Any], libraries: Mapping[str, Any]) -> Record:
@@ -111,7 +185,7 @@ def as_record(version: str, row: Mapping[str, Any], libraries: Mapping[str, Any]
 
 def real_parts(release: Record) -> tuple[list[str], list[str]]:
     """The parts that have to be real, and the questions that are left, one for each case that has one."""
-    real, texts = set(release.real_parts), []
+    real, texts = set(importable_parts(release)), []
     for _ in range(MOST_TURNS):
         made = Record(release.version, release.wheel, release.libraries, tuple(sorted(real)))
         texts = list(unanswered_texts(made))
@@ -121,6 +195,64 @@ def real_parts(release: Record) -> tuple[list[str], list[str]]:
         print(f"{release.version}: made real: {' '.join(sorted(new))}", flush=True)
         real |= new
     return sorted(real), texts
+
+
+def importable_parts(release: Record) -> list[str]:
+    """The recorded parts, and of those that the argument code imports the ones that can be imported without torch."""
+    found = sorted({*release.real_parts, *stated_parts(release)})
+    while failing := set(failing_parts(release, found)):
+        found = [part for part in found if part not in failing]
+    return [part for part in found if not any(part.startswith(f"{other}.") for other in found)]
+
+
+def stated_parts(release: Record) -> list[str]:
+    """The modules below the inert parts that server_args.py, arg_groups and the model's config import, anywhere."""
+    root = wheels.place_of(release.wheel)
+    assert root is not None
+    home = root / "sglang" / "srt"
+    files = [home / "server_args.py", *home.glob("arg_groups/**/*.py"), home / "configs" / "model_config.py"]
+    found = set()
+    for node in (node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))):
+        if isinstance(node, ast.ImportFrom) and _NAMED.fullmatch(node.module or ""):
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            found |= {part for name in names if (part := module_of(release, name)) and part.count(".") > 2}
+    return sorted(found)
+
+
+_IMPORT = """
+import contextlib, importlib, json, os, sys, tempfile
+sys.path.insert(0, sys.argv[1])
+from child.main import _load
+from child.questions import Unanswered
+options, facts = json.loads(sys.argv[2]), json.loads(sys.argv[3])
+with tempfile.TemporaryDirectory() as scratch:
+    with contextlib.redirect_stdout(sys.stderr):
+        _load(options, facts, scratch)
+        failing = []
+        for part in options["real_parts"]:
+            try:
+                importlib.import_module(part)
+            except (Exception, Unanswered) as error:
+                failing.append(part)
+                print(part, error, file=sys.stderr)
+    print(json.dumps(failing))
+"""
+
+
+def failing_parts(release: Record, parts: Sequence[str]) -> Iterator[str]:
+    """Those that cannot be imported on some kind of machine. Raises ChildFailed where the release cannot."""
+    places = [str(place) for wheel in release.wheels if (place := wheels.place_of(wheel)) is not None]
+    libraries = [wheel.name for wheel in release.libraries]
+    options = {"release": places[0], "folders": places[1:], "libraries": libraries, "real_parts": list(parts)}
+    cpu = {**machines()[0], "device": "cpu", "capability": None, "flashinfer": False, "triton_kernels": False}
+    for machine in (*machines(), cpu):
+        facts = Case((), {**machine, "seed": 42}).to_json()["machine"]
+        words = [str(RECORDS.parent), json.dumps(options), json.dumps(facts)]
+        command = [sys.executable, "-I", "-S", "-B", "-c", _IMPORT, *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=places[0])
+        if done.returncode:
+            raise ChildFailed(f"it cannot be imported with {' '.join(parts)}: {done.stderr[-300:]}")
+        yield from json.loads(done.stdout)
 
 
 def unanswered_texts(release: Record, *, is_last: bool = False) -> Iterator[str]:
@@ -232,7 +364,10 @@ def written(content: Mapping[str, Any]) -> str:
     lines = ['{"schema": "sglang_hydra.upstream/1",', '"libraries": {']
     lines += [",\n".join(f"{json.dumps(name)}: {json.dumps(files)}" for name, files in libraries.items())]
     lines += ["},", '"releases": {']
-    lines += [",\n".join(f"{json.dumps(version)}: {json.dumps(row)}" for version, row in rows), "}}"]
+    lines += [",\n".join(f"{json.dumps(version)}: {json.dumps(row)}" for version, row in rows)]
+    types = [(version, content["model_types"][version]) for version, _ in rows if version in content["model_types"]]
+    lines += ["},", '"model_types": {']
+    lines += [",\n".join(f"{json.dumps(version)}: {json.dumps(names)}" for version, names in types), "}}"]
     return "\n".join(lines) + "\n"
 
 

@@ -33,6 +33,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     return _OUTSIDE.sub(lambda match: f"]({up}{_in_site(match[1])})", markdown)
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """The theme's search is a dialog; screen readers need a name for it."""
+    return output.replace('role="dialog">', 'role="dialog" aria-label="Search">')
+
+
 def _in_site(target: str) -> str:
     """Where the copy of a file is: a site has no folders whose names begin with a dot."""
     return f"repository/{target.replace('/.', '/')}"

@@ -20,6 +20,10 @@ class SglangHydraSearchPath(SearchPathPlugin):
         from sglang_hydra.text.locations import conf_dir
 
         register()
+        if "sglang_hydra.compose.hydra_internals" in sys.modules:
+            from sglang_hydra.compose.hydra_internals import FOLDERS, add_folders
+
+            add_folders(search_path, FOLDERS.get())
         path = f"file://{conf_dir()}"
         if all(element.path not in (path, str(conf_dir())) for element in search_path.get_path()):
             search_path.append("sglang_hydra", path)

@@ -6,10 +6,10 @@ or with those that differ from the usual decoder's. An encoder has 4 norms a lay
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from sglang_hydra.text.json_types import json_beside
 
 ALWAYS, NEVER, CONFIG = "always", "never", "config"
 
@@ -22,7 +22,8 @@ class Traits(NamedTuple):
     layer. ``shares_attention``: the class knows DP attention. ``embedding_repeated``: every GPU holds the whole
     embedding. ``head``: False for reward and classification models. ``biased_experts``: experts have biases, kept in
     float32. ``windows``: layers may have a KV pool of their own for their window (the class has
-    get_attention_sliding_window_size, or is the one that hybrid_kvcache_ratio is for). ``head_on_every_stage``: each
+    get_attention_sliding_window_size, or is the one that hybrid_kvcache_ratio is for); ``pools_windows``: releases from
+    0.5.8 on make one (0.5.23 configs/model_config.py:2655-2679, is_hybrid_swa_model). ``head_on_every_stage``: each
     pipeline stage makes an lm_head, though only the last one's is used.
     """
 
@@ -35,10 +36,11 @@ class Traits(NamedTuple):
     head: bool = True
     biased_experts: bool = False
     windows: bool = False
+    pools_windows: bool = False
     head_on_every_stage: bool = True
 
 
-_TABLE: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_TABLE: Mapping[str, Any] = json_beside(__file__)
 _SHARED = {name: Traits(**stated) for name, stated in _TABLE["traits"].items()}
 
 
@@ -69,9 +71,3 @@ def traits_of(architecture: str) -> tuple[Traits, bool | None]:
     if architecture in LATER:
         return LATER[architecture], False
     return _SHARED["dp_attention"], None
-
-
-def is_served(architecture: str) -> bool:
-    """Whether SGLang 0.5.2 has a class of this name (its models/*.py, EntryClass)."""
-    # Nobody asks a server for a draft by name, but it has a class.
-    return architecture in KNOWN or architecture in ENCODERS or architecture in _TABLE["drafts"]

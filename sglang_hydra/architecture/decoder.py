@@ -16,28 +16,56 @@ MAMBA, MAMBA_1, SHORT_CONVOLUTION = "Mamba 2", "Mamba 1", "short convolution"
 
 
 class Layer(NamedTuple):
-    """One decoder layer: how it mixes tokens, the width of its dense MLP (0: none), whether it has experts."""
+    """One decoder layer: how it mixes tokens, the width of its dense MLP (0: none), whether it has experts.
+
+    ``kind`` tells layers apart that are alike in these: the ratio of compressed attention (``Compressed``), and 1 where
+    a layer of sparse attention has no indexer (or one of MiniMax-M3 no sparse attention).
+    """
 
     mixer: str
     dense: int
     experts: bool
+    kind: int = 0
 
 
 class Latent(NamedTuple):
-    """Multi-head latent attention: ranks of the compressed query (0: none) and KV, sizes of a head's parts."""
+    """Multi-head latent attention: ranks of the compressed query (0: none) and KV, sizes of a head's parts (``rope`` is
+    0 where no part is rotated). ``gate`` is the size that each head's gate on the output has, 0 without one."""
 
     query_rank: int
     kv_rank: int
     nope: int
     rope: int
     value: int
+    gate: int = 0
+
+
+class Compressed(NamedTuple):
+    """The compressed attention of DeepSeek-V4: one KV head of ``dim`` for all, ``rope`` of it rotated and kept in 16
+    bits; the output in ``groups`` of ``rank``; a window in tokens; streams of hidden states (``streams``).
+
+    A layer's ``kind`` is its ratio: of 4 or 128 tokens one is cached (0: only the window's). Those of ratio 4 choose
+    among them with an indexer. ``listed`` are the ratios in the config, those of drafting layers among them.
+    """
+
+    query_rank: int
+    dim: int
+    rope: int
+    groups: int
+    rank: int
+    window: int
+    streams: int
+    index_heads: int
+    index_dim: int
+    listed: int
 
 
 class Linear(NamedTuple):
     """Layers that keep a state of fixed size for each request: heads, their sizes, the length of the convolution.
 
     ``kind`` is one of the names above. Of Mamba 2 ``key_heads`` are its groups and ``key_dim`` the size of its state;
-    Mamba 1 is one head of all channels, with ``rank`` for its time step; a short convolution has no matrix.
+    Mamba 1 is one head of all channels, with ``rank`` for its time step; a short convolution has no matrix. Of Kimi
+    delta attention ``rank`` counts the gates that are no product of two small matrices: 0 to 2.
     """
 
     key_heads: int
@@ -109,12 +137,16 @@ class Experts(NamedTuple):
 
 class Indexer(NamedTuple):
     """The lightning indexer of DeepSeek sparse attention: heads, their size, the query rank it reads from. ``scaled``:
-    an FP8 cache beside it keeps scales and the rotated part in 16 bits (kv.py)."""
+    an FP8 cache beside it keeps scales and the rotated part in 16 bits (kv.py). ``pool`` tokens share one cached key.
+
+    MiniMax-M3 has one beside KV heads (``query_rank`` 0): its keys are cached in 16 bits.
+    """
 
     heads: int
     dim: int
     query_rank: int
     scaled: bool = True
+    pool: int = 1
 
 
 class Decoder(NamedTuple):
@@ -125,7 +157,9 @@ class Decoder(NamedTuple):
     window where they differ from the others'. ``head_rows`` is 0 where lm_head is the embedding (``tied``) or there is
     none. ``context`` is the longest context in tokens, 0 if not stated; ``rotary`` the rotated dimensions of a head and
     ``positions`` the rows of the table of their angles, ``layer_positions`` those of a table that each layer has for
-    itself (0: none). ``attention_chunk`` is the window of chunked attention in tokens, 0 where there is none.
+    itself (0: none). ``attention_chunk`` is the window of chunked attention in tokens, ``window`` a sliding one's: 0
+    where there is none.
+    ``pools_windows``: later releases keep a KV pool for its windows; ``state_dtype`` is what the config says of states.
     ``served``: SGLang 0.5.2 has this class; ``assumed``: nobody here knows it. ``copied``: on a GPU, with what a server
     makes of the weights there; else as a checkpoint stores them.
     """
@@ -145,7 +179,6 @@ class Decoder(NamedTuple):
     indexer: Indexer | None
     gated: bool
     query_gate: bool
-    shared_query: int
     blocks: int
     head_rows: int
     tied: bool
@@ -164,6 +197,11 @@ class Decoder(NamedTuple):
     extras: tuple[Extra, ...] = ()
     copied: bool = True
     layer_positions: int = 0
+    compressed: Compressed | None = None
+    window: int = 0
+    state_dtype: str = "float32"
+    pools_windows: bool = False
+    shared_query: int = 0
 
     def heads_of(self, mixer: str) -> Heads:
         """The heads of the layers that mix tokens in this way."""

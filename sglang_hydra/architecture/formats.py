@@ -66,7 +66,10 @@ FP8_TENSOR = Stored("fp8", 8)
 NVFP4_LINEAR = Stored("nvfp4", 4, group=16, scale_bytes=1, scale_copies=2)
 """modelopt_quant.py keeps the scales as loaded and interleaved beside them."""
 NVFP4_EXPERTS = Stored("nvfp4", 4, group=16, scale_bytes=1)
-"""modelopt_quant.py drops the loaded scales of experts after interleaving them."""
+"""modelopt_quant.py drops the loaded scales of experts after interleaving them; from 0.5.14 on those of linear layers
+too (alias_or_bind_derived_param)."""
+MXFP8 = Stored("mxfp8", 8, group=32, scale_bytes=1)
+"""8 bits with an 8 bit exponent for 32 weights."""
 NF4 = Stored("nf4", 4, group=64, scale_bytes=4)
 """bitsandbytes without double quantization."""
 

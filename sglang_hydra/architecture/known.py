@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from sglang_hydra.facts.config_view import TEXT_PARTS, is_own_text
-from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.errors import CarriedError, ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import short
 
 _LARGEST = 1 << 40  # no size of a model comes near
 
 
-class Missing(Exception):
+class Missing(CarriedError):
     """A formula needs fields that nobody states. ``names`` are their paths in the config, the usual spelling."""
 
     def __init__(self, *names: str) -> None:

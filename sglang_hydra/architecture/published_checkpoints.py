@@ -2,39 +2,45 @@
 
 Only checkpoints of exactly the same weights are listed: another format is a remedy, another model is not. The
 format is what each repository's config.json (or hf_quant_config.json) states; ``source`` says where that was read.
-The table is published_checkpoints.json, which names each ``quantization_config`` and each source once.
+The table is published_checkpoints.json, which names each ``quantization_config`` and each source once; ``whole`` is
+that of a checkpoint whose own config.json is one of conf/configs.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.facts.stated_config import preset_facts
+from sglang_hydra.text.json_types import json_beside
 
 
 class Published(NamedTuple):
-    """A checkpoint: its id, the one it was made from, its quantization_config (None: not quantized)."""
+    """A checkpoint: its id, the one it was made from, its quantization_config (None: not quantized), and the file of
+    conf/configs that is its config.json (None: as the original's but for the format)."""
 
     path: str
     original: str
     format: str
     quantization: Mapping[str, Any] | None
     source: str
+    config_file: str | None = None
 
 
-_TABLE: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_TABLE: Mapping[str, Any] = json_beside(__file__)
+
+_WHOLE = "whole"
 
 CHECKPOINTS = tuple(
     Published(
         row["path"],
         row["original"],
         row["format"],
-        row["quantization"] and _TABLE["quantizations"][row["quantization"]],
+        _TABLE["quantizations"].get(row["quantization"]),
         _TABLE["sources"][row["source"]],
+        f"{row['path'].replace('/', '--')}.json" if row["quantization"] == _WHOLE else None,
     )
     for row in _TABLE["checkpoints"]
 )
@@ -65,8 +71,15 @@ def facts_as(checkpoint: Published, original: ModelFacts) -> ModelFacts:
     """The facts of ``checkpoint``, from those of its original."""
     if original.config is None:
         return original
-    config = {name: value for name, value in original.config.items() if name != "quantization_config"}
-    if checkpoint.quantization is not None:
-        config["quantization_config"] = dict(checkpoint.quantization)
+    if checkpoint.config_file is not None:
+        node = {"config": None, "config_file": checkpoint.config_file, "source": None}
+        return preset_facts(node, f"{checkpoint.path}, {checkpoint.source}") or original
+    format = {} if checkpoint.quantization is None else {"quantization_config": dict(checkpoint.quantization)}
+
+    def converted(config: Mapping[str, Any]) -> dict[str, Any]:
+        return {**{name: value for name, value in config.items() if name != "quantization_config"}, **format}
+
+    extra = dict(original.extra)
+    extra |= {name: converted(extra[name]) for name in ("stated", "identity") if name in extra}
     source = f"{original.source}; its format ({checkpoint.format}) from {checkpoint.source}"
-    return replace(original, config=config, source=source, revision=None)
+    return replace(original, config=converted(original.config), source=source, revision=None, extra=extra)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.architecture.formats import (
     FP8_TENSOR,
+    MXFP8,
     NF4,
     NVFP4_EXPERTS,
     NVFP4_LINEAR,
@@ -22,8 +23,11 @@ from sglang_hydra.architecture.known import Fields, Missing, text_part
 from sglang_hydra.architecture.scheme import UNPACKED, Group, Scheme
 from sglang_hydra.architecture.skips import read_skips
 from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.releases.order import at_least
 from sglang_hydra.text.words import is_digits
 
+Pair = tuple[Stored, Stored]
+SPECIFIED = "0.5.2"
 _SKIP_LISTS = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "exclude")
 _NONE = read_skips(())
 
@@ -36,8 +40,8 @@ def element_bytes(values: Mapping[str, Any], gpu: GpuFacts) -> int:
     return 4 if asked in ("float", "float32") and not old else 2
 
 
-def scheme_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts) -> Scheme:
-    """The scheme under ``values``. Raises Missing for a format whose parameters the config does not state."""
+def scheme_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts, release: str = SPECIFIED) -> Scheme:
+    """The scheme under ``values`` in ``release``. Raises Missing for a format whose parameters nothing states."""
     element = element_bytes(values, gpu)
     full = plain(element)
     stored = stored_quantization(config)
@@ -54,10 +58,25 @@ def scheme_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts) -> Schem
     if reader is None:
         raise Missing(f"{stored.prefix}quant_method ({method or 'none'}: its format is not modelled)")
     skips = read_skips(stored.words(name) for name in _SKIP_LISTS)
-    groups = _compressed_groups(stored, full) if method == "compressed-tensors" else ()
-    linear, experts = reader(stored, _Context(full, values, gpu, asked)) if not groups else groups[-1][1:]
+    about = _Context(full, values, gpu, asked, at_least(release, "0.5.14"), text_part(config))
+    groups = _groups_of(stored, method, about)
+    linear, experts = reader(stored, about) if not groups else groups[-1][1:]
     head = linear if stored.flag("lm_head") and not skips.names("lm_head") else full
+    head = next((group.linear for group in groups[:-1] if group.targets.names("lm_head")), head)
     return Scheme(method, element, linear, experts, head, full, False, skips, groups[:-1])
+
+
+def caches_fp8(config: Fields) -> bool:
+    """Whether the checkpoint asks for an FP8 cache where kv_cache_dtype is auto: ModelOpt's alone (0.5.3 on; 0.5.23
+    mem_cache/kv_cache_dtype.py:53-62, layers/quantization/modelopt_quant.py:851-878)."""
+    stored = stored_quantization(config)
+    if stored is None or not _method(stored, None).startswith("modelopt"):
+        return False
+    cache = stored.part("kv_cache_scheme")
+    if cache is not None:
+        return (cache.get("type"), cache.get("num_bits")) == ("float", 8)
+    named = (stored.part("quantization") or stored).get("kv_cache_quant_algo") or stored.get("kv_cache_scheme")
+    return str(named).upper() == "FP8"
 
 
 def stored_quantization(config: Fields) -> Fields | None:
@@ -75,14 +94,24 @@ class _Context(NamedTuple):
     values: Mapping[str, Any]
     gpu: GpuFacts
     asked: str | None
+    one_scale: bool  # linear layers in NVFP4 keep their scales once
+    text: Fields
 
-
-Pair = tuple[Stored, Stored]
+    @property
+    def nvfp4(self) -> Pair:
+        return (NVFP4_EXPERTS if self.one_scale else NVFP4_LINEAR), NVFP4_EXPERTS
 
 
 def _fp8(stored: Fields, about: _Context) -> Pair:
+    """Experts may be in 4 bits beside it (0.5.23 configs/model_config.py:728-790): DeepSeek-V4's, where its config says
+    so or says nothing, and others that name their format."""
     block = stored.block("weight_block_size")
-    return _twice(blocks("fp8 blocks", *block) if block else FP8_TENSOR)
+    linear = blocks("fp8 blocks", *block) if block else FP8_TENSOR
+    if str(stored.get("moe_quant_algo") or "").upper() == "NVFP4":
+        return linear, NVFP4_EXPERTS
+    named = stored.get("routed_experts_quant_method") or stored.get("store_dtype") or about.text.get("expert_dtype")
+    usual = "fp4" if "compress_ratios" in about.text else "fp8"
+    return linear, mxfp4() if "fp4" in str(named or usual).lower() else linear
 
 
 def _int8_blocks(stored: Fields, about: _Context) -> Pair:
@@ -118,8 +147,10 @@ def _mxfp4(stored: Fields, about: _Context) -> Pair:
 def _modelopt(stored: Fields, about: _Context) -> Pair:
     nested = stored.part("quantization") or stored
     algorithm = str(nested.get("quant_algo") or "").upper()
+    if algorithm == "MXFP8":
+        return _twice(MXFP8)
     if "FP4" in algorithm or (not algorithm and about.asked in ("modelopt_fp4", "petit_nvfp4")):
-        return NVFP4_LINEAR, NVFP4_EXPERTS
+        return about.nvfp4
     if "FP8" in algorithm or (not algorithm and about.asked in (None, "modelopt")):
         return _twice(FP8_TENSOR)
     raise Missing(f"{nested.prefix}quant_algo")
@@ -132,7 +163,27 @@ def _compressed(stored: Fields, about: _Context) -> Pair:
     raise Missing(f"{stored.prefix}config_groups")
 
 
-def _compressed_groups(stored: Fields, full: Stored) -> tuple[Group, ...]:
+def _groups_of(stored: Fields, method: str, about: _Context) -> tuple[Group, ...]:
+    """The groups of modules with formats of their own, and last the formats of all others; () where there is none."""
+    if method == "compressed-tensors":
+        return _compressed_groups(stored, about)
+    part = (stored.part("quantization") or stored).part("quantized_layers")
+    if part is None or not method.startswith("modelopt"):
+        return ()
+    modules: dict[str, list[str]] = {}  # ModelOpt's mixed precision names every module (0.5.23 modelopt_quant.py:979)
+    for name in part.values:
+        format = part.part(name)
+        modules.setdefault(str(format.get("quant_algo")).upper() if format is not None else "", []).append(name)
+    formats = {"FP8": _twice(FP8_TENSOR), "MXFP8": _twice(MXFP8), "FP8_PB_WO": _twice(blocks("fp8 blocks", 128, 128))}
+    formats |= dict.fromkeys(("NVFP4", "W4A16_NVFP4"), about.nvfp4)
+    unknown = sorted(set(modules) - set(formats))
+    if unknown:
+        raise Missing(f"{part.prefix}quant_algo ({unknown[0]} is not modelled)")
+    named = [Group(read_skips([names]), *formats[algorithm]) for algorithm, names in modules.items()]
+    return (*named, Group(_NONE, about.full, about.full))
+
+
+def _compressed_groups(stored: Fields, about: _Context) -> tuple[Group, ...]:
     """The groups of compressed-tensors: named modules first, then the one for every linear layer, or for none
     (quantization/compressed_tensors/utils.find_matched_target: a name goes before a class)."""
     part = stored.part("config_groups")
@@ -142,20 +193,20 @@ def _compressed_groups(stored: Fields, full: Stored) -> tuple[Group, ...]:
         weights = group.part("weights") if group is not None else None
         if group is None:
             continue
-        linear, experts = _compressed_group(weights) if weights is not None else _twice(full)
+        linear, experts = _compressed_group(weights, about) if weights is not None else _twice(about.full)
         targets = group.words("targets") or ("Linear",)
         if "Linear" in targets:
             rest = rest or Group(read_skips(()), linear, experts)
         named.append(Group(read_skips([[target for target in targets if target != "Linear"]]), linear, experts))
     if not named:
         return ()
-    return (*named, rest or Group(read_skips(()), full, full))
+    return (*named, rest or Group(read_skips(()), about.full, about.full))
 
 
-def _compressed_group(weights: Fields) -> Pair:
+def _compressed_group(weights: Fields, about: _Context) -> Pair:
     bits = weights.size("num_bits")
     if str(weights.get("type")) == "float" and bits == 4:
-        return NVFP4_LINEAR, NVFP4_EXPERTS
+        return _twice(mxfp4()) if weights.get("group_size") == 32 else about.nvfp4
     if bits == 8 and str(weights.get("strategy")) == "block":
         return _twice(blocks("fp8 blocks", *(weights.block("block_structure") or (128, 128))))
     if bits == 8 and str(weights.get("strategy")) != "group":

@@ -13,6 +13,8 @@ REPEATS_EXPERTS = (
     *("Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration", "GptOssForCausalLM", "Qwen3MoeForCausalLM"),
     *("InternS1ForConditionalGeneration", "InternVLChatModel"),
 )
+# Ways to send tokens to experts that divide these over all GPUs (0.5.23 arg_groups: moe_a2a_backend).
+_ALL_TO_ALL = ("deepep", "mooncake", "nixl", "mori", "flashinfer", "megamoe", "ascend_fuseep")
 _GLM = ("Glm4Moe", "Glm4vMoe")
 
 
@@ -23,7 +25,7 @@ class Ranks(NamedTuple):
     divided over ``experts`` GPUs, and each expert over ``expert_slices`` more (FusedMoE: moe_ep, moe_tp).
     ``dense`` shards dense MLPs (moe_dense_tp_size=1 repeats them on every GPU), ``shared`` the shared experts (DeepEP
     repeats them, GLM any ep_size), ``embedding`` and ``head`` the vocabulary. ``redundant`` experts of each layer are
-    held once more.
+    held once more. ``cached`` shards the KV heads: decode context parallel ranks hold the same ones.
     """
 
     tp: int
@@ -38,6 +40,7 @@ class Ranks(NamedTuple):
     embedding: int
     head: int
     redundant: int
+    cached: int
 
     @property
     def gpus(self) -> int:
@@ -50,17 +53,24 @@ class Ranks(NamedTuple):
         return self.gpus * self.copies
 
 
-def ranks_of(values: Mapping[str, Any], *, shares_attention: bool, architecture: str = "") -> Ranks:
+def ranks_of(
+    values: Mapping[str, Any], *, shares_attention: bool, architecture: str = "", later: bool = False
+) -> Ranks:
     """The groups under ``values``, for a model whose class knows DP attention (``shares_attention``) or not, and places
-    its experts as ``architecture`` does."""
+    its experts as ``architecture`` does; ``later``: in a release after 0.5.2, where nearly all classes make room for
+    redundant experts. Its context parallel sizes are those of 0.5.23 layers/dp_attention.py:445-460.
+    """
     tp = max(1, values.get("tp_size") or 1)
     dp = max(1, values.get("dp_size") or 1)
     dp_attention = bool(values.get("enable_dp_attention")) and dp > 1
     shared_out = dp_attention and shares_attention
-    attention = max(1, tp // dp) if shared_out else tp
-    deepep = values.get("moe_a2a_backend") == "deepep"
-    experts = tp if deepep else min(tp, max(1, values.get("ep_size") or 1))
+    spread = max(1, values.get("attn_cp_size") or 1)
+    attention = max(1, tp // dp // spread) if shared_out else max(1, tp // spread)
+    deepep = str(values.get("moe_a2a_backend") or "none") in _ALL_TO_ALL
+    sharing = max(1, tp // max(1, values.get("moe_dp_size") or 1))
+    experts = sharing if deepep else min(sharing, max(1, values.get("ep_size") or 1))
     dense = values.get("moe_dense_tp_size") or tp
+    repeats = later or architecture in REPEATS_EXPERTS
     return Ranks(
         tp=tp,
         stages=max(1, values.get("pp_size") or 1),
@@ -68,12 +78,13 @@ def ranks_of(values: Mapping[str, Any], *, shares_attention: bool, architecture:
         replicas=dp,
         copies=1 if dp_attention else dp,
         experts=experts,
-        expert_slices=max(1, tp // experts),
+        expert_slices=max(1, sharing // experts),
         dense=min(tp, dense),
         shared=1 if deepep or (experts > 1 and architecture.startswith(_GLM)) else tp,
         embedding=1 if shared_out else tp,
         head=attention if values.get("enable_dp_lm_head") else tp,
-        redundant=max(0, values.get("ep_num_redundant_experts") or 0) if architecture in REPEATS_EXPERTS else 0,
+        redundant=max(0, values.get("ep_num_redundant_experts") or 0) if repeats else 0,
+        cached=max(1, attention // max(1, values.get("dcp_size") or 1)),
     )
 
 

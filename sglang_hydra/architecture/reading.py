@@ -14,13 +14,12 @@ from sglang_hydra.architecture.decoder import (
     NO_MIXER,
     SLIDING,
     Decoder,
-    Indexer,
-    Latent,
     Layer,
 )
 from sglang_hydra.architecture.known import Fields, Missing, text_part
 from sglang_hydra.architecture.reading_experts import expert_pattern, read_experts
 from sglang_hydra.architecture.reading_extras import read_extras, read_heads
+from sglang_hydra.architecture.reading_sparse import layer_kinds, read_compressed, read_indexer, read_latent
 from sglang_hydra.architecture.reading_states import block_layers, is_state, not_modelled, read_linear, state_mixers
 
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
@@ -60,20 +59,20 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
         raise Missing(f"architectures ({architecture}: {unmodelled or 'an encoder'} is not modelled)")
     hidden = text.size(*_HIDDEN)
     heads = text.size(*_HEADS)
-    nested = _grouped_attention(text)
     layers = _layers(text, architecture, hidden, traits)
-    states = any(layer.mixer in (LINEAR, BOTH) for layer in layers)
     vocabulary = text.size("vocab_size", "padded_vocab_size")
     size = text.size("head_dim", "attention_head_dim", "kv_channels", default=max(1, hidden // heads))
-    kv_heads = nested.size("kv_n_heads") if nested else _kv_heads(text, heads)
+    kv_heads = _kv_heads(text, heads)
     full, windowed = read_heads(text, architecture, heads, kv_heads, size)
-    latent = _latent(text)
+    latent = read_latent(text, architecture)
     asks_outside = architecture.startswith(_TIED_OUTSIDE) and "tie_word_embeddings" in config
     tied = _is_tied(config if asks_outside else text, traits)
-    rotary, positions = _rotary(text, latent.rope if latent else full.key)
-    positions = positions if _rotates(text, architecture) else 0
+    compressed = read_compressed(text)
+    rotary, positions = _rotary(text, architecture, getattr(compressed or latent, "rope", full.key))
+    if compressed:  # each of its bases has a table of numbers and one of angles (0.5.23 deepseek_v4.py:1171-1207, 1395)
+        positions *= 2 * len({bool(layer.kind) for layer in layers})
     context = text.count("max_position_embeddings", "seq_length", "n_positions", default=0)
-    return Decoder(
+    decoder = Decoder(
         architecture=architecture,
         hidden=hidden,
         vocabulary=vocabulary,
@@ -84,12 +83,11 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
         windowed=windowed,
         layers=layers,
         latent=latent,
-        linear=read_linear(text, hidden) if states else None,
+        linear=read_linear(text, hidden, heads) if {LINEAR, BOTH} & {layer.mixer for layer in layers} else None,
         experts=read_experts(text, architecture, traits) if any(layer.experts for layer in layers) else None,
-        indexer=_indexer(text, latent),
+        indexer=read_indexer(text, latent),
         gated=traits.gated,
         query_gate=architecture.startswith(_GATED_QUERIES) or text.flag("attn_output_gate"),
-        shared_query=text.count("share_q_dim", default=0),
         blocks=2 if architecture.startswith("LongcatFlash") else 1,
         head_rows=0 if tied or not traits.head else text.size("draft_vocab_size", default=vocabulary),
         tied=tied,
@@ -100,7 +98,7 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
         context=context,
         rotary=rotary,
         positions=positions,
-        layer_positions=_layer_positions(text, architecture),
+        compressed=compressed,
         attention_chunk=text.count("attention_chunk_size", default=0),
         head_on_every_stage=traits.head_on_every_stage,
         learned_positions=_learned_positions(text, architecture, context),
@@ -108,12 +106,24 @@ def read_decoder(config: Fields, architecture: str) -> Decoder:
         served=known is True,
         extras=read_extras(text, architecture, hidden, len(layers)),
     )
+    return _completed(decoder, text, architecture, traits)
 
 
-def _grouped_attention(text: Fields) -> Fields | None:
-    """The nested object in which DBRX states its KV heads."""
-    nested = text.part("attn_config")
-    return nested if nested is not None and "kv_n_heads" in nested else None
+def _completed(decoder: Decoder, text: Fields, architecture: str, traits: Traits) -> Decoder:
+    """``decoder`` with what few families have."""
+    return decoder._replace(
+        layer_positions=_layer_positions(text, architecture),
+        window=_window(text),
+        state_dtype=str(text.get("mamba_ssm_dtype") or "float32"),
+        pools_windows=traits.pools_windows or text.flag("is_hybrid_swa"),
+        shared_query=text.count("share_q_dim", default=0),
+    )
+
+
+def _window(text: Fields) -> int:
+    """The sliding window in tokens; 0 where there is none (-1 in some configs)."""
+    stated = next((text.get(name) for name in ("sliding_window_size", "sliding_window") if name in text), 0)
+    return max(0, stated) if isinstance(stated, int) else 0
 
 
 def _layers(text: Fields, architecture: str, hidden: int, traits: Traits) -> tuple[Layer, ...]:
@@ -132,11 +142,12 @@ def _layers(text: Fields, architecture: str, hidden: int, traits: Traits) -> tup
         raise Missing(f"{text.prefix}residual_moe")  # Grok 2 has a dense MLP beside its experts
     beside = text.flag("residual_moe") or architecture.startswith(("LongcatFlash", "Gemma4"))
     sparse = [has_experts(i) for i in range(number)]
+    kinds = layer_kinds(text, number)
     if all(sparse) and not beside:
-        return tuple(map(_layer, mixers, (0,) * number, sparse))
+        return tuple(map(_layer, mixers, (0,) * number, sparse, kinds))
     widths = _dense_widths(text, architecture, hidden, number)
     dense = (0 if experts and not beside else width for experts, width in zip(sparse, widths, strict=True))
-    return tuple(map(_layer, mixers, dense, sparse))
+    return tuple(map(_layer, mixers, dense, sparse, kinds))
 
 
 _layer = lru_cache(maxsize=256)(Layer)  # layers that are alike are one object, which is quick to count and to compare
@@ -166,7 +177,8 @@ def _dense_width(text: Fields, architecture: str, hidden: int) -> int:
         wide = int(text.number("block_ffn_dim_multiplier", default=1.0) * int(2 * text.size(*_WIDTH) / 3))
         multiple = text.size("block_multiple_of", default=1)
         return -(-wide // multiple) * multiple
-    return text.size("intermediate_size_mlp" if "intermediate_size_mlp" in text else _WIDTH[0], *_WIDTH)
+    own = next((name for name in ("intermediate_size_mlp", "dense_intermediate_size") if name in text), _WIDTH[0])
+    return text.size(own, *_WIDTH)
 
 
 def _searched_layer(text: Fields, block: Any, hidden: int) -> Layer:
@@ -212,32 +224,15 @@ def _mixer(name: str, windows: bool) -> str:
     return LINEAR if is_state(name) else FULL
 
 
-def _latent(text: Fields) -> Latent | None:
-    if "kv_lora_rank" not in text or not text.flag("use_mla", default=True):
-        return None
-    if "q_lora_rank" not in text.values:
-        raise Missing(f"{text.prefix}q_lora_rank")
-    return Latent(
-        query_rank=text.count("q_lora_rank", default=0),
-        kv_rank=text.size("kv_lora_rank"),
-        nope=text.size("qk_nope_head_dim"),
-        rope=text.size("qk_rope_head_dim"),
-        value=text.size("v_head_dim"),
-    )
-
-
-def _indexer(text: Fields, latent: Latent | None) -> Indexer | None:
-    if latent is None or "index_n_heads" not in text:
-        return None
-    return Indexer(text.size("index_n_heads"), text.size("index_head_dim"), latent.query_rank)
-
-
 def _learned_positions(text: Fields, architecture: str, context: int) -> int:
     """Rows of a learned embedding of positions, and of the kinds of a text where an encoder has these."""
     return context + text.count("type_vocab_size", default=0) if architecture.startswith(_LEARNED_POSITIONS) else 0
 
 
 def _kv_heads(text: Fields, heads: int) -> int:
+    nested = text.part("attn_config")  # DBRX
+    if nested is not None and "kv_n_heads" in nested:
+        return nested.size("kv_n_heads")
     if text.flag("multi_query"):
         return 1
     if "multi_query_attention" in text and not text.flag("multi_query_attention"):
@@ -251,8 +246,10 @@ def _is_tied(config: Fields, traits: Traits) -> bool:
     return traits.tied == ALWAYS if traits.tied in (ALWAYS, NEVER) else stated
 
 
-def _rotary(text: Fields, head_dim: int) -> tuple[int, int]:
+def _rotary(text: Fields, architecture: str, head_dim: int) -> tuple[int, int]:
     """Dimensions and rows of the table of rotary angles (layers/rotary_embedding.get_rope)."""
+    if not _rotates(text, architecture):
+        return head_dim, 0
     scaling = text.part("rope_scaling", "rope_parameters")  # the latter is transformers 5's name for both
     stated = text.part("rope_parameters") or text
     share = stated.number("partial_rotary_factor", default=1.0)

@@ -47,7 +47,8 @@ def expert_pattern(text: Fields, architecture: str, number: int) -> Callable[[in
         dense_first = text.count("num_dense_layers")
         return lambda i: i >= dense_first
     if "n_routed_experts" in text or "first_k_dense_replace" in text:
-        first, every = text.count("first_k_dense_replace"), text.size("moe_layer_freq", default=1)
+        none = 0 if "compress_ratios" in text else None
+        first, every = text.count("first_k_dense_replace", default=none), text.size("moe_layer_freq", default=1)
         return lambda i: i >= first and i % every == 0
     dense, every = text.numbers("mlp_only_layers"), text.size("decoder_sparse_step", default=1)
     return lambda i: i not in dense and (i + 1) % every == 0
@@ -65,7 +66,7 @@ def read_experts(text: Fields, architecture: str, traits: Traits) -> Experts:
         shared=_shared_width(text, architecture, width),
         chosen=chosen,
         biased=traits.biased_experts,
-        latent=text.count("moe_latent_size", default=0),
+        latent=text.count("moe_latent_size", "routed_expert_hidden_size", default=0),
     )
 
 

@@ -31,13 +31,15 @@ _WHICH_LAYERS = {
     "ssm_state_size": "hybrid_override_pattern",
     "conv_L_cache": "full_attn_idxs",
 }
-# State spaces and compressed caches whose tensors are known neither here nor to SGLang 0.5.2.
-_NOT_MODELLED = ("attn_type_list", "compress_ratios", "time_step_rank", "attn_layer_pattern", "hybrid_layer_ids")
+# State spaces whose tensors are known neither here nor to SGLang 0.5.2.
+_NOT_MODELLED = ("attn_type_list", "time_step_rank", "attn_layer_pattern", "hybrid_layer_ids")
 
 
 def not_modelled(text: Fields) -> str | None:
-    """The first field of a kind of layer that nothing here knows the tensors of."""
-    return next((name for name in _NOT_MODELLED if name in text), None)
+    """The first field of a kind of layer that nothing here knows the tensors of. MiniMax writes attention as 1 (its
+    models/minimax_m2.py reads no other kind)."""
+    usual = {"attn_type_list"} if set(text.get("attn_type_list") or ()) == {1} else ()
+    return next((name for name in _NOT_MODELLED if name in text and name not in usual), None)
 
 
 def is_state(kind: str) -> bool:
@@ -91,6 +93,9 @@ def state_mixers(text: Fields, number: int) -> list[str] | None:
             raise Missing(f"{nested.prefix}full_attn_layers")
         attention = nested.numbers("full_attn_layers")  # counted from 1
         return [FULL if i + 1 in attention else LINEAR for i in range(number)]
+    if "layer_group_size" in text and "short_conv_kernel_size" in text:  # Ling 3 (0.5.23 configs/bailing_hybrid.py:176)
+        every = text.size("layer_group_size")
+        return [FULL if (i + 1) % every == 0 else LINEAR for i in range(number)]
     if "full_attention_interval" in text or "linear_num_value_heads" in text:
         interval = text.size("full_attention_interval")
         return [FULL if (i + 1) % interval == 0 else LINEAR for i in range(number)]
@@ -100,14 +105,18 @@ def state_mixers(text: Fields, number: int) -> list[str] | None:
     return None
 
 
-def read_linear(text: Fields, hidden: int) -> Linear:
+def read_linear(text: Fields, hidden: int, attention_heads: int) -> Linear:
     """The sizes of the layers that keep a state. Raises Missing."""
     nested = text.part("linear_attn_config")
     if nested is not None or "linear_num_heads" in text:
         part, start = (text, "linear_") if nested is None else (nested, "")
         heads, size = part.size(f"{start}num_heads"), part.size(f"{start}head_dim")
         kernel = part.size("linear_conv_kernel_dim" if nested is None else "short_conv_kernel_size")
-        return Linear(heads, heads, size, size, kernel, KIMI_DELTA)
+        return Linear(heads, heads, size, size, kernel, KIMI_DELTA, int(part.flag("use_full_rank_gate")))
+    if "short_conv_kernel_size" in text:  # Ling 3: the heads of its attention
+        size, kernel = text.size("head_dim"), text.size("short_conv_kernel_size")
+        whole = 2 if text.flag("no_kda_lora") else 0
+        return Linear(attention_heads, attention_heads, size, size, kernel, KIMI_DELTA, whole)
     if "conv_L_cache" in text:
         return Linear(0, 1, 0, hidden, text.size("conv_L_cache"), SHORT_CONVOLUTION)
     if "mamba_dt_rank" in text:

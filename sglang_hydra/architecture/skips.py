@@ -12,6 +12,23 @@ _LAYER = re.compile(r"layers(?:\\\.|\.)(\d+)(?:(?:\\\.|\.)(.*))?$")
 _PREFIXES = ("model.layers.", "language_model.model.layers.", "model.language_model.layers.", "backbone.layers.")
 
 
+# How checkpoints call modules, and what tensors.py calls them. Of merged matrices one name stands for all.
+_OTHER_NAMES = (
+    (
+        re.compile(
+            r"(?:^|(?<=\.))(?:block_sparse_moe|ffn|feed_forward|mixer(?=\.(?:experts|shared_experts|up|down|gate)))"
+        ),
+        "mlp",
+    ),
+    (re.compile(r"(?:^|(?<=\.))(?:mixer(?=\.[qkvo]_proj)|attn(?=$|\.|\*)|attention(?=$|\.|\*))"), "self_attn"),
+    (re.compile(r"shared_expert(?=\.|$)"), "shared_experts"),
+    (re.compile(r"in_proj_(?:qkv|z)$"), "in_proj_qkvz"),
+    (re.compile(r"in_proj_[ba]$"), "in_proj_ba"),
+    (re.compile(r"(?<=\.)(?:up_proj|gate_up_proj|w1|w3)$"), "gate_proj"),
+    (re.compile(r"(?<=\.)w2$"), "down_proj"),
+)
+
+
 class Skips(NamedTuple):
     """Patterns for modules of any layer, for modules of one layer by its number (None: the whole layer), and regular
     expressions for whole paths."""
@@ -19,9 +36,17 @@ class Skips(NamedTuple):
     everywhere: tuple[re.Pattern[str], ...]
     in_layer: dict[int, list[re.Pattern[str] | None]]
     regular: tuple[re.Pattern[str], ...]
+    seen: dict[tuple[str, tuple[int, ...]], frozenset[int]]
 
     def skipped(self, module: str, layers: Collection[int]) -> frozenset[int]:
-        """Those of ``layers`` whose module (``self_attn.o_proj``) is named here."""
+        """Those of ``layers`` whose module (``self_attn.o_proj``) is named here. Answers are kept in ``seen``."""
+        asked = (module, tuple(layers))
+        answer = self.seen.get(asked)
+        if answer is None:
+            answer = self.seen[asked] = self._skipped(module, layers)
+        return answer
+
+    def _skipped(self, module: str, layers: Collection[int]) -> frozenset[int]:
         if any(pattern.search(module) for pattern in self.everywhere):
             return frozenset(layers)
         found = {
@@ -63,14 +88,20 @@ def _parse(patterns: tuple[str, ...]) -> Skips:
             except re.error:
                 continue  # a pattern that nobody can match
             continue
-        pattern = written.rstrip("*.")
+        pattern = _renamed(written.rstrip("*."))
         place = _LAYER.search(pattern)
         if place is not None:
             tail = place.group(2)
             in_layer.setdefault(int(place.group(1)), []).append(_compiled(tail) if tail else None)
             continue
         everywhere.append(_compiled(re.sub(r"^.*layers\.\*\.", "", pattern)))
-    return Skips(tuple(everywhere), in_layer, tuple(regular))
+    return Skips(tuple(everywhere), in_layer, tuple(regular), {})
+
+
+def _renamed(pattern: str) -> str:
+    for other, name in _OTHER_NAMES:
+        pattern = other.sub(name, pattern)
+    return pattern
 
 
 def _compiled(tail: str) -> re.Pattern[str]:

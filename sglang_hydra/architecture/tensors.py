@@ -119,7 +119,9 @@ def _mixer(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
         return []
     if layer.mixer == LINEAR:
         return _state(decoder, ranks)
-    attention = _latent_attention(decoder, ranks) if decoder.latent else _attention(decoder, layer, ranks)
+    if decoder.compressed is not None:
+        return _compressed_attention(decoder, layer, ranks)
+    attention = _latent_attention(decoder, layer, ranks) if decoder.latent else _attention(decoder, layer, ranks)
     return attention + _state(decoder, ranks) if layer.mixer == BOTH else attention
 
 
@@ -136,10 +138,15 @@ def _attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
             output,
         ]
     rows = heads * (2 if decoder.query_gate else 1) * shape.key + kv_heads * shape.cached
-    return [Matrix(ATTENTION, "self_attn.q_proj", rows, decoder.hidden), output]
+    matrices = [Matrix(ATTENTION, "self_attn.q_proj", rows, decoder.hidden), output]
+    index = decoder.indexer
+    if index is not None and not layer.kind:  # MiniMax-M3: one key for all index heads (models/minimax_m3.py:830-841)
+        rows = (share(index.heads, ranks.attention) + 1) * index.dim
+        matrices.append(Matrix(ATTENTION, "self_attn.index_q_proj", rows, decoder.hidden))
+    return matrices
 
 
-def _latent_attention(decoder: Decoder, ranks: Ranks) -> list[Matrix]:
+def _latent_attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
     """Multi-head latent attention: the compressing projections are whole on every GPU (deepseek_v2.py)."""
     latent = decoder.latent
     assert latent is not None
@@ -160,12 +167,42 @@ def _latent_attention(decoder: Decoder, ranks: Ranks) -> list[Matrix]:
         Matrix(ATTENTION, "self_attn.kv_b_proj", heads * (latent.nope + latent.value), latent.kv_rank),
         Matrix(ATTENTION, "self_attn.o_proj", decoder.hidden, heads * latent.value),
     ]
-    if decoder.indexer is not None:
+    if latent.gate:
+        matrices.append(Matrix(ATTENTION, "self_attn.g_proj", heads * latent.gate, decoder.hidden))
+    if decoder.indexer is not None and not layer.kind:
         index = decoder.indexer
         matrices += [
             Matrix(ATTENTION, "self_attn.indexer.wq_b", index.heads * index.dim, index.query_rank),
             Matrix(ATTENTION, "self_attn.indexer.wk", index.dim, decoder.hidden),
             Matrix(ATTENTION, "self_attn.indexer.weights_proj", index.heads, decoder.hidden, format=PLAIN_FORMAT),
+        ]
+    return matrices
+
+
+def _compressed_attention(decoder: Decoder, layer: Layer, ranks: Ranks) -> list[Matrix]:
+    """DeepSeek-V4's attention (0.5.23 models/deepseek_v4.py:1028-1165, 3165-3200; layers/attention/dsv4/compressor.py:
+    37-78, indexer.py:1154-1215): the mixing of its streams is in float32, two 16 bit weights each."""
+    shape = decoder.compressed
+    assert shape is not None
+    heads, groups = share(decoder.heads, ranks.attention), share(shape.groups, ranks.attention)
+    mixed = 2 * (2 + shape.streams) * shape.streams
+    matrices = [
+        Matrix(ATTENTION, "self_attn.wqkv_a", shape.query_rank + shape.dim, decoder.hidden),
+        Matrix(ATTENTION, "self_attn.wq_b", heads * shape.dim, shape.query_rank),
+        Matrix(ATTENTION, "self_attn.wo_a", groups * shape.rank, decoder.heads * shape.dim // shape.groups),
+        Matrix(ATTENTION, "self_attn.wo_b", decoder.hidden, groups * shape.rank),
+        Matrix(OTHER, "hc", 2 * mixed, shape.streams * decoder.hidden, format=PLAIN_FORMAT),
+    ]
+    if layer.kind:
+        wide = 4 if layer.kind == 4 else 2
+        matrices.append(
+            Matrix(ATTENTION, "self_attn.compressor", wide * shape.dim, decoder.hidden, format=PLAIN_FORMAT)
+        )
+    if layer.kind == 4:
+        rows = shape.index_heads + 4 * shape.index_dim
+        matrices += [
+            Matrix(ATTENTION, "self_attn.indexer.wq_b", shape.index_heads * shape.index_dim, shape.query_rank),
+            Matrix(ATTENTION, "self_attn.indexer.compressor", rows, decoder.hidden, format=PLAIN_FORMAT),
         ]
     return matrices
 
@@ -200,11 +237,12 @@ def _projections(linear: Linear, name: str, hidden: int, values: int, channels: 
             Matrix(ATTENTION, f"{name}.A_log", values, linear.key_dim, format=PLAIN_FORMAT),
         ]
     if linear.kind == KIMI_DELTA:
-        low = linear.value_dim
+        low, products = linear.value_dim, 2 - linear.rank
         return [
             Matrix(ATTENTION, "self_attn.qkv_proj", channels, hidden),
-            Matrix(ATTENTION, "self_attn.f_a_proj", low, hidden, 2),
-            Matrix(ATTENTION, "self_attn.f_b_proj", values, low, 2),
+            Matrix(ATTENTION, "self_attn.g_proj", values, hidden, linear.rank),
+            Matrix(ATTENTION, "self_attn.f_a_proj", low, hidden, products),
+            Matrix(ATTENTION, "self_attn.f_b_proj", values, low, products),
             Matrix(ATTENTION, "self_attn.b_proj", heads, hidden),
         ]
     return [

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from sglang_hydra.architecture.architectures import traits_of
 from sglang_hydra.architecture.decoder import Decoder
 from sglang_hydra.architecture.known import Fields, Missing, text_part
-from sglang_hydra.architecture.quantization import element_bytes, scheme_of, stored_quantization
+from sglang_hydra.architecture.quantization import (
+    SPECIFIED,
+    caches_fp8,
+    element_bytes,
+    scheme_of,
+    stored_quantization,
+)
 from sglang_hydra.architecture.ranks import Ranks, ranks_of
 from sglang_hydra.architecture.reading import architecture_of, read_decoder
 from sglang_hydra.architecture.scheme import Scheme
@@ -17,8 +25,11 @@ from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.releases.architectures import has_class
+from sglang_hydra.releases.order import at_least, release_key
 
 _CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
+LATEST = "0.5.23"
 _ASSUMED_CONTEXT = 2048  # hf_transformers_utils.get_context_length, where no field says it
 
 T = TypeVar("T")
@@ -26,7 +37,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Understanding:
-    """What is known of a model. ``context`` is the longest context in tokens that the server will take."""
+    """What is known of a model. ``context`` is the longest context in tokens that the server will take, ``cached`` the
+    bytes of a cached number where kv_cache_dtype is auto. ``release`` is SGLang's: where nobody named one, 0.5.2 for
+    its own classes and the last known for others. ``named``: it was, and the values are those that it resolved."""
 
     ranks: Ranks
     element: int
@@ -38,6 +51,9 @@ class Understanding:
     tower_missing: bool = False
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    release: str = SPECIFIED
+    cached: int = 2
+    named: bool = False
 
     def attempt(self, read: Callable[[], T]) -> T | None:
         """What ``read`` returns; None where it lacks a field, whose name is kept."""
@@ -57,8 +73,11 @@ def config_fields(model: ModelFacts, override_text: Any) -> Fields | None:
     return Fields(values, model.source)
 
 
-def understand(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> Understanding:
-    """Reads ``model`` as the server with ``values`` would. Nothing is raised for what is missing: it is in ``unknown``.
+def understand(
+    values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts, release: str | None = None
+) -> Understanding:
+    """Reads ``model`` as the server with ``values`` would, one of ``release`` if that is named. Nothing is raised for
+    what is missing: it is in ``unknown``.
 
     Raises ConfigError (FIT010) where a field of the config cannot be a size.
     """
@@ -67,13 +86,18 @@ def understand(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> U
     if config is None:
         known.unknown.append(f"config.json of {values.get('model_path') or 'the model'}")
         return known
-    known.element = element_bytes(values, gpu)
+    known.element = known.cached = element_bytes(values, gpu)
     known.context = known.context or context_length(text_part(config))
     architecture = known.attempt(lambda: architecture_of(config))
     if architecture is None:
         return known
-    known.decoder = known.attempt(lambda: read_decoder(config, architecture))
-    known.scheme = known.attempt(lambda: _scheme(config, values, gpu, model))
+    own_build = release is not None and (release_key(release) or ((0, 0), 0, 0)) < ((0, 1), 0, 0)  # main, as 0.0.0.dev1
+    known.release = LATEST if own_build else release or (SPECIFIED if traits_of(architecture)[1] else LATEST)
+    known.named = release is not None
+    if known.release != SPECIFIED and caches_fp8(config):
+        known.cached = 1
+    known.decoder = known.attempt(lambda: _decoder(config, architecture))
+    known.scheme = known.attempt(lambda: _scheme(config, values, gpu, model, known.release))
     if known.decoder is not None and known.decoder.indexer is not None:
         indexer = known.decoder.indexer._replace(scaled=not gpu.is_sm100)
         known.decoder = known.decoder._replace(indexer=indexer)
@@ -82,11 +106,24 @@ def understand(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> U
     return known
 
 
-def _scheme(config: Fields, values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> Scheme:
+def _decoder(config: Fields, architecture: str) -> Decoder:
+    """The decoder of ``config``; those of the last few configs are kept, as most plans follow one of the same model."""
+    for values, name, kept in _LAST:
+        if name == architecture and values == config.values:
+            return kept
+    made = read_decoder(config, architecture)
+    _LAST.append((config.values, architecture, made))
+    return made
+
+
+_LAST: deque[tuple[Mapping[str, Any], str, Decoder]] = deque(maxlen=4)
+
+
+def _scheme(config: Fields, values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts, release: str) -> Scheme:
     stored = stored_quantization(config)
     if model.gguf and (stored is None or stored.get("quant_method") != "gguf"):
         raise Missing("the GGUF file's tensors (their formats are in its header)")
-    return scheme_of(config, values, gpu)
+    return scheme_of(config, values, gpu, release)
 
 
 def context_length(text: Fields) -> int:
@@ -100,7 +137,10 @@ def context_length(text: Fields) -> int:
 
 
 def _understand_decoder(known: Understanding, config: Fields, values: Mapping[str, Any], decoder: Decoder) -> None:
-    known.ranks = ranks_of(values, shares_attention=decoder.shares_attention, architecture=decoder.architecture)
+    later, name = known.release != SPECIFIED, decoder.architecture
+    known.ranks = ranks_of(values, shares_attention=decoder.shares_attention, architecture=name, later=later)
+    if decoder.compressed is not None and not at_least(known.release, "0.5.15"):
+        known.decoder = decoder._replace(positions=decoder.positions // 2)  # one table for each base
     if has_tower(config, decoder.architecture, values):
         known.tower = known.attempt(lambda: read_tower(config, decoder.architecture, decoder))
         known.tower_missing = known.tower is None
@@ -111,14 +151,9 @@ def _understand_decoder(known: Understanding, config: Fields, values: Mapping[st
             f"{layers} layers do not divide by pp_size={stages}: the last stage holds {each + rest}, the others {each}"
             ", so that more stages may not need less"
         )
-    if not decoder.served:
-        known.notes.append(
-            f"SGLang 0.5.2 has no class {decoder.architecture}"
-            + (
-                ": its tensors are read from the fields as those of the usual decoder, to 5 %"
-                if decoder.assumed
-                else ""
-            )
-        )
+    if has_class(known.release, (decoder.architecture,)) is False if later else not decoder.served:
+        known.notes.append(f"SGLang {known.release} has no class {decoder.architecture}")
+    if decoder.assumed:
+        known.notes.append(f"{decoder.architecture}: its tensors are read as those of the usual decoder, to 5 %")
     if values.get("enable_dp_attention") and (values.get("dp_size") or 1) > 1 and not decoder.shares_attention:
         known.notes.append(f"{decoder.architecture} has no DP attention in SGLang 0.5.2: tp_size shards its attention")

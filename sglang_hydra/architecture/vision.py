@@ -25,12 +25,13 @@ class Tower(NamedTuple):
 
 def has_tower(config: Fields, architecture: str, values: Mapping[str, Any]) -> bool:
     """Whether the server builds a tower. Llama 4 does only where multimodality was asked for (mllama4.py); the other
-    classes always do."""
+    classes always do, but for Grok, whose config.json names a model type (git) that has one (models/grok.py has none).
+    """
     if architecture not in _TOWERS and config.part("vision_config") is None:
         return False
     if architecture.startswith("Llama4"):
         return bool(values.get("enable_multimodal"))
-    return architecture != "Llama4ForCausalLM"
+    return architecture not in ("Llama4ForCausalLM", "Grok1ForCausalLM")
 
 
 def read_tower(config: Fields, architecture: str, decoder: Decoder) -> Tower:
@@ -121,12 +122,43 @@ def _intern(vision: Fields, decoder: Decoder) -> Tower:
 
 
 def _moon(vision: Fields, decoder: Decoder) -> Tower:
-    """MoonViT, whole on each GPU."""
-    _, hidden, attention, mlp = _blocks(vision, gated=False)
+    """MoonViT, whole on each GPU. Kimi K3's has queries of their own size (0.5.23 models/kimi_k3_vl.py:388-420)."""
+    layers, hidden, attention, mlp = _blocks(vision, gated=False)
+    attention = layers * 4 * hidden * vision.size("qkv_hidden_size", default=hidden)
     joined = 4 * hidden
     projector = joined * joined + joined * decoder.hidden
     rows, columns = (vision.count(f"init_pos_emb_{side}", default=64) for side in ("height", "width"))
     return Tower(0, 0, attention + mlp + projector + rows * columns * hidden + _patches(vision, hidden))
+
+
+def _gemma_4(vision: Fields, decoder: Decoder) -> Tower:
+    """Gemma 4: a gated MLP, two learned tables of positions (0.5.23 models/gemma4_vision.py:141-315, 427-432)."""
+    layers, hidden, _, mlp = _blocks(vision, gated=True)
+    queries, keys = vision.size("num_attention_heads"), vision.size("num_key_value_heads")
+    attention = layers * 2 * hidden * vision.size("head_dim") * (queries + keys)
+    tables = 2 * vision.size("position_embedding_size") * hidden
+    return Tower(attention, mlp, _patches(vision, hidden, default=16) + tables + hidden * decoder.hidden)
+
+
+def _minimax(vision: Fields, decoder: Decoder) -> Tower:
+    """MiniMax-M3: a projector of two layers, and one more for merged patches (0.5.23 models/minimax_vl_common.py)."""
+    _, hidden, attention, mlp = _blocks(vision, gated=False)
+    merged = vision.part("img_token_compression_config")
+    frames = merged.size("temporal_patch_size", default=1) if merged else 1
+    side = merged.size("spatial_merge_size", default=1) if merged else 1
+    out = vision.size("projection_dim", default=decoder.hidden)
+    projector = hidden * out + out * decoder.hidden + (side * side + 1) * decoder.hidden**2
+    return Tower(attention, mlp + projector, _patches(vision, hidden, frames=frames))
+
+
+def _perception(vision: Fields, decoder: Decoder) -> Tower:
+    """Step-3.7: two convolutions of 3 x 3 that double the width, a projection (0.5.23 models/step3_vl_10b.py:297-390,
+    step3p7.py:55-75)."""
+    hidden = vision.size("width")
+    _, _, attention, mlp = _blocks(vision, gated=False, width=round(hidden * vision.number("mlp_ratio")))
+    convolutions = 9 * (2 + 8) * hidden * hidden
+    whole = convolutions + _patches(vision, hidden) + _positions(vision, hidden)
+    return Tower(attention, mlp + 4 * hidden * decoder.hidden, whole)
 
 
 def _mllama(vision: Fields, decoder: Decoder) -> Tower:
@@ -187,6 +219,7 @@ def _side(vision: Fields, name: str, default: int) -> int:
 _TOWERS: Mapping[str, Callable[[Fields, Decoder], Tower]] = {
     "DeepseekVL2ForCausalLM": _deepseek_vl2,
     "Gemma3ForConditionalGeneration": _projected,
+    "Gemma4ForConditionalGeneration": _gemma_4,
     "Glm46VForConditionalGeneration": _glm4,
     "Glm46VMoeForConditionalGeneration": _glm4,
     "Glm4vForConditionalGeneration": _glm4,
@@ -195,6 +228,7 @@ _TOWERS: Mapping[str, Callable[[Fields, Decoder], Tower]] = {
     "InternVLChatModel": _intern,
     "InternVLForConditionalGeneration": _intern,
     "KimiK25ForConditionalGeneration": _moon,
+    "KimiK3ForConditionalGeneration": _moon,
     "KimiVLForConditionalGeneration": _moon,
     "Llama4ForConditionalGeneration": _llama4,
     "LlavaForConditionalGeneration": _two_projections,
@@ -203,6 +237,7 @@ _TOWERS: Mapping[str, Callable[[Fields, Decoder], Tower]] = {
     "LlavaQwenForCausalLM": _two_projections,
     "MiniCPMO": _unlike_others,
     "MiniCPMV": _resampled,
+    "MiniMaxM3SparseForConditionalGeneration": _minimax,
     "Mistral3ForConditionalGeneration": _pixtral,
     "MllamaForConditionalGeneration": _mllama,
     "MultiModalityCausalLM": _unlike_others,
@@ -211,5 +246,6 @@ _TOWERS: Mapping[str, Callable[[Fields, Decoder], Tower]] = {
     "Qwen2VLForConditionalGeneration": _qwen2,
     "Qwen2_5_VLForConditionalGeneration": _qwen2_5,
     "Step3VLForConditionalGeneration": _unlike_others,
+    "Step3p7ForConditionalGeneration": _perception,
     "VILAForConditionalGeneration": _unlike_others,
 }

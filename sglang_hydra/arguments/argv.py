@@ -8,14 +8,17 @@ lines (``--``, ``-1e5``), because argparse exits at the first fault and does not
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from sglang_hydra.arguments.fields import FIELDS, Field, LoRARef
+from sglang_hydra.arguments.fields.check import MOST_LISTED
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.words import program, typed
+from sglang_hydra.text.words import both_sizes, nearest, program, size_of, some_of, typed
 
 _OPTION = re.compile(r"--[a-z0-9-]+(=.*)?", re.DOTALL)
 _T = TypeVar("_T")
@@ -135,14 +138,31 @@ class _Reader:
             if word.is_value:
                 self._stray(word)
             elif word.unknown:
-                self._refuse("ARG010", f"SGLang 0.5.2 has no option {word.text.partition('=')[0]}", _nearest(word.text))
-                self._values(word, "*")  # what follows belonged to it
+                self._unknown(word)
             elif len(word.options) > 1:
                 self._ambiguous(word)
             else:
                 self._option(word, _fields_by_flag()[word.options[0]])
-        if "model_path" not in self.values and not any("model_path" in finding.fields for finding in self.findings):
+        named = any("model_path" in finding.fields for finding in self.findings)
+        if "model_path" not in self.values and not named:
             self._refuse("ARG018", "no model was named", "--model-path org/name or --model-path ./folder", "model_path")
+
+    def _unknown(self, word: _Word) -> None:
+        """An option of vLLM is named by SGLang's own; what follows an option that is unknown belonged to it."""
+        from sglang_hydra.arguments.vllm import counterpart, in_sglangs_words
+
+        flag, _, given = word.text.partition("=")
+        values = [given] * (given != "") + self._values(word, "*")
+        if counterpart(flag) is None:
+            self._refuse("ARG010", f"SGLang 0.5.2 has no option {flag}", _nearest(word.text))
+            return
+        words, note = in_sglangs_words(flag, values)
+        typed = (word.text, *values[given != "" :])
+        fix = shlex.join(words or [])
+        message = f"SGLang 0.5.2 has no option {flag}, which is vLLM's"
+        hint = "; or ".join(filter(None, (fix, note))) or "leave it out"
+        found = Finding("error", "ARG010", message, (), hint, stage="argparse")
+        self.findings.append(replace(found, typed=typed, fix=fix))
 
     def _ambiguous(self, word: _Word) -> None:
         names = dict.fromkeys(_fields_by_flag()[option].name for option in word.options if option != _HELP)
@@ -188,16 +208,34 @@ class _Reader:
         try:
             value = _read_text(field, text)
         except ValueError:
-            self._refuse("ARG013", f"{option} {text!r}: {_a(field.kind)} is wanted", None, field.name)
+            self._misfit("ARG013", field, option, text, f"{_a(field.kind)} is wanted")
             return _UNREADABLE
         choices = field.arg.choices if field.arg.cli_choices else None
         if choices is not None and value not in choices:
-            listed = ", ".join(map(str, choices))
-            self._refuse(
-                "ARG014", f"{option} {text!r} is not one of {listed}", _nearest_choice(text, choices), field.name
-            )
+            few = len(choices) <= MOST_LISTED
+            listed = f"one of {', '.join(map(str, choices))}" if few else f"among its {len(choices)} values"
+            self._misfit("ARG014", field, option, text, f"is not {listed}")
             return _UNREADABLE
         return value
+
+    def _misfit(self, id: str, field: Field, option: str, text: str, why: str) -> None:
+        """Refuses a value, with the one that was probably meant and the nearest choices."""
+        from sglang_hydra.arguments.meant import values_meant
+
+        meant = next((item for item in values_meant(field, text) if item.startswith(f"{field.name}=")), None)
+        choices = [str(choice) for choice in field.arg.choices or ()]
+        value = shlex.split(meant)[0].partition("=")[2] if meant else nearest(text, choices)
+        if choices and value not in choices:
+            value = nearest(text, choices)
+        elif field.kind == "int" and (size := size_of(text)) is not None:
+            value = str(size)
+        fix = shlex.quote(value) if value else None
+        listed = f"{option} takes {some_of(text, choices, f'{program()} --help {field.name}')}"
+        more = both_sizes(text) if size_of(text) else listed if len(choices) > MOST_LISTED else None
+        hint = "; or ".join(filter(None, (fix and f"{option} {fix}", more))) or None
+        separator = ": " if id == "ARG013" else " "
+        found = Finding("error", id, f"{option} {text!r}{separator}{why}", (field.name,), hint, stage="argparse")
+        self.findings.append(replace(found, typed=(text,), fix=fix))
 
     def _adapter(self, field: Field, text: str) -> Any:
         import json
@@ -224,7 +262,12 @@ class _Reader:
         elif word.text.partition("=")[0] in FIELDS:
             name, _, value = word.text.partition("=")
             hint = f"{FIELDS[name].flag} {value}".rstrip()
-        self._refuse("ARG016", f"{word.text!r} belongs to no option", hint)
+        elif self._at == 1 and re.fullmatch(r"[\w.-]+/[\w.-]+", word.text):
+            hint = f"--model-path {word.text}"
+        fields = ("model_path",) if hint is not None and hint.startswith("--model-path ") else ()
+        found = Finding("error", "ARG016", f"{word.text!r} belongs to no option", fields, hint, stage="argparse")
+        is_flag = hint is not None and hint.startswith("--") and " takes " not in hint
+        self.findings.append(replace(found, typed=(word.text,), fix=hint if is_flag else None))
 
     def _stop(self, word: _Word) -> None:
         if word.text == "--":
@@ -270,14 +313,6 @@ def _nearest(word: str) -> str | None:
     return f"did you mean {' or '.join(near)}?" if near else f"{program()} --help WORD finds arguments"
 
 
-def _nearest_choice(text: str, choices: Sequence[Any]) -> str | None:
-    import difflib
-
-    near = difflib.get_close_matches(text.lower(), {str(choice).lower(): choice for choice in choices}, n=1)
-    found = next((choice for choice in choices if near and str(choice).lower() == near[0]), None)
-    return f"did you mean {found}?" if found is not None else None
-
-
 def _a(kind: str) -> str:
     return {"int": "a whole number", "float": "a number"}.get(kind, "text")
 
@@ -288,9 +323,10 @@ def _example(field: Field) -> str:
     return {"int": "8", "float": "0.8"}.get(field.kind, "VALUE")
 
 
-def render_argv(values: Mapping[str, Any]) -> list[str]:
+def render_argv(values: Mapping[str, Any], *, defaults: bool = False) -> list[str]:
     """The shortest command line that gives ``values`` back: ``parse_argv(render_argv(values))`` has every value that
-    differs from its default. Words, not a shell line; secrets are written like any other value.
+    differs from its default; with ``defaults`` also those that do not, where an option can say them. Words, not a shell
+    line; secrets are written like any other value.
 
     Options come in the order of ``FIELDS``, spelled like the argument (``--tp-size``). Adapters are written as
     ``name=path`` or JSON, so a mapping of them comes back as a list with the same meaning, and a set as a sorted list.
@@ -300,26 +336,26 @@ def render_argv(values: Mapping[str, Any]) -> list[str]:
     """
     if unknown := [name for name in values if name not in FIELDS]:
         raise ValueError(f"{unknown[0]} is not an argument of SGLang 0.5.2")
-    return [word for field in FIELDS.values() if field.name in values for word in _render(field, values[field.name])]
+    named = [field for field in FIELDS.values() if field.name in values]
+    return [word for field in named for word in _render(field, values[field.name], defaults)]
 
 
-def _render(field: Field, value: Any) -> list[str]:
+def _render(field: Field, value: Any, defaults: bool) -> list[str]:
+    is_typed = defaults and field.name != "node_rank"  # nobody types the first rank
+    if is_typed and value == field.default and type(value) in (int, float, str) and value != "":
+        return _pair(field, _text(field, value))
     if (value == field.default and type(value) is type(field.default)) or (value is None and field.required):
         return []
     if _is_switch(field):
-        return _render_switch(field, value)
+        if value is not True:
+            raise _unsayable(field, value, "the option can only turn it on")
+        return [field.flag]
     if value is None:
         raise _unsayable(field, value, "the option needs a value")
     if field.arg.nargs in ("*", "+"):
         return _render_list(field, value)
     text = _text(field, value)
     return [] if value == field.default else _pair(field, text)
-
-
-def _render_switch(field: Field, value: Any) -> list[str]:
-    if value is True:
-        return [field.flag]
-    raise _unsayable(field, value, "the option can only turn it on")
 
 
 def _render_list(field: Field, value: Any) -> list[str]:

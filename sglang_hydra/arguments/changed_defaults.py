@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.releases.table import Argument, nearest_known, release, rows
 from sglang_hydra.text.json_types import plain
+from sglang_hydra.text.screen import shown
 
 
 class ChangedDefault(NamedTuple):
@@ -17,7 +21,8 @@ class ChangedDefault(NamedTuple):
     since: str
 
 
-def changed_defaults(old: str, new: str) -> dict[str, ChangedDefault]:
+@functools.lru_cache(maxsize=64)
+def changed_defaults(old: str, new: str) -> Mapping[str, ChangedDefault]:
     """Every argument that both releases have, with another default in ``new``. Raises KeyError for unknown ones."""
     before, after = release(old).arguments, release(new).arguments
     found = {}
@@ -30,9 +35,6 @@ def changed_defaults(old: str, new: str) -> dict[str, ChangedDefault]:
 
 def changed_default(name: str, version: str, actual: Any) -> str | None:
     """A clause on a default of 0.5.2 that ``version`` changed to ``actual``; None where that is not what happened."""
-    from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-    from sglang_hydra.text.screen import shown
-
     known = nearest_known(version)
     changed = changed_defaults(SPECIFIED_VERSION, known).get(name) if known else None
     if changed is None or changed.after != actual:

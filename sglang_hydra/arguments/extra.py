@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.fields.check import typed_problem
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.releases.table import Release, known_versions, release
 from sglang_hydra.releases.values import flag_for, nearest_choice, problem, rendered
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import shown
-from sglang_hydra.text.words import nearest
+from sglang_hydra.text.words import nearest, program
 
 
 def checked_extras(extra: Mapping[str, Any], known: Release) -> tuple[dict[str, Any], list[Finding]]:
@@ -52,33 +53,31 @@ def argument_named(name: str, known: Release) -> str | None:
 def _problem(name: str, value: Any, known: Release) -> Finding | None:
     key = f"extra.{name}"
     argument = known.arguments.get(name)
+    page = f"{program()} explain {name} engine.version={known.version}"
     if is_secret_name(name):
         message = f"{key}: a secret would stand on the server's command line, where everyone on its machine reads it"
         return _refusal(message, key, "--config FILE of SGLang itself keeps it out of there")
     if argument is None:
         since = first_with(name)
         near = nearest(name, known.arguments)
-        hint = f"did you mean extra.{near}?" if near else None
+        hint = f"did you mean {near}?" if near else f"{program()} --help WORD finds arguments"
         if since is not None and name not in FIELDS:
             hint = f"engine.version={since} has it"
-        return _refusal(f"{key}: SGLang {known.version} has no argument {name}", key, hint)
-    if name in FIELDS:
-        from sglang_hydra.arguments.fields.check import typed_problem
-
-        if typed_problem(name, value) is None:
-            return _refusal(f"{key}: {name} is an argument of SGLang 0.5.2 too", key, f"{name}={shown(value)}")
+        return _refusal(f"{name}: SGLang {known.version} has no such argument", key, hint)
+    if name in FIELDS and typed_problem(name, value) is None:
+        return _refusal(f"{key}: {name} is an argument of SGLang 0.5.2 too", key, f"{name}={shown(value)}")
     if argument.name.startswith("_") or (flag := flag_for(argument, known)) is None:
-        return _refusal(f"{key}: the command line of SGLang {known.version} has no flag for it", key)
+        return _refusal(f"{key}: the command line of SGLang {known.version} has no flag for it", key, page)
     wrong = problem(argument, value)
     if wrong is not None:
         near = nearest_choice(argument, value)
-        return _refusal(f"{key}={shown(value)} {wrong}", key, f"did you mean {key}={near}?" if near else None)
+        return _refusal(f"{name}={shown(value)} {wrong}", key, f"did you mean {name}={near}?" if near else page)
     try:
         rendered(argument, value, flag)
     except ValueError as failure:
-        return _refusal(f"extra.{failure}", key, "leave it at its default")
+        return _refusal(str(failure), key, "leave it at its default")
     return None
 
 
-def _refusal(message: str, key: str, hint: str | None = None) -> Finding:
+def _refusal(message: str, key: str, hint: str) -> Finding:
     return Finding("error", "VER008", message, (key,), hint, stage="argparse")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -141,8 +142,6 @@ def _split_ipv6(address: str) -> tuple[str, str]:
 
 
 def _is_ipv6(host: Any) -> bool:
-    import ipaddress
-
     try:
         ipaddress.IPv6Address(host)
     except ValueError:

@@ -6,23 +6,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sglang_hydra.arguments.argv import render_argv
 from sglang_hydra.arguments.changed_defaults import changed_defaults
 from sglang_hydra.arguments.extra import checked_extras
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.releases.order import same_release
-from sglang_hydra.releases.successors import SAME, successor
+from sglang_hydra.releases.successors import successor
 from sglang_hydra.releases.table import Release, known_versions, nearest_known, release
 from sglang_hydra.releases.values import flag_for, nearest_choice, problem, rendered
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import shown
+from sglang_hydra.text.words import program, some_of
 
 
 @dataclass
 class Translation:
     """The arguments for ``version``: ``arguments`` by its own names, and the findings on what became of the intent.
 
-    ``known`` is the release of the table whose flags these are; ``renamed`` are 0.5.2's names with what the release
+    ``known`` is the release of the table whose flags these are; ``idle`` are flags that it accepts and ignores,
+    ``renamed`` are 0.5.2's names with what the release
     has in their place.
     """
 
@@ -31,18 +34,18 @@ class Translation:
     arguments: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
+    idle: list[str] = field(default_factory=list)
 
-    def flags(self) -> list[str]:
-        """The command line. Raises ValueError, in words, for a value that no flag of that release can say."""
-        return [word for name in self.arguments for word in self.words(name)]
+    def flags(self, *, defaults: bool = False) -> list[str]:
+        """The command line; with ``defaults`` also what 0.5.2 and the release both have by default. Raises ValueError,
+        in words, for a value that no flag of that release can say."""
+        return [*(word for name in self.arguments for word in self.words(name, defaults=defaults)), *self.idle]
 
-    def words(self, name: str) -> list[str]:
+    def words(self, name: str, *, defaults: bool = False) -> list[str]:
         """One of ``arguments`` as words of the command line. Raises ValueError as ``flags`` does."""
         argument, value = self.known.arguments[name], self.arguments[name]
         if release(SPECIFIED_VERSION).arguments.get(name) == argument and name in FIELDS:
-            from sglang_hydra.arguments.argv import render_argv
-
-            return render_argv({name: value})
+            return render_argv({name: value}, defaults=defaults)
         flag = flag_for(argument, self.known)
         if flag is None:
             raise ValueError(f"{name} has no flag in SGLang {self.known.version}")
@@ -52,9 +55,10 @@ class Translation:
 def unknown_version(version: str) -> Finding:
     """The refusal of a release that is not in the table."""
     known = known_versions()
-    message = f"engine.version={version} is no release that is known here; known are {', '.join(known)}"
-    hint = f"engine.version={nearest_known(version) or known[0]}"
-    return Finding("error", "VER001", message, ("engine.version",), hint)
+    message = f"engine.version={version} is no release that is known here"
+    fix = f"engine.version={nearest_known(version) or known[0]}"
+    hint = f"{fix}; or releases are {some_of(version, reversed(known), f'{program()} release list')}"
+    return Finding("error", "VER001", message, ("engine.version",), hint, fix=fix)
 
 
 def translate(intent: Mapping[str, Any], version: str, extra: Mapping[str, Any] | None = None) -> Translation:
@@ -119,11 +123,18 @@ def _replace(made: Translation, name: str, value: Any, intent: Mapping[str, Any]
     """Translates an argument that the release does not have into the one that takes its place."""
     if value == FIELDS[name].default:
         return
+    flag = FIELDS[name].flag
+    old = made.known.old_flags.get(flag)
+    if old is not None and old.does_nothing_in(made.known.version) and FIELDS[name].is_flag:
+        made.idle.append(flag)
+        message = f"{name}: SGLang {made.known.version} accepts {flag} and does nothing with it"
+        made.findings.append(Finding("info", "VER006", message, (name,)))
+        return
     found = successor(name, made.known.version)
     if found.name is None:
         made.findings.append(_gone(made, name, value, found.advice))
         return
-    replacement = value if found.value is SAME else found.value
+    replacement = found.value_of(value)
     if isinstance(replacement, tuple):
         other = replacement[1]
         replacement = intent.get(other, FIELDS[other].default)

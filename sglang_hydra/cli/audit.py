@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.recipes import chosen_recipes, filters, matches
+from sglang_hydra.cli.recipes import chosen_recipes, filters, judging, matches
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.planning.audit import audit_lines, judge_cells, judge_recipes
 from sglang_hydra.planning.catalog import gpu_classes, models
@@ -11,17 +11,19 @@ from sglang_hydra.text.screen import print_json, write
 
 
 def run(invocation: Invocation) -> int:
-    """The whole catalog: every model on every GPU class, and every recipe; ``gpu=`` and ``model=`` choose a part."""
+    """The whole catalog: every model on every GPU class, and every recipe; ``gpu=`` and ``model=`` choose a part,
+    ``engine.version=`` the release that judges: by its recorded answers, with ``--exact`` by its wheel too."""
     composer = composer_of(invocation)
+    by = judging(invocation)
     presets = {"gpu": [gpu.name for gpu in gpu_classes(composer)], "model": [model.name for model in models(composer)]}
     chosen = chosen_recipes(invocation.requests, presets)
     parts = dict(filters(invocation.requests, presets))
-    cells = [
-        cell
-        for cell in judge_cells(composer)
-        if matches(parts.get("model"), cell.name.split()[0]) and matches(parts.get("gpu"), cell.name.split()[1])
-    ]
-    published = list(judge_recipes(composer, chosen))
+
+    def is_chosen(model: str, gpu: str) -> bool:
+        return matches(parts.get("model"), model, "model") and matches(parts.get("gpu"), gpu, "gpu")
+
+    cells = list(judge_cells(composer, by, is_chosen))
+    published = list(judge_recipes(composer, chosen, by))
     if invocation.json:
         record = {"cells": [cell.to_json() for cell in cells], "recipes": [item.to_json() for item in published]}
         print_json({"schema": "sglang_hydra.audit/1", **record})

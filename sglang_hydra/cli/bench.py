@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.compose.settings.sweep import TPE
 from sglang_hydra.facts.trust import begin_to_start
 from sglang_hydra.measure.sweep.grid import Grid, read_grid
+from sglang_hydra.measure.sweep.hydra_sweeps import hydra_settings, with_launcher
 from sglang_hydra.measure.sweep.planning import Outcome, plan_sweep, sweep_of, verdict_on
 from sglang_hydra.measure.sweep.points import Source, Sweep
 from sglang_hydra.measure.sweep.recorded_overrides import as_words
@@ -23,6 +23,7 @@ from sglang_hydra.measure.sweep.setters import naming_setters
 from sglang_hydra.measure.sweep.settings_checks import check_settings
 from sglang_hydra.measure.sweep.store import DONE, OPEN, Store
 from sglang_hydra.measure.sweep.table import outcome_lines, outcome_record
+from sglang_hydra.rules.resolution import drawn_seed
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.screen import print_json, text, write
@@ -39,9 +40,10 @@ def run(invocation: Invocation) -> int:
     requests = as_words(composer, invocation.requests)
     if not invocation.multirun:
         composer.check(requests)  # says of a list of values that -m was forgotten
-    grid = read_grid(composer, requests)
+    of_hydra = hydra_settings(composer, requests, invocation.config_dirs)
+    grid = read_grid(composer, [*of_hydra.requests, *requests], of_hydra.given)
     write(finding_lines(grid.remarks), sys.stderr)
-    seed = random.randint(0, 1 << 30)
+    seed = drawn_seed()
     searched = grid.settings["search"] == TPE
     outcome, sweep = _planned(composer, grid, invocation, seed)
     refusal = verdict_on(outcome)
@@ -60,9 +62,7 @@ def run(invocation: Invocation) -> int:
     from sglang_hydra.measure.sweep.required_packages import check_packages
 
     check_packages("bench", "httpx")
-    if sweep.hydra_words:
-        from sglang_hydra.measure.sweep.hydra_sweeps import with_launcher
-
+    if of_hydra.is_named:
         sweep = with_launcher(sweep, composer)
     with naming_setters(grid.set_by):
         code = _searched(composer, grid, sweep, seed) if searched else _taken(sweep)
@@ -76,7 +76,7 @@ def _planned(composer: Composer, grid: Grid, invocation: Invocation, seed: int) 
     """Plans every point, or the first proposals of a search."""
     with naming_setters(grid.set_by):
         if grid.settings["search"] == TPE:
-            from sglang_hydra.measure.sweep.tuning_plan import plan_search
+            from sglang_hydra.measure.sweep.tuning import plan_search
 
             outcome = plan_search(composer, grid, seed)
         else:

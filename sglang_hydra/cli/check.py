@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
+from sglang_hydra.cli.corrected import corrected_file, corrected_lines
 from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.judged import is_good
 from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.screen import print_json, write
 
 
 def run(invocation: Invocation) -> int:
     """Judges each thing named: overrides together, files and folders one by one, with ``-m`` every combination of
-    values. 2 if any is not ok."""
+    values. 2 if any has an error."""
     if invocation.format is not None or invocation.base is not None:
         from sglang_hydra.cli import review as action
 
@@ -22,13 +28,27 @@ def run(invocation: Invocation) -> int:
         from sglang_hydra.cli import against as authority
 
         return authority.check(invocation)
+    from sglang_hydra.convert.importing.native import native_reader
     from sglang_hydra.show.verdicts import verdict_lines, verdict_record, verdicts_on
 
-    verdicts = verdicts_on(composer_of(invocation), invocation.requests)
-    good = all(verdict.launchable if invocation.strict else verdict.ok for _, verdict in verdicts)
+    composer, variables = composer_of(invocation), invocation.variables
+    others = native_reader(composer, invocation.requests, variables)
+
+    def can_be_launched(name: str, words: Sequence[Request]) -> bool:
+        again = verdicts_on(composer, [Request(name, name), *words], others=others)
+        return all(verdict.launchable for _, verdict in again)
+
+    verdicts = verdicts_on(composer, invocation.requests, others=others)
+    good = all(is_good(invocation, verdict.made, verdict.findings) for _, verdict in verdicts)
     if invocation.json:
         results = [verdict_record(*item) for item in verdicts]
         print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
     else:
-        write(line for item in verdicts for line in verdict_lines(*item))
+        for name, verdict in verdicts:
+            write(verdict_lines(name, verdict))
+            if not verdict.launchable:
+                judge = partial(can_be_launched, name)
+                corrected = corrected_file(invocation, name, verdict.findings, judge)
+                corrected = corrected or corrected_lines(invocation, verdict.findings)
+                write([*corrected, []] if corrected and len(verdicts) > 1 else corrected)
     return 0 if good else 2

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 INDEX = HERE / "completion_index.json"
+RELEASES = HERE / "completion_releases.json"
 _TAKE_FILES = ("serve", "plan", "check", "explain", "diff", "upgrade", "fit", "export", "import", "bench", "doctor")
 
 SHELLS = ("bash", "zsh")
@@ -40,6 +41,9 @@ def candidates(line: str) -> list[str]:
     index = json.loads(INDEX.read_text(encoding="utf-8"))
     if before and before[0].endswith("serve.py"):
         before = before[1:]
+    version = next((word[15:] for word in reversed(before) if word.startswith("engine.version=")), None)
+    if version:
+        _take_release(index["keys"], version)
     return sorted({word for word in _possible(current, before, index) if word.startswith(current) and word != current})
 
 
@@ -71,6 +75,18 @@ def _possible(current: str, before: Sequence[str], index: dict[str, dict[str, li
             yield f"{plus}{name}="
     for node in index["nodes"]:
         yield f"{plus}{node}."
+
+
+def _take_release(keys: dict[str, list[str]], version: str) -> None:
+    """Makes the arguments of ``keys``, which are 0.5.2's, those of another release: its file has the changes of each
+    release, oldest first."""
+    releases = json.loads(RELEASES.read_text(encoding="utf-8"))
+    for name, changes in releases.items() if version in releases else ():
+        keys.update(changes["keys"])
+        for gone in changes["gone"]:
+            keys.pop(gone, None)
+        if name == version:
+            return
 
 
 def _values(key: str, before: Sequence[str], index: dict[str, dict[str, list[str]]]) -> Iterator[str]:

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from sglang_hydra.cli.corrected import corrected_lines
 from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.judged import code_of
 from sglang_hydra.cli.output_files import print_content, reason_of
 from sglang_hydra.cli.shared import composer_of, config_flags
 from sglang_hydra.compose.composer import Composer
@@ -34,18 +36,19 @@ def run(invocation: Invocation) -> int:
     words = [request.text for request in invocation.requests]
     format = check_format(words[0] if words and "=" not in words[0] else None)
     plan = _plan_for_sglang(composer, invocation.requests[1:])
-    remade = _remade_from(invocation, plan)
+    remade = _remade_from(invocation)
     if has_several_servers(plan.nodes):
         return _export_topology(composer, invocation, format, plan, remade)
-    refused = _refusals(plan.errors, plan)
+    refused = _refusals(plan.errors, plan, invocation.upstream_only)
     if refused:
-        return _refuse(invocation, [*finding_lines(refused, plan), [], summary(plan)], refused)
+        corrected = corrected_lines(invocation, plan.findings, composer)
+        return _refuse(invocation, [*finding_lines(refused, plan), [], summary(plan), *corrected], refused)
     job = job_of(plan, remade)
     artifact = render(format, job)
     _make_tiny(plan)
     _write(invocation, artifact, record(format, plan.server_id, [job], artifact))
     _say(invocation, plan.findings, artifact, plan)
-    return 0
+    return code_of(invocation, plan, _without_refusable(plan.findings))
 
 
 def _export_topology(
@@ -53,21 +56,31 @@ def _export_topology(
 ) -> int:
     """Exports several servers behind a router."""
     from sglang_hydra.convert.export.several import export_topology, members_of
+    from sglang_hydra.convert.export.several_slurm import export as export_slurm
     from sglang_hydra.planning.topology.plan import plan_topology
     from sglang_hydra.show.topology import summary as summary_of_all
 
     requests = invocation.requests[1:]
     chosen = requests if common.nodes["engine"]["name"] == "auto" else _with_sglang(composer, requests)
-    topology = plan_topology(composer, chosen, common=common, seed=int(common.values["random_seed"]))
-    refused = _refusals([finding for finding in topology.findings if finding.level == "error"], common)
+    topology = plan_topology(
+        composer,
+        chosen,
+        common=common,
+    )
+    refused = _refusals(
+        [finding for finding in topology.findings if finding.level == "error"], common, invocation.upstream_only
+    )
     if refused:
         return _refuse(invocation, [*finding_lines(refused, common), [], summary_of_all(topology)], refused)
-    artifact = export_topology(format, topology, remade)
+    if format == "slurm":
+        artifact = export_slurm(topology, remade)
+    else:
+        artifact = export_topology(format, topology, remade)
     _make_tiny(common)
     jobs = [member.job for member in members_of(topology)]
     _write(invocation, artifact, record(format, topology.topology_id, jobs, artifact))
     _say(invocation, topology.findings, artifact, common)
-    return 0
+    return code_of(invocation, topology, _without_refusable(topology.findings))
 
 
 def _refuse(invocation: Invocation, screen: Sequence[Line], refused: Sequence[Finding]) -> int:
@@ -98,26 +111,30 @@ def _plan_for_sglang(composer: Composer, requests: Sequence[Request]) -> Plan:
     if plan.nodes["engine"]["name"] != "auto":
         message = f"engine={plan.engine.name}: exports start SGLang"
         raise ConfigError(Finding("error", "EXP018", message, ("engine",), "engine=sglang"))
-    return make_plan(composer, _with_sglang(composer, requests), seed=int(plan.values["random_seed"]))
+    return make_plan(composer, _with_sglang(composer, requests))
 
 
 def _with_sglang(composer: Composer, requests: Sequence[Request]) -> list[Request]:
     return composer.with_choice(requests, "engine", "sglang", "exports start SGLang")
 
 
-def _refusals(errors: Sequence[Finding], plan: Plan) -> list[Finding]:
-    """Returns the errors for which nothing is written. ``launch.force=true`` leaves only those of SGLang itself."""
-    forced = bool(plan.nodes["launch"]["force"])
+def _refusals(errors: Sequence[Finding], plan: Plan, upstream_only: bool) -> list[Finding]:
+    """Returns the errors for which nothing is written. ``launch.force=true`` or
+    ``--upstream-only`` leaves only those of SGLang itself."""
+    forced = bool(plan.nodes["launch"]["force"]) or upstream_only
     return [finding for finding in errors if not (forced and finding.ours)]
 
 
-def _remade_from(invocation: Invocation, plan: Plan) -> list[str]:
-    """Returns the words that make the same artifact: they name the seed, and a file stands for what was read from
-    it."""
+def _without_refusable(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings without the errors: those that are there were forced."""
+    return [finding for finding in findings if finding.level != "error"]
+
+
+def _remade_from(invocation: Invocation) -> list[str]:
+    """Returns the words that make the same artifact: a file stands for what was read from it."""
     words = [invocation.file] if invocation.file is not None else []
     words += [request.text for request in invocation.requests[1:] if request.layer == "cli"]
-    seed = [f"random_seed={plan.values['random_seed']}"] if plan.seed_drawn else []
-    return [*words, *seed, *config_flags(invocation)]
+    return [*words, *config_flags(invocation)]
 
 
 def record(format: str, id: str, jobs: Sequence[Job], artifact: Artifact) -> str:

@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import file_of
+from sglang_hydra.text.screen import write
 from sglang_hydra.text.words import nearest, program, short
 
 if TYPE_CHECKING:
@@ -22,8 +26,10 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _TAKE = frozenset(("serve", "plan", "fit", "explain", "export", "bench", "doctor"))
-_TAKE_BY_ITSELF = frozenset(("check", "diff", "upgrade"))
-"""These read files on their own, several of them and saved plans too."""
+_TAKE_OTHERS = frozenset(("plan", "fit", "explain", "export"))
+"""These take files of others too: what a manifest, a script or a recipe starts."""
+_TAKE_BY_ITSELF = frozenset(("check", "diff", "upgrade", "ui"))
+"""These read files on their own, several of them and, but for ui, saved plans too."""
 _NAME_FIRST = frozenset(("explain", "export"))
 """The first word of these names an argument or a format, also where a folder is called so."""
 _EXPERIMENT = "experiment"
@@ -38,7 +44,7 @@ def read_file_argument(invocation: Invocation) -> None:
     alone = invocation.verb in _TAKE_BY_ITSELF and not (invocation.verb == "check" and invocation.multirun)
     if not alone and invocation.verb not in (*_TAKE, "check"):
         return
-    files = [request for request in _files(invocation) if "\0" not in request.text]
+    files = [request for request in files_of(invocation) if "\0" not in request.text]
     if not files:
         return
     if not invocation.config_dirs:
@@ -53,7 +59,7 @@ def read_file_argument(invocation: Invocation) -> None:
         message, hint = f"explain what of {short(file.text)}?", f"explain mem_fraction_static {short(file.text)}"
         raise ConfigError(Finding("error", "CLI015", message, hint=hint))
     invocation.file = file.text
-    from_file = _read(file.text, invocation.verb).requests
+    from_file = _read(file.text, invocation, typed).requests
     head: list[Request] = []
     if invocation.verb in _NAME_FIRST and typed and "=" not in typed[0].text:
         head = [typed.pop(0)]
@@ -73,7 +79,7 @@ def no_such_file(word: str) -> Finding:
     return Finding("error", "CLI004", message, hint=hint)
 
 
-def _files(invocation: Invocation) -> Iterator[Request]:
+def files_of(invocation: Invocation) -> Iterator[Request]:
     """The words that name a file or a folder. What follows a flag of SGLang's is its value."""
     named = invocation.verb not in _NAME_FIRST
     before = ""
@@ -82,11 +88,11 @@ def _files(invocation: Invocation) -> Iterator[Request]:
         before = word
         if not word or "=" in word or word.startswith("-") or flag or request.key is not None:
             continue
-        if word.endswith(SUFFIXES):
+        if file_of(word).endswith(SUFFIXES):
             yield request
         elif not named:
             named = True
-        elif os.path.isdir(word):
+        elif os.path.exists(file_of(word)):
             yield request
 
 
@@ -108,33 +114,37 @@ def _beside(files: Sequence[Request]) -> list[str]:
     return list(found.values()) if len(found) == 1 else []
 
 
-def _read(word: str, verb: str) -> Document:
-    """Reads the experiment in a file. Raises ConfigError where there is none, with what to type instead."""
-    from sglang_hydra.planning.input_files import read_document
+def _read(word: str, invocation: Invocation, typed: Sequence[Request]) -> Document:
+    """Reads the experiment in a file, or the one server that a file of others starts. Raises ConfigError where there is
+    none, with what to type instead."""
+    from sglang_hydra.planning.input_files import content_of, is_ours, is_record, named_documents, read_document
 
-    path = Path(word)
+    verb, path = invocation.verb, Path(file_of(word))
     if path.is_dir():
         raise ConfigError(_folder(path, word, verb))
     if not os.path.lexists(path):
         raise ConfigError(no_such_file(word))
-    if word.endswith(".json"):
-        raise ConfigError(_json(path, word, verb))
-    document = read_document(path)
-    names = {request.text.partition("=")[0].lstrip("+") for request in document.requests}
-    if other := _of_others(names):
-        message = f"{short(word)} is no experiment: its key {short(other)} is none of ours"
+    if is_ours(path, content := content_of(path)):
+        if word.endswith(".json") and is_record(content):
+            raise ConfigError(_json(path, word, verb))
+        return read_document(path)
+    if verb not in _TAKE_OTHERS:
+        message = f"{short(word)} is no experiment, and {verb} takes nothing else"
         hint = f"{program()} import {short(word)} -o mine.yaml makes one of what it starts, then {verb} mine.yaml"
         raise ConfigError(Finding("error", "CLI017", message, hint=hint))
+    from sglang_hydra.convert.importing.native import native_reader
+    from sglang_hydra.show.findings import finding_lines
+
+    others = native_reader(composer_of(invocation), typed, invocation.variables)
+    found = named_documents(word, others)
+    if len(found) > 1:
+        message = f"{short(word)} starts {len(found)} servers, and {verb} takes one: {', '.join(dict(found))}"
+        raise ConfigError(Finding("error", "CLI004", message, hint=f"{verb} {short(found[0][0])}"))
+    ((_, document),) = found
+    if any(finding.level == "error" for finding in document.findings):
+        raise ConfigError(*document.findings)
+    write(finding_lines(document.findings), sys.stderr)
     return document
-
-
-def _of_others(names: set[str]) -> str | None:
-    """A key by which a manifest, a Compose file or a file for SGLang's --config is known."""
-    if {"apiVersion", "kind"} <= names:
-        return "apiVersion"
-    if "services" in names:
-        return "services"
-    return min((name for name in names if "-" in name), default=None)
 
 
 def _folder(path: Path, word: str, verb: str) -> Finding:

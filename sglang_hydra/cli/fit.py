@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from sglang_hydra.cli.corrected import corrected_lines
 from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.judged import code_of
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.fit.result import Wanted
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.roofline import known_limit
 from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.first_lines import first_lines
 from sglang_hydra.show.memory import memory_lines, table_head, table_row, verdict
-from sglang_hydra.text.screen import Line, columns, print_json, text, write
+from sglang_hydra.show.roofline import LIMIT_TITLES, limit_cells
+from sglang_hydra.text.screen import Line, columns, folded, print_json, room, text, write
 
 
 def run(invocation: Invocation) -> int:
-    """The memory of a plan, or with ``-m`` of several side by side. 2 if SGLang would refuse one of them."""
+    """The memory of a plan, 2 where it has an error; with ``-m`` of several side by side."""
     composer = composer_of(invocation)
     points = _points(composer, invocation.requests) if invocation.multirun else [("the plan", invocation.requests)]
     plans = [named for name, point in points for named in _plans_of(composer, point, name)]
@@ -28,10 +35,13 @@ def run(invocation: Invocation) -> int:
         fits = False if False in whole else None if None in whole else True
         print_json({"schema": "sglang_hydra.fit/1", "fits": fits, "results": records})
     elif len(plans) == 1:
-        write(_fit_lines(plans[0][1]))
+        made = plans[0][1]
+        write(_fit_lines(made))
+        corrected = [] if made.launchable else corrected_lines(invocation, made.findings, composer)
+        write([[], *corrected] if corrected else [])
     else:
         write(_fit_table(plans))
-    return 0 if all(plan.ok for _, plan in plans) else 2
+    return 0 if invocation.multirun else max(code_of(invocation, plan) for _, plan in plans)
 
 
 def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Iterator[tuple[str, Plan]]:
@@ -53,6 +63,7 @@ def _points(composer: Composer, requests: Sequence[Request]) -> Iterator[tuple[s
     from sglang_hydra.measure.sweep.grid import read_grid
 
     grid = read_grid(composer, requests, measured=False)
+    write(finding_lines(grid.remarks), sys.stderr)
     for own in combinations(grid.axes):
         yield " ".join(request.text for request in own) or "the plan", [*grid.common, *own]
 
@@ -65,8 +76,10 @@ def _fit_record(name: str, plan: Plan) -> dict[str, Any]:
         "fits": plan.fit.fits if plan.fit else None,
         "context": context,
         "requests": plan.fit.concurrent_requests(context) if plan.fit and context else None,
+        "holds": _holds(plan),
         "server_id": plan.server_id,
         "fit": plan.fit.to_json() if plan.fit else None,
+        "limit": limit._asdict() if (limit := known_limit(plan).limit) else None,
         "findings": [finding.to_json() for finding in plan.findings],
     }
 
@@ -75,19 +88,13 @@ def _fit_lines(plan: Plan) -> list[Line]:
     shown = [finding for finding in plan.findings if finding.level != "info"]
     if plan.fit is None:
         nothing = "There is nothing to compute a fit from: " + _lacking(plan)
-        return [[text(nothing)], [], *finding_lines(shown, plan)]
-    context = plan.nodes["fit"]["context"]
-    lines = memory_lines(plan.fit, plan.gpu.name)
-    if context:
-        requests = plan.fit.concurrent_requests(context)
-        lines.append(
-            [text(f"  {'?' if requests is None else f'{requests:,}'} requests of {context:,} tokens at a time")]
-        )
+        return [*first_lines(plan), [], [text(nothing)], [], *finding_lines(shown, plan)]
+    lines = [*first_lines(plan), [], *memory_lines(plan.fit, plan.gpu.name)]
     interval = plan.fit.interval
     if interval is not None:
-        lines.append([text(f"  mem_fraction_static {interval.low_reason}", "dim")])
-        lines.append([text(f"  mem_fraction_static {interval.high_reason}", "dim")])
-    lines += [[], *finding_lines(shown, plan), [text(f"{plan.gpu.name}: {verdict(plan.fit)}", "bold")]]
+        for reason in (interval.low_reason, interval.high_reason):
+            lines += folded([text(f"  mem_fraction_static {reason}", "dim")], room())
+    lines += [[], *finding_lines(shown, plan), [text(f"{plan.gpu.name}: {verdict(plan.fit, _wanted(plan))}", "bold")]]
     return lines
 
 
@@ -102,14 +109,36 @@ def _lacking(plan: Plan) -> str:
 
 
 def _fit_table(plans: Sequence[tuple[str, Plan]]) -> list[Line]:
-    rows = [table_head()]
+    rows = [[*table_head(), *(text(title, "bold") for title in LIMIT_TITLES)]]
     for name, plan in plans:
         if plan.fit is None:
             why = ", ".join(dict.fromkeys(finding.id for finding in plan.errors))
             rows.append([text(name), text("unknown" if plan.ok else f"refused: {why}", "yellow")])
             continue
-        rows.append(table_row(name, plan.fit, _context(plan)))
-    return columns(rows)
+        rows.append(
+            [
+                *table_row(name, plan.fit, _context(plan), _wanted(plan)),
+                *limit_cells(known_limit(plan).limit if plan.fit.fits is not False else None),
+            ]
+        )
+    lines = columns(rows)
+    load = known_limit(plans[0][1]).load if plans else None
+    if load is not None:
+        size = f"{load.input_len:,.0f} + {load.output_len:,.0f} tokens a request"
+        note = f"limit: what the hardware allows with {size} (bench.*), no forecast: explain roofline"
+        lines += folded([text(note, "dim")], room())
+    return lines
+
+
+def _wanted(plan: Plan) -> Wanted:
+    return Wanted(plan.nodes["fit"]["context"], plan.nodes["fit"]["users"])
+
+
+def _holds(plan: Plan) -> bool | None:
+    """Whether ``fit.users`` requests of ``fit.context`` tokens (one of the longest) run at a time; None: unknown."""
+    if plan.fit is None or plan.fit.kv_tokens is None:
+        return None
+    return bool(plan.fit.fits) and plan.fit.shortage(_wanted(plan)) is None
 
 
 def _context(plan: Plan) -> int | None:

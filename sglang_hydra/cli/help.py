@@ -15,12 +15,13 @@ from sglang_hydra.text.flags import FLAGS, VERBS
 from sglang_hydra.text.screen import Line, columns, room, shown, text, write
 from sglang_hydra.text.words import nearest, program
 
+_KNOWN_MODELS = ("deepseek_v3", "gpt_oss", "llama_3_1_8b", "qwen3_8b")
 _MOST_OPTIONS = 100
 
 _ARGV = ("-- FLAGS", "SGLang's own flags: plan -- --model-path org/name --tp 8")
 """What a bare ``--`` begins, beside the flags of ours."""
 
-_EVERYWHERE = {"strict": ("check",), "version": ()}
+_EVERYWHERE = {"version": ()}
 """Flags that every verb takes and that mean something to these alone."""
 
 _NODES_OF = {"serve": ("launch",), "bench": ("bench", "sweep"), "resume": ("sweep",), "fit": ("fit",)}
@@ -37,13 +38,11 @@ def overview(composer: Composer) -> list[Line]:
     called = program()
     examples = (
         ("plan gpu=h200 model=gpt_oss", "what would be started, and why"),
-        ("explain page_size gpu=h200 model=gpt_oss", "why this value"),
         ("model=tiny", "a server on any machine"),
     )
     lines: list[Line] = [
         [text(f"{called} [VERB] [FILE.yaml] [key=value ...]", "bold")],
         [text("Name the GPU and the model; get a configuration that is exact, explained and checked, then serve it.")],
-        [],
         *columns([[text(f"{called} {typed}"), text(about, "dim")] for typed, about in examples]),
         [],
         [text("Verbs", "bold")],
@@ -55,6 +54,12 @@ def overview(composer: Composer) -> list[Line]:
         options = composer.options(group)
         if len(options) > _MOST_OPTIONS:
             options = [f"{len(options)} published configurations; the verb recipes lists them"]
+        elif group == "model":
+            families = dict.fromkeys(
+                option if "_" not in option else f"{option.partition('_')[0]}_*" for option in options
+            )
+            shown = [*(option for option in _KNOWN_MODELS if option in options), *families]
+            options = [*shown, f"... {len(options)} in all: --help model"]
         lines += _group_lines(group, options) if options else []
     return [
         *lines,
@@ -165,7 +170,10 @@ def show_help(invocation: Invocation) -> int:
 
     words = [request.text for request in invocation.requests]
     composer = composer_of(invocation)
-    if invocation.named and all("=" in word for word in words):
+    verb = next((word for word in words[:1] if word in VERBS and not invocation.named), None)
+    if verb is not None and len(words) == 1:
+        write(of_verb(verb))
+    elif invocation.named and all("=" in word for word in words):
         write(of_verb(invocation.verb))
     else:
         write(found_by(words, composer) if words else overview(composer))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from sglang_hydra.cli.file_argument import SUFFIXES
@@ -12,9 +13,10 @@ from sglang_hydra.cli.output_files import paths_of, print_content, refuse_existi
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.importer import import_source
+from sglang_hydra.convert.importing.native import typed_beside
 from sglang_hydra.convert.importing.report import record, shown_findings, summary, yaml_of
 from sglang_hydra.convert.importing.sources import LOOKED_FOR, Source, read_source
-from sglang_hydra.convert.importing.typed import read_typed
+from sglang_hydra.convert.importing.vllm import from_vllm
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -24,9 +26,15 @@ from sglang_hydra.text.words import program
 
 def run(invocation: Invocation) -> int:
     """Prints the experiment, or writes it with ``-o``. 2 where something of the source could not be taken over."""
+    variables = invocation.variables
     source, rest = _source(invocation)
+    source = replace(source, variables=variables)
     composer = composer_of(invocation)
-    servers = import_source(source, read_typed(rest, composer), composer)
+    theirs = None if "sglang" in source.text else from_vllm(source.text)
+    source = replace(source, text=theirs[0]) if theirs else source
+    servers = import_source(source, typed_beside(rest, source.text, composer), composer)
+    if theirs:
+        servers = [replace(server, findings=(*server.findings, *theirs[1])) for server in servers]
     output = Path(invocation.output) if invocation.output is not None else None
     paths = paths_of(output, [server.name for server in servers])
     refuse_existing(paths, "IMP015")
@@ -42,7 +50,7 @@ def run(invocation: Invocation) -> int:
         lines += [summary(server) for server in servers]
         lines += [[text(f"Written to {path}; {_next(path)}")] for path in paths]
         write(lines, sys.stderr if output is None else sys.stdout)
-    return 0 if all(server.complete for server in servers) else 2
+    return 0 if all(server.taken_over for server in servers) else 2
 
 
 def _next(path: Path) -> str:

@@ -3,35 +3,58 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.flags import BY_NAME, BY_VALUE, FLAGS, HYDRA_FLAGS, VALUED_HYDRA_FLAGS, VERBS, Flag
-from sglang_hydra.text.words import nearest, short
+from sglang_hydra.text.flags import (
+    BY_NAME,
+    BY_VALUE,
+    HYDRA_FLAGS,
+    INFO_FLAGS,
+    INFO_KINDS,
+    INSTEAD,
+    OTHER_VERBS,
+    RUN_FLAGS,
+    VALUED_HYDRA_FLAGS,
+    VERBS,
+    Flag,
+)
+from sglang_hydra.text.locations import conf_dir
+from sglang_hydra.text.typography import as_meant, foreign_sign
+from sglang_hydra.text.words import nearest, program, short, some_of
 
 _PATHS = ("output", "base", "against")
+_LAUNCH_SERVER = "sglang.launch_server"
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=")
 
 
 @dataclass
 class Invocation:
     """What was typed, taken apart. ``named``: the verb was typed, not the default. ``argv`` is what stood after a bare
-    ``--``: SGLang's own flags. ``file`` is the experiment whose requests were taken in. ``hydra``: a flag that only
-    Hydra reads was typed. Each flag of the table is an attribute, named by its ``sets``: a switch is true or false, a
-    value text or None. Those whose values are collected in a list are fields here; ``given`` has the others."""
+    ``--``: SGLang's own flags. ``file`` is the experiment whose requests were taken in. ``hydra_flags`` are those that
+    only Hydra reads, with their values; ``once``: ``--run`` was typed; ``asked`` has every ``--against``. Each flag of
+    the table is an attribute, named by its ``sets``: a switch is true or false, a value text or None. Those with a list
+    of values are fields here; ``given`` has the others."""
 
     verb: str = "serve"
     named: bool = False
     requests: list[Request] = field(default_factory=list)
     argv: list[str] | None = None
     file: str | None = None
-    hydra: bool = False
+    hydra_flags: list[str] = field(default_factory=list)
+    once: bool = False
     config_dirs: list[str] = field(default_factory=list)
     trusted_folders: list[str] = field(default_factory=list)
     allowed_env: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    env: list[str] = field(default_factory=list)
     given: dict[str, Any] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> Any:
@@ -40,13 +63,28 @@ class Invocation:
         return self.given.get(name, None if BY_VALUE[name].value else False)
 
     @property
+    def hydra(self) -> bool:
+        """Whether a flag that only Hydra reads was typed."""
+        return bool(self.hydra_flags)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that ``--env`` fills; the words NAME=VALUE beside it are taken out of the requests."""
+        if not self.env:
+            return {}
+        beside = [item for item in self.requests if _VARIABLE.match(item.text)]
+        self.requests = [item for item in self.requests if item not in beside]
+        self.env += [item.text for item in beside]
+        return dict(word.partition("=")[::2] for word in self.env)
+
+    @property
     def allowed(self) -> dict[str, list[str]]:
         """The flags that say what files of others may do, by the keys of the settings."""
         return {
             "trusted_folders": self.trusted_folders,
             "allowed_env": self.allowed_env,
             "hub_token": ["true"] if self.hub_token else [],
-            "fetch": ["false"] if self.no_fetch else [],
+            "fetch": ["false"] if self.no_fetch or self.offline else [],
         }
 
 
@@ -54,6 +92,8 @@ def read_invocation(words: Sequence[str]) -> Invocation:
     """Takes a command line apart. Raises ConfigError for an unknown verb or a flag without its value."""
     invocation = Invocation()
     words = list(words)
+    _refuse_foreign_signs(words)
+    _refuse_launch_command(words)
     if "--" in words:
         cut = words.index("--")
         words, invocation.argv = words[:cut], words[cut + 1 :]
@@ -63,20 +103,30 @@ def read_invocation(words: Sequence[str]) -> Invocation:
         position, word = rest.pop(0)
         name, has_value, value = word.partition("=")
         flag = BY_NAME.get(name)
-        if flag is not None and flag.value:
+        is_word = verb == "release" and flag is not None and flag.sets == "trusted_folders"
+        if flag is not None and flag.value and not is_word:
             if not has_value:
                 value = rest.pop(0)[1] if rest else _lacks_value(name, flag)
             _take_value(invocation, flag, name, value)
-        elif flag is not None and not has_value:
+        elif flag is not None and not has_value and not is_word:
             invocation.given[flag.sets] = True
+        elif flag is not None and not is_word:
+            message = f"{name} is a switch and takes no value"
+            raise ConfigError(Finding("error", "CLI012", message, hint=name, typed=(word,), fix=name))
         elif name in HYDRA_FLAGS:
-            invocation.hydra = True
-            if name in VALUED_HYDRA_FLAGS and not has_value and rest:
-                rest.pop(0)
+            invocation.hydra_flags.append(word)
+            has_kind = name in INFO_FLAGS and bool(rest) and rest[0][1] in INFO_KINDS
+            if (name in VALUED_HYDRA_FLAGS or has_kind) and not has_value and rest:
+                invocation.hydra_flags.append(rest.pop(0)[1])
+        elif name in RUN_FLAGS and not has_value:
+            invocation.once = True
+        elif name in INSTEAD:
+            raise _stands_for(name)
         elif verb is None and not invocation.requests and not invocation.help and _is_bare(word) and not _is_file(word):
             verb = word
         elif word:
             invocation.requests.append(Request(word, f"argument {position}"))
+    _check_primary(invocation)
     if verb == "help":
         invocation.given["help"] = True
     elif verb is not None and verb not in VERBS:
@@ -89,19 +139,35 @@ def read_invocation(words: Sequence[str]) -> Invocation:
 def _take_value(invocation: Invocation, flag: Flag, typed: str, value: str) -> None:
     if flag.sets == "config_dirs":
         invocation.config_dirs.append(_existing_folder(typed, os.path.expanduser(value)))
+    elif flag.sets == "config_path":
+        invocation.config_dirs.insert(0, _existing_folder(typed, os.path.expanduser(value)))
+        invocation.given["config_path"] = invocation.config_dirs[0]
     elif flag.sets == "config_name":
         invocation.given["config_name"] = value.removesuffix(".yaml")
     elif flag.sets == "trusted_folders":
         invocation.trusted_folders.append(os.path.abspath(_existing_folder(typed, os.path.expanduser(value))))
+    elif flag.sets == "env":
+        invocation.env.append(value)
     elif flag.sets == "allowed_env":
         invocation.allowed_env += filter(None, value.split(","))
     else:
+        if flag.sets == "against":
+            invocation.asked.append(os.path.expanduser(value))
         # No shell expands the ~ of --output=~/plan.yaml.
         invocation.given[flag.sets] = os.path.expanduser(value) if flag.sets in _PATHS else value
 
 
+def _check_primary(invocation: Invocation) -> None:
+    """Raises ConfigError where the folder of --config-path, which takes the place of ours, has no primary config."""
+    folder, name = invocation.config_path, invocation.config_name or PRIMARY_NAME
+    if folder and not any(os.path.isfile(os.path.join(folder, f"{name}{suffix}")) for suffix in (".yaml", ".yml")):
+        message = f"--config-path {folder}: there is no primary config {name}.yaml in it"
+        hint = f"--config-dir {folder} adds its groups to ours; --config-name NAME takes NAME.yaml of it"
+        raise ConfigError(Finding("error", "CLI018", message, hint=hint))
+
+
 def _is_bare(word: str) -> bool:
-    return bool(word) and not word.startswith("-") and "=" not in word
+    return bool(word) and not word.startswith(("-", "~")) and "=" not in word
 
 
 def _is_file(word: str) -> bool:
@@ -113,16 +179,54 @@ def _lacks_value(typed: str, flag: Flag) -> str:
 
 
 def _unknown_verb(word: str) -> ConfigError:
-    near = nearest(word, [*VERBS, *(flag.names[0] for flag in FLAGS)])
-    hint = f"did you mean {near}? " if near else ""
-    return ConfigError(
-        Finding(
-            "error",
-            "CLI014",
-            f"{short(word)!r} is no verb; the verbs are {', '.join(VERBS)}",
-            hint=f"{hint}Values are typed as key=value: model=..., gpu=..., tp_size=8",
-        )
+    near = OTHER_VERBS.get(word.lower()) or nearest(word, VERBS)
+    message = f"{short(word)!r} is no verb"
+    fix = near or _choice_of(word)
+    hint = f"{fix + '; or ' if fix else ''}verbs are {some_of(word, VERBS, f'{program()} --help')}"
+    hint += "; or Values are typed as key=value: model=..., gpu=..., tp_size=8"
+    return ConfigError(Finding("error", "CLI014", message, hint=hint, typed=(word,), fix=fix))
+
+
+def _choice_of(word: str) -> str | None:
+    """``model=qwen3_8b`` for the name of a preset, ``model=org/name`` for a repository; None for anything else."""
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", word):
+        return f"model={word}"
+    name = word.lower().replace("-", "_")
+    return next(
+        (f"{group}={name}" for group in ("gpu", "model") if (conf_dir() / group / f"{name}.yaml").is_file()), None
     )
+
+
+def _refuse_launch_command(words: Sequence[str]) -> None:
+    """Raises ConfigError for a command of SGLang's among the words, before a bare ``--``."""
+    at = words.index(_LAUNCH_SERVER) if _LAUNCH_SERVER in words else 0
+    if not at or "--" in words[:at] or words[0] in ("import", "upgrade"):
+        return
+    start = next((start for start in range(at) if words[start].rpartition("/")[2].startswith("python")), at)
+    typed = tuple(words[start : at + 1])
+    fix = "--" if words[0] in VERBS else "plan --"
+    message = f"{' '.join(typed)!r} begins a command of SGLang's, whose flags go after a bare --"
+    raise ConfigError(Finding("error", "CLI004", message, hint=f"{fix} in its place", typed=typed, fix=fix))
+
+
+def _refuse_foreign_signs(words: Sequence[str]) -> None:
+    """Raises ConfigError for words with a sign that an editor put in place of one that a shell knows. What stands
+    inside a text (a command to import) is left alone."""
+    findings = []
+    for word in words:
+        meant = as_meant(word)
+        if "=" in meant and meant.partition("=")[0] not in BY_NAME and "--" not in words:
+            meant = meant.lstrip("-")
+        if as_meant(word) != word and not re.search(r"\s", word):
+            message = f"{short(word)!r} has {foreign_sign(word)} in it, which no shell takes for what it looks like"
+            findings.append(Finding("error", "CLI031", message, hint=meant, typed=(word,), fix=shlex.quote(meant)))
+    if findings:
+        raise ConfigError(*findings)
+
+
+def _stands_for(flag: str) -> ConfigError:
+    hint = INSTEAD[flag]["hint"].format(program=program())
+    return ConfigError(Finding("error", "CLI019", f"{flag}: {INSTEAD[flag]['message']}", hint=hint))
 
 
 def _existing_folder(flag: str, path: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -10,15 +12,16 @@ from importlib import import_module
 from keyword import iskeyword
 
 from sglang_hydra.cli.invocation import Invocation, read_invocation
-from sglang_hydra.compose.overrides import Request
-from sglang_hydra.text import user_settings as settings
+from sglang_hydra.cli.reading import read_words
+from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.flags import FLAGS, why_not
 from sglang_hydra.text.version import VERSION
-from sglang_hydra.text.words import program
+from sglang_hydra.upstream import fetching
 
+_ASK_ONCE = frozenset(("plan", "check", "fit", "export", "explain"))
+"""These end with their screen: the machine and the hub are asked once for all plans of it."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -28,13 +31,22 @@ def entry(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if sys.stdout is None:  # closed by whoever started us, who then wants the exit code alone
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
+    with contextlib.ExitStack() as once:
+        return _ended(words, once)
+
+
+def _ended(words: list[str], once: contextlib.ExitStack) -> int:
+    invocation = None
     try:
-        code = _run(read_invocation(words))
+        invocation = read_invocation(words)
+        if invocation.verb in _ASK_ONCE:
+            once.enter_context(asking_once())
+        code = _run(invocation)
         sys.stdout.flush()
         return code
     except SglangHydraError as failure:
         try:
-            _report(failure, "--json" in words)
+            _report(failure, "--json" in words, words, invocation)
             sys.stdout.flush()
         except OSError:
             _send_no_more()  # the exit code says it too
@@ -69,14 +81,9 @@ def _run(invocation: Invocation) -> int:
         from sglang_hydra.cli.help import show_help
 
         return show_help(invocation)
-    _refuse_misplaced(invocation)
-    settings.begin(invocation.allowed)
-    if invocation.argv is not None and invocation.verb not in ("import", "upgrade"):
-        invocation.requests += requests_from_argv(invocation.argv)
-    if any("=" not in request.text for request in invocation.requests):
-        from sglang_hydra.cli.file_argument import read_file_argument
-
-        read_file_argument(invocation)
+    read_words(invocation)
+    if not invocation.offline:
+        fetching.allow(lambda line: print(line, file=sys.stderr))
     return _verb(invocation.verb)(invocation)
 
 
@@ -87,37 +94,20 @@ def _verb(name: str) -> Callable[[Invocation], int]:
     return run
 
 
-def _refuse_misplaced(invocation: Invocation) -> None:
-    """Raises ConfigError for the first flag that does not go with the verb, or not beside another flag."""
-    verb = invocation.verb
-    if invocation.hydra and verb != "serve":
-        message = f"Hydra's own flags go with serve, and {verb} runs without Hydra's run folder"
-        raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} --cfg job ..., or plan --json"))
-    given = [flag for flag in FLAGS if getattr(invocation, flag.sets) not in (None, False, [])]
-    for flag in given:
-        why = why_not(flag, verb, given)
-        if why is not None and flag.elsewhere is not None:
-            known = {"verb": verb, "why": why, "program": program()}
-            message, hint = (flag.elsewhere[part].format(**known) for part in ("message", "hint"))
-            raise ConfigError(Finding("error", flag.elsewhere["id"], message, hint=hint))
-
-
-def requests_from_argv(argv: Sequence[str]) -> list[Request]:
-    """SGLang's own flags as overrides, each with the place of the flag. Raises ConfigError as its parser refuses."""
-    from sglang_hydra.arguments.argv import parse_argv_with_places
-
-    values, places = parse_argv_with_places(argv)
-    return [Request.typed(name, value, f"argument {places[name]} after --") for name, value in values.items()]
-
-
-def _report(failure: SglangHydraError, as_json: bool) -> None:
+def _report(
+    failure: SglangHydraError, as_json: bool, words: Sequence[str] = (), invocation: Invocation | None = None
+) -> None:
     if as_json:
-        import json
-
         record = {"schema": "sglang_hydra.findings/1", "findings": [item.to_json() for item in failure.findings]}
         print(json.dumps(record, indent=2))
         return
     from sglang_hydra.show.findings import finding_lines
     from sglang_hydra.text.screen import write
 
-    write(finding_lines(list(failure.findings)), sys.stderr)
+    lines = finding_lines(list(failure.findings))
+    if isinstance(failure, ConfigError):
+        from sglang_hydra.cli.corrected import corrected_lines, corrected_words
+
+        corrected = corrected_words(words, failure.findings)
+        lines += corrected or (corrected_lines(invocation, failure.findings) if invocation is not None else [])
+    write(lines, sys.stderr)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from sglang_hydra.cli.corrected import corrected_lines
 from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.judged import code_of
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.settings.topology import has_several_servers
 from sglang_hydra.planning.make import make_plan
@@ -11,7 +13,7 @@ from sglang_hydra.text.screen import print_json, write
 
 
 def run(invocation: Invocation) -> int:
-    """Shows the plan, or with ``-m`` the verdict on each. 2 when SGLang would refuse one."""
+    """Shows the plan, 2 where it has an error; with ``-m`` the verdict on each."""
     if invocation.multirun:
         from sglang_hydra.cli import points
 
@@ -29,5 +31,6 @@ def run(invocation: Invocation) -> int:
     if invocation.json:
         print_json(made.to_json())
     else:
-        write(plan_screen(made))
-    return 0 if made.ok else 2
+        corrected = [] if made.launchable else corrected_lines(invocation, made.findings, composer)
+        write(plan_screen(made, everything=invocation.all, corrected=corrected))
+    return code_of(invocation, made)

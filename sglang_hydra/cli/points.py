@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import random
+import sys
 from collections.abc import Sequence
 from typing import Any
 
+from sglang_hydra.cli.corrected import corrected_sweep
 from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.judged import is_good
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.measure.sweep.grid import read_grid
 from sglang_hydra.measure.sweep.judging import Judged
 from sglang_hydra.measure.sweep.planning import judge_of, judged_points
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.text.exit_codes import INVALID
 from sglang_hydra.text.screen import Line, Span, columns, print_json, text, write
 from sglang_hydra.text.words import plural, short
 
@@ -19,25 +23,28 @@ _SHOWN_NAME = 60
 
 
 def run(invocation: Invocation) -> int:
-    """The verdict on each point, and nothing merged or started. 2 if SGLang would refuse one; with ``--strict`` also
-    for what only we know will fail."""
+    """The verdict on each point, and nothing merged or started. ``check`` ends with 2 where one has an error."""
     composer = composer_of(invocation)
     grid = read_grid(composer, invocation.requests, measured=False)
-    judge = judge_of(composer, grid, random.randint(0, 1 << 30))
-    points = [(_name_of(own), judged) for own, judged in judged_points(grid, judge)]
-    good = all(_is_good(judged, invocation.strict) for _, judged in points)
+    write(finding_lines(grid.remarks), sys.stderr)
+    judge = judge_of(composer, grid)
+    found = list(judged_points(grid, judge))
+    points = [(_name_of(own), judged) for own, judged in found]
+    good = all(_is_good(judged, invocation) for _, judged in points)
     if invocation.json:
         results = [_record(name, judged) for name, judged in points]
         print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
     else:
         write(_lines(points))
-    return 0 if good else 2
+        write(corrected_sweep(invocation, grid.axes, [(own, not judged.refused) for own, judged in found]))
+    return 0 if good or invocation.verb == "plan" else INVALID
 
 
-def _is_good(judged: Judged, strict: bool) -> bool:
-    if judged.server is None:
-        return False
-    return not judged.refused if strict else judged.server.plan.ok
+def _is_good(judged: Judged, invocation: Invocation) -> bool:
+    """Of a point, without what is refused for the load alone."""
+    made = judged.server.plan if judged.server else None
+    findings = dict.fromkeys((*judged.refused, *(made.findings if made else ())))
+    return is_good(invocation, made, list(findings))
 
 
 def _name_of(own: Sequence[Request]) -> str:
@@ -63,7 +70,13 @@ def _lines(points: Sequence[tuple[str, Judged]]) -> list[Line]:
     kept = sum(not judged.refused for _, judged in points)
     servers = len({judged.server.server_id for _, judged in points if judged.server and not judged.refused})
     counts = f"{kept} of {plural(len(points), 'point')} can be launched, on {plural(servers, 'server start')}"
-    return [*columns(rows), [], [text(counts)]]
+    guessed = [
+        judged.server.plan.resolution for _, judged in points if judged.server and not judged.server.plan.is_exact
+    ]
+    notes = (
+        [f"{plural(len(guessed), 'point')} by 0.5.2's rules, an estimate: {guessed[0].not_asked}"] if guessed else []
+    )
+    return [*columns(rows), [], [text(counts)], *([text(note, "yellow")] for note in notes)]
 
 
 def _row(name: str, judged: Judged) -> list[Span]:

@@ -2,40 +2,60 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import Recipe
 from sglang_hydra.compose.recipes import recipes as published
-from sglang_hydra.planning.audit import Judged, judge_recipes
+from sglang_hydra.planning.audit import Judged, Judging, judge_recipes, legend, legend_lines
+from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, columns, print_json, shown, text, write
-from sglang_hydra.text.words import nearest, program
+from sglang_hydra.text.words import nearest, program, some_of
 
-_SOURCE_WIDTH = 48
+_SOURCE_WIDTH, _WHOLE = 48, 10_000
 
 
 def run(invocation: Invocation) -> int:
-    """The published configurations that match ``gpu=`` and ``model=`` (parts of names), each with its verdict."""
+    """The published configurations that match ``gpu=`` and ``model=`` (parts of names), each with its verdict by 0.5.2
+    or ``engine.version=``."""
+    by = judging(invocation)
     chosen = chosen_recipes(invocation.requests)
-    judged = list(judge_recipes(composer_of(invocation), chosen))
+    judged = list(judge_recipes(composer_of(invocation), chosen, by))
     if invocation.json:
         results = [_recipe_record(recipe, item) for recipe, item in zip(chosen, judged, strict=True)]
         print_json({"schema": "sglang_hydra.recipes/1", "recipes": results})
     else:
-        write(_recipe_lines(chosen, judged))
+        write(_recipe_lines(chosen, judged, by.engine.version if by else SPECIFIED_VERSION))
     return 0
+
+
+def judging(invocation: Invocation) -> Judging | None:
+    """The release that ``engine.version=`` names, which is taken from the requests; None for 0.5.2. Raises ConfigError
+    for what is no release."""
+    typed = [request.text.partition("=")[2] for request in invocation.requests if _is_release(request)]
+    invocation.requests = [request for request in invocation.requests if not _is_release(request)]
+    if not typed:
+        return None
+    engine = plan_engine({"name": "sglang", "python": None, "version": typed[-1]})
+    return None if engine.by_own_rules else Judging(engine, ask=invocation.exact)
+
+
+def _is_release(request: Request) -> bool:
+    return request.text.startswith("engine.version=")
 
 
 def chosen_recipes(requests: Sequence[Request], presets: Mapping[str, Collection[str]] | None = None) -> list[Recipe]:
     """The recipes that match, with ``presets`` as for ``filters``."""
     chosen = list(published().values())
     for key, value in filters(requests, presets):
-        chosen = [recipe for recipe in chosen if matches(value, str(getattr(recipe, key) or ""))]
+        chosen = [recipe for recipe in chosen if matches(value, str(getattr(recipe, key) or ""), key)]
     return chosen
 
 
@@ -48,24 +68,29 @@ def filters(
         key, equals, value = request.text.partition("=")
         if key not in ("gpu", "model", "scenario") or not equals:
             message = f"{request.text}: the catalog is searched by gpu=, model= and scenario=, each a part of the name"
-            example = (
-                f"gpu={key}" if any(matches(key, recipe.gpu) for recipe in published().values()) else f"model={key}"
-            )
+            is_class = any(matches(key, recipe.gpu, "gpu") for recipe in published().values())
+            example = f"gpu={key}" if is_class else f"model={key}"
             typed = example if not equals and key else "gpu=h200 model=deepseek"
             raise ConfigError(Finding("error", "CLI021", message, hint=f"{program()} recipes {typed}"))
         known = {str(getattr(recipe, key)) for recipe in published().values() if getattr(recipe, key)}
         names = sorted({*known, *(presets or {}).get(key, ())})
-        if not any(matches(value, name) for name in names):
+        if not any(matches(value, name, key) for name in names):
             near = nearest(value, names)
-            hint = f"did you mean {key}={near}?" if near else None
-            message = f"{request.text}: nothing was published for it; there are {', '.join(names)}"
-            raise ConfigError(Finding("error", "CLI021", message, (key,), hint))
+            fix = f"{key}={near}" if near else None
+            hint = "; or ".join(filter(None, (fix, f"there are {some_of(value, names, f'{program()} recipes')}")))
+            message = f"{request.text}: nothing was published for it"
+            raise ConfigError(Finding("error", "CLI021", message, (key,), hint, fix=fix))
         yield key, value
 
 
-def matches(asked: str | None, name: str) -> bool:
-    """Whether one of the parts that commas separate is in the name."""
-    return asked is None or any(part.strip().lower() in name for part in asked.split(","))
+def matches(asked: str | None, name: str, key: str) -> bool:
+    """Whether one of the parts that commas separate is in the name; for ``gpu``, whether it is the class, or what
+    several classes begin with (``a100``; ``a10`` is none of these)."""
+    parts = [] if asked is None else [part.strip().lower() for part in asked.split(",")]
+    if key != "gpu":
+        return asked is None or any(part in name for part in parts)
+    whole = {recipe.gpu for recipe in published().values()}
+    return asked is None or any(name == part or (part not in whole and name.startswith(f"{part}_")) for part in parts)
 
 
 def _recipe_record(recipe: Recipe, judged: Judged) -> dict[str, Any]:
@@ -83,15 +108,16 @@ def _recipe_record(recipe: Recipe, judged: Judged) -> dict[str, Any]:
     }
 
 
-def _recipe_lines(chosen: Sequence[Recipe], judged: Sequence[Judged]) -> list[Line]:
+def _recipe_lines(chosen: Sequence[Recipe], judged: Sequence[Judged], version: str) -> list[Line]:
     if not chosen:
         message = "No published configuration matches all of it; each word alone matches some"
         return [[text(f"{message}: {program()} recipes model=..., or gpu=...")]]
-    titles = ("recipe=", "GPUs", "for SGLang", "verdict on 0.5.2", "weights GiB", "KV tokens", "source")
+    titles = ("recipe=", "GPUs", "for SGLang", f"verdict on {version}", "weights GiB", "KV tokens", "source")
     rows = [[text(title, "bold") for title in titles]]
+    width = _SOURCE_WIDTH if sys.stdout.isatty() else _WHOLE
     for recipe, item in zip(chosen, judged, strict=True):
-        style = {"ok": "green", "unknown": "yellow"}.get(item.state, "red")
-        verdict = item.state if item.state == "ok" else f"{item.state}: {', '.join(item.why)}"
+        style = {"ok": "yellow" if item.why else "green", "unknown": "yellow"}.get(item.state, "red")
+        verdict = item.state if not item.why else f"{item.state}: {', '.join(item.why)}"
         rows.append(
             [
                 text(recipe.id),
@@ -100,7 +126,7 @@ def _recipe_lines(chosen: Sequence[Recipe], judged: Sequence[Judged]) -> list[Li
                 text(verdict, style),
                 text("?" if item.weights_gib is None else f"{item.weights_gib:.1f}"),
                 text("?" if item.kv_tokens is None else f"{item.kv_tokens:,}"),
-                text(shown(recipe.source, width=_SOURCE_WIDTH), "dim"),
+                text(shown(recipe.source, width=width), "dim"),
             ]
         )
-    return columns(rows)
+    return [*columns(rows), *legend_lines(legend(judged))]

@@ -1,19 +1,23 @@
-"""``report multirun/<sweep>...``: a table here, report.html and points.csv in the first sweep's folder."""
+"""``report multirun/<sweep>...``: a table here, report.html and points.csv in the first sweep's folder. With ``--base``
+it is a gate, and report.html shows both sweeps."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.output_files import print_content
 from sglang_hydra.measure.report.charts import short
-from sglang_hydra.measure.report.contents import Report, latency_note, make_report, shown
+from sglang_hydra.measure.report.contents import Report, Winner, latency_note, make_report, number_cell, shown
+from sglang_hydra.measure.report.frame import flat
 from sglang_hydra.measure.report.page import counts, page, rejected
 from sglang_hydra.measure.report.reading import Row, read_sweeps
+from sglang_hydra.measure.report.workloads import read_slo
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path
@@ -34,22 +38,66 @@ def run(invocation: Invocation) -> int:
     if not folders:
         hint = f"{program()} report multirun/SWEEP; several are compared with the first"
         raise ConfigError(Finding("error", "REP001", "report of which sweep?", hint=hint))
-    made = make_report(read_sweeps(folders))
+    slo = read_slo(invocation.slo) if invocation.slo is not None else {}
+    if slo is None:
+        hint = f"{program()} report multirun/SWEEP --slo ttft=500ms,itl=30ms,e2e=4s"
+        raise ConfigError(Finding("error", "REP004", f"--slo={invocation.slo} is no list of limits", hint=hint))
+    if any((invocation.base, invocation.max_regression, invocation.format)):
+        return _gate(invocation, folders, slo)
+    made = make_report(read_sweeps(folders), slo)
     if invocation.json:
         print_json(to_json(made))
         return 0
     write(report_lines(made))
     for name, content in (("report.html", page(made)), ("points.csv", points_csv(made))):
-        file = folders[0] / name
-        try:
-            write_whole(file, content)
-        except OSError as failure:
-            why = failure.strerror or str(failure)
-            message = f"{file} cannot be written: {why}; the sweep is untouched"
+        if (why := _write_beside(folders[0] / name, content)) is not None:
+            message = f"{folders[0] / name} cannot be written: {why}; the sweep is untouched"
             hint = "the report is above; --json prints all of it"
-            raise MachineError(Finding("error", "REP002", message, hint=hint)) from None
-        write([[text(f"wrote {shown_path(str(file))}", "dim")]])
+            raise MachineError(Finding("error", "REP002", message, hint=hint))
+        write([[text(f"wrote {shown_path(str(folders[0] / name))}", "dim")]])
     return 0
+
+
+def _write_beside(file: Path, content: str) -> str | None:
+    """Writes a file beside the results; why it cannot be, else None."""
+    try:
+        write_whole(file, content)
+    except OSError as failure:
+        return failure.strerror or str(failure)
+    return None
+
+
+def _gate(invocation: Invocation, folders: Sequence[Path], slo: Mapping[str, float]) -> int:
+    """Judges a sweep by another one. 2 where a point fell by more than the limit, or none could be compared. The page
+    with both is for looking at: where it cannot be written, the verdict stands."""
+    from sglang_hydra.measure.report.gate import gate, markdown, moved, read_limit
+
+    limit = read_limit(invocation.max_regression or "3%")
+    form = invocation.format or ("json" if invocation.json else "text")
+    if limit is None or invocation.base is None or len(folders) != 1 or form not in ("text", "markdown", "json"):
+        message = "a gate takes one sweep, its base, a limit in percent and a form (text, markdown, json)"
+        hint = f"{program()} report multirun/NEW --base multirun/OLD --max-regression 3% --format markdown"
+        raise ConfigError(Finding("error", "REP003", message, hint=hint))
+    sweeps = read_sweeps([Path(invocation.base).expanduser(), *folders])
+    made = gate(sweeps[0], sweeps[-1], limit)
+    if form == "json":
+        print_json(made.to_json())
+        return 0 if made.ok else 2
+    file = folders[0] / "report.html"
+    why = _write_beside(file, page(make_report(sweeps, slo)))
+    if form == "markdown":
+        print_content(markdown(made))
+    else:
+        for item in made.judged:
+            words = f"{short(item.before)} -> {short(item.after)} ({moved(item.loss)}, {item.state})"
+            color = {"good": "green", "noise": "dim"}.get(item.state, "bold red")
+            write([[text(f"{item.words}: {item.measure} {words}", color)]])
+        write([[text(f"{lost.words}: {lost.state}: {lost.why}", "yellow")] for lost in made.lost])
+        held = f"at most {made.limit:.1%} worse, or noise" if made.ok else f"{len(made.fallen)} fell"
+        write([[text(f"{made.name} against {made.base}: {held if made.judged else 'nothing to compare'}", "bold")]])
+        note = f"wrote {shown_path(str(file))}, with both sweeps" if why is None else f"{file} cannot be written: {why}"
+        write([[text(note, "dim" if why is None else "yellow")]])
+    return 0 if made.ok else 2
 
 
 def report_lines(made: Report) -> Iterator[Line]:
@@ -64,23 +112,17 @@ def report_lines(made: Report) -> Iterator[Line]:
         table = [[*head, *made.keys, *(metric.words for metric in made.columns)]]
         for group in made.groups:
             where = [group.first.sweep] if len(made.sweeps) > 1 else []
-            means = [group.mean(metric) for metric in made.columns]
+            numbers = [number_cell(metric, group.mean(metric)) for metric in made.columns]
             settings = [cut(cell, _WIDEST) for cell in made.cells(group)]
-            table.append([*where, *settings, *("" if mean is None else short(mean) for mean in means)])
+            table.append([*where, *settings, *numbers])
         yield from columns([[text(cell) for cell in row] for row in table])
         yield [text(latency_note(made.sweeps), "dim")]
         yield []
-    for winner in made.winners:
-        best = winner.verdict.best
-        number = short(best.mean(winner.metric) or 0.0)
-        which = " ".join(f"{key}={cell}" for key, cell in zip(made.keys, made.cells(best), strict=True))
-        yield [
-            text(f"{winner.title}: "),
-            text(f"{number} {winner.metric.unit}", "bold green" if winner.verdict.sure else ""),
-            text(f"  {which}"),
-        ]
-        yield [text(f"  {winner.verdict.why}", "dim")]
-        yield [text(f"  {winner.command}")]
+    for workload in made.largest:
+        if len(made.workloads) > 1:
+            yield [text(workload.words, "bold")]
+        for winner in workload.winners:
+            yield from _winner_lines(made, winner)
     for item in made.changes:
         verdict = {None: "repeats are needed to tell", True: "noise", False: "beyond the noise"}[item.noise]
         moved = f"{short(item.before)} -> {short(item.after)} ({item.change:+.1%}, {verdict})"
@@ -89,10 +131,23 @@ def report_lines(made: Report) -> Iterator[Line]:
         yield [text(f"{row['state']}: ", "yellow"), text(f"{row['words']}: {row['why']}")]
 
 
+def _winner_lines(made: Report, winner: Winner) -> Iterator[Line]:
+    best = winner.verdict.best
+    number = short(best.mean(winner.metric) or 0.0)
+    which = " ".join(f"{key}={cell}" for key, cell in zip(made.keys, made.cells(best), strict=True))
+    yield [
+        text(f"{winner.title}: "),
+        text(f"{number} {winner.metric.unit}", "bold green" if winner.verdict.sure else ""),
+        text(f"  {which}"),
+    ]
+    yield [text(f"  {winner.verdict.why}", "dim")]
+    yield [text(f"  {winner.command}")]
+
+
 def points_csv(made: Report) -> str:
     """Every point of every sweep, a line each: ids, state, the settings that vary, all measures."""
     rows = [row for sweep in made.sweeps for row in sweep.rows]
-    measures = sorted({name for row in rows for name in _flat(row.measures)})
+    measures = sorted({name for row in rows for name in flat(row.measures)})
     file = io.StringIO(newline="")
     writer = csv.writer(file)
 
@@ -101,7 +156,7 @@ def points_csv(made: Report) -> str:
 
     write_row(["sweep", "point_id", "server_id", "repeat", "state", "reasons", "words", *made.keys, *measures])
     for row in rows:
-        flat = _flat(row.measures)
+        cells = flat(row.measures)
         settings = [shown(row.settings.get(key)) if row.settings else "" for key in made.keys]
         ids = [
             row.sweep,
@@ -112,7 +167,7 @@ def points_csv(made: Report) -> str:
             "; ".join(row.reasons),
             " ".join(row.words),
         ]
-        write_row([*ids, *settings, *("" if flat.get(name) is None else flat[name] for name in measures)])
+        write_row([*ids, *settings, *("" if cells.get(name) is None else cells[name] for name in measures)])
     return file.getvalue()
 
 
@@ -191,13 +246,3 @@ def _point_record(row: Row, keys: Sequence[str]) -> dict[str, Any]:
         "settings": {key: row.settings.get(key) for key in keys},
         "measures": dict(row.measures),
     }
-
-
-def _flat(measures: Any, path: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in measures.items():
-        if isinstance(value, dict):
-            found.update(_flat(value, f"{path}{name}."))
-        else:
-            found[path + name] = value
-    return found

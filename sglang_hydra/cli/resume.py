@@ -17,7 +17,7 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program, short
 
 _KEY_REFERENCE = re.compile(r"(?P<key>\+{0,2}(?:[\w.@/-]+\.)?api_key)=['\"]?\$\{oc\.env:(?P<variable>\w+)\}['\"]?")
-_FOR_ONCE = frozenset(("sweep.rerun", "sweep.dry_run", "sweep.folder"))
+_FOR_ONCE = frozenset(("sweep.rerun", "sweep.dry_run", "sweep.folder", "hydra.sweep.dir"))
 """What was asked of one run and not of the sweep, and where its folder then was."""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.judged import is_good
 from sglang_hydra.convert.review.base import base_tree
 from sglang_hydra.convert.review.judging import Review, review
 from sglang_hydra.convert.review.markdown import comment
@@ -22,12 +23,12 @@ FORMATS = ("text", "markdown", "json")
 
 
 def check(invocation: Invocation) -> int:
-    """Judges each thing named, beside what it was in the base. 2 if any of them is not ok as it is now."""
+    """Judges each thing named, beside what it was in the base. 2 if any of them has an error as it is now."""
     form = _format(invocation)
     with base_tree(invocation.base) if invocation.base is not None else contextlib.nullcontext() as base:
         reviews = review(invocation.requests, invocation.config_dirs, invocation.config_name, base)
         verdicts = [item.after for item in reviews if item.after is not None]
-        good = all(verdict.launchable if invocation.strict else verdict.ok for verdict in verdicts)
+        good = all(is_good(invocation, verdict.made, verdict.findings) for verdict in verdicts)
         _print(form, reviews, invocation.base, good)
     return 0 if good else 2
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sglang_hydra.cli.corrected import corrected_lines
+from sglang_hydra.cli.hydra_words import asks_for_sweep
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.composer import Composer
@@ -11,11 +13,12 @@ from sglang_hydra.facts.trust import SEC001, begin_to_start
 from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.engines.machine import read_machine
 from sglang_hydra.planning.make import make_plan
-from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.plan import Plan, may_start
+from sglang_hydra.rules.resolution import drawn_seed
 from sglang_hydra.run.launch.display import write_lines
 from sglang_hydra.run.launch.head import free_port
 from sglang_hydra.run.launch.hydra_run import ask_hydra
-from sglang_hydra.run.launch.serve import may_start, serve_here
+from sglang_hydra.run.launch.serve import serve_here
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -26,22 +29,30 @@ _LONGEST_S = 7 * 24 * 3600
 
 
 def run(invocation: Invocation) -> int:
-    """Plans, shows, checks the machine, and runs the server until it ends. Returns the exit code."""
+    """Plans, shows, checks the machine, and runs the server until it ends; with ``-m`` every point is measured, as
+    ``bench -m`` does. Returns the exit code."""
     composer = composer_of(invocation)
     if invocation.hydra:
         return ask_hydra(composer, invocation)
+    if invocation.multirun or (not invocation.once and asks_for_sweep(composer, invocation)):
+        from sglang_hydra.cli import bench
+
+        invocation.given["multirun"] = True
+        return bench.run(invocation)
     _settle_typed_port(invocation)
-    plan = make_plan(composer, invocation.requests)
+    plan = make_plan(composer, invocation.requests, seed=drawn_seed())
     _check_settings(plan)
     if may_start(plan) or has_several_servers(plan.nodes):
         plan = _with_named_programs(composer, invocation, plan)
     if has_several_servers(plan.nodes):
         # Several servers: each has a plan of its own, so this one is not judged here.
         from sglang_hydra.run.topology.serve import serve_topology
+        from sglang_hydra.run.topology.slurm import serve_in_slurm
 
-        return int(serve_topology(composer, invocation, plan))
+        return int(serve_topology(composer, invocation, plan, serve_in_slurm))
     if not may_start(plan):
-        write([*plan_screen(plan), *_first_words(invocation)])
+        corrected = corrected_lines(invocation, plan.findings, composer)
+        write([*plan_screen(plan, everything=invocation.all, corrected=corrected), *_first_words(invocation)])
         if _only_lacks_accelerator(plan):
             # Refused for want of a GPU where none was asked for: what is missing is an engine that needs none.
             choose(plan.nodes["engine"]["name"], plan.engine.python, read_machine(), None)
@@ -60,7 +71,7 @@ def _with_named_programs(composer: Composer, invocation: Invocation, plan: Plan)
     lines = begin_to_start(plan.programs)
     write_lines([[text(line, "yellow")] for line in lines])
     lacked = any(finding.id == SEC001 for finding in plan.findings)
-    return make_plan(composer, invocation.requests) if lines and lacked else plan
+    return make_plan(composer, invocation.requests, seed=plan.values["random_seed"]) if lines and lacked else plan
 
 
 def _first_words(invocation: Invocation) -> list[Line]:

@@ -10,7 +10,7 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest, program, short
 
 _OPTIONS = {
-    "release": ("--json",),
+    "release": ("--json", "--trust"),
     "status": ("--json",),
     "stop": ("--json",),
     "logs": ("-f", "--follow"),
@@ -18,10 +18,16 @@ _OPTIONS = {
 }
 """What the verbs know that take names or files."""
 
+_STARTING = ("serve", "bench", "resume", "doctor")
+"""The verbs that start servers on this machine, or look at what it can start."""
+
 
 def composer_of(invocation: Invocation) -> Composer:
     """The composer over the folders that the command line names."""
-    return Composer(invocation.config_dirs, invocation.config_name or PRIMARY_NAME)
+    composer = Composer(invocation.config_dirs, invocation.config_name or PRIMARY_NAME)
+    composer.for_start = invocation.verb in _STARTING
+    composer.searched = [request for request in invocation.requests if "hydra.searchpath=" in request.text]
+    return composer
 
 
 def config_flags(invocation: Invocation) -> list[str]:

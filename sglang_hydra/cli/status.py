@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import typed_words
 
 
 def run(invocation: Invocation) -> int:
     """The detached servers, or a sweep."""
-    import os
-
     words = typed_words(invocation)
     if len(words) == 1 and (os.path.isdir(words[0]) or os.sep in words[0]):
         from sglang_hydra.measure.sweep import status as sweep_status

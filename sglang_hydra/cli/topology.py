@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.cli.corrected import corrected_lines
 from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.judged import code_of
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import DECODE, PREFILL, REPLICA
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.plan import Server, Topology, plan_topology
-from sglang_hydra.show.plan import field_record, field_screen
+from sglang_hydra.show.argument import field_record, field_screen
 from sglang_hydra.show.topology import topology_screen
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -20,13 +22,14 @@ from sglang_hydra.text.words import program
 
 
 def show(composer: Composer, invocation: Invocation, common: Plan) -> int:
-    """``plan``: every server and the router. 2 when SGLang would refuse one of them."""
+    """``plan``: every server and the router. 2 where one has an error."""
     topology = plan_topology(composer, invocation.requests, common=common)
     if invocation.json:
         print_json(topology.to_json())
     else:
-        write(topology_screen(topology))
-    return 0 if topology.ok else 2
+        corrected = [] if topology.launchable else corrected_lines(invocation, topology.findings, composer)
+        write(topology_screen(topology, everything=invocation.all, corrected=corrected))
+    return code_of(invocation, topology)
 
 
 def is_addressed(word: str) -> bool:
@@ -49,7 +52,7 @@ def explain(
     else:
         for server in servers:
             write([[text(server.name, "bold")], *field_screen(name, server.plan), []])
-    return 0 if topology.ok else 2
+    return 0
 
 
 def _addressed(topology: Topology, word: str) -> tuple[list[Server], str]:

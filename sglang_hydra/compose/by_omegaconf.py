@@ -21,6 +21,7 @@ from sglang_hydra.compose.schema import NODES, SCHEMA_NAME
 from sglang_hydra.compose.variables import Secrets, is_reference, set_places, trusts_files
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.origins import Origin
 
 if TYPE_CHECKING:
@@ -41,12 +42,17 @@ class Base(NamedTuple):
     choices: dict[str, str | None]
     mount: tuple[str, ...]
 
-    def plain(self) -> dict[str, Any]:
-        """Returns our tree as plain containers, with every interpolation resolved and checked."""
+    @property
+    def tree(self) -> DictConfig:
+        """Our tree."""
         from omegaconf import OmegaConf
 
+        return OmegaConf.select(self.config, ".".join(self.mount)) if self.mount else self.config
+
+    def plain(self) -> dict[str, Any]:
+        """Returns our tree as plain containers, with every interpolation resolved and checked."""
         with hydra_errors_as_findings(self.layers.place_of):
-            tree = OmegaConf.select(self.config, ".".join(self.mount)) if self.mount else self.config
+            tree = self.tree
             secrets = _sealed(tree)
             set_places(self.origin)
             try:
@@ -145,6 +151,9 @@ def paths_with(node: Any, text: str, path: tuple[str, ...] = ()) -> Iterator[tup
 
 def make_base(repository: Repository, chosen: Sequence[Override]) -> Base:
     """Raises ConfigError with every mistake that is in the files themselves."""
+    from hydra.core.utils import setup_globals
+
+    setup_globals()  # ${now:...} and ${hydra:...}
     layers = Layers()
     with hydra_errors_as_findings():
         listed = repository.defaults(chosen)
@@ -165,11 +174,22 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
         value = item.override.value()
         values = {ours: value} if ours else _below(keys, value, base.mount)
         found = [problem for path, part in values.items() if (problem := _problem(path, part, item.override))]
-        if not found:
+        if base.mount:
+            meant = f"did you mean {'.'.join(base.mount)}."
+            found = [replace(one, hint=one.hint and one.hint.replace("did you mean ", meant)) for one in found]
+        if value is None and keys == base.mount[: len(keys)]:
+            message = f"{item.request.text}: what is served stands below this node"
+            found = [
+                Finding("error", "CLI005", message, keys, f"without it; {'.'.join(base.mount)}.KEY=VALUE sets a key")
+            ]
+        elif not found:
             try:
                 _apply(base.config, item, is_argument=len(ours) == 1 and ours[0] in FIELDS)
             except ConfigError as failure:
                 hint = f"did you mean {'.'.join((*base.mount, *keys))}?" if _is_ours(keys, base.mount) else None
+                group = keys[-1].rpartition("/")[2] if "/" in keys[-1] else ""
+                if group in GROUPS and base.mount:  # server/model=x
+                    hint = f"{group}@{'.'.join((*base.mount, group))}={value}"
                 found = [Finding("error", "CLI002", failure.findings[0].message, (".".join(keys),), hint)]
         elif len(ours) == 1 and ours[0] in GROUPS and isinstance(value, str):
             where = ".".join(keys)
@@ -208,7 +228,7 @@ def _problem(path: tuple[str, ...], value: Any, override: Override) -> Finding |
         if override.is_delete():
             return None
         wrong = next(problems_at(path, value), None)
-        return Finding("error", "CLI002", wrong.message, (wrong.key,), wrong.hint) if wrong else None
+        return Finding("error", "CLI002", wrong.message, (wrong.key,), wrong.advice) if wrong else None
     return unknown_key("", ".".join(path)).finding
 
 
@@ -256,9 +276,41 @@ def record_files(
     repository: Repository, defaults: Sequence[ResultDefault], mount: tuple[str, ...], layers: Layers
 ) -> None:
     """Records in ``layers`` what every file sets in our tree, in the order in which they are merged."""
+    has_schema = False
     for default, loaded in loaded_configs(repository, defaults):
-        if not is_schema(loaded.config):
-            record(layers, default, unresolved(loaded.config), file_of(loaded, str(default.config_path)), mount)
+        if is_schema(loaded.config):
+            lost = [] if has_schema else sorted(layers.named())
+            layers.findings += [_too_late(lost, layers.place_of(lost[0]), default, mount)] if lost else []
+            has_schema = True
+            continue
+        file = file_of(loaded, str(default.config_path))
+        hidden = len(layers.shadowed)
+        record(layers, default, unresolved(loaded.config), file, mount)
+        if mount:
+            layers.warnings += _namesakes(default, file, mount, layers.shadowed[hidden:])
+
+
+def _too_late(lost: Sequence[str], place: str | None, schema: ResultDefault, mount: tuple[str, ...]) -> Finding:
+    """The finding for values that the defaults of our schema, which is merged later, overwrite."""
+    entry = f"/sglang_hydra@{'.'.join(mount)}" if mount else str(schema.config_path)
+    shown = ", ".join(lost[:3]) + (f" and {len(lost) - 3} others" if len(lost) > 3 else "")
+    message = f"{place or 'a file'}: {shown} overwritten by {entry}, which stands later in the defaults list"
+    hint = f"put '- {entry}' before '- _self_', '- experiment: ...' and everything else that sets its keys"
+    return Finding("error", "CLI028", message, tuple(lost[:3]), hint)
+
+
+def _namesakes(default: ResultDefault, file: str, mount: tuple[str, ...], hides: Sequence[str]) -> Iterator[Finding]:
+    """Options of an app's group and of ours that have one name: ours taken for the app's, or the app's for ours."""
+    group, _, option = str(default.config_path).rpartition("/")
+    package, node = package_of(default), ".".join(mount)
+    is_chosen = not str(default.parent).startswith(f"{group}/")  # and not a base that a preset builds on
+    if group in GROUPS and is_chosen and file.startswith(f"{conf_dir()}/") and package[: len(mount)] != mount:
+        message = f"{group}={option} is a preset of sglang_hydra and is merged into {'.'.join(package) or 'the root'}"
+        hint = f"{group}@{node}.{group}={option} chooses it for the server; elsewhere it needs a file of the app's own"
+        yield Finding("warning", "CLI029", f"{message}, outside of {node}", (group,), hint)
+    for text in hides:
+        hint = f"give the app's file another name, or choose another option: {group}@{node}.{group}=NAME"
+        yield Finding("warning", "CLI029", f"{group}@{node}.{group}={option}: {text}", (group,), hint)
 
 
 def record(

@@ -32,6 +32,8 @@ _MOST_WORDS = 1024
 _MOST_BASES = 64
 
 if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
     from sglang_hydra.compose.by_omegaconf import Base
     from sglang_hydra.compose.by_plain_values import PlainBase, PlainBases
     from sglang_hydra.compose.hydra_internals import Repository
@@ -92,7 +94,9 @@ class Composer:
         register()
         register_resolvers()
         self.config_name = config_name
+        self.searched: Sequence[Request] = ()
         self.hydra_syntax = hydra_syntax
+        self.for_start = hydra_syntax
         self.trusts_files = trusts_files or hydra_syntax
         self._loader = loader_of(config_dirs)
         self._repositories: dict[str, Repository] = {}
@@ -105,12 +109,27 @@ class Composer:
         self._group_keys: dict[str, str] = {}
 
     def options(self, group: str) -> list[str]:
-        """The options of a config group, sorted; empty for what is no group."""
-        return self._repository().options(group)
+        """The options of a config group, sorted, also in the folders that ``searched`` adds; empty for what is no
+        group."""
+        return self._repository(self.searched).options(group)
+
+    def is_path(self, model: str) -> bool:
+        """Whether the choice of a model is a folder or the name of a repository, and no option that Hydra finds."""
+        return self._repository(self.searched).is_path(model)
 
     def groups(self) -> list[str]:
         """The names of the top-level config groups, without Hydra's own."""
         return [name for name in self._repository().groups() if name not in ("hydra", PAIR)]
+
+    def listed_groups(self) -> set[str]:
+        """The groups that the primary config's defaults list chooses from, as they are typed: ``gpu@server.gpu``.
+
+        Raises ConfigError for a list that cannot be read."""
+        from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
+
+        with self._lock, hydra_errors_as_findings():
+            listed = self._repository().defaults([], skip_missing=True)
+            return set(listed.overrides.known_choices)
 
     def preset(self, group: str, name: str, requests: Sequence[Request] = ()) -> Preset:
         """The option ``name`` of a group, composed with its defaults list and with nothing else: what the primary
@@ -167,7 +186,7 @@ class Composer:
 
         Raises ConfigError as ``compose`` does.
         """
-        overrides = [item.override for item in self._read(requests, self._repository())]
+        overrides = [item.override for item in self._read(requests, self._repository(requests))]
         words = [str(override.input_line) for override in overrides if not override.is_hydra_override()]
         # What a file holds would be recorded too: the last word on every secret is what stands for it.
         for key in self.compose(requests).secret_keys:
@@ -195,8 +214,13 @@ class Composer:
             return replace(request, text=f"{known}={option}") if known else None
         # Below a node of a node the keys are free (engine.env.X), so they may be new ones.
         prefix = "++" if request.key.count(".") > 1 else ""
-        mount = self._group_keys.get("gpu", "gpu").partition("@")[2].removesuffix("gpu")
-        return replace(request, text=f"{prefix}{mount}{request.text}")
+        return replace(request, text=f"{prefix}{self.mount}{request.text}")
+
+    @property
+    def mount(self) -> str:
+        """What stands before our keys in the composed config: ``server.``, or nothing at the root. ``compose`` must
+        have been called once."""
+        return self._group_keys.get("gpu", "gpu").partition("@")[2].removesuffix("gpu")
 
     def check(self, requests: Sequence[Request]) -> None:
         """Raises ConfigError for what is wrong with a word by itself: an unknown key or option, a value of the wrong
@@ -204,16 +228,34 @@ class Composer:
         with self._lock, self._reading(requests):
             self._read(requests, self._repository(requests))
 
+    def hydra_keys(self, requests: Sequence[Request]) -> dict[str, Any]:
+        """What the files that are merged set below Hydra's own node, unresolved, by key: ``hydra.sweep.dir``."""
+        from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
+
+        with self._lock, self._reading(requests), hydra_errors_as_findings():
+            repository, chosen, _ = self._split(requests)
+            return repository.hydra_keys(repository.defaults([item.override for item in chosen]).defaults)
+
     def origins_below(self, mount: tuple[str, ...], requests: Sequence[Request]) -> dict[str, Origin]:
         """Who set each key right below a node of an app, which need not hold SGLang's arguments; the last one wins."""
         from sglang_hydra.compose.by_omegaconf import origins_below
 
         with self._lock, self._reading(requests):
-            repository = self._repository(requests)
-            own = [item for item in self._read(requests, repository) if not item.override.is_hydra_override()]
-            chosen = [item.override for item in own if repository.chooses(item.override)]
-            leaves = [item for item in own if not repository.chooses(item.override)]
-            return origins_below(repository, chosen, leaves, mount)
+            repository, chosen, leaves = self._split(requests)
+            return origins_below(repository, [item.override for item in chosen], leaves, mount)
+
+    def tree(self, requests: Sequence[Request]) -> tuple[DictConfig, tuple[str, ...]]:
+        """Our tree as these requests compose it, unresolved within the whole config, and the node that it stands under.
+
+        Raises ConfigError as ``compose`` does.
+        """
+        from sglang_hydra.compose.by_omegaconf import apply_overrides
+
+        with self._lock, self._reading(requests):
+            repository, chosen, leaves = self._split(requests)
+            base = self._base(repository, chosen)
+            apply_overrides(base, leaves)
+        return base.tree, base.mount
 
     def compose(self, requests: Sequence[Request]) -> Composition:
         """Composes the primary config with ``requests`` on top.
@@ -231,15 +273,18 @@ class Composer:
     def _compose(self, requests: Sequence[Request]) -> Composition:
         from sglang_hydra.compose.plain_merge import NotPlain
 
-        repository = self._repository(requests)
-        wanted = self._read(requests, repository)
-        own = [item for item in wanted if not item.override.is_hydra_override()]
-        chosen = [item for item in own if repository.chooses(item.override)]
-        leaves = [item for item in own if not repository.chooses(item.override)]
+        repository, chosen, leaves = self._split(requests)
         try:
             return self._merged_plainly(repository, chosen, leaves)
         except NotPlain:
             return self._merged_by_omegaconf(repository, chosen, leaves)
+
+    def _split(self, requests: Sequence[Request]) -> tuple[Repository, list[Wanted], list[Wanted]]:
+        """What can be composed, the requests that choose options, and those that set values."""
+        repository = self._repository(requests)
+        own = [item for item in self._read(requests, repository) if not item.override.is_hydra_override()]
+        chosen = [item for item in own if repository.chooses(item.override)]
+        return repository, chosen, [item for item in own if not repository.chooses(item.override)]
 
     def _merged_plainly(
         self, repository: Repository, chosen: Sequence[Wanted], leaves: Sequence[Wanted]
@@ -286,7 +331,7 @@ class Composer:
         if None not in known:
             return [item for item in known if item]
         if self.hydra_syntax:
-            wanted, findings = parse_requests(requests)
+            wanted, findings = parse_requests(requests, repository.is_path)
         else:
             wanted, findings = read_requests(requests, group_options=repository.options, is_own_key=self._is_own_key)
         if findings:
@@ -310,13 +355,13 @@ class Composer:
         return bool(base.mount) and key in base.config
 
     def _repository(self, requests: Sequence[Request] = ()) -> Repository:
-        """What can be composed, with the folders that a typed ``hydra.searchpath=...`` adds."""
+        """What can be composed, with the folders that a ``hydra.searchpath=...`` of a typed word or file adds."""
         from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
         from sglang_hydra.compose.hydra_internals import Repository
         from sglang_hydra.compose.override_errors import Refused
         from sglang_hydra.compose.overrides import parsed
 
-        words = [request.text.lstrip("+") for request in requests if request.layer == "cli" and request.key is None]
+        words = [item.text.lstrip("+") for item in requests if item.layer in ("cli", "experiment") and item.key is None]
         added = [word for word in words if word.startswith("hydra.searchpath=")][-1:]
         key = "".join(added)
         if key not in self._repositories:
@@ -384,7 +429,7 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
         shadowed=tuple(layers.shadowed),
         settings=layers.settings(),
         programs=layers.programs(root),
-        findings=(*_typed_secrets(leaves), *secrets.withheld()),
+        findings=(*layers.warnings, *_typed_secrets(leaves), *secrets.withheld()),
     )
 
 

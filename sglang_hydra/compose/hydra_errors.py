@@ -11,6 +11,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
 from sglang_hydra.compose import recipes
+from sglang_hydra.compose.schema import NODES
 from sglang_hydra.compose.variables import without_values
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -70,11 +71,20 @@ def _no_such_option(failure: MissingConfigException) -> Finding | None:
     file = failure.missing_cfg_file or ""
     offered = re.search(r"Available options in '([^']+)'", str(failure))
     group = offered[1] if offered else file.partition("/")[0]
+    if group.startswith("model/") and (not failure.options or group.endswith(".")):
+        group = "model"  # Hydra 1.4 takes the path of a model apart
     option = file.removeprefix(f"{group}/")
     if not option or option == file:
         return None
     options = [*(failure.options or ()), *(recipes.recipes() if group == "recipe" else ())]
     refused = unknown_option(group, option, options).finding
+    if group == "experiment" and option.partition("/")[0] in NODES:
+        group, option = option.partition("/")[::2]
+        message = f"{group} is looked for below experiment"
+        refused = replace(refused, message=message, hint=f"'- override /{group}: {option}' in its defaults list")
+    if group == "model" and "/" in option:
+        hint = f"a defaults list names presets: '- model: unset' in it, and below it the key model_path: {option}"
+        refused = replace(refused, hint=hint)
     where = re.match(r"In ('[^']+'): ", str(failure))
     return replace(refused, message=f"in {where[1]}: {refused.message}") if where else refused
 
@@ -83,8 +93,9 @@ def _hint_of_group(message: str) -> str | None:
     """What to type where a second option is added to a group, or where a file of a group has no package."""
     if group := re.match(r"Multiple values for ([\w@.]+)\. To override a value use 'override \1: (\w+)'", message):
         return f"without the +: {group[1]}={group[2]}"
-    if loose := re.match(r"In '(bench)/([\w/.-]+)': ConfigKeyError", message):
-        return f"# @package {loose[1]} as the first line of {loose[1]}/{loose[2]}.yaml"
+    if loose := re.match(r"In '(bench|experiment)/([\w/.-]+)': (ConfigKeyError|Could not override '\w+@\1\.)", message):
+        package = "bench" if loose[1] == "bench" else "_global_"
+        return f"# @package {package} as the first line of {loose[1]}/{loose[2]}.yaml"
     added = re.match(r"force-add of config groups is not supported: '\+\+([^']+)'", message)
     return f"without the ++: {added[1]}" if added else None
 
@@ -95,6 +106,10 @@ def _hint_of_interpolation(message: str, key: str) -> str | None:
         return f"export {variable[1]}=..., or {key}='${{oc.env:{variable[1]},DEFAULT}}'"
     if re.search(r"Interpolation key '.*' not found", message):
         return f"the name of a key that is there; a literal ${{ is written \\${{: {key}='...\\${{...'"
+    if "HydraConfig was not set" in message:
+        return "a server is planned before its Hydra job exists: ${hydra:...} works in an app (@sglang_hydra.main)"
+    if "Unsupported interpolation type" in message:
+        return "a resolver of your own is registered in an app: OmegaConf.register_new_resolver(NAME, FUNCTION)"
     return None
 
 

@@ -7,7 +7,8 @@ For each: what it is for, why the public way does not serve, and the test that f
   process. test_a_loader_searches_*, test_a_job_of_hydra_runs_*
 - ``Repository``: ``CachingConfigRepository``, ``create_defaults_list``, and of the loader
   ``_process_config_searchpath`` and ``_compose_config_from_defaults_list``. ``hydra.compose`` returns the merged config
-  alone, not the files that it is made of. test_a_repository_*, tests/compose/test_compose.py
+  alone, not the files that it is made of. ``_metadata.object_type`` tells our schema by its type before its nodes are
+  made; nothing public sets it. test_a_repository_*, tests/compose/test_compose.py
 - ``apply_override``: ``_apply_overrides_to_config``. ``OmegaConf.update`` knows neither ``+`` and ``~`` nor the error
   messages of Hydra. test_an_override_is_applied_as_hydra_does
 - ``header_package``: ``ConfigSource._get_header_dict``. ``ConfigSource.load_config`` reads the whole file with the slow
@@ -51,11 +52,11 @@ from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
 from hydra.errors import ConfigCompositionException
-from hydra.plugins.config_source import ConfigSource
+from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from sglang_hydra.compose import recipes
-from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.compose.schema import PATH_PROVIDER, PRIMARY_NAME, SCHEMA_NAME, Root, UnmadeSchema
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
 from sglang_hydra.text.findings import Finding
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
     from hydra.core.default_element import InputDefault, ResultDefault
     from hydra.core.override_parser.types import Override
     from hydra.core.utils import JobReturn
-    from hydra.plugins.config_source import ConfigResult
     from hydra.types import HydraContext
     from omegaconf import Container, Node
 
@@ -113,6 +113,8 @@ class Repository(CachingConfigRepository):
         self._hydra_is_kept = True
         self._options: dict[str, list[str]] = {}
         self._groups: dict[str, bool] = {}
+        self._hydra_nodes: dict[str, dict[str, Any]] = {}
+        self._schema = self._outlined_schema()
         if not self.config_exists(config_name):
             where = ", ".join(shown_path(source.path) for source in self.get_sources() if source.scheme() == "file")
             hint = f"--config-dir FOLDER, where FOLDER/{config_name}.yaml is"
@@ -150,6 +152,8 @@ class Repository(CachingConfigRepository):
         super().initialize_sources(config_search_path)
 
     def load_config(self, config_path: str) -> ConfigResult | None:
+        if config_path == SCHEMA_NAME and self._schema is not None:
+            return self._schema
         self._offer_recipe(config_path)
         self._last_loaded = config_path
         known = f"config_path={config_path}" in self.cache
@@ -165,12 +169,34 @@ class Repository(CachingConfigRepository):
         if isinstance(result.config, ListConfig):
             why = "it holds a list, not a mapping of keys"
             raise ConfigError(Finding("error", "CLI009", f"{self._name(config_path)}: {why}"))
+        kept = self._hydra_nodes[config_path] = {}
         if isinstance(result.config, DictConfig) and "hydra" in result.config:
+            kept |= _flat("hydra", OmegaConf.to_container(result.config)["hydra"])  # type: ignore[index,call-overload]
             with open_dict(result.config):
                 result.config.pop("hydra")
         if result.defaults_list:
+            chosen = [default for default in result.defaults_list if _is_hydras(default)]
+            of_groups = [vars(item) for item in chosen if getattr(item, "override", False)]
+            kept |= {str(item["group"]).lstrip("/"): item["value"] for item in of_groups}
             result.defaults_list = [default for default in result.defaults_list if not _is_hydras(default)]
         return result
+
+    def _outlined_schema(self) -> ConfigResult | None:
+        """Our schema without its keys, which only ``merged`` needs. None where the app has a config of its name."""
+        first = next((source for source in self.get_sources() if source.is_config(SCHEMA_NAME)), None)
+        stored = [getattr(store.repo.get(f"{SCHEMA_NAME}.yaml"), "node", None) for store in self._stores()]
+        if first is None or first.scheme() != "structured" or not all(isinstance(i, UnmadeSchema) for i in stored):
+            return None
+        config = OmegaConf.create({})
+        config._metadata.object_type = Root
+        return ConfigResult("sglang_hydra", "structured://", config, {"package": None}, [])
+
+    def hydra_keys(self, defaults: Sequence[ResultDefault]) -> dict[str, Any]:
+        """What these configs set below Hydra's own node, unresolved, by key: ``hydra.mode``, ``hydra/launcher``."""
+        found: dict[str, Any] = {}
+        for default in defaults:
+            found |= self._hydra_nodes.get(str(default.config_path), {})
+        return found
 
     def _check_size(self, config_path: str) -> None:
         """Raises ConfigError for a file of others whose aliases Hydra would follow for hours."""
@@ -217,6 +243,14 @@ class Repository(CachingConfigRepository):
         group, _, name = config_path.partition("/")
         nodes = [store.repo.get(group, {}).get(f"{name}.yaml") for store in self._stores()]
         return bool(nodes) and all(node is None or node.provider == recipes.PROVIDER for node in nodes)
+
+    def is_path(self, model: str) -> bool:
+        """Whether the choice of a model is no option, or one that stands for a path."""
+        if "/" not in model:
+            return False
+        name = f"model/{model.rstrip('/')}"
+        source = next((source for source in self.get_sources() if source.is_config(name)), None)
+        return source is None or source.load_config(name).provider == PATH_PROVIDER
 
     def _stores(self) -> list[ConfigStore]:
         """The stores that the sources read. Each source of Hydra 1.3 has one of its own, a copy; later ones share."""
@@ -268,7 +302,11 @@ class Repository(CachingConfigRepository):
         return listed
 
     def merged(self, defaults: list[ResultDefault]) -> DictConfig:
-        config = self._loader._compose_config_from_defaults_list(defaults=defaults, repo=self)
+        outline, self._schema = self._schema, None
+        try:
+            config = self._loader._compose_config_from_defaults_list(defaults=defaults, repo=self)
+        finally:
+            self._schema = outline
         OmegaConf.set_struct(config, True)
         return config
 
@@ -298,15 +336,31 @@ def file_of(loaded: ConfigResult | None, config_path: str) -> str:
 
 def _is_hydras(default: InputDefault) -> bool:
     name = getattr(default, "group", None) or getattr(default, "path", None) or ""
-    return str(name).lstrip("/").startswith("hydra/")
+    return str(name).lstrip("/").partition("/")[0] == "hydra"
+
+
+def _flat(key: str, value: Any) -> dict[str, Any]:
+    """``{"hydra.run.dir": "x"}`` of ``{"run": {"dir": "x"}}``."""
+    if not isinstance(value, dict) or not value:
+        return {key: value}
+    return {path: item for name, inner in value.items() for path, item in _flat(f"{key}.{name}", inner).items()}
 
 
 def search_path_of(config_dirs: Sequence[str]) -> ConfigSearchPath:
     """Where the composer looks, in its order: the folders that were named, then ours; and Hydra's own beside them."""
     search_path = create_config_search_path(str(conf_dir()))
-    for folder in config_dirs:
-        search_path.prepend("command-line", f"file://{os.path.abspath(folder)}", SearchPathQuery(provider="main"))
+    add_folders(search_path, config_dirs)
     return search_path
+
+
+FOLDERS: ContextVar[tuple[str, ...]] = ContextVar("folders", default=())
+"""The folders that the command line names, for ``@hydra.main``, which takes one of them only."""
+
+
+def add_folders(search_path: ConfigSearchPath, folders: Sequence[str]) -> None:
+    """Lets Hydra search these folders first, in their order."""
+    for folder in folders:
+        search_path.prepend("command-line", f"file://{os.path.abspath(folder)}", SearchPathQuery(provider="main"))
 
 
 def hydra_over(job: str, config_dirs: Sequence[str]) -> Hydra:
@@ -373,10 +427,8 @@ _STARTING: ContextVar[StartingApp | None] = ContextVar("starting", default=None)
 
 
 def watch_apps() -> None:
-    """Puts a decorator around the function with which ``@hydra.main`` starts every app, once in a process.
-
-    Does nothing where Hydra has no such function: then Hydra starts its apps alone.
-    """
+    """Puts a decorator around the function with which ``@hydra.main`` starts every app, once in a process; does nothing
+    where Hydra has no such function."""
     main = import_module("hydra.main")
     start = getattr(main, "_run_hydra", None)
     if start is None or hasattr(start, "__wrapped__"):

@@ -7,9 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.facts.stated_config import preset_facts
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.presets import Preset
+
+_LEAST = 6
+"""Letters and digits of a checkpoint's name, without its organisation: a shorter one is part of many."""
 
 
 class ModelPresets:
@@ -28,6 +32,18 @@ class ModelPresets:
         known = (self._facts.get(original) for original in originals(published)) if published else ()
         return next((facts_as(published, facts) for facts in known if published and facts), None)
 
+    def facts_named(self, named: str) -> ModelFacts | None:
+        """What is known of a preset, by its name, or of a checkpoint, by its hub id."""
+        path = self._paths.get(named, named)
+        return self.facts_of(path)
+
+    def resembling(self, path: str) -> str | None:
+        """The hub id of a preset whose name is part of that of ``path``, as of a model that was tuned further; of
+        several the longest."""
+        name = _flat(path)
+        known = (own for own in self._facts if len(_flat(own)) >= _LEAST and _flat(own) in name)
+        return max(known, key=len, default=None)
+
     def same_weights(self, path: str, other: str) -> bool:
         """Whether ``path`` is the checkpoint ``other`` or one of the same shapes, in whatever format."""
         from sglang_hydra.architecture.published_checkpoints import find_published, originals
@@ -36,12 +52,26 @@ class ModelPresets:
         return path == other or (published is not None and other in originals(published))
 
     @cached_property
+    def _paths(self) -> Mapping[str, str]:
+        """The checkpoint of each preset by the preset's name."""
+        return {preset.name: str(preset.node["model_path"]) for preset in self._presets}
+
+    @cached_property
+    def _presets(self) -> Sequence[Preset]:
+        return self._read_presets()
+
+    @cached_property
     def _facts(self) -> Mapping[str, ModelFacts]:
         """By checkpoint. Of several presets for one, those that name it come before those that inherit its name."""
         found: dict[str, ModelFacts] = {}
-        for preset in sorted(self._read_presets(), key=lambda preset: "model_path" not in preset.own_keys):
-            path, config = preset.node["model_path"], preset.node["config"]
-            if path is not None and config is not None:
-                source = f"preset {preset.name}, which has this model_path"
-                found.setdefault(path, ModelFacts(config, source=source))
+        for preset in sorted(self._presets, key=lambda preset: "model_path" not in preset.own_keys):
+            path = preset.node["model_path"]
+            facts = preset_facts({**preset.node, "source": None}, f"preset {preset.name}, which has this model_path")
+            if path is not None and facts is not None:
+                found.setdefault(path, facts)
         return found
+
+
+def _flat(path: str) -> str:
+    """``llama318binstruct`` of ``meta-llama/Llama-3.1-8B-Instruct``."""
+    return "".join(filter(str.isalnum, path.rpartition("/")[2])).lower()

@@ -5,6 +5,7 @@ The dataclasses of ``config`` say what a node holds; OmegaConf would refuse the 
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,19 +16,27 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.fields.check import is_number
 from sglang_hydra.compose.schema import Root
-from sglang_hydra.text.words import nearest
+from sglang_hydra.text.words import nearest, program, some_of
 
 _NAMES = {int: "an int", float: "a number", str: "text", bool: "true or false"}
+_TRUE, _FALSE = ("1", "on", "yes", "y"), ("0", "off", "no", "n")
 _EXAMPLES = {"gpu.compute_capability": "MAJOR.MINOR, such as gpu.compute_capability=9.0"}
 """What to type where the type alone does not say it."""
 
 
 class Problem(NamedTuple):
-    """What is wrong at ``key``, and what to type instead."""
+    """What is wrong at ``key``, what to type instead, and the key or the value that was probably meant."""
 
     key: str
     message: str
     hint: str | None = None
+    near: str | None = None
+    value: str | None = None
+
+    @property
+    def advice(self) -> str | None:
+        """What to say where nobody typed the key."""
+        return f"did you mean {self.near}?; or {self.hint}" if self.near else self.hint
 
 
 def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> Iterator[Problem]:
@@ -80,7 +89,8 @@ def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Prob
             yield Problem(key, f"{key}=null: it must be {_described(schema)}")
     elif container is None:
         if not _fits(kind, value):
-            yield Problem(key, f"{key}={value!r} is not {_described(kind)}", _EXAMPLES.get(key))
+            hint = _EXAMPLES.get(key) or f"{program()} explain {key} says what it takes"
+            yield Problem(key, f"{key}={value!r} is not {_described(kind)}", hint, value=_meant(key, kind, value))
     elif not (isinstance(value, Mapping) if container is dict else isinstance(value, (list, tuple))):
         example = f"{key}=[A,B]" if container is list else f"{key}.NAME=VALUE"
         yield Problem(key, f"{key}={value!r} is not {_described(kind)}", example)
@@ -91,6 +101,17 @@ def _misfits(key: str, schema: Any, value: Any, resolved: bool) -> Iterator[Prob
                 yield from _misfits(f"{key}.{name}", inner, value[name], resolved)
             else:
                 yield from _misfits(key, inner, name, resolved)
+
+
+def _meant(key: str, kind: Any, value: Any) -> str | None:
+    """The value that was probably meant: ``81920`` for 80GB where MiB are counted, ``4`` for 4.0, ``true`` for on."""
+    text = str(value).strip().lower()
+    if kind is bool:
+        return {**dict.fromkeys(_TRUE, "true"), **dict.fromkeys(_FALSE, "false")}.get(text)
+    number = re.fullmatch(r"([0-9]{1,12})(?:\.0+)?\s*(?:([gm])i?b?)?", text)
+    if kind not in (int, float) or number is None or (number[2] and not key.endswith("_mib")):
+        return None
+    return str(int(number[1]) * (1024 if number[2] == "g" else 1))
 
 
 def _fits(kind: Any, value: Any) -> bool:
@@ -140,8 +161,10 @@ def _described(schema: Any) -> str:
 def _unknown(where: str, name: str, known: Mapping[str, Any]) -> Problem:
     near = nearest(name, known)
     path = f"{where}." if where else ""
+    listed = some_of(name, known, f"{program()} explain {where}" if where else f"{program()} --help")
     return Problem(
         f"{path}{name}",
-        f"{where or 'the configuration'} has no key {name!r}; it has {', '.join(known)}",
-        f"did you mean {path}{near}?" if near else None,
+        f"{where or 'the configuration'} has no key {name!r}",
+        f"{where or 'it'} has {listed}",
+        f"{path}{near}" if near else None,
     )

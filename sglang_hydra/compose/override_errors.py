@@ -1,51 +1,71 @@
-"""What is said about an override that cannot be: the value got, what is allowed, the nearest name, what to type."""
+"""Errors for refused overrides: the value, the allowed values, the nearest name, what to type."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.fields import FIELDS, Field
+from sglang_hydra.arguments.fields.check import MOST_LISTED, typed_problem
+from sglang_hydra.arguments.meant import methods_of_bits, values_meant, word
+from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.vllm import counterpart
+from sglang_hydra.compose.corrections import gpus_meant, key_meant, setting_of
 from sglang_hydra.compose.schema import NODES
+from sglang_hydra.releases.order import same_release
+from sglang_hydra.text.errors import CarriedError
 from sglang_hydra.text.findings import Finding, offers_of
-from sglang_hydra.text.words import nearest, program, several_near, short
+from sglang_hydra.text.words import is_digits, nearest, program, several_near, short, some_of
 
 ADDED_GROUPS = ("experiment", "recipe", "sweep")
 """Hydra groups that an app adds with ``+``; typing ``experiment=x`` means the same here."""
 
 
-_MOST_LISTED = 60
 _SWEEPS = re.compile(r"(choice|glob|sort|shuffle|range)\(.*\)", re.DOTALL)
 """What stands for several options in Hydra's grammar."""
-_OTHER_VALUES = {
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "fp32": "float32",
-    **dict.fromkeys(("flash_attn", "flash_attention", "flash_attention_3", "flash_attn_3", "FLASH_ATTN"), "fa3"),
-}
-"""What other engines, and people, call a value."""
+_SEVERAL = re.compile(r"[+\w./@]+=\S+(\s+[+\w./@]+=\S*)+")
 _MOST_NEAR = 3
+_NUMBERS = {"int": r"-?[0-9]{1,15}", "float": r"-?[0-9]{0,15}\.?[0-9]{1,15}"}
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the keys of a command line may be: the options of a group, and the keys of an app's own."""
+    """What the keys of a command line may be: the options of a group, the keys of an app's own, and the arguments of
+    the ``release`` that it names. ``typed`` are its values by key, as text."""
 
     options: Callable[[str], Sequence[str]]
     is_own_key: Callable[[str], bool]
+    release: str | None = None
+    typed: Mapping[str, str] = field(default_factory=dict)
+
+    def is_of_release(self, name: str, value: Any) -> bool:
+        """Whether the named release has the argument and judges a value that 0.5.2 refuses."""
+        if self.release is None or same_release(self.release, SPECIFIED_VERSION) or typed_problem(name, value) is None:
+            return False
+        from sglang_hydra.releases.table import nearest_known, release
+
+        near = nearest_known(self.release)
+        return near is not None and name in release(near).arguments
 
 
-class Refused(Exception):
-    """One override is refused; the reader goes on with the next."""
+class Refused(CarriedError):
+    """One override is refused; the reader goes on with the next. ``fix`` is what to type in its place."""
 
     def __init__(
-        self, id: str, message: str, *fields: str, hint: str | None = None, offers: Sequence[str] = ()
+        self,
+        id: str,
+        message: str,
+        *fields: str,
+        hint: str | None = None,
+        offers: Sequence[str] = (),
+        fix: str | None = None,
     ) -> None:
         super().__init__(message)
-        self.finding = Finding("error", id, message, fields, hint, offers=offers_of(offers))
+        hint = "; or ".join(filter(None, (fix, hint))) or None
+        self.finding = Finding("error", id, message, fields, hint, offers=offers_of(offers), fix=fix)
 
 
 def unreadable(text: str, key: str, failure: Exception) -> Refused:
@@ -64,6 +84,9 @@ def unreadable(text: str, key: str, failure: Exception) -> Refused:
         hint = f"a list is {key}=[1,2]"
     else:
         hint = f"quote it: \"{key}='{value}'\""
+    inner = value.strip("[](){}='\" ")
+    if field is not None and not field.is_list and re.fullmatch(_NUMBERS.get(field.kind, ""), inner):
+        return Refused("CLI003", f"{short(text)}: the value cannot be read ({why})", key, fix=f"{key}={inner}")
     return Refused("CLI003", f"{short(text)}: the value cannot be read ({why})", key, hint=hint)
 
 
@@ -71,12 +94,31 @@ def several_values(field: Field | None, text: str, value: str) -> Refused:
     """``tp_size=1,2,4`` where one plan is made."""
     name = field.name if field else text.partition("=")[0]
     if field is not None and (field.is_list or field.kind == "Any") and "(" not in value:
-        return Refused("CLI007", f"{short(text)}: a list needs brackets", name, hint=f"{name}=[{short(value)}]")
+        fix = word(name, f"[{','.join(part.strip() for part in value.split(','))}]")
+        return Refused("CLI007", f"{short(text)}: a list needs brackets", name, fix=short(fix))
+    number = next(values_meant(field, value), None) if field is not None and not field.is_list else None
+    if _ends_in_a_sign(value):
+        number = word(name, value.rstrip(",;"))
     return Refused(
         "CLI007",
         f"{short(text)}: {name} takes one value, and several were given",
         name,
+        fix=number,
         hint=f"{program()} bench -m ... {short(text)} measures each of them, plan -m ... judges each",
+    )
+
+
+def _ends_in_a_sign(value: str) -> bool:
+    """Whether a comma or a semicolon stands behind a single value."""
+    return value.endswith((",", ";")) and not set(value.rstrip(",;")) & set(",;()")
+
+
+def several_overrides(text: str) -> Refused | None:
+    """A whole line of overrides in one pair of quotes; None for one override."""
+    if not _SEVERAL.fullmatch(text):
+        return None
+    return Refused(
+        "CLI004", f"{short(text)!r}: several overrides are one word, in one pair of quotes", fix=short(text, 400)
     )
 
 
@@ -100,17 +142,33 @@ def no_override(text: str, known: Known) -> Refused:
         return Refused("CLI004", f"{text!r} is a verb, and the verb comes first", hint=hint)
     if text.endswith((".yaml", ".yml", ".json")):
         return Refused("CLI004", f"{short(text)!r} is no key=value", hint=_as_a_file(text))
+    if text.startswith(("/", "./", "../", "~/")) and "=" not in text:
+        message = f"{short(text)!r} is no key=value, and no YAML or JSON file"
+        return Refused("CLI004", message, hint=f"a model's folder is model={short(text)}")
     for group in ("model", "gpu", "engine"):
-        if text in known.options(group):
-            return Refused("CLI004", f"{text!r} is no key=value", group, hint=f"did you mean {group}={text}?")
+        if (near := nearest(text, known.options(group))) is not None and near == text.lower().replace("-", "_"):
+            return Refused("CLI004", f"{text!r} is no key=value", group, fix=f"{group}={near}")
     if text in FIELDS or text in NODES:
-        return Refused("CLI004", f"{text!r} has no value", text, hint=f"{text}={_example_of(text, known)}")
+        return Refused("CLI004", f"{text!r} has no value", text, fix=f"{text}={_example_of(text, known)}")
+    if (same := nearest(text, FIELDS)) is not None and same == text.lower().replace("-", "_"):
+        return Refused("CLI004", f"{text!r} has no value", same, fix=f"{same}={_example(FIELDS[same])}")
+    if not text.strip("\\ \t\n"):
+        message = f"{text!r} is a word of its own: the last letter of a line that goes on is \\, with no space after it"
+        return Refused("CLI004", message, hint="the same without it", fix="")
+    if "/" in text and re.fullmatch(r"[\w.-]+/[\w.-]+", text):
+        return Refused("CLI004", f"{short(text)!r} is no key=value", "model", fix=f"model={short(text)}")
+    if spaced := re.fullmatch(r"(\w+)(?:\s+=\s*|\s*=\s+|\s+)([^\s=]+)", text):
+        key, value = spaced[1], HIDDEN if is_secret_name(spaced[1]) else spaced[2]
+        typed = short(text) if value == spaced[2] else key
+        message = f"{typed!r}: key=value is written without spaces around ="
+        return Refused("CLI004", message, key, fix=short(word(key, value)))
     key, equals, value = text.partition("=" if "=" in text else ":")
     if equals and not key:
         return Refused("CLI004", f"{short(text)!r} has no key", hint="key=value is written without spaces around =")
     near = nearest(key, [*FIELDS, *NODES]) if equals else None
     message = f"{short(key)!r} cannot be a key" if "=" in text else f"{short(text)!r} is no key=value"
-    return Refused("CLI004", message, hint=f"did you mean {near}={short(value)}?" if near else f"{program()} --help")
+    fix = short(word(near, value)) if near else None
+    return Refused("CLI004", message, fix=fix, hint=None if near else f"{program()} --help")
 
 
 def _as_a_file(text: str) -> str:
@@ -134,17 +192,25 @@ def _dashed(text: str, known: Known) -> Refused:
     theirs = f"SGLang's own flags go after a bare --: {program()} plan -- --model-path org/name"
     message = f"{short(flag)}: arguments are typed as key=value here, without dashes"
     group = flag.lstrip("-")
+    if text.startswith("-") and not text.startswith("--") and (short_of := counterpart(flag)) is not None:
+        group = short_of.argument or group
     if known.options(group) and (flagged(flag) is None or value in known.options(group)):
-        return Refused("CLI004", message, group, hint=f"{group}={short(value) or _example_of(group, known)}; {theirs}")
-    field = flagged(flag)
+        fix = f"{group}={short(value) or _example_of(group, known)}"
+        return Refused("CLI004", message, group, fix=fix, hint=theirs)
+    meant = getattr(flagged(flag), "name", None) or (group if group in FIELDS else key_meant(group))
     near = nearest(flag, [ours.names[0] for ours in FLAGS])
-    if field is None and near is not None:
-        return Refused("CLI004", f"{short(flag)} is no flag of this program", hint=f"did you mean {near}?")
-    field = field or FIELDS.get(nearest(flag, FIELDS) or "")
-    if field is None:
+    if meant is None and near is not None:
+        return Refused("CLI004", f"{short(flag)} is no flag of this program", fix=near)
+    meant = meant or nearest(flag, FIELDS)
+    if meant is None:
         return Refused("CLI004", message, hint=theirs)
-    typed = short(value) if equals and not field.arg.secret else _example(field)
-    return Refused("CLI004", message, field.name, hint=f"{field.name}={typed}; {theirs}")
+    field = FIELDS.get(meant.lstrip("!"))
+    example = "true" if field is None else _example(field)
+    typed = short(value) if equals and not (field and field.arg.secret) else example
+    if not equals and (meant.startswith("!") or meant == "ep_size"):
+        typed = "true"
+    fix = setting_of(meant, typed, known.typed)
+    return Refused("CLI004", message, meant.lstrip("!"), fix=fix, hint=theirs)
 
 
 def _example_of(key: str, known: Known) -> str:
@@ -167,25 +233,27 @@ def flagged(flag: str) -> Field | None:
     return next(iter(meant.values())) if len(meant) == 1 else None
 
 
-OTHER_NAMES = {
-    "batch_size": "max_running_requests",
-    "enable_chunked_prefill": "chunked_prefill_size",
-    "enable_expert_parallel": "ep_size",
-    "enable_prefix_caching": "disable_radix_cache",
-    "enforce_eager": "disable_cuda_graph",
-    "gpu_memory_utilization": "mem_fraction_static",
-    "max_model_len": "context_length",
-    "max_num_batched_tokens": "chunked_prefill_size",
-    "max_num_seqs": "max_running_requests",
-    "mem_fraction": "mem_fraction_static",
-    "model_name": "served_model_name",
-    "num_gpus": "tp_size",
-    "seed": "random_seed",
-}
-"""What other engines, and people, call an argument."""
+def later_name(name: str) -> str | None:
+    """The argument of a later release that ``name`` means: its own name, or that of one of its flags."""
+    from sglang_hydra.arguments.extra import argument_named
+    from sglang_hydra.releases.table import known_versions, release
+
+    found = (argument_named(name, release(version)) for version in reversed(known_versions()))
+    return next((later for later in found if later and later not in FIELDS), None)
 
 
-def unknown_key(prefix: str, key: str) -> Refused:
+def near_key(key: str) -> str | None:
+    """The key that was probably meant by one that nothing reads, ``!`` before it where it means the opposite."""
+    (name, _, rest), last = key.partition("."), key.rpartition(".")[2]
+    if name == "env" and rest:
+        return f"engine.{key}"
+    if meant := key_meant(name) or getattr(flagged(f"--{name}"), "name", None):
+        return meant
+    near = last if last in FIELDS else nearest(name, [*FIELDS, *NODES, *_newest_arguments()])
+    return f"{near}.{rest}" if rest and near in NODES else near
+
+
+def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | None = None) -> Refused:
     """A key that nothing reads. ``+key=1`` is refused too: Hydra would add it, and nobody would look at it."""
     name = key.partition(".")[0]
     if name in ADDED_GROUPS:
@@ -195,47 +263,67 @@ def unknown_key(prefix: str, key: str) -> Refused:
             name,
             hint=f"put {name}/NAME.yaml into a folder of yours and type --config-dir FOLDER {name}=NAME",
         )
-    from sglang_hydra.arguments.extra import first_with
-
-    if since := first_with(name):
-        message = f"{short(key)!r} is an argument of SGLang {since}, and 0.5.2 does not have it"
-        return Refused("CLI001", message, short(key), hint=f"engine.version={since} extra.{name}=...")
-    meant = flagged(f"--{name}")
-    last = key.rpartition(".")[2]
-    near = OTHER_NAMES.get(name) or (meant.name if meant else None)
-    near = near or (last if last in FIELDS else nearest(name, [*FIELDS, *NODES]))
+    near = near_key(key)
     message = f"{short(key)!r} is neither an argument of SGLang 0.5.2 nor a config group"
     if prefix:
         message += "; + would add a key that nothing reads"
-    return Refused(
-        "CLI001",
-        message,
-        short(key),
-        hint=f"did you mean {near}?" if near else f"{program()} --help WORD finds arguments",
-    )
+    fix: str | None = None
+    hint: str | None = f"{program()} --help WORD finds arguments"
+    if near is not None and value is not None and known is not None:
+        near = "gpu.count" if near == "gpu" and is_digits(value) else near
+        if (role := re.fullmatch(r"(prefill|decode)\.(\w+)", key)) and (of_role := nearest(role[2], FIELDS)):
+            near = f"topology.{role[1]}.args.{of_role}"
+        fix, hint = short(setting_of(near, value, known.typed), 300), None
+    elif near is not None:
+        hint = f"did you mean {near.lstrip('!')}?"
+    return Refused("CLI001", message, short(key), fix=fix, hint=hint)
+
+
+def _newest_arguments() -> Iterable[str]:
+    from sglang_hydra.releases.table import known_versions, release
+
+    return release(known_versions()[-1]).arguments
+
+
+_ELSEWHERE = {
+    **{("launch", name): "export k8s ..." for name in ("k8s", "kubernetes", "kubectl", "helm")},
+    **{("launch", name): "export docker ..." for name in ("docker", "podman")},
+    ("launch", "compose"): "export compose ...",
+    ("engine", "vllm"): "import 'vllm serve ...' translates a command of vLLM",
+}
+"""Options that people type for what another verb does."""
 
 
 def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     """An option that a group does not have."""
+    if _ends_in_a_sign(value):
+        name = value.rstrip(",;")
+        message = f"{group}={short(value)} ends in a sign that is no part of a name"
+        return Refused("CLI006", message, group, fix=word(group, name) if name in options else None)
     parts = [part.strip() for part in value.split(",")]
     if (len(parts) > 1 and any(part in options for part in parts)) or _SWEEPS.fullmatch(value):
         hint = f"{program()} bench -m ... {group}={short(value)} measures each of them, plan -m ... judges each"
         return Refused(
             "CLI007", f"{group}={short(value)}: {group} takes one option, and several were given", group, hint=hint
         )
-    near = nearest(value, options)
-    containing = [option for option in options if value and value.lower() in option]
-    named = [near] if near is not None and (near == value.lower() or not containing) else containing[:3]
-    meant = " or ".join(f"{group}={option}" for option in named)
-    hints = [f"did you mean {meant}?"] if meant else []
-    if group == "model":
-        hints.append("Another model: model=org/name, model=./folder")
-    if len(options) > _MOST_LISTED:
-        hints.append(f"All {len(options)}: {program()} --help {group}")
-        options = [*containing[:_MOST_LISTED], "..."] if containing else options[:0]
-    listed = f"; {group} can be: {', '.join(options)}" if options else ""
-    message = f"{group}={short(value)} does not exist{listed}"
-    return Refused("CLI006", message, group, hint=" ".join(hints) or None)
+    message = f"{group}={short(value)} does not exist"
+    meant = gpus_meant(value, options) if group == "gpu" else []
+    if elsewhere := _ELSEWHERE.get((group, value.lower())):
+        return Refused(
+            "CLI006", message, group, hint=f"{program()} {elsewhere}; or {group} can be: {', '.join(options)}"
+        )
+    if group == "engine" and (version := re.fullmatch(r"sglang[-=:@]?v?(\d+(?:\.\w+)+)", value)):
+        meant = [f"engine.version={version[1]}"]
+    if not meant:
+        near = nearest(value, options)
+        containing = [option for option in options if value and value.lower() in option]
+        alone = near is not None and (near == value.lower() or not containing)
+        meant = [f"{group}={option}" for option in ([near] if alone else containing[:_MOST_NEAR])]
+    hints = meant[1:]
+    hints += ["another model: model=org/name, model=./folder"] if group == "model" else []
+    if options:
+        hints.append(f"{group} can be: {some_of(value, options, f'{program()} --help {group}')}")
+    return Refused("CLI006", message, group, fix=next(iter(meant), None), hint="; or ".join(hints) or None)
 
 
 def _later_choice(name: str, value: str) -> str | None:
@@ -243,7 +331,7 @@ def _later_choice(name: str, value: str) -> str | None:
     from sglang_hydra.arguments.extra import first_with_choice
 
     since = first_with_choice(name, value)
-    return f"engine.version={since} extra.{name}={value}" if since and since != SPECIFIED_VERSION else None
+    return f"engine.version={since} {name}={value}" if since and since != SPECIFIED_VERSION else None
 
 
 class WrongValue(NamedTuple):
@@ -266,12 +354,18 @@ def wrong_value(field: Field, value: Any, message: str) -> WrongValue:
         word = str(value).lower()
         if word in ("1", "on", "yes", "y", "0", "off", "no", "n"):
             return WrongValue(message, None, (f"{name}={'true' if word in ('1', 'on', 'yes', 'y') else 'false'}",))
+    meant = tuple(dict.fromkeys(values_meant(field, value)))
     if choices and isinstance(value, str):
-        near = several_near(value, map(str, choices), _MOST_NEAR)
-        meant = _OTHER_VALUES.get(value)
-        near = [meant, *near] if meant and meant in choices else near
+        near = [f"{name}={one}" for one in several_near(value, map(str, choices), _MOST_NEAR)]
         later = _later_choice(name, value)
-        return WrongValue(message, None, (*(f"{name}={one}" for one in near), *([later] if later else [])))
+        hint: str | None = f"{name} takes {some_of(value, map(str, choices), f'{program()} --help {name}')}"
+        hint = hint if len(choices) > MOST_LISTED else None
+        if methods := methods_of_bits(value):
+            near, hint = [], f"methods of {value}: {', '.join(methods)}, each for checkpoints of its own"
+        offers = dict.fromkeys([*meant[:1], *near, *meant[1:], *([later] if later else [])])
+        return WrongValue(message, hint, tuple(offers))
+    if meant:
+        return WrongValue(message, None, meant)
     if isinstance(value, bool) and field.kind == "str":
         hint = f'quote it if the word was meant: {name}="{"on" if value else "off"}" or "{str(value).lower()}"'
         return WrongValue(message, hint)

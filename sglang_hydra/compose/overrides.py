@@ -1,20 +1,22 @@
-"""Reads what was typed: catches what Hydra's grammar would refuse with a riddle, and says what to type instead.
+"""Reads the typed overrides. A word that Hydra's grammar refuses becomes an error that names what to type.
 
-Every token is judged on its own, so that all mistakes of a command line are reported at once.
+Each word is checked on its own, so that all mistakes of a command line are reported at once.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.arguments.fields import FIELDS, Field
 from sglang_hydra.arguments.fields.check import typed_problem
-from sglang_hydra.arguments.secrets import masked
+from sglang_hydra.arguments.meant import word
+from sglang_hydra.arguments.secrets import HIDDEN, SECRET_FIELDS, masked
+from sglang_hydra.compose.corrections import hub_page
 from sglang_hydra.compose.grammar import as_override, has_interpolation, literal, typed_word, unquoted, written
 from sglang_hydra.compose.node_types import is_text, problems_at
 from sglang_hydra.compose.override_errors import (
@@ -22,24 +24,25 @@ from sglang_hydra.compose.override_errors import (
     Known,
     Refused,
     WrongValue,
+    later_name,
     no_override,
     not_deletable,
+    several_overrides,
     several_values,
     unknown_key,
     unknown_option,
     unreadable,
     wrong_value,
 )
-from sglang_hydra.compose.schema import NODES
+from sglang_hydra.compose.schema import NO_CHOICE, NODES
+from sglang_hydra.compose.separate_words import joined
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.words import program
+from sglang_hydra.text.words import both_sizes, program, size_of
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import Override
 
-# What stands for no choice at all, so that gpu=null is no riddle.
-NO_CHOICE = {"gpu": "none", "model": "unset", "engine": "auto", "launch": "local", "topology": "single"}
 _PATH_FIELDS = (
     *("model_path", "tokenizer_path", "download_dir", "chat_template", "speculative_draft_model_path"),
     *("speculative_token_map", "completion_template", "quantization_param_path", "init_expert_location"),
@@ -65,7 +68,8 @@ class Request:
     """One override as it was given: its text, where it stood, and the layer that it belongs to.
 
     Where the value came typed (from SGLang's flags, from a file), ``key`` and ``value`` hold it and ``text`` only
-    shows it; a ``${`` in it is then an interpolation only if ``interpolate``.
+    shows it; a ``${`` in it is then an interpolation only if ``interpolate``. ``words`` are what was typed where that
+    was several words.
     """
 
     text: str
@@ -74,6 +78,7 @@ class Request:
     key: str | None = None
     value: Any = None
     interpolate: bool = False
+    words: tuple[str, ...] = ()
 
     @classmethod
     def typed(cls, key: str, value: Any, place: str, layer: str = "cli", *, interpolate: bool = False) -> Request:
@@ -103,6 +108,11 @@ class Wanted:
     secret: str | None = None
 
 
+def is_hydras(text: str) -> bool:
+    """Whether an override is about Hydra's own node: ``hydra.run.dir=x``, ``hydra/launcher=x``."""
+    return _HYDRA.match(text) is not None
+
+
 def read_requests(
     requests: Iterable[Request],
     *,
@@ -115,10 +125,12 @@ def read_requests(
     says whether the app has a root key of that name beside ours. Several values for one key are reported: a sweep
     (``-m``) is taken apart before (``sweep.axes``).
     """
-    known = Known(group_options, is_own_key)
+    requests = list(requests)
+    typed = dict(_key_and_text(request) for request in requests)
+    known = Known(group_options, is_own_key, _named_release(requests), typed)
     wanted: list[Wanted] = []
     findings: list[Finding] = []
-    for request in _with_values_of_flags(requests):
+    for request in joined(requests):
         try:
             wanted.extend(_read(request, known) if request.key is None else _read_typed(request, request.key, known))
         except Refused as refused:
@@ -126,11 +138,30 @@ def read_requests(
     return wanted, findings
 
 
-def parse_requests(requests: Iterable[Request]) -> tuple[list[Wanted], list[Finding]]:
-    """The same for overrides that Hydra has already accepted, in its own syntax; only a secret is taken out."""
+def _key_and_text(request: Request) -> tuple[str, str]:
+    key, _, value = request.text.lstrip("+").partition("=")
+    return (request.key, str(request.value)) if request.key else (key, unquoted(value))
+
+
+def _named_release(requests: Sequence[Request]) -> str | None:
+    """The release that is named among the words; the last one counts."""
+    named = [
+        str(request.value) if request.key else unquoted(request.text.partition("=")[2])
+        for request in requests
+        if (request.key or request.text.lstrip("+").partition("=")[0]) == "engine.version"
+    ]
+    return named[-1] if named else None
+
+
+def parse_requests(requests: Iterable[Request], is_path: Callable[[str], bool]) -> tuple[list[Wanted], list[Finding]]:
+    """The same for overrides that Hydra has already accepted, in its own syntax. A secret is taken out; a model that
+    ``is_path`` (``model=org/name``) becomes the choice of no preset and its ``model_path``."""
     wanted: list[Wanted] = []
     findings: list[Finding] = []
     for request in requests:
+        if request.key is not None:
+            wanted.append(_typed_change(request, request.key, literal(request.value)))
+            continue
         try:
             override = parsed(request.text, request.text.partition("=")[0])
         except Refused as refused:
@@ -140,9 +171,22 @@ def parse_requests(requests: Iterable[Request]) -> tuple[list[Wanted], list[Find
         if field is not None and field.arg.secret and value is not None and not has_interpolation(value):
             hidden = _change(override.key_or_group, "***", f"{override.key_or_group}='***'")
             wanted.append(Wanted(hidden, request, secret=str(value)))
+        elif override.key_or_group == "model" and isinstance(value, str) and is_path(value):
+            unset = f"{override.get_key_element()}={NO_CHOICE['model']}"
+            key = f"{override.package or 'model'}.model_path"
+            wanted.append(Wanted(parsed(unset, "model"), request))
+            wanted.append(Wanted(_change(key, literal(value), as_override(key, value)), request))
         elif not _HYDRA.match(request.text) or "hydra.searchpath=" in request.text:
             wanted.append(Wanted(override, request))
     return wanted, findings
+
+
+def _typed_change(request: Request, key: str, value: Any) -> Wanted:
+    """A typed value of an app's config, wherever our tree stands in it."""
+    name = key.rpartition(".")[2]
+    if name in SECRET_FIELDS and value is not None:
+        return Wanted(_change(key, HIDDEN, f"{key}='{HIDDEN}'"), request, secret=str(request.value))
+    return Wanted(_change(key, value, request.text), request)
 
 
 def value_problem(name: str, value: Any) -> WrongValue | None:
@@ -188,27 +232,10 @@ def _parser() -> OverridesParser:
 
 
 def _placed(finding: Finding, request: Request) -> Finding:
-    """A mistake in a file is reported with its line; what was just typed needs none."""
+    """A mistake in a file is reported with its line; what was just typed needs none, and may be typed otherwise."""
     if request.layer == "cli":
-        return finding
+        return replace(finding, typed=request.words or (request.text,))
     return replace(finding, message=f"{request.place}: {finding.message}")
-
-
-def _with_values_of_flags(requests: Iterable[Request]) -> Iterator[Request]:
-    """Puts ``--tp-size`` and the bare ``8`` after it together: it is one mistake."""
-    flag: Request | None = None
-    for request in requests:
-        if flag is not None and "=" not in request.text and not request.text.startswith("-"):
-            yield replace(flag, text=f"{flag.text}={request.text}")
-            flag = None
-            continue
-        if flag is not None:
-            yield flag
-        flag = request if request.is_flag else None
-        if flag is None:
-            yield request
-    if flag is not None:
-        yield flag
 
 
 def _read(request: Request, known: Known) -> list[Wanted]:
@@ -217,12 +244,16 @@ def _read(request: Request, known: Known) -> list[Wanted]:
         # Where configs are searched concerns every verb; the rest of the node is for @hydra.main.
         return [Wanted(parsed(text, "hydra"), request)] if "hydra.searchpath=" in text else []
     match = _KEY.match(text)
-    if match is None or (match["value"] is None and match["prefix"] != "~"):
+    if match is None or (match["value"] is None and match["prefix"] != "~") or request.words:
         raise no_override(text, known)
     prefix, key, value = match["prefix"], match["key"], match["value"]
     group, _, package = key.partition("@")
     name, _, rest = key.partition(".")
     options = known.options(group) if "." not in group else ()
+    if (options or (name in FIELDS and not _is_text(FIELDS[name]))) and (
+        several := several_overrides(text)
+    ) is not None:
+        raise several
     if options and not (value or "").startswith("{"):
         inner, slash, option = unquoted(value or "").rpartition("/")
         if slash and option in known.options(f"{group}/{inner}"):
@@ -233,12 +264,14 @@ def _read(request: Request, known: Known) -> list[Wanted]:
     if value is None or prefix == "~":
         raise not_deletable(key) if name in FIELDS or name in NODES or known.is_own_key(name) else unknown_key("", key)
     if name in FIELDS and not rest:
-        return [_read_field(request, name, value)]
+        return _read_field(request, name, value, known)
     if name in NODES:
         return _read_node(request, key, value)
     if known.is_own_key(name):
         return [Wanted(parsed(text, key), request)]
-    raise unknown_key(prefix, key)
+    if later := "" if rest else later_name(name):
+        return _read_node(request, f"extra.{later}", value)
+    raise unknown_key(prefix, key, value, known)
 
 
 def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
@@ -250,6 +283,8 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
     if name in FIELDS and not rest:
         value = "null" if value is None and _has_word_null(FIELDS[name]) else value
         problem = value_problem(name, value)
+        if problem and known.is_of_release(name, value):
+            return [_node_change(request, f"extra.{name}", value)]
         if problem:
             raise Refused("CLI002", problem.message, name, hint=problem.hint, offers=problem.offers)
         if FIELDS[name].arg.secret and value is not None and not has_interpolation(value):
@@ -259,6 +294,11 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
         return _read(replace(request, text=f"{key}={'null' if value is None else value}", key=None), known)
     if name in NODES:
         return [_node_change(request, key, value)]
+    if later := "" if rest else later_name(name):
+        return [_node_change(request, f"extra.{later}", value)]
+    if isinstance(value, dict) and (inner := next((one for one in value if one in FIELDS or one in NODES), None)):
+        message = f"{key!r} is neither an argument of SGLang 0.5.2 nor a config group"
+        raise Refused("CLI001", message, key, hint=f"{inner} and what is beside it, without {key} around them")
     raise unknown_key("", key)
 
 
@@ -268,6 +308,10 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
         return [Wanted(parsed(request.text, group), request)]
     choice = unquoted(value or "")
     path = _expanded(choice)
+    if group == "model" and (page := hub_page(choice)) is not None:
+        set_on_it = {"model_path": page[0], **({"revision": page[1]} if page[1] else {})}
+        words = [Wanted(_change(name, item, as_override(name, item)), request) for name, item in set_on_it.items()]
+        return [Wanted(parsed("model=unset", group), request), *words]
     if group == "model" and choice not in options and "${" not in choice and ("/" in choice or os.path.exists(path)):
         model_path = _change("model_path", literal(path), as_override("model_path", path))
         return [Wanted(parsed("model=unset", group), request), Wanted(model_path, request)]
@@ -282,10 +326,14 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
     return [Wanted(parsed(f"{prefix}{key}={choice}", group), request)]
 
 
-def _read_field(request: Request, name: str, value: str) -> Wanted:
+def _read_field(request: Request, name: str, value: str, known: Known) -> list[Wanted]:
     field = FIELDS[name]
     if field.arg.secret and value not in ("", "null") and not _INTERPOLATION.fullmatch(value):
-        return Wanted(_change(name, "***", f"{name}='***'"), request, secret=unquoted(value))
+        return [Wanted(_change(name, "***", f"{name}='***'"), request, secret=unquoted(value))]
+    if field.kind == "int" and not field.is_list and (size := size_of(value)) is not None:
+        return [Wanted(_change(name, size, f"{name}={size}"), _with_size(request, value))]
+    if name == "model_path" and hub_page(unquoted(value)) is not None:
+        return _read_group(replace(request, text=f"model={value}"), "", "model", value, ["unset"])[1:]
     if "," in value and _looks_like_a_sweep(field, value):
         raise several_values(field, request.text, value)
     if _is_text(field) and (not _is_grammar(value) or (value == "null" and _has_word_null(field))):
@@ -296,9 +344,16 @@ def _read_field(request: Request, name: str, value: str) -> Wanted:
     if override.is_sweep_override():
         raise several_values(field, request.text, value)
     problem = value_problem(name, override.value())
+    if problem and known.is_of_release(name, override.value()):
+        return [_node_change(request, f"extra.{name}", override.value())]
     if problem:
         raise Refused("CLI002", problem.message, name, hint=problem.hint, offers=problem.offers)
-    return Wanted(override, request)
+    return [Wanted(override, request)]
+
+
+def _with_size(request: Request, typed: str) -> Request:
+    """``request`` with the number that is read beside its place, and the one that the other suffix means."""
+    return replace(request, place=f"{request.place} ({both_sizes(typed)})")
 
 
 def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
@@ -308,6 +363,9 @@ def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
         return [_node_change(request, key, _unwrapped(value))]
     if is_text(key.split(".")) and not _is_grammar(value):
         return [_node_change(request, key, value)]
+    is_ours = not key.startswith("extra.")  # what a later release reads is left to it
+    if is_ours and (size := size_of(value)) is not None and not any(problems_at(key.split("."), size)):
+        return [_node_change(_with_size(request, value), key, size)]
     override = parsed(f"{key}={value}", key)
     if override.is_sweep_override():
         raise several_values(None, request.text, value)
@@ -318,7 +376,9 @@ def _node_change(request: Request, key: str, value: Any) -> Wanted:
     problem = next(problems_at(key.split("."), value), None)
     if problem:
         id = "CLI001" if "has no key" in problem.message else "CLI002"
-        raise Refused(id, problem.message, key, hint=problem.hint)
+        fix = word(problem.near, request.text.partition("=")[2]) if problem.near and request.is_word else None
+        fix = word(key, problem.value) if problem.value and problem.key == key else fix
+        raise Refused(id, problem.message, key, fix=fix, hint=problem.hint)
     shown = masked(key.rpartition(".")[2], value)
     try:
         text = written(key, shown)

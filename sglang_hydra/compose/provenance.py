@@ -34,6 +34,11 @@ PROGRAMS = (("engine", "python"), ("topology", "router", "python"))
 """The keys whose values are programs that planning may have to ask."""
 
 
+_WORD = "{} --help WORD finds arguments"
+_MOUNT = (
+    "keys of an app's own stand beside our tree where that is under a node. Two lines of the defaults list: "
+    "'- /sglang_hydra@server' and '- override /gpu@server.gpu: h200'; then server.tp_size=8 (docs/mounts.md)"
+)
 _NOBODY = Origin("", None, where="a file")
 
 
@@ -46,11 +51,13 @@ class Named(NamedTuple):
 
 
 class Layers:
-    """Collects while composing. ``findings`` are the mistakes in files, ``shadowed`` the presets that hide ours."""
+    """Collects while composing. ``findings`` are the mistakes in files, ``shadowed`` the presets that hide ours,
+    ``warnings`` what composes and may not be meant."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
         self.shadowed: list[str] = []
+        self.warnings: list[Finding] = []
         self._origins: dict[str, list[Origin]] = {}
         self._inside: dict[tuple[str, ...], Origin] = {}
         self._programs: dict[tuple[str, ...], Origin] = {}
@@ -58,6 +65,7 @@ class Layers:
     def copy(self) -> Layers:
         twin = copy.copy(self)
         twin.findings, twin.shadowed = list(self.findings), list(self.shadowed)
+        twin.warnings = list(self.warnings)
         twin._origins = {name: list(chain) for name, chain in self._origins.items()}
         twin._inside = dict(self._inside)
         twin._programs = dict(self._programs)
@@ -151,7 +159,7 @@ class Layers:
             path = tuple(problem.key.split("."))[1 if inside else 0 :]
             place = Origin(layer, value, file=file or None, keys=(*at, *path), where=layer).place
             self.findings.append(
-                Finding("error", "CLI002", f"{place}: {problem.message}", (problem.key,), problem.hint)
+                Finding("error", "CLI002", f"{place}: {problem.message}", (problem.key,), problem.advice)
             )
         for path in _leaves(keys, value):
             origin = Origin(layer, None, file=file or None, keys=(*at, *(path[1:] if inside else path)), where=layer)
@@ -162,7 +170,7 @@ class Layers:
     def _unknown(self, name: str, origin: Origin) -> None:
         near = nearest(name, [*FIELDS, *NODES])
         message = f"{origin.place}: {name!r} is neither an argument of SGLang 0.5.2 nor a key of ours"
-        hint = f"did you mean {near}?" if near else f"{program()} --help WORD finds arguments"
+        hint = f"did you mean {near}?" if near else _MOUNT if origin.layer == "primary" else _WORD.format(program())
         self.findings.append(Finding("error", "CLI001", message, (name,), hint))
 
     def check_nodes(self, root: Mapping[str, Any]) -> None:
@@ -170,7 +178,7 @@ class Layers:
         findings = []
         for problem in (problem for node in NODES for problem in problems_at((node,), root[node], resolved=True)):
             place = self.place_of(problem.key) or problem.key
-            findings.append(Finding("error", "CLI002", f"{place}: {problem.message}", (problem.key,), problem.hint))
+            findings.append(Finding("error", "CLI002", f"{place}: {problem.message}", (problem.key,), problem.advice))
         if findings:
             raise ConfigError(*findings)
 

@@ -112,7 +112,7 @@ def recipe_findings(id: str | None, extra: Collection[str] = ()) -> list[Finding
             f"another recipe: {program()} recipes",
         )
         for name in recipe.unknown_args
-        if not _is_told(name, extra)
+        if not _is_among(name, extra)
     ]
     findings += [
         Finding("info", "RCP003", f"recipe={recipe.id} leaves {name} to its script: {recipe.args[name]}", (name,))
@@ -123,11 +123,12 @@ def recipe_findings(id: str | None, extra: Collection[str] = ()) -> list[Finding
     return findings
 
 
-def _is_told(name: str, extra: Collection[str]) -> bool:
+def _is_among(name: str, extra: Collection[str]) -> bool:
     """Whether ``extra`` has the argument, by the recipe's name for it or by the one that its release has."""
     if not extra or name in extra:
         return name in extra
     from sglang_hydra.arguments.extra import argument_named, first_with
     from sglang_hydra.releases.table import release
 
-    return any(since and argument_named(name, release(since)) == told for told in extra for since in [first_with(told)])
+    releases = {own: since for own in extra if (since := first_with(own))}
+    return any(argument_named(name, release(since)) == own for own, since in releases.items())

@@ -1,11 +1,13 @@
 """The shape of a composed configuration: the flat arguments and, beside them, the nodes that are not SGLang's.
 
 This is the OmegaConf boundary. ``register`` puts the schema into Hydra's ConfigStore; what is composed against it
-leaves ``compose`` as plain values. What each key means is said in ``keys``.
+leaves ``compose`` as plain values. ``keys`` says what each key means.
 """
 
 # OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
+import copy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
@@ -18,6 +20,8 @@ from sglang_hydra.compose.settings.topology import TopologyNode
 SCHEMA_NAME = "sglang_hydra_schema"
 PRIMARY_NAME = "sglang_hydra"
 SPARSE_NAME = "sglang_hydra_sparse"
+PATH_PROVIDER = "sglang_hydra, a path"
+"""The provider of an option of ``model`` in the ConfigStore that stands for a typed folder or repository."""
 PAIR = "gpu_model"
 """The group of the arguments that a model needs on one class of GPU: ``gpu_model/<gpu>-<model>.yaml``."""
 
@@ -49,6 +53,7 @@ class ModelNode:
 
     name: str | None = None
     model_path: str | None = None
+    config_file: str | None = None
     config: dict[str, Any] | None = None
     source: str | None = None
     facts_from: str | None = None
@@ -58,12 +63,13 @@ class ModelNode:
 
 @dataclass
 class EngineNode:
-    """``engine``: which server runs the plan, and the interpreter that has it."""
+    """``engine``: which server runs the plan, the interpreter that has it, and what its release is to be told."""
 
     name: str = "auto"
     python: str | None = None
     version: str | None = None
     env: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -83,16 +89,19 @@ class LaunchNode:
 
 @dataclass
 class FitNode:
-    """``fit``: what the memory fit has to leave alone, and what it counts. ``context`` is in tokens."""
+    """``fit``: what the memory fit has to leave alone, and what it holds: ``users`` requests of ``context`` tokens."""
 
     reserved_gib: float = 0.0
     context: int | None = None
+    users: int | None = None
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class Root(ServerArgs):
     """The whole: SGLang's arguments under their own names, and the nodes."""
 
+    # So that every composed config has the path of the chosen preset, also under a node and in a task's config.
+    model_path: str | None = "${.model.model_path}"  # type: ignore[assignment]
     gpu: GpuNode = field(default_factory=GpuNode)
     model: ModelNode = field(default_factory=ModelNode)
     engine: EngineNode = field(default_factory=EngineNode)
@@ -124,15 +133,34 @@ NODES = (
     "ignore",
 )
 """The root keys that are ours. None is an argument of SGLang 0.5.2 or 0.5.23."""
+NO_CHOICE = {"gpu": "none", "model": "unset", "engine": "auto", "launch": "local", "topology": "single"}
+"""The option of each group that chooses nothing: what ``gpu=null`` and ``~gpu`` mean."""
+
+
+class UnmadeSchema:
+    """Our schema in the ConfigStore. Its nodes are made where it is loaded, which copies it: that takes as long as a
+    whole plan, and a plan does not load it. A copy of the whole ConfigStore (Hydra makes many) stays unmade."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self if memo else copy.deepcopy(_made_schema())
+
+
+@lru_cache(maxsize=1)
+def _made_schema() -> Any:
+    from omegaconf import OmegaConf
+
+    return OmegaConf.structured(Root)
 
 
 def register() -> None:
     """Makes the schema and the sparse node known to Hydra. Calling it again changes nothing."""
-    from hydra.core.config_store import ConfigStore
+    from hydra.core.config_store import ConfigNode, ConfigStore
     from omegaconf import OmegaConf
 
     store = ConfigStore.instance()
-    if f"{SCHEMA_NAME}.yaml" not in store.repo:
-        store.store(name=SCHEMA_NAME, node=Root, provider="sglang_hydra")
+    name = f"{SCHEMA_NAME}.yaml"
+    if name not in store.repo:
+        unmade: Any = UnmadeSchema()
+        store.repo[name] = ConfigNode(name=name, node=unmade, group=None, package=None, provider="sglang_hydra")
         # Holds no key and takes every one: what a mount of it holds is what was set there (verl's node).
         store.store(name=SPARSE_NAME, node=OmegaConf.create({}, flags={"struct": False}), provider="sglang_hydra")

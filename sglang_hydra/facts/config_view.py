@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.facts.model import ModelFacts
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -15,7 +14,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _PHI4MM_VISION: Mapping[str, Any] = MappingProxyType({"num_hidden_layers": 26, "hidden_size": 1152})
 
 # Architectures that take images or audio (SGLang 0.5.2, configs/model_config.py).
-MULTIMODAL = (
+MULTIMODAL: Sequence[str] = [
     "CLIPModel",
     "DeepseekVL2ForCausalLM",
     "Gemma3ForConditionalGeneration",
@@ -44,14 +43,13 @@ MULTIMODAL = (
     "Phi4MMForCausalLM",
     "VILAForConditionalGeneration",
     "Step3VLForConditionalGeneration",
-)
-
+]
 # Of these, the ones that serve text only until ``enable_multimodal=true``.
-MULTIMODAL_ON_REQUEST = (
+MULTIMODAL_ON_REQUEST: Sequence[str] = [
     "Gemma3ForConditionalGeneration",
     "Llama4ForConditionalGeneration",
     "Step3VLForConditionalGeneration",
-)
+]
 
 
 def is_own_text(config: Mapping[str, Any]) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.machine_cache import once
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.facts.stated_config import preset_facts
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest
@@ -25,7 +27,7 @@ DEVICES = ("cuda", "cpu", "hpu", "npu", "xpu")
 TORCH_CUDA = ("nvidia", "amd")
 """Vendors whose GPUs are torch.cuda's; torch for any other is built without it."""
 
-_MOST_MIB = 2**30  # a PiB: what is above is a unit mistaken, not a GPU
+_LEAST_MIB, _MOST_MIB = 512, 2**30  # a PiB: what is above is a unit mistaken, not a GPU
 _MOST_GPUS = 2**20
 _CAPABILITY = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?")
 
@@ -65,29 +67,37 @@ def model_facts(
 
     A preset's facts never speak for another checkpoint: the change is a warning, and what cannot be read is unknown.
     A hub id that was named without its preset finds it among the ``presets``, so that nothing is downloaded for it.
-    With ``model.config=null`` no preset speaks for the model.
+    With ``model.config=null`` no preset speaks for the model; with ``model.facts_from=NAME``, the name of a preset or
+    its checkpoint, that one does.
     """
     node = composition.nodes["model"]
     path = composition.intent.get("model_path")
     if path is None:
         return ModelFacts(None, source="no model was named"), []
-    if node["config"] is not None and path == node["model_path"] and node["facts_from"] is None:
-        return as_read(ModelFacts(node["config"], source=node["source"] or f"preset {node['name']}"), str(path)), []
-    if node["config"] is not None and node["model_path"] is None and node["facts_from"] is None:
-        given = ModelFacts(node["config"], source=node["source"] or "model.config, as it was set")
-        return as_read(given, str(path)), []
     own = node["config"] is None and "model.config" in composition.settings
+    usual = "model.config, as it was set" if node["model_path"] is None else f"preset {node['name']}"
+    stated = None if own else preset_facts(node, usual)
+    trusted = bool(composition.intent.get("trust_remote_code"))
+    if stated is not None and node["model_path"] in (path, None) and node["facts_from"] is None:
+        return as_read(stated, str(path), trust_remote_code=trusted), []
     if node["facts_from"] is None and not own and not os.path.exists(str(path)):
         known = presets.facts_of(str(path))
         if known is not None:
-            same = node["config"] is None or presets.same_weights(str(path), str(node["model_path"]))
+            known = as_read(known, str(path), trust_remote_code=trusted)
+            same = stated is None or presets.same_weights(str(path), str(node["model_path"]))
             return known, [] if same else [_another_model(node, path, known)]
-    from sglang_hydra.facts.hub import read_model
+    from sglang_hydra.facts.hub import cached_folder, read_model
     from sglang_hydra.facts.trust import hub_access
 
     access = hub_access((composition.origins.get("model_path") or (None,))[-1], of_app=composition.of_app)
     revision = composition.intent.get("revision") or node["revision"]
-    trusted, given = bool(composition.intent.get("trust_remote_code")), node["facts_from"]
+    given = node["facts_from"]
+    is_read = os.path.exists(str(path)) or cached_folder(str(path), revision, env) is not None
+    if given is not None and not is_read and not os.path.exists(given):
+        alike = presets.facts_named(given)
+        if alike is not None:
+            alike = replace(alike, source=f"model.facts_from={given}", revision=None)
+            return as_read(alike, str(path), trust_remote_code=trusted), []
     facts, findings = once(
         ("model", str(path), revision, trusted, given, access),
         lambda: read_model(
@@ -97,9 +107,19 @@ def model_facts(
     wrong = [finding for finding in findings if finding.level == "error" and finding.ours]
     if wrong:
         raise ConfigError(*wrong)
-    if node["config"] is None or path == node["model_path"]:
+    if facts.config is None and given is None:
+        findings = [_with_resembling(finding, presets.resembling(str(path))) for finding in findings]
+    if stated is None or path == node["model_path"]:
         return facts, findings
     return facts, [_another_model(node, path, facts), *findings]
+
+
+def _with_resembling(finding: Finding, known: str | None) -> Finding:
+    if known is None or finding.id != "HUB004":
+        return finding
+    return replace(
+        finding, hint=f"model.facts_from={known} if it has that one's shapes and format; else {finding.hint}"
+    )
 
 
 def _another_model(node: Mapping[str, Any], path: Any, facts: ModelFacts) -> Finding:
@@ -109,7 +129,7 @@ def _another_model(node: Mapping[str, Any], path: Any, facts: ModelFacts) -> Fin
         f"model_path={path} is not the checkpoint of model={node['name']} ({node['model_path']}): "
         f"the preset's facts are not used; {facts.source}",
         ("model_path",),
-        "model.facts_from=<its config.json> if it cannot be read from there",
+        f"model.facts_from={node['name']} if it has that one's shapes and format; else <its config.json>",
     )
 
 
@@ -117,14 +137,18 @@ def _impossible(facts: Mapping[str, Any]) -> Iterator[Finding]:
     """What is wrong with the facts of a GPU, whoever wrote them."""
 
     def refused(key: str, why: str, hint: str) -> Finding:
-        return Finding("error", "FCT002", f"gpu.{key}={facts[key]!r} {why}", (f"gpu.{key}",), f"gpu.{key}={hint}")
+        fix = f"gpu.{key}={hint}"
+        return Finding("error", "FCT002", f"gpu.{key}={facts[key]!r} {why}", (f"gpu.{key}",), fix, fix=fix)
 
     for key, known in (("vendor", VENDORS), ("device", DEVICES)):
         if facts[key] is not None and facts[key] not in known:
             yield refused(key, f"is not one of {', '.join(known)}", nearest(facts[key], known) or known[0])
     memory, count, capability = facts["memory_mib"], facts["count"], facts["compute_capability"]
-    if memory is not None and not 0 < memory < _MOST_MIB:
-        yield refused("memory_mib", "is no size of a GPU's memory in MiB", "81559")
+    if memory is not None and not _LEAST_MIB <= memory < _MOST_MIB:
+        in_gib = 4 <= memory < _LEAST_MIB
+        yield refused(
+            "memory_mib", "is no size of a GPU's memory in MiB", f"{memory * 1024:.0f}" if in_gib else "81559"
+        )
     if count is not None and not 0 <= count < _MOST_GPUS:
         yield refused("count", "is no number of GPUs", "8")
     if capability is not None and not _CAPABILITY.fullmatch(capability):

@@ -68,13 +68,16 @@ def completed(stated: Mapping[str, Any], name: str, *, trust_remote_code: bool =
     return Completed(filled, class_name, assumed=tuple(each for each in left_out(stated) if each not in still))
 
 
-def as_read(facts: ModelFacts, name: str) -> ModelFacts:
+def as_read(facts: ModelFacts, name: str, *, trust_remote_code: bool = False) -> ModelFacts:
     """``facts`` as SGLang reads them from a file. An excerpt says nothing about what it leaves out and stays; a whole
-    file, one that transformers wrote, names its version."""
-    if facts.config is None or facts.config_class is not None or "transformers_version" not in facts.config:
+    file is known as one, or names the version of transformers that wrote it."""
+    if facts.config is None or "stated" in facts.extra:
         return facts
-    made = completed(facts.config, name)
-    return replace(facts, config=made.config, config_class=made.class_name, refused=made.refused)
+    if "transformers_version" not in facts.config and not facts.extra.get("whole"):
+        return facts
+    made = completed(facts.config, name, trust_remote_code=trust_remote_code)
+    extra = {**facts.extra, "stated": facts.config}
+    return replace(facts, config=made.config, config_class=made.class_name, refused=made.refused, extra=extra)
 
 
 def made_by(class_name: str) -> str:

@@ -1,93 +1,35 @@
 """Reads the header of a GGUF file: the model's sizes as a config.json would state them, and each tensor's format.
 
-Layout and the sizes of the formats: ggml's docs/gguf.md and ggml-common.h. Only the header is read, never the weights.
+gguf.json has the tables. Layout and the sizes of the formats: ggml's docs/gguf.md and ggml-common.h. Only the header is
+read, never the weights.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 from sglang_hydra.text.file_text import open_plain
+from sglang_hydra.text.json_types import json_beside
 
 # What follows a key, by its type: struct letters of the plain ones, then the two that hold others.
 _PLAIN = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _LIST = 8, 9
 _MOST_ITEMS = 1 << 24  # tensors, keys or items of a list: more is no header
 
+_TABLE: Mapping[str, Any] = json_beside(__file__)
 # Weights in a block and bytes of it, by the number of the format.
-_BLOCKS: Mapping[int, tuple[str, int, int]] = {
-    0: ("F32", 1, 4),
-    1: ("F16", 1, 2),
-    2: ("Q4_0", 32, 18),
-    3: ("Q4_1", 32, 20),
-    6: ("Q5_0", 32, 22),
-    7: ("Q5_1", 32, 24),
-    8: ("Q8_0", 32, 34),
-    10: ("Q2_K", 256, 84),
-    11: ("Q3_K", 256, 110),
-    12: ("Q4_K", 256, 144),
-    13: ("Q5_K", 256, 176),
-    14: ("Q6_K", 256, 210),
-    15: ("Q8_K", 256, 292),
-    16: ("IQ2_XXS", 256, 66),
-    17: ("IQ2_XS", 256, 74),
-    18: ("IQ3_XXS", 256, 98),
-    19: ("IQ1_S", 256, 50),
-    20: ("IQ4_NL", 32, 18),
-    21: ("IQ3_S", 256, 110),
-    22: ("IQ2_S", 256, 82),
-    23: ("IQ4_XS", 256, 136),
-    29: ("IQ1_M", 256, 56),
-    30: ("BF16", 1, 2),
-    34: ("TQ1_0", 256, 54),
-    35: ("TQ2_0", 256, 66),
-    39: ("MXFP4", 32, 17),
-}
+_BLOCKS = {number: (name, weights, size) for name, (number, weights, size) in _TABLE["blocks"].items()}
 BITS_BY_NAME = {name: 8 * size / weights for name, weights, size in _BLOCKS.values()}
 """Bits of a weight in each format whose name says it of all tensors; mixtures (Q4_K_M) are not among them."""
 
 # general.architecture as transformers 4.56 and SGLang name it.
-_ARCHITECTURES = {
-    "llama": ("LlamaForCausalLM", "llama"),
-    "qwen2": ("Qwen2ForCausalLM", "qwen2"),
-    "qwen2moe": ("Qwen2MoeForCausalLM", "qwen2_moe"),
-    "qwen3": ("Qwen3ForCausalLM", "qwen3"),
-    "qwen3moe": ("Qwen3MoeForCausalLM", "qwen3_moe"),
-    "gemma2": ("Gemma2ForCausalLM", "gemma2"),
-    "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
-    "phi3": ("Phi3ForCausalLM", "phi3"),
-    "stablelm": ("StableLmForCausalLM", "stablelm"),
-    "starcoder2": ("Starcoder2ForCausalLM", "starcoder2"),
-}
-_FIELDS = {
-    "num_hidden_layers": "block_count",
-    "hidden_size": "embedding_length",
-    "intermediate_size": "feed_forward_length",
-    "num_attention_heads": "attention.head_count",
-    "num_key_value_heads": "attention.head_count_kv",
-    "head_dim": "attention.key_length",
-    "max_position_embeddings": "context_length",
-    "num_experts": "expert_count",
-    "num_experts_per_tok": "expert_used_count",
-    "moe_intermediate_size": "expert_feed_forward_length",
-    "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
-    "sliding_window": "attention.sliding_window",
-    "vocab_size": "vocab_size",
-}
+_ARCHITECTURES: Mapping[Any, tuple[str, str]] = _TABLE["architectures"]
+_FIELDS: Mapping[str, str] = _TABLE["fields"]
 # A GGUF file's names of a layer's matrices, by the module of SGLang that holds them together.
-_MODULES: Mapping[str, tuple[str, ...]] = {
-    "self_attn.q_proj": ("attn_q", "attn_k", "attn_v", "attn_qkv"),
-    "self_attn.o_proj": ("attn_output",),
-    "mlp.gate_proj": ("ffn_gate", "ffn_up"),
-    "mlp.down_proj": ("ffn_down",),
-    "mlp.experts.0.gate_proj": ("ffn_gate_exps", "ffn_up_exps"),
-    "mlp.experts.0.down_proj": ("ffn_down_exps",),
-    "mlp.shared_experts.gate_proj": ("ffn_gate_shexp", "ffn_up_shexp"),
-    "mlp.shared_experts.down_proj": ("ffn_down_shexp",),
-}
+_MODULES: Mapping[str, Sequence[str]] = _TABLE["modules"]
 
 
 class UnreadableGguf(ValueError):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sglang_hydra.facts.defaults import completed, left_out, made_by
-from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.facts.model import QUANTIZATION, ModelFacts
 from sglang_hydra.facts.weights import is_gguf_file
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import read_text
@@ -94,6 +94,7 @@ def _find(
         path = os.path.join(model_path, "config.json")
         if os.path.isfile(path):
             facts = _facts(read_config(path), path, name=model_path, trust_remote_code=trust_remote_code)
+            facts = _with_format_beside(facts, path)
             return replace(facts, extra={**facts.extra, "folder": model_path})
         given = _given(model_path, facts_from, [f"{path} is not there"], trust_remote_code)
         if given is None:
@@ -192,7 +193,8 @@ def _from_hub(
     commit = os.path.basename(os.path.dirname(path))
     source = f"{model_path} {where}, revision {commit[:12]}"
     config = read_config(path)
-    return _facts(config, source, name=model_path, trust_remote_code=trust_remote_code, revision=commit)
+    facts = _facts(config, source, name=model_path, trust_remote_code=trust_remote_code, revision=commit)
+    return _with_format_beside(facts, path)
 
 
 def _download(
@@ -288,11 +290,31 @@ def _given(model_path: str, facts_from: str | None, tried: list[str], trust_remo
     path = os.path.expanduser(facts_from)
     path = os.path.join(path, "config.json") if os.path.isdir(path) else path
     if not os.path.isfile(path):
-        raise _refusal("HUB003", f"model.facts_from={facts_from}: there is no such file", "model.facts_from")
+        raise _refusal("HUB003", f"model.facts_from={facts_from}: there is no such file or preset", "model.facts_from")
     source = f"model.facts_from={facts_from}"
     facts = _facts(read_config(path), source, name=model_path, trust_remote_code=trust_remote_code)
+    facts = _with_format_beside(facts, path)
     # The file that the server will read is another one: of it nobody knows whether SGLang 0.5.2 refuses it.
     return replace(facts, refused=None, extra={**facts.extra, "note": "; ".join((*tried, str(facts.extra["note"])))})
+
+
+def _with_format_beside(facts: ModelFacts, path: str) -> ModelFacts:
+    """``facts`` with the format that hf_quant_config.json states beside ``path``, where config.json states none, as
+    SGLang reads it (configs/model_config.py 0.5.2 410-449, 0.5.23 _parse_quant_hf_config)."""
+    import json
+
+    beside = os.path.join(os.path.dirname(path), QUANTIZATION)
+    config = facts.config
+    if config is None or {"quantization_config", "compression_config"} & set(config) or not os.path.isfile(beside):
+        return facts
+    try:
+        text = read_text(beside)
+        stated = json.loads(text)["quantization"]
+        format = {"quant_method": "modelopt", **stated}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as wrong:
+        raise _refusal("HUB001", f"{beside} cannot be read: {wrong}", "model_path") from None
+    files = {"config.json": json.dumps(facts.extra["stated"]), QUANTIZATION: text}
+    return replace(facts, config={**config, "quantization_config": format}, extra={**facts.extra, "files": files})
 
 
 def _facts(

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.machinery import PathFinder
 
 from sglang_hydra.facts.environments import MOST_BYTES, find_python, is_read_from_disk, package_folders, paths_on_disk
 from sglang_hydra.facts.trust import may_start
@@ -32,8 +33,6 @@ def interpreter_paths(python: str | None = None) -> tuple[str, ...]:
 
 def find_package(name: str, paths: Sequence[str]) -> bool:
     """Whether ``import name`` would find a package or module on ``paths`` (importlib's rules, nothing is imported)."""
-    from importlib.machinery import PathFinder
-
     return PathFinder.find_spec(name, list(paths)) is not None
 
 

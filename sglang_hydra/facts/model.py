@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from sglang_hydra.text.json_types import plain
+
+QUANTIZATION = "hf_quant_config.json"
+"""The file beside a config.json that states the checkpoint's format where that does not."""
+
+KEPT = ("identity", "stated", "files", "published")
+"""Keys of ``extra`` that decide values, verdicts and the identity of a server: a saved plan keeps them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +40,20 @@ class ModelFacts:
     @property
     def known(self) -> bool:
         return self.config is not None
+
+    @property
+    def identity(self) -> Mapping[str, Any] | None:
+        """The fields that tell this model's server from others: a preset's excerpt, else the whole config."""
+        fields: Mapping[str, Any] | None = self.extra.get("identity", self.config)
+        return fields
+
+    def details(self) -> dict[str, Any]:
+        """What a saved plan keeps beside ``config``, so that it is judged as it was made: see ``with_details``."""
+        kept = {key: plain(self.extra[key]) for key in KEPT if key in self.extra}
+        found = {**kept, "config_class": self.config_class, "refused": self.refused}
+        return {key: value for key, value in found.items() if value is not None}
+
+    def with_details(self, details: Mapping[str, Any]) -> ModelFacts:
+        """These facts with what a saved plan kept."""
+        extra = {key: details[key] for key in KEPT if key in details}
+        return replace(self, extra=extra, config_class=details.get("config_class"), refused=details.get("refused"))

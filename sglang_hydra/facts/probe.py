@@ -10,14 +10,11 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from sglang_hydra.facts.accelerator_search import Search
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.hub import read_model
 from sglang_hydra.facts.weights import weights_bytes
-
-if TYPE_CHECKING:
-    from sglang_hydra.facts.accelerator_search import Search
 
 __all__ = ["GpuProbe", "machine", "probe_gpu", "read_model", "weights_bytes"]
 

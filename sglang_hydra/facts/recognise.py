@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from sglang_hydra.facts.probe import GpuProbe
+from sglang_hydra.facts.probe import GpuProbe
 
 MEMORY_TOLERANCE = 0.05
 """Drivers, ECC and virtual functions move a card's total by up to a few percent; classes of one name differ by more."""

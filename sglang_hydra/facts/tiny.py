@@ -1,55 +1,31 @@
 """Makes the checkpoint of ``model=tiny``: a Llama of 0.8 million random weights, with the standard library alone.
 
 It is for trying things out: every engine loads it in seconds on any machine, and its answers are word salad on purpose.
+tiny.json has its small files.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import random
+import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from sglang_hydra.text.json_types import json_beside
 
 TINY_VERSION = 1
 """Part of the folder's name: raise it when what is written changes."""
 
-TINY_CONFIG: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "vocab_size": 2048,
-    "hidden_size": 128,
-    "intermediate_size": 256,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "max_position_embeddings": 8192,
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 10000.0,
-    "attention_bias": False,
-    "mlp_bias": False,
-    "tie_word_embeddings": False,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 3,
-    "torch_dtype": "float32",
-}
+_FILES: Mapping[str, Any] = json_beside(__file__)
+TINY_CONFIG: dict[str, Any] = _FILES["config.json"]
 """The config.json that is written; the preset conf/model/tiny.yaml declares the same facts."""
 
-_SPECIAL = ("<|pad|>", "<|begin|>", "<|turn|>", "<|end|>")
+_SPECIAL: Sequence[str] = _FILES["special_tokens"]
 _END = 3
-_CHAT_TEMPLATE = (
-    "{{ bos_token }}"
-    "{% for message in messages %}"
-    "<|turn|>{{ message['role'] }}\n"
-    "{% if message['content'] is string %}{{ message['content'] }}"
-    "{% else %}{% for part in message['content'] %}{{ part['text'] }}{% endfor %}{% endif %}"
-    "<|end|>\n"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}"
-)
 _SEED = 20250912
 
 
@@ -95,24 +71,8 @@ def ensure_tiny(cache_dir: Path | None = None) -> Path:
 
 
 def _write(folder: Path) -> None:
-    import json
-
-    generation = {key: TINY_CONFIG[key] for key in ("pad_token_id", "bos_token_id", "eos_token_id")}
-    tokenizer_config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": TINY_CONFIG["max_position_embeddings"],
-        "clean_up_tokenization_spaces": False,
-        "pad_token": _SPECIAL[0],
-        "bos_token": _SPECIAL[1],
-        "eos_token": _SPECIAL[_END],
-        "chat_template": _CHAT_TEMPLATE,
-    }
-    for name, content in {
-        "config.json": TINY_CONFIG,
-        "generation_config.json": {**generation, "do_sample": True, "temperature": 1.0},
-        "tokenizer.json": _tokenizer(),
-        "tokenizer_config.json": tokenizer_config,
-    }.items():
+    for name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"):
+        content = _tokenizer() if name == "tokenizer.json" else _FILES[name]
         text = json.dumps(content, indent=1, ensure_ascii=False)
         (folder / name).write_text(text + "\n", encoding="utf-8")
     _write_weights(folder / "model.safetensors")
@@ -136,26 +96,13 @@ def _tokenizer() -> dict[str, Any]:
     pairs = [divmod(index * 3607 % len(syllables) ** 2, len(syllables)) for index in range(words)]
     merges += [(space + syllables[first], syllables[second]) for first, second in pairs]
     tokens = [*_SPECIAL, *_bytes_as_letters(), *(first + second for first, second in merges)]
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    written = _FILES["tokenizer.json"]
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
+        **written,
         "added_tokens": [{"id": index, "content": token, **flags} for index, token in enumerate(_SPECIAL)],
-        "normalizer": None,
-        "pre_tokenizer": byte_level,
-        "post_processor": None,
-        "decoder": byte_level,
         "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
+            **written["model"],
             "vocab": {token: index for index, token in enumerate(tokens)},
             "merges": [f"{first} {second}" for first, second in merges],
         },
@@ -190,8 +137,6 @@ def _tensors() -> Iterator[array[float]]:
     Dimension 0 of the stream is held at a constant, which makes column 0 of the output matrix a bias: with it
     words are likely, lone bytes (which are no text) are not, and an answer ends after some dozens of words.
     """
-    import random
-
     dice = random.Random(_SEED)
     for name, shape in _shapes().items():
         if len(shape) == 1:
@@ -218,9 +163,6 @@ def _bias(token: int) -> float:
 
 def _write_weights(path: Path) -> None:
     """Writes the safetensors format: the header's length (8 bytes), the header as JSON, the tensors' bytes."""
-    import json
-    import sys
-
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, shape in _shapes().items():

@@ -100,7 +100,8 @@ def refused_search_path(file: str, paths: Iterable[str], was_typed: bool) -> Fin
             why = "it is a package, which would be imported" if scheme == "pkg" else "it leaves the folder of the file"
             place = Origin("", None, file=file, keys=("hydra", "searchpath")).place
             message = f"{place}: hydra.searchpath names {path}: {why}"
-            hint = f"'hydra.searchpath=[{path}]' on the command line; or --trust {shown_path(os.path.dirname(file))}"
+            folder = shown_path(os.path.dirname(os.path.abspath(file)))
+            hint = f"'hydra.searchpath=[{path}]' on the command line; or --trust {folder}"
             return Finding("error", "SEC002", message, ("hydra.searchpath",), hint)
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -91,8 +92,6 @@ def _from_headers(files: list[str], source: str) -> CheckpointSize:
 
 def _header(file: str) -> dict[str, int]:
     """Bytes of each tensor in a safetensors file. Its first eight bytes are the length of the JSON that follows."""
-    import json
-
     try:
         size = os.path.getsize(file)
         with open_plain(file) as opened:
@@ -132,8 +131,6 @@ def _layer(name: str) -> int:
 
 
 def _json_of(path: str) -> Any:
-    import json
-
     try:
         return json.loads(read_text(path))
     except json.JSONDecodeError as wrong:

@@ -27,7 +27,9 @@ class Draft(NamedTuple):
     decoder: Decoder
 
 
-def draft_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts, target: Decoder, own: bool) -> Draft:
+def draft_of(
+    config: Fields, values: Mapping[str, Any], gpu: GpuFacts, target: Decoder, own: bool, release: str = "0.5.2"
+) -> Draft:
     """The draft model that ``config`` describes. ``own``: it is the target's config, so its next-token layers draft; so
     do those of a checkpoint that holds nothing else (DeepSeek-V3-NextN).
 
@@ -41,12 +43,12 @@ def draft_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts, target: D
     standalone = algorithm == "STANDALONE"
     brings_layers = named != architecture or config.count("num_nextn_predict_layers", default=0) > 0
     if own or (brings_layers and not standalone):
-        return _next_token_layers(config, decoder, values, gpu)
+        return _next_token_layers(config, decoder, values, gpu, release)
     ranks = ranks_of({**values, "pp_size": 1}, shares_attention=target.shares_attention)
     # The draft is loaded with the same argument (configs/model_config.from_server_args): only what quantizes while
     # loading can meet a draft, whose checkpoint has no format of its own.
     asked = values.get("quantization")
-    scheme = scheme_of(config, {**values, "quantization": asked if asked in _WHILE_LOADING else None}, gpu)
+    scheme = scheme_of(config, {**values, "quantization": asked if asked in _WHILE_LOADING else None}, gpu, release)
     eagle3 = _EAGLE3 in architecture or algorithm == "EAGLE3"
     if standalone or not (eagle3 or _EAGLE in architecture or algorithm == "EAGLE"):
         return Draft(decoder_weights(decoder, scheme, ranks, None)[0].total, decoder)
@@ -61,7 +63,9 @@ def draft_of(config: Fields, values: Mapping[str, Any], gpu: GpuFacts, target: D
     return Draft(weights, decoder)
 
 
-def _next_token_layers(config: Fields, decoder: Decoder, values: Mapping[str, Any], gpu: GpuFacts) -> Draft:
+def _next_token_layers(
+    config: Fields, decoder: Decoder, values: Mapping[str, Any], gpu: GpuFacts, release: str
+) -> Draft:
     """The layers that a model brings for predicting further tokens: its last kind of layer with full attention, and a
     projection of two hidden states into one. NVFP4 checkpoints of DeepSeek have them in 16 bits (deepseek_nextn.py)."""
     default = 1 if decoder.architecture.startswith(("Qwen3Next", "MiMo", "Ernie4_5")) else None
@@ -72,7 +76,7 @@ def _next_token_layers(config: Fields, decoder: Decoder, values: Mapping[str, An
     bare = decoder._replace(
         layers=(Layer(FULL, last.dense, last.experts),) * number, embedding_rows=0, head_rows=0, tied=False, positions=0
     )
-    scheme = scheme_of(config, values, gpu)
+    scheme = scheme_of(config, values, gpu, release)
     if scheme.linear.name == "nvfp4" and decoder.latent is not None:
         scheme = scheme._replace(linear=scheme.plain, experts=scheme.plain)
     whole = {**values, "pp_size": 1}

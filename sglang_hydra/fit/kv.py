@@ -1,7 +1,8 @@
 """The KV cache of each GPU: bytes for each token, and how many tokens the pool holds.
 
-Sources, all SGLang 0.5.2: model_executor/model_runner.py (profile_max_num_token, set_num_token_hybrid,
-init_memory_pool), mem_cache/memory_pool.py (the tensors of the pools), configs/qwen3_next.py (mamba_cache_per_req).
+Sources: SGLang 0.5.2 model_executor/model_runner.py (profile_max_num_token, set_num_token_hybrid, init_memory_pool) and
+mem_cache/memory_pool.py (the tensors of the pools); what later releases do otherwise as allocation.json has it, read up
+to 0.5.23.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.architecture.decoder import BOTH, FULL, LINEAR, SLIDING, Decoder
 from sglang_hydra.architecture.ranks import Ranks, kv_share, stage_layers
+from sglang_hydra.fit.allocation import Allocation
 
-DEFAULT_STATES = 512  # requests with linear attention, where neither argument that limits them is set
-_STATES_TO_CACHE = 0.9  # mamba_full_memory_ratio, where a release has it
-_INDEX_BYTES = 132  # a key of the lightning indexer: 128 in fp8 and a float32 scale
+_INDEX_SCALE = 128  # numbers of an index key that share a float32 scale; the key is in FP8
+_FP4_NUMBER = 0.5 + 1 / 16  # bytes of a number in 4 bits, with a scale for 16 of them
+_MXFP8_NUMBER = 1 + 1 / 32
+_EVICTION = 128  # tokens between two evictions from a window's pool (SGLANG_SWA_EVICTION_INTERVAL)
 
 
 class KvKind(NamedTuple):
@@ -22,18 +25,19 @@ class KvKind(NamedTuple):
 
     kind: str
     layers: int
-    bytes_per_token: int
+    bytes_per_token: float
 
 
 class Cells(NamedTuple):
     """What one token takes on each GPU of the stage with most layers: ``counted`` is what SGLang's own profile
-    divides by, ``kinds`` are the caches it makes."""
+    divides by, ``kinds`` are the caches it makes, ``drafted`` what the draft adds where the profile counts it."""
 
-    counted: int
+    counted: float
     kinds: tuple[KvKind, ...]
+    drafted: float = 0.0
 
     @property
-    def bytes_per_token(self) -> int:
+    def bytes_per_token(self) -> float:
         return sum(kind.bytes_per_token for kind in self.kinds)
 
 
@@ -41,56 +45,77 @@ class Pool(NamedTuple):
     """The pool of one GPU. ``profiled`` is what the memory allows, ``tokens`` what the server reports as
     max_total_num_tokens, ``sliding`` the smaller pool of sliding-window layers (None: they share the other).
     ``shared`` is what it has before that split, if any: the tokens that all layers together have memory for.
-    ``size`` is in bytes."""
+    ``size`` is in bytes. ``requests`` are those that a fixed part was sized for (0: there is none)."""
 
     profiled: int
     shared: int
     tokens: int
     sliding: int | None
     size: float
+    requests: int = 0
 
 
-def cache_bytes(values: Mapping[str, Any], element: int) -> int:
-    """Bytes of one cached number: 1 in FP8, else those of the model's dtype."""
-    return 1 if str(values.get("kv_cache_dtype")).startswith("fp8") else element
+def cache_bytes(values: Mapping[str, Any], usual: float) -> float:
+    """Bytes of one cached number: ``usual`` where kv_cache_dtype is auto."""
+    dtype = str(values.get("kv_cache_dtype") or "auto")
+    sizes = {"auto": usual, "bf16": 2.0, "bfloat16": 2.0, "mxfp8": _MXFP8_NUMBER, "nvfp4": _FP4_NUMBER}
+    sizes |= {"fp4_e2m1": _FP4_NUMBER, "fp4_mx_block16": _FP4_NUMBER}
+    return 1.0 if dtype.startswith("fp8") else sizes.get(dtype, usual)
 
 
-def cells_of(decoder: Decoder, ranks: Ranks, element: int) -> Cells:
+def cells_of(decoder: Decoder, ranks: Ranks, element: float, rules: Allocation, draft: Decoder | None = None) -> Cells:
     """What one token takes. Latent attention caches one vector for all heads, on every GPU; other attention caches
-    the KV heads of the GPU."""
+    the KV heads of the GPU. Where the profile counts a ``draft``, each of its layers takes what the target's take on
+    average (0.5.23 pool_configurator.py:266-312)."""
     stages = stage_layers(len(decoder.layers), ranks.stages)
-    cells = (_stage_cells(decoder, ranks, element, layers) for layers in stages)
-    return max(cells, key=lambda cell: (cell.counted, cell.bytes_per_token))
+    cells = max(
+        (_stage_cells(decoder, ranks, element, layers, rules) for layers in stages),
+        key=lambda cell: (cell.counted, cell.bytes_per_token),
+    )
+    if draft is None or not rules.draft_counted:
+        return cells
+    number = sum(kind.layers for kind in cells.kinds if kind.kind != _INDEX) or 1
+    plain = sum(kind.bytes_per_token for kind in cells.kinds if kind.kind != _INDEX)
+    index = _index_key(decoder) if decoder.indexer is not None and decoder.latent is not None else 0
+    drafted = len(draft.layers) * (plain / number + index)
+    return cells._replace(counted=cells.counted + drafted, drafted=drafted)
 
 
-def _stage_cells(decoder: Decoder, ranks: Ranks, element: int, layers: range) -> Cells:
+def _stage_cells(decoder: Decoder, ranks: Ranks, element: float, layers: range, rules: Allocation) -> Cells:
     mixers = [decoder.layers[number].mixer for number in layers]
     if decoder.latent is not None:
-        return _latent_cells(decoder, sum(mixer != LINEAR for mixer in mixers), element)
+        kept = [number for number in layers if decoder.layers[number].mixer != LINEAR]
+        return _latent_cells(decoder, kept, element, rules)
     usual, windowed = (_each(decoder, mixer, ranks, element) for mixer in (FULL, SLIDING))
     sliding = mixers.count(SLIDING)
-    if decoder.linear is not None:  # the profile does not look at stages where some layers keep states
+    if decoder.linear is not None:  # before 0.5.8 the profile does not look at stages
         full = sum(mixer in (FULL, BOTH) for mixer in mixers)
-        everywhere = sum(layer.mixer in (FULL, BOTH) for layer in decoder.layers)
+        everywhere = full if rules.states_by_stage else sum(layer.mixer in (FULL, BOTH) for layer in decoder.layers)
         return Cells(everywhere * usual, (KvKind("full attention", full, full * usual),))
     full = len(layers) - sliding
     kinds = [KvKind("full attention", full, full * usual)]
     if sliding:
         kinds.append(KvKind("sliding window", sliding, sliding * windowed))
-    return Cells(full * usual + sliding * windowed, tuple(kinds))
+    if decoder.indexer is not None:  # MiniMax-M3: keys in 16 bits (0.5.23 pool_configurator.py:421-500)
+        indexed = sum(not decoder.layers[number].kind for number in layers)
+        kinds.append(KvKind(_INDEX, indexed, indexed * decoder.indexer.dim * 2))
+    return Cells(sum(kind.bytes_per_token for kind in kinds), tuple(kinds))
 
 
-def _each(decoder: Decoder, mixer: str, ranks: Ranks, element: int) -> int:
+_INDEX = "index keys"
+
+
+def _each(decoder: Decoder, mixer: str, ranks: Ranks, element: float) -> float:
     """Bytes of one token in one layer with KV heads."""
     heads = decoder.heads_of(mixer)
-    return kv_share(heads.kv, ranks.attention) * heads.cached * element
+    return _whole(kv_share(heads.kv, ranks.cached) * heads.cached * element)
 
 
-def _latent_cells(decoder: Decoder, layers: int, element: int) -> Cells:
+def _latent_cells(decoder: Decoder, layers: list[int], element: float, rules: Allocation) -> Cells:
     latent = decoder.latent
     assert latent is not None
-    number = layers * decoder.blocks
-    each = (latent.kv_rank + latent.rope) * element
+    number = len(layers) * decoder.blocks
+    each = _whole((latent.kv_rank + latent.rope) * element)
     # Sparse attention of DeepSeek-V3.2 (SGLang 0.5.4 and later): its FP8 cache keeps a float32 scale for 128
     # numbers and the rotated part in 16 bits, 656 bytes a layer (sgl-project/sglang#11309); the TensorRT-LLM kernels
     # that later releases take on datacenter Blackwell read plain rows (0.5.23: calculate_mla_kv_cache_dim).
@@ -98,62 +123,97 @@ def _latent_cells(decoder: Decoder, layers: int, element: int) -> Cells:
         each = latent.kv_rank // 32 + latent.kv_rank + 2 * latent.rope
     kinds = [KvKind("latent", number, number * each)]
     if decoder.indexer is not None:
-        kinds.append(KvKind("index keys", number, number * _INDEX_BYTES))
-    return Cells(number * each, tuple(kinds))
+        shares = rules.index_shared
+        indexed = sum(not (shares and decoder.layers[i].kind) for i in layers) * decoder.blocks
+        kinds.append(KvKind(_INDEX, indexed, indexed * _index_key(decoder)))
+    counted = kinds if rules.index_counted else kinds[:1]
+    return Cells(sum(kind.bytes_per_token for kind in counted), tuple(kinds))
 
 
-def state_bytes(decoder: Decoder, ranks: Ranks, values: Mapping[str, Any]) -> int:
-    """Bytes of one request's state in all layers that keep one: the last inputs of the convolution in 16 bits, and its
-    matrices in mamba_ssm_dtype."""
-    linear = decoder.linear
-    if linear is None:
-        return 0
-    wide = 2 if values.get("mamba_ssm_dtype") == "bfloat16" else 4
-    each = linear.window(ranks.attention) * 2 + linear.matrices(ranks.attention) * wide
-    return each * sum(layer.mixer in (LINEAR, BOTH) for layer in decoder.layers)
+def _index_key(decoder: Decoder) -> int:
+    index = decoder.indexer
+    assert index is not None
+    return -(-(index.dim + index.dim // _INDEX_SCALE * 4) // index.pool)
 
 
-def state_slots(values: Mapping[str, Any], decoder: Decoder, ranks: Ranks, room: float | None) -> int:
-    """Requests that linear attention keeps states for: max_mamba_cache_size, shared by DP attention's replicas.
-
-    A class that 0.5.2 does not have needs a later release. Those take max_running_requests for it only without the
-    prefix cache, and else what fits into a share of ``room``, the bytes for states and KV cache (None: unknown).
-    """
-    later = decoder.linear is not None and not decoder.served
-    asked = values.get("max_mamba_cache_size")
-    if not later or values.get("disable_radix_cache"):
-        asked = asked or values.get("max_running_requests")
-    if later and not asked and room is not None:
-        return max(0, _later_states(room, state_bytes(decoder, ranks, values)))
-    slots = int(asked or DEFAULT_STATES)
-    return slots // (values.get("dp_size") or 1) if values.get("enable_dp_attention") else slots
+def _whole(size: float) -> float:
+    """``size`` as an int where it is a whole number of bytes."""
+    return int(size) if size == int(size) else size
 
 
-def _later_states(room: float, each: int) -> int:
-    """Slots of ``each`` bytes that states get for every part of ``room`` that goes to the KV cache, less one of padding
-    (SGLang 0.5.23, mem_cache/kv_cache_configurator.py). Below 1 the server refuses to start."""
-    return int(room * _STATES_TO_CACHE / (1 + _STATES_TO_CACHE) // each) - 1
-
-
-def pool_of(room: float, decoder: Decoder, cells: Cells, values: Mapping[str, Any], context: int) -> Pool:
+def pool_of(
+    room: float, decoder: Decoder, cells: Cells, values: Mapping[str, Any], context: int, rules: Allocation
+) -> Pool:
     """The pool that fits into ``room`` bytes. Its tokens are 0 or less where the server would refuse to start."""
-    profiled = int(room // cells.counted) if cells.counted else 0
-    tokens = profiled + _speculative_headroom(values, profiled, context)
+    page = int(values.get("page_size") or 1)
     limit = values.get("max_total_tokens")
+    pooled = rules.windows_by_bytes and pools_windows(decoder, values, rules)
+    if pooled:
+        return _windowed_pool(room, decoder, cells, values, page)
+    profiled = int(room // cells.counted) if cells.counted else 0
+    tokens = profiled + (0 if rules.no_headroom else _speculative_headroom(values, profiled, context))
     tokens = min(tokens, int(limit)) if limit else tokens
-    page = values.get("page_size") or 1
     tokens = tokens // page * page
-    full, sliding = _split(decoder, values, tokens, context, int(page))
+    full, sliding = _split(decoder, values, tokens, context, page, rules)
     size = float(tokens * cells.bytes_per_token)
-    return Pool(profiled, tokens, full, sliding, size)
+    wide = max(1, int(values.get("dcp_size") or 1))  # context parallel ranks hold other tokens of a request each
+    return Pool(profiled, tokens, full * wide, sliding, size)
 
 
-def request_slots(values: Mapping[str, Any], profiled: int, context: int, states: int | None) -> int:
+def pools_windows(decoder: Decoder, values: Mapping[str, Any], rules: Allocation) -> bool:
+    """Whether layers with a sliding window have a pool of their own."""
+    if not any(layer.mixer == SLIDING for layer in decoder.layers):
+        return False
+    if rules.window_pools:
+        return decoder.pools_windows and not values.get("disable_hybrid_swa_memory")
+    return not values.get("disable_hybrid_swa_memory", True)
+
+
+def _windowed_pool(room: float, decoder: Decoder, cells: Cells, values: Mapping[str, Any], page: int) -> Pool:
+    """Pools for full attention and for windows that share bytes out, by a ratio of their tokens or, where the requests
+    are limited and no prefix is kept, by what these need (0.5.23 pool_configurator.py:786-1046)."""
+    sizes = {kind.kind: kind.bytes_per_token for kind in cells.kinds}
+    window, full = sizes.get("sliding window", 0), sizes.get("full attention", 0) + cells.drafted
+    ratio = float(values.get("swa_full_tokens_ratio") or 0.8)
+    sliding = 0
+    if full and decoder.window and values.get("disable_radix_cache") and values.get("max_running_requests"):
+        replicas = max(1, int(values.get("dp_size") or 1)) if values.get("enable_dp_attention") else 1
+        cap = window_cap(values, decoder.window, page, int(values["max_running_requests"]) // replicas)
+        sliding = -(-cap // page) * page
+    cell = full if sliding else full + ratio * window if full else window
+    tokens = int((room - sliding * window) // cell) // page * page if cell else 0
+    limit = values.get("max_total_tokens")
+    kept = min(tokens, int(limit)) // page * page if limit else tokens
+    if not full:
+        return Pool(tokens, kept, kept, kept, float(kept * window))
+    sliding = min(sliding, kept) if sliding else int(kept * ratio) // page * page
+    size = kept * (full - cells.drafted) + sliding * window
+    return Pool(tokens, kept, kept, sliding, float(size))
+
+
+def window_cap(values: Mapping[str, Any], window: int, page: int, requests: int) -> int:
+    """Tokens of a window's pool that ``requests`` can hold at once (0.5.23 pool_configurator.py:924-968)."""
+    drafting = values.get("speculative_algorithm") is not None
+    drafts = int(values.get("speculative_num_draft_tokens") or 1) if drafting else 1
+    steps = int(values.get("speculative_num_steps") or 0) * int(values.get("speculative_eagle_topk") or 1)
+    decode = 2 * max(steps, drafts) if drafting else page
+    each = window + _EVICTION * drafts + page + decode
+    if values.get("disaggregation_mode") == "decode":
+        return each * max(1, requests)
+    chunks = 1 if values.get("disable_overlap_schedule") else 2
+    return each * max(1, requests) + chunks * int(values.get("chunked_prefill_size") or 0) + page
+
+
+def request_slots(values: Mapping[str, Any], profiled: int, context: int, states: int | None, rules: Allocation) -> int:
     """Requests that the table of token locations has rows for (init_memory_pool), from the tokens that the memory
     allows: before a limit, drafts or a split of the pool. ``states`` is for how many there are states of linear
     attention (None: there is none)."""
     asked = values.get("max_running_requests")
-    slots = int(asked) if asked else min(max(profiled * 512 // max(1, context), 2048), 4096)
+    estimated = min(max(profiled * 512 // max(1, context), 2048), 4096)
+    slots = int(asked) if asked else estimated
+    if rules.requests_by_tokens:
+        replicas = max(1, int(values.get("dp_size") or 1)) if values.get("enable_dp_attention") else 1
+        slots = min(max(1, slots // replicas) if asked else estimated, max(profiled // 2, 0))
     return slots if states is None else min(slots, states)
 
 
@@ -166,14 +226,16 @@ def _speculative_headroom(values: Mapping[str, Any], tokens: int, context: int) 
     return int(slots * (steps * width + (values.get("speculative_num_draft_tokens") or 0)) + 100)
 
 
-def _split(decoder: Decoder, values: Mapping[str, Any], tokens: int, context: int, page: int) -> tuple[int, int | None]:
+def _split(
+    decoder: Decoder, values: Mapping[str, Any], tokens: int, context: int, page: int, rules: Allocation
+) -> tuple[int, int | None]:
     """Tokens of the pool for full attention and of the one for sliding windows, where there are two."""
     sliding = sum(layer.mixer == SLIDING for layer in decoder.layers)
     if not sliding or tokens <= 0:
         return tokens, None
-    if decoder.architecture == "Llama4ForConditionalGeneration":
+    if decoder.architecture == "Llama4ForConditionalGeneration" and not rules.window_pools:
         return _split_llama4(values, tokens, context, decoder.attention_chunk, page)
-    if values.get("disable_hybrid_swa_memory", True):
+    if not pools_windows(decoder, values, rules):
         return tokens, None
     ratio = float(values.get("swa_full_tokens_ratio") or 0.8)
     full = int(tokens * len(decoder.layers) / (ratio * sliding + len(decoder.layers) - sliding))

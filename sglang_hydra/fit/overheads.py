@@ -71,6 +71,8 @@ def before_loading(gpu: GpuFacts, ranks: Ranks, nodes: int) -> Range:
 def attention_backend(values: Mapping[str, Any], decoder: Decoder, gpu: GpuFacts, ranks: Ranks) -> str:
     """The backend that the server takes where none was chosen (model_runner.model_specific_adjustment)."""
     chosen = values.get("attention_backend") or values.get("decode_attention_backend")
+    if decoder.compressed is not None:
+        return "dsv4"
     if chosen:
         return str(chosen)
     topk_one = values.get("speculative_algorithm") is None or values.get("speculative_eagle_topk") == 1

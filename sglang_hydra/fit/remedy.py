@@ -1,22 +1,29 @@
-"""The smallest changes with which a server fits, each proved by planning it."""
+"""Changes with which a server fits and has the room that is wanted, each proved by planning it.
+
+They are ranked by what they keep: idle GPUs of the node change no number that the model computes, arguments may, a
+checkpoint in another format does, and other machines have to be there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sglang_hydra.architecture.published_checkpoints import others
+from sglang_hydra.architecture.tensors import ROUTED
 from sglang_hydra.facts.gpu import GpuFacts
-from sglang_hydra.fit.result import Fit, gib
+from sglang_hydra.fit.result import NOTHING_STATED, Fit, Wanted, gib, requests_of
 
 Verify = Callable[[Mapping[str, Any]], "Fit | None"]
 """Plans with these overrides on top: arguments by name, ``gpu`` for another class. None where that plan is refused."""
+Change = Mapping[str, Any]
 
-ARGUMENTS, CHECKPOINT, GPUS, CLASS, NODES = "arguments", "checkpoint", "gpus", "class", "nodes"
+GPUS, ARGUMENTS, CHECKPOINT, CLASS, NODES = "gpus", "arguments", "checkpoint", "class", "nodes"
 _MOST_GPUS, _MOST_NODES = 64, 8
 _LARGE_TABLE = 4 * 2**30
 _CONTEXTS = (1_000_000, 131_072)
+_LAST_AT_HAND = 3  # the last step that needs no other machine
 
 # CUDA compute capability from which SGLang 0.5.2 takes a format (layers/quantization/*.get_min_capability).
 _LEAST_CAPABILITY = {"fp8": (8, 0), "nvfp4": (10, 0), "awq": (7, 5), "gptq": (6, 0), "int8": (7, 5)}
@@ -26,7 +33,7 @@ _LEAST_CAPABILITY = {"fp8": (8, 0), "nvfp4": (10, 0), "awq": (7, 5), "gptq": (6,
 class Remedy:
     """One change: what to override, its kind, how it reads, and the fit that it leads to."""
 
-    overrides: Mapping[str, Any]
+    overrides: Change
     kind: str
     change: str
     fit: Fit
@@ -38,57 +45,178 @@ def remedies(
     found: Fit,
     verify: Verify,
     *,
+    wanted: Wanted = NOTHING_STATED,
     classes: Iterable[GpuFacts] = (),
-    limit: int = 6,
+    limit: int = 4,
 ) -> tuple[Remedy, ...]:
-    """The smallest changes with which the server of ``values`` fits: of one argument or, where none helps, of two;
-    else a smaller checkpoint; else more GPUs of the node; else other machines, by the class of GPU or as more nodes.
+    """The changes with which the server of ``values`` fits and holds what is ``wanted``, those that keep most first;
+    where none holds that much, those with which it fits. Other machines are thought of where nothing at hand helps.
 
-    ``found`` is the fit that fails, ``classes`` are the GPUs to think of besides ``gpu``. Nothing is returned that
-    ``verify`` did not find to fit, with the likeliest numbers and not only at the edge of the error bar.
+    ``found`` is the fit that fails or is short, ``classes`` are the GPUs to think of besides ``gpu``. Nothing is
+    returned that ``verify`` did not find to fit, with the likeliest numbers and not only at the edge of the error bar.
     """
     proved: list[Remedy] = []
-    cured = None
-    for step, kind, most, candidates in _candidates(values, gpu, found, classes):
-        if cured is not None and step > cured:
+    fitting: list[Remedy] = []
+    last = _LAST_AT_HAND
+    for step, kind, most, candidates in _candidates(values, gpu, found, wanted, classes, fitting):
+        if len(proved) >= limit or (proved and step > last):
             break
         seen = 0
         for overrides in candidates:
             if seen >= most:
                 break
             fitted = verify(overrides)
-            if fitted is not None and fitted.fits is True and not fitted.tight:
-                proved.append(Remedy(overrides, kind, _wording(overrides, fitted), fitted))
-                seen += 1
-                cured = step
-    return tuple(proved[:limit])
+            if fitted is None or not fitted.fits or fitted.tight:
+                continue
+            remedy = Remedy(overrides, kind, _wording(overrides, fitted, wanted), fitted)
+            if fitted.shortage(wanted) is None:
+                proved.append(remedy)
+                seen, last = seen + 1, max(step, _LAST_AT_HAND) if step else 0
+            else:
+                fitting.append(remedy)
+    return tuple((proved or ([] if found.fits else fitting))[:limit])
 
 
 def _candidates(
-    values: Mapping[str, Any], gpu: GpuFacts, found: Fit, classes: Iterable[GpuFacts]
-) -> Iterator[tuple[int, str, int, Iterator[Mapping[str, Any]]]]:
+    values: Mapping[str, Any],
+    gpu: GpuFacts,
+    found: Fit,
+    wanted: Wanted,
+    classes: Iterable[GpuFacts],
+    fitting: Sequence[Remedy],
+) -> Iterator[tuple[int, str, int, Iterator[Change]]]:
     """Each kind of change: the step at which it is thought of, how many of it are worth showing, and the changes, the
-    smallest first."""
-    yield 0, ARGUMENTS, 3, _single_arguments(values, found)
-    yield 1, ARGUMENTS, 1, _two_arguments(values, found)
-    yield 2, CHECKPOINT, 2, _checkpoints(values, gpu)
-    yield 3, GPUS, 1, _more_gpus(values, gpu, nodes=False)
-    yield 4, CLASS, 2, ({"gpu": other.name} for other in _larger(gpu, classes))
-    yield 4, NODES, 1, _more_gpus(values, gpu, nodes=True)
+    smallest first. Where the weights fit and an argument is what fails, arguments come first."""
+    fails, stated = found.fits is False or found.tight, wanted != NOTHING_STATED
+    by_argument = fails and found.interval is not None and not found.interval.empty and found.interval.low < 1
+    if by_argument:
+        yield 0, ARGUMENTS, 1, _working_fraction(values, found)
+        yield 0, ARGUMENTS, 3, _single_arguments(values, found)
+    yield 1, GPUS, 2, _idle_gpus(values, gpu, found)
+    if fails and not by_argument:
+        yield 2, ARGUMENTS, 3, _single_arguments(values, found)
+    if fails:
+        yield 2, ARGUMENTS, 1, _two_arguments(values, found)
+    else:
+        yield 2, ARGUMENTS, 2, _more_room(values, gpu, found, wanted)
+    yield 3, CHECKPOINT, 2, _checkpoints(values, gpu)
+    yield 4, ARGUMENTS, 1, _two_changes(values, gpu, found)
+    if not stated:
+        yield 5, ARGUMENTS, 2, _shorter_context(found, fitting)
+    if fails or stated:
+        yield 6, CLASS, 2, ({"gpu": other.name} for other in _larger(gpu, classes))
+        yield 6, NODES, 1, _more_nodes(values, gpu)
+    if fails and not stated:
+        yield 7, CLASS, 2, _shorter_context(found, fitting)
+
+
+def layouts(values: Mapping[str, Any], gpu: GpuFacts, found: Fit) -> Iterator[Change]:
+    """The server as it is, on more GPUs of its nodes, and on more nodes."""
+    yield {}
+    yield from _idle_gpus(values, gpu, found)
+    yield from _more_nodes(values, gpu)
+
+
+def smaller(values: Mapping[str, Any], gpu: GpuFacts) -> Iterator[Iterator[Change]]:
+    """What makes a server smaller, in alternatives: the asked weights, also with a smaller cache; other checkpoints."""
+    caches: list[Change] = [{}, {"kv_cache_dtype": _cache_type(gpu)}]
+    caches = caches if values.get("kv_cache_dtype") == "auto" else [{}]
+    yield iter(caches)
+    yield ({**change, **cache} for change in _checkpoints(values, gpu) for cache in caches)
+
+
+def _working_fraction(values: Mapping[str, Any], found: Fit) -> Iterator[Change]:
+    """A fraction that works, where the one that was asked for is what fails."""
+    interval, asked = found.interval, values.get("mem_fraction_static")
+    if interval is None or interval.low >= 1 or interval.empty or asked is None:
+        return
+    middle = (interval.low + interval.high) / 2
+    fraction = round(max(interval.high - 0.01, middle) if asked > interval.high else middle, 2)
+    if fraction in interval:
+        yield {"mem_fraction_static": fraction}
+
+
+def _idle_gpus(values: Mapping[str, Any], gpu: GpuFacts, found: Fit) -> Iterator[Change]:
+    """Twice as many of the GPUs that the nodes have, and so on: for tensor parallelism; with DP attention where every
+    GPU would hold the whole cache; with whole experts on each GPU; as copies of a server that fits."""
+    stages, copies = _spread(values)
+    there = (gpu.count or 8) * (values.get("nnodes") or 1)
+    latent = found.kv is not None and any(kind.kind == "latent" for kind in found.kv.kinds)
+    size = (values.get("tp_size") or 1) * 2
+    while size * stages * copies <= there:
+        yield {"tp_size": size}
+        if latent and found.fits and copies == 1:
+            yield {"tp_size": size, "dp_size": size, "enable_dp_attention": True}
+        if found.weights.parts.get(ROUTED):
+            yield {"tp_size": size, "ep_size": size}
+        size *= 2
+    if not found.fits or values.get("enable_dp_attention"):
+        return
+    size = values.get("tp_size") or 1
+    more = copies * 2
+    while more * size * stages <= there:
+        yield {"dp_size": more}
+        more *= 2
+    while copies == 1 and size * stages * 4 <= there:
+        size *= 2
+        yield {"tp_size": size, "dp_size": there // (size * stages)}
+
+
+def _two_changes(values: Mapping[str, Any], gpu: GpuFacts, found: Fit) -> Iterator[Change]:
+    """A larger share for a smaller cache; more of the node's GPUs, and a smaller cache or checkpoint."""
+    if values.get("kv_cache_dtype") == "auto":
+        yield from ({**change, "kv_cache_dtype": _cache_type(gpu)} for change in _largest_fraction(found))
+    for change in _idle_gpus(values, gpu, found):
+        if values.get("kv_cache_dtype") == "auto":
+            yield {**change, "kv_cache_dtype": _cache_type(gpu)}
+        yield from ({**change, **smaller} for smaller in _checkpoints(values, gpu))
+
+
+def _cache_type(gpu: GpuFacts) -> str:
+    """The FP8 type for the cache: e4m3 has more digits, and kernels for it begin with compute capability 8.9."""
+    return "fp8_e5m2" if gpu.is_cuda and (gpu.compute_capability or (0, 0)) < (8, 9) else "fp8_e4m3"
+
+
+def _largest_fraction(found: Fit) -> Iterator[Change]:
+    """The largest fraction that is likely to work, where it is above the one that is used."""
+    interval = found.interval
+    if interval is not None and not interval.empty and found.asked is not None:
+        fraction = int(interval.high * 100 - 1) / 100
+        if fraction > found.asked:
+            yield {"mem_fraction_static": fraction}
+
+
+def _more_room(values: Mapping[str, Any], gpu: GpuFacts, found: Fit, wanted: Wanted) -> Iterator[Change]:
+    """More tokens on the same GPUs: what limits the pool taken away, a larger share for it, DP attention, FP8."""
+    tp = values.get("tp_size") or 1
+    if wanted.context and found.kv is not None and wanted.context > found.kv.context:
+        yield {"context_length": wanted.context}
+    if values.get("max_total_tokens"):
+        yield {"max_total_tokens": None}
+    if wanted.users and (values.get("max_running_requests") or wanted.users) < wanted.users:
+        yield {"max_running_requests": wanted.users}
+    yield from _largest_fraction(found)
+    if tp > 1 and found.kv is not None and any(kind.kind == "latent" for kind in found.kv.kinds):
+        yield {"dp_size": tp, "enable_dp_attention": True}
+    if values.get("kv_cache_dtype") == "auto":
+        yield {"kv_cache_dtype": _cache_type(gpu)}
+
+
+def _shorter_context(found: Fit, fitting: Sequence[Remedy]) -> Iterator[Change]:
+    """The longest request that the pool holds, where nobody said that it has to hold longer ones: of this plan where it
+    fits, else of the changes with which it does."""
+    tried = [(found, {})] if found.fits and not found.tight else [(other.fit, other.overrides) for other in fitting]
+    for fits, change in tried:
+        tokens = (fits.kv_tokens or 0) // 1024 * 1024
+        yield from ({**change, "context_length": length} for length in (tokens,) if length)
 
 
 def _single_arguments(values: Mapping[str, Any], found: Fit) -> Iterator[Mapping[str, Any]]:
     """Where the weights fit, the rest of the memory can be shared out otherwise."""
-    interval, asked = found.interval, values.get("mem_fraction_static")
-    if interval is None or interval.low >= 1:
+    if found.interval is None or found.interval.low >= 1:
         return
     if found.request_table is not None and found.request_table > _LARGE_TABLE:
         yield from _shorter(found)
-    if not interval.empty and asked is not None:
-        middle = (interval.low + interval.high) / 2
-        fraction = round(max(interval.high - 0.01, middle) if asked > interval.high else middle, 2)
-        if fraction in interval:
-            yield {"mem_fraction_static": fraction}
     yield from _smaller(values, found)
 
 
@@ -130,16 +258,22 @@ def _checkpoints(values: Mapping[str, Any], gpu: GpuFacts) -> Iterator[Mapping[s
         yield {"quantization": "fp8"}
 
 
-def _more_gpus(values: Mapping[str, Any], gpu: GpuFacts, *, nodes: bool) -> Iterator[Mapping[str, Any]]:
-    """Twice as many GPUs and so on; on more nodes, where the node has no more."""
-    stages, copies = values.get("pp_size") or 1, 1 if values.get("enable_dp_attention") else values.get("dp_size") or 1
-    size, here = values.get("tp_size") or 1, gpu.count or 8
+def _spread(values: Mapping[str, Any]) -> tuple[int, int]:
+    """Pipeline stages, and copies of the server by plain data parallelism."""
+    copies = 1 if values.get("enable_dp_attention") else values.get("dp_size") or 1
+    return values.get("pp_size") or 1, copies
+
+
+def _more_nodes(values: Mapping[str, Any], gpu: GpuFacts) -> Iterator[Change]:
+    """Twice as many GPUs and so on, on more nodes than there are."""
+    stages, copies = _spread(values)
+    size, here, nodes = values.get("tp_size") or 1, gpu.count or 8, values.get("nnodes") or 1
     while size * stages * copies * 2 <= _MOST_GPUS:
         size *= 2
         gpus = size * stages * copies
         needed = -(-gpus // here)
-        if (needed > 1) is nodes and needed <= _MOST_NODES and gpus % needed == 0:
-            yield {"tp_size": size, "nnodes": needed} if nodes else {"tp_size": size}
+        if nodes < needed <= _MOST_NODES and gpus % needed == 0:
+            yield {"tp_size": size, "nnodes": needed}
 
 
 def _larger(gpu: GpuFacts, classes: Iterable[GpuFacts]) -> list[GpuFacts]:
@@ -149,9 +283,16 @@ def _larger(gpu: GpuFacts, classes: Iterable[GpuFacts]) -> list[GpuFacts]:
     return sorted(more, key=lambda other: (other.vendor != gpu.vendor, other.memory_mib or 0, other.name))
 
 
-def _wording(overrides: Mapping[str, Any], fitted: Fit) -> str:
-    """``tp_size=16 nnodes=2: 40.5 GiB of weights on each GPU, 412345 KV tokens``"""
-    typed = " ".join(f"{name}={value}" for name, value in overrides.items())
-    weights = gib(fitted.weights.total)
+def _wording(overrides: Change, fitted: Fit, wanted: Wanted) -> str:
+    """``tp_size=16 nnodes=2: 40.5 GiB of weights on each GPU, 412345 KV tokens, 3 requests of 131,072 tokens``"""
+    typed = " ".join(f"{name}={spelled(value)}" for name, value in overrides.items())
+    weights, context = gib(fitted.weights.total), wanted.context or (fitted.kv.context if fitted.kv else 0)
     size = "" if weights is None else f"{weights:.1f} GiB of weights on each GPU, "
-    return f"{typed}: {size}{fitted.kv_tokens} KV tokens"
+    requests = fitted.concurrent_requests(context)
+    held = "" if requests is None else f", {requests_of(requests, context)}"
+    return f"{typed}: {size}{fitted.kv_tokens} KV tokens{held}"
+
+
+def spelled(value: Any) -> str:
+    """A value as one types it."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sglang_hydra.fit.kv import KvKind
 from sglang_hydra.fit.overheads import GIB, Range
@@ -13,6 +13,22 @@ from sglang_hydra.fit.overheads import GIB, Range
 def gib(size: float | None) -> float | None:
     """Bytes as GiB."""
     return None if size is None else size / GIB
+
+
+class Wanted(NamedTuple):
+    """What a server has to hold at a time: ``users`` requests (None: one) of ``context`` tokens (None: the longest that
+    it takes)."""
+
+    context: int | None = None
+    users: int | None = None
+
+
+NOTHING_STATED = Wanted()
+
+
+def requests_of(number: int, context: int) -> str:
+    """``1,180 requests of 2,048 tokens``"""
+    return f"{number:,} request{'' if number == 1 else 's'} of {context:,} tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +63,8 @@ class KvCache:
     """
 
     kinds: tuple[KvKind, ...]
-    bytes_per_token: int
-    element: int
+    bytes_per_token: float
+    element: float
     context: int
     profiled: int | None = None
     tokens: int | None = None
@@ -132,6 +148,26 @@ class Fit:
         most = tokens // context
         limits = [limit for limit in (self.running, self.kv.slots) if limit is not None]
         return min([most, *limits]) * self.replicas
+
+    def shortage(self, wanted: Wanted) -> str | None:
+        """What is missing of the room that is wanted, in words; None where it is there, or nothing is known of it."""
+        tokens = self.kv_tokens
+        if tokens is None or self.kv is None or not self.kv.context:
+            return None
+        context, named = wanted.context or self.kv.context, "fit.context" if wanted.context else "the longest it takes"
+        if context > self.kv.context:
+            return (
+                f"a request of {context:,} tokens (fit.context) is longer than this server takes: {self.kv.context:,}"
+            )
+        if tokens < context:
+            where = " of each replica" if self.replicas > 1 else ""
+            return f"the KV cache{where} holds {tokens:,} tokens, less than one request of {context:,} ({named})"
+        requests = self.concurrent_requests(context) or 0
+        if requests < (wanted.users or 1):
+            users, held = wanted.users or 1, requests_of(requests, context)
+            servers = f": {-(-users // requests):,} servers like this one hold them" if requests else ""
+            return f"room for {held} at a time, and {users:,} are needed (fit.users){servers}"
+        return None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: sizes in GiB to four digits, null for what is unknown."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from sglang_hydra.architecture.understanding import Understanding
 from sglang_hydra.fit.kv import Cells
 from sglang_hydra.fit.overheads import GIB, NOTHING, Range, about, exactly
 from sglang_hydra.fit.result import Fit, Interval, KvCache, Weights
-from sglang_hydra.fit.sources import SOURCES
+from sglang_hydra.text.json_types import json_beside
 
 _HIGHEST = 0.999
 """A fraction is below 1."""
+_sources = lru_cache(maxsize=1)(json_beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,9 @@ class Need:
     """Everything that one GPU has to hold, in bytes; None is unknown.
 
     ``fraction`` is the one that the server works with. ``least_state`` are the fewest states with which it starts.
-    ``headroom`` is what speculative decoding adds to the pool beyond the static part of the memory.
+    ``headroom`` is what speculative decoding adds to the pool beyond the static part of the memory; less than 0 where
+    the draft lies inside of it. ``window_floor``: tokens of the pool for sliding windows, and those that one request
+    needs there, where the release refuses less.
     """
 
     known: Understanding
@@ -46,6 +50,7 @@ class Need:
     state: float = 0.0
     least_state: float = 0.0
     headroom: float = 0.0
+    window_floor: tuple[int, int] | None = None
     draft_cache: float = 0.0
     request_table: float = 0.0
     workspace: float = 0.0
@@ -120,7 +125,7 @@ def judge(need: Need, memory: Memory) -> Fit:
         error=error,
         interval=interval,
         running=int(running) // (known.ranks.replicas if values.get("enable_dp_attention") else 1) if running else None,
-        sources=SOURCES,
+        sources=_sources(__file__),
     )
 
 
@@ -146,6 +151,12 @@ def _surely_fails(need: Need, free: Range | None) -> list[str]:
         reasons.append(
             f"mem_fraction_static={need.fraction:.3g} of {_gib(free.mid)} is {_gib(free.mid * need.fraction)}: "
             f"{_gib(held)} of weights{states} leave nothing for the KV cache"
+        )
+    if need.window_floor is not None and need.window_floor[0] <= need.window_floor[1]:
+        tokens, least_tokens = need.window_floor
+        reasons.append(
+            f"the pool for sliding windows holds {tokens} tokens, and one request needs more than {least_tokens} there "
+            "(swa_full_tokens_ratio)"
         )
     after = need.after_cache
     if after is not None and after.low > _outside(need, need.fraction, free.high, least):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from sglang_hydra.architecture.tensors import (
     layer_matrices,
 )
 from sglang_hydra.architecture.vision import Tower
-from sglang_hydra.fit.allocator import Allocations
+from sglang_hydra.fit.allocator import lost_bytes
 
 _MERGED = {"q_proj": ("q_proj", "k_proj", "v_proj", "qkv_proj"), "gate_proj": ("gate_proj", "up_proj", "gate_up_proj")}
 _ANGLE_BYTES = 4  # CUDA keeps the table of rotary angles in float32 (layers/rotary_embedding.py)
@@ -46,23 +46,22 @@ class StageWeights(NamedTuple):
 
 
 def decoder_weights(decoder: Decoder, scheme: Scheme, ranks: Ranks, tower: Tower | None) -> list[StageWeights]:
-    """The weights of each stage, first to last. The last answer is kept: most changes that are tried on a plan which
-    does not fit leave the weights as they are."""
-    global _last
+    """The weights of each stage, first to last. The last answers are kept: most changes that are tried on a plan which
+    does not fit leave the weights as they are, and so do most GPUs."""
     asked = (decoder, scheme, ranks, tower)
-    kept = _last
-    if kept is not None and kept[0] == asked:
-        return kept[1]
+    for kept, answer in _LAST:
+        if kept == asked:
+            return answer
     stages = stage_layers(len(decoder.layers), ranks.stages)
     found = [
         _stage(decoder, scheme, ranks, layers, tower, first=number == 0, last=number == len(stages) - 1)
         for number, layers in enumerate(stages)
     ]
-    _last = (asked, found)
+    _LAST.append((asked, found))
     return found
 
 
-_last: tuple[tuple[Any, ...], list[StageWeights]] | None = None
+_LAST: deque[tuple[tuple[Any, ...], list[StageWeights]]] = deque(maxlen=8)
 
 
 def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, element: int) -> float:
@@ -137,12 +136,12 @@ def _stage(
 def _add_layers(parts: dict[str, float], decoder: Decoder, scheme: Scheme, ranks: Ranks, layers: range) -> float:
     """Adds the layers of a stage to ``parts``; returns how much more they take before they are quantized."""
     full = scheme.plain
-    more = 0.0
-    tensors = Allocations()
+    more = lost = 0.0
     members: dict[Any, list[int]] = {}
     for number in layers:
         members.setdefault(decoder.layers[number], []).append(number)
     for layer, numbers in members.items():
+        tensors: list[tuple[float, int]] = []
         for matrix in layer_matrices(decoder, layer, ranks, scheme.experts):
             unquantized = full.weights(matrix.rows, matrix.columns) * matrix.copies
             for stored, count in scheme.formats(matrix.format, matrix.module, numbers):
@@ -150,11 +149,11 @@ def _add_layers(parts: dict[str, float], decoder: Decoder, scheme: Scheme, ranks
                 scales = stored.scales(matrix.rows, matrix.columns) * matrix.copies
                 parts[matrix.part] += (weights + scales) * count
                 more += (unquantized - weights - scales) * count
-                tensors.add(weights, count)
-                tensors.add(scales, count)
+                tensors += ((weights, count), (scales, count))
         if decoder.copied and layer.mixer not in (LINEAR, NO_MIXER) and decoder.latent is not None:
             copies = latent_copies(decoder, ranks) * scheme.element
             parts[ATTENTION] += copies * len(numbers)
-            tensors.add(copies / 2, 2 * len(numbers))
-    parts[OTHER] += tensors.overhead() if decoder.copied else 0.0
+            tensors += ((copies / 2, len(numbers)),) * 2
+        lost += lost_bytes(tensors)
+    parts[OTHER] += lost if decoder.copied else 0.0
     return more

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from sglang_hydra.planning.plan import Plan
 
 SCHEMA = "sglang_hydra.actual/1"
+_WITHHELD = "<redacted>"
+"""What 0.5.23 reports in place of a secret, set or not (sampling/watermarking/core.py:83)."""
+
 UNNAMED = "this server"
 """The version of a server that names none."""
 
@@ -93,9 +96,11 @@ def compare(plan: Plan, info: Mapping[str, Any], machine: GpuFacts | None = None
     reported = info.get("version")
     version = reported if isinstance(reported, str) else UNNAMED
     reasons = Reasons(plan, version, machine)
-    common = [name for name in FIELDS if name in info]
+    held = plan.values if plan.is_exact else {name: plan.view[name] for name in FIELDS}
+    held = {name: value for name, value in held.items() if info.get(name) != _WITHHELD}
+    common = [name for name in held if name in info]
     others = {name: value for name, value in _own_names(plan).items() if name in info}
-    differences = (*_differences(plan, info, common, reasons), *_other_differences(others, info, reasons))
+    differences = (*_differences(plan, held, info, reasons), *_other_differences(others, info, reasons))
     kv = kv_tokens(plan, info, differences, version, machine)
     findings = [*_other_release(plan, reported), *(_finding(item, plan, version) for item in differences)]
     if kv is not None and kv.finding is not None:
@@ -104,20 +109,23 @@ def compare(plan: Plan, info: Mapping[str, Any], machine: GpuFacts | None = None
         version=version,
         same=len(common) + len(others) - len(differences),
         of=len(common) + len(others),
-        absent=tuple(name for name in FIELDS if name not in info),
+        absent=tuple(name for name in held if name not in info),
         differences=differences,
         kv=kv,
         findings=tuple(findings),
     )
 
 
-def _differences(plan: Plan, info: Mapping[str, Any], common: list[str], reasons: Reasons) -> Iterator[Difference]:
-    for name in common:
-        field = FIELDS[name]
-        planned, actual = comparable(field, plan.values[name]), comparable(field, info[name])
-        if isinstance(plan.values[name], (set, frozenset)) and isinstance(actual, list):
+def _differences(
+    plan: Plan, held: Mapping[str, Any], info: Mapping[str, Any], reasons: Reasons
+) -> Iterator[Difference]:
+    for name, value in held.items():
+        if name not in info:
+            continue
+        planned, actual = comparable(name, value), comparable(name, info[name])
+        if isinstance(value, (set, frozenset)) and isinstance(actual, list):
             actual = sorted(actual, key=str)
-        if planned == actual:
+        if planned == actual or (name == "random_seed" and value is None):  # any seed is one that the start drew
             continue
         if is_secret_name(name):
             words = {None: None, IS_SET: HIDDEN}
@@ -126,8 +134,9 @@ def _differences(plan: Plan, info: Mapping[str, Any], common: list[str], reasons
 
 
 def _own_names(plan: Plan) -> dict[str, Any]:
-    """The arguments that a later release gets beside those of 0.5.2: extras, and arguments under their new names."""
-    if plan.by_own_rules:
+    """Where the values are an estimate: the arguments that a later release gets beside those of 0.5.2, extras and
+    arguments under their new names."""
+    if plan.is_exact:
         return {}
     from sglang_hydra.arguments.translate import arguments_for
 

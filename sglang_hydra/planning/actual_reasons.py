@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.text.screen import printable, shown
 from sglang_hydra.text.words import number
@@ -43,7 +43,7 @@ class Reasons:
 
     def of(self, name: str, actual: Any) -> str:
         """A clause on why the server holds ``actual`` for the argument ``name``."""
-        if FIELDS[name].arg.secret:
+        if is_secret_name(name):
             return "the key did not reach it as planned" if actual is None else "it was given a key by someone else"
         if self.version != SPECIFIED_VERSION:
             return self._of_release(name, actual)
@@ -58,7 +58,7 @@ class Reasons:
         if written:
             return f"{written[-1].rule} planned it ({written[-1].reason}), and the server decided otherwise"
         if self.plan.intent.get(name) is not None:
-            return "it was set, and the server changed it after its rules had run"
+            return "the plan sets it: the server was started with another value, or changed it after its rules had run"
         return "no rule of ours leads there"
 
     def of_own(self, name: str) -> str:
@@ -120,7 +120,7 @@ class Reasons:
 def _same(name: str, imagined: Any, actual: Any) -> bool:
     from sglang_hydra.planning.actual_values import comparable
 
-    return bool(comparable(FIELDS[name], imagined) == actual)
+    return bool(comparable(name, imagined) == actual)
 
 
 def _packaged(name: str, planned: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sglang_hydra.arguments.fields.arg import Field
+from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.text.json_types import NOT_FINITE, plain
 
@@ -15,18 +15,19 @@ _DRAWN = ("lora_id",)
 """Keys inside a value that every construction of it draws anew."""
 
 
-def comparable(field: Field, value: Any) -> Any:
+def comparable(name: str, value: Any) -> Any:
     """One argument's value in the form in which plan and server are compared.
 
     JSON's types; a secret only says whether it is set; what each construction draws is left out; what JSON cannot say
     (inf) is the null that a server writes in its place.
     """
-    if is_secret_name(field.name):
+    is_float = name in FIELDS and FIELDS[name].kind == "float"
+    if is_secret_name(name):
         return None if value is None else IS_SET
     made = _without_drawn(plain(value))
-    if made in NOT_FINITE and field.kind == "float":
+    if isinstance(made, str) and made in NOT_FINITE and is_float:
         return None
-    if isinstance(made, int) and not isinstance(made, bool) and field.kind == "float":
+    if isinstance(made, int) and not isinstance(made, bool) and is_float:
         return float(made)
     return made
 

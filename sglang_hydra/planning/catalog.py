@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.compose.grammar import has_interpolation
 from sglang_hydra.facts.declared import gpu_facts
-from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.facts.stated_config import preset_facts
 from sglang_hydra.planning.gpu_class import Hardware
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composer
     from sglang_hydra.compose.overrides import Request
     from sglang_hydra.facts.gpu import GpuFacts
+    from sglang_hydra.facts.model import ModelFacts
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,11 @@ def models(composer: Composer, requests: Sequence[Request] = (), *, strict: bool
         Model(
             preset.name,
             preset.node["model_path"],
-            ModelFacts(preset.node["config"], source=preset.node["source"] or f"preset {preset.name}"),
+            facts,
             {name: value for name, value in preset.node["args"].items() if name != "served_model_name"},
             str(preset.node["name"]),
         )
         for preset in composer.presets("model", requests, strict=strict)
-        if preset.node["config"] is not None and preset.node["model_path"] is not None
+        for facts in [preset_facts(preset.node, f"preset {preset.name}")]
+        if facts is not None and preset.node["model_path"] is not None
     ]

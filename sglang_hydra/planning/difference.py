@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import HIDDEN, SECRET_FIELDS, is_secret_name
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import SINGLE, has_several_servers
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan, digest
+from sglang_hydra.planning.release_values import same_value
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
-from sglang_hydra.text.screen import Line, Span, columns, shown, text
+from sglang_hydra.text.screen import Line, Span, columns, folded, room, shown, text
 from sglang_hydra.text.words import number, plural
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.planning.input_files import ReadOthers
     from sglang_hydra.planning.topology.plan import Topology
 
 SCHEMA = "sglang_hydra.diff/1"
+_NOT_IN = "(not in "
 _GPU_FACTS = ("name", "vendor", "device", "memory_mib", "compute_capability", "count")
 
 
@@ -67,13 +68,18 @@ class Difference:
         }
 
 
-def planned_side(composer: Composer, side: str, place: str) -> Side:
-    """The plan of overrides in one word, or of a file. Raises ConfigError that says which side is meant."""
-    from sglang_hydra.planning.input_files import is_document, read_document
+def planned_side(composer: Composer, side: str, place: str, others: ReadOthers | None = None) -> Side:
+    """The plan of overrides in one word, or of a file; ``others`` reads what is not ours. Raises ConfigError that says
+    which side is meant."""
+    from sglang_hydra.planning.input_files import is_document, named_documents
 
     try:
         if is_document(side):
-            document = read_document(Path(side))
+            found = named_documents(side, others)
+            if len(found) > 1:
+                message = f"{side} starts {len(found)} servers, and a side of diff is one of them"
+                raise ConfigError(Finding("error", "DIF001", message, hint=" or ".join(name for name, _ in found)))
+            ((_, document),) = found
             recorded = document.recorded
             seed = recorded.seed if recorded else _SEED
             plan = make_plan(composer, document.requests, recorded=recorded, seed=seed)
@@ -154,12 +160,12 @@ def differences(left: Plan, right: Plan) -> Iterator[Difference]:
     if left.engine.version != right.engine.version or left.engine.name != right.engine.name:
         ours, theirs = (f"{plan.engine.name} {plan.engine.version}" for plan in (left, right))
         yield Difference("fact", "engine", ours, theirs)
-    for name in FIELDS:
-        ours, theirs = left.values[name], right.values[name]
+    for name in dict.fromkeys([*left.values, *right.values]):
+        ours, theirs = (value_of(plan, name) for plan in (left, right))
         drawn = name == "random_seed" and left.seed_drawn and right.seed_drawn
-        if ours != theirs and name not in SECRET_FIELDS and not drawn:
+        if not same_value(ours, theirs) and name not in SECRET_FIELDS and not drawn:
             yield Difference("value", name, ours, theirs, (why(left, name), why(right, name)))
-    extras = [plan.nodes["extra"] for plan in (left, right)]
+    extras = [plan.unresolved_extra for plan in (left, right)]
     for name in dict.fromkeys([*extras[0], *extras[1]]):
         ours, theirs = extras[0].get(name), extras[1].get(name)
         if ours != theirs:
@@ -169,6 +175,13 @@ def differences(left: Plan, right: Plan) -> Iterator[Difference]:
         if ours != theirs:
             yield Difference("environment", name, ours, theirs, _who_set(left, right, f"engine.env.{name}"))
     yield from _memory(left, right)
+
+
+def value_of(plan: Plan, name: str) -> Any:
+    """A value as a comparison shows it: in words where the plan's release has no such argument, or decides it."""
+    if name in plan.unknown:
+        return "(unknown)"
+    return plan.values.get(name, f"{_NOT_IN}{plan.engine.version})")
 
 
 def why(plan: Plan, name: str) -> str:
@@ -210,14 +223,18 @@ def diff_screen(left: Side, right: Side, found: list[Difference]) -> Iterator[Li
     for kind, title in titles.items():
         rows: list[list[Span]] = []
         for item in (item for item in found if item.kind == kind):
+            if _is_absent(item.left) or _is_absent(item.right):
+                continue
             reasons = " | ".join(dict.fromkeys(reason for reason in item.why if reason))
             show = _capability if item.key == "gpu.compute_capability" else shown_value
-            values = [text(show(item.left), "red"), text("->"), text(show(item.right), "green")]
+            ours, theirs = _what_differs(item.left, item.right)
+            values = [text(show(ours), "red"), text("->"), text(show(theirs), "green")]
             rows.append([text(item.key), *values, text(reasons, "dim")])
         if rows:
             yield [text(title, "bold")]
             yield from columns(rows)
             yield []
+    yield from _only_in_one(left, right, found)
     what = "server" if left.topology is None and right.topology is None else "topology"
     same = f"the same {what}" if left.id == right.id else f"another {what}"
     count = sum(item.kind == "value" for item in found)
@@ -226,6 +243,21 @@ def diff_screen(left: Side, right: Side, found: list[Difference]) -> Iterator[Li
     for side, name in ((left, "left"), (right, "right")):
         for finding in (item for item in side.made.findings if item.level == "error"):
             yield [text(f"{name}: ", "bold"), text(f"{finding.id} {finding.message}", "red")]
+
+
+def _is_absent(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(_NOT_IN)
+
+
+def _only_in_one(left: Side, right: Side, found: Sequence[Difference]) -> Iterator[Line]:
+    """Arguments that one release alone has, with their values there, in one paragraph a release."""
+    of_left = [f"{item.key}={shown(item.left, width=24)}" for item in found if _is_absent(item.right)]
+    of_right = [f"{item.key}={shown(item.right, width=24)}" for item in found if _is_absent(item.left)]
+    for side, words in ((left, of_left), (right, of_right)):
+        if words:
+            yield [text(f"Only in {side.plan.engine.version}", "bold")]
+            yield from folded([text("  "), text(", ".join(words), "dim")], room())
+            yield []
 
 
 def to_json(left: Side, right: Side, found: list[Difference]) -> dict[str, Any]:
@@ -245,6 +277,21 @@ def to_json(left: Side, right: Side, found: list[Difference]) -> dict[str, Any]:
 def _capability(value: Any) -> str:
     """As presets write it: 9.0."""
     return ".".join(map(str, value)) if value else shown_value(value)
+
+
+def _what_differs(left: Any, right: Any) -> tuple[Any, Any]:
+    """Two mappings without the keys in which they are equal; any other values as they are."""
+    if not (isinstance(left, Mapping) and isinstance(right, Mapping)):
+        return left, right
+    both = [key for key in left if key in right and left[key] != right[key]]
+    apart = {key: _what_differs(left[key], right[key]) for key in both}
+    ours = {
+        key: apart[key][0] if key in apart else item for key, item in left.items() if key in apart or key not in right
+    }
+    theirs = {
+        key: apart[key][1] if key in apart else item for key, item in right.items() if key in apart or key not in left
+    }
+    return ours, theirs
 
 
 def shown_value(value: Any) -> str:

@@ -37,3 +37,13 @@ def meaning_of(id: str) -> str | None:
     if id in RETIRED:
         return f"Retired: {RETIRED[id]}"
     return MEANINGS.get(id)
+
+
+def title_of(id: str) -> str | None:
+    """What an id means in one sentence, for a legend; None for an id that is not used."""
+    from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
+    from sglang_hydra.rules.order import ORDER
+
+    page = next((rule.page for rule in (*ORDER, *PLAN_CHECKS) if rule.id == id), None)
+    meaning = page.partition("What:")[2].partition("Why:")[0] if page else meaning_of(id)
+    return " ".join(meaning.split()).partition(". ")[0].rstrip(".") if meaning else None

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a probe adds to a plan: facts that beat the preset's, findings, and remarks for the heading."""
+    """What a probe adds to a plan: facts that beat the preset's, findings, and notes for the heading. ``embedded`` says
+    that the embedded engine would be started on this machine, which has no accelerator."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     without_accelerator: bool = False
+    embedded: bool = False
 
 
 def choose_gpu_class(
@@ -35,7 +37,7 @@ def choose_gpu_class(
     """Replaces ``gpu=auto`` by the class of this machine and composes again; any other choice stays as it is.
 
     A GPU of no known class keeps its probed facts alone. Without an accelerator the choice is ``none``, which SGLang
-    refuses; for the embedded engine it is ``cpu``.
+    refuses; where the embedded engine would be started it is ``cpu``.
     """
     if composition.nodes["gpu"]["name"] != "auto":
         return composition, Hardware()
@@ -46,11 +48,14 @@ def choose_gpu_class(
     python = composition.nodes["engine"]["python"]
     probe = once(("GPUs", python), lambda: probe_gpu(env, python=python))
     if not probe.found:
-        embedded = plan_engine(composition.nodes["engine"], embedded_first=True).name == "transformers"
+        embedded = (
+            _would_start_embedded(composer, composition)
+            and plan_engine(composition.nodes["engine"], embedded_first=True).name == "transformers"
+        )
         choice, why = ("cpu", "the embedded engine runs on the CPU") if embedded else ("none", "no accelerator found")
         chosen = composer.compose(composer.with_choice(requests, "gpu", choice, "probe"))
         note = f"gpu: auto -> {choice} ({why}; {'; '.join(probe.tried)})"
-        return chosen, Hardware(notes=(note,), without_accelerator=True)
+        return chosen, Hardware(notes=(note,), without_accelerator=True, embedded=embedded)
     name = recognise(probe, gpu_nodes(composer, requests))
     seen = f"{probe.count} x {probe.name}, {number(probe.memory_mib)} MiB" + (
         f", {probe.visible}" if probe.visible else ""
@@ -65,6 +70,13 @@ def choose_gpu_class(
     return chosen, Hardware(
         facts, tuple(_differences(name, chosen.nodes["gpu"], facts)), (f"gpu: auto -> {name} ({seen})",)
     )
+
+
+def _would_start_embedded(composer: Composer, composition: Composition) -> bool:
+    """Whether a plan of this machine is for what is started on it, and not for a machine that nobody named."""
+    engine, model = composition.nodes["engine"]["name"], composition.nodes["model"]["name"]
+    on_cpu = composition.intent.get("device") == "cpu"
+    return composer.for_start or on_cpu or engine == "transformers" or model == "tiny"
 
 
 def gpu_nodes(composer: Composer, requests: Sequence[Request] = ()) -> dict[str, Mapping[str, Any]]:

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.compose.grammar import typed_word
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
+from sglang_hydra.facts.trust import refused_search_path
 from sglang_hydra.planning.plan import Recorded
 from sglang_hydra.planning.saved import NotAPlan, OtherSchema, parse_plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import CONFIG_BYTES, RECORD_BYTES, link_problem, read_text
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.key_lines import key_lines
-from sglang_hydra.text.locations import shown_path
+from sglang_hydra.text.locations import file_of, shown_path
+from sglang_hydra.text.quick_yaml import quick_load
+from sglang_hydra.text.words import short
 from sglang_hydra.text.yaml_limits import TOO_MUCH, text_is_too_much
 
 _SUFFIXES = (".yaml", ".yml", ".json")
+_SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
+_OF_YAML = ("defaults", "hydra", "recipe", "experiment")
+_MANIFEST = re.compile(r"^(?:---\s*$|apiVersion:|services:)", re.MULTILINE)
+_STARTS_NOTHING = "IMP001"
 
 
 @dataclass(frozen=True)
 class Document:
-    """What one file asks for. A plan also brings what it was made with, so that nothing is asked anew."""
+    """What one file asks for. A plan also brings what it was made with, so that nothing is asked anew; a file of
+    others brings the findings on how it was read."""
 
     requests: Sequence[Request]
     recorded: Recorded | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+ReadOthers = Callable[[Path, str], Sequence[tuple[str, Document]]]
+"""Reads a file of others and its text: each server that it starts, by its name. Raises ConfigError, IMP001 for none."""
 
 
 class _OtherKind(ConfigError):
@@ -35,16 +54,20 @@ class _OtherKind(ConfigError):
 
 
 def is_document(word: str) -> bool:
-    """True for what names a file or folder to read rather than an override."""
-    return "=" not in word and (word.endswith(_SUFFIXES) or os.path.isdir(word))
+    """True for what names a file or folder to read rather than an override; FILE#NAME is one server of a file."""
+    named = file_of(word)
+    return "=" not in word and "\0" not in word and (named.endswith(_SUFFIXES) or os.path.exists(named))
 
 
-def documents(requests: Sequence[Request]) -> Iterator[tuple[str, Document | ConfigError]]:
-    """Each file's name and what it asks for, or why it cannot be read. A folder stands for all files below it; JSON
-    that says itself that it is something else than a plan is passed over there."""
+def documents(
+    requests: Sequence[Request], others: ReadOthers | None = None
+) -> Iterator[tuple[str, Document | ConfigError]]:
+    """Each file's name and what it asks for, or why it cannot be read; ``others`` reads those that are not ours. A
+    folder stands for all files below it; those that start no server are passed over there."""
     for request in requests:
         is_folder = os.path.isdir(request.text)
-        files = _files_below(request.text) if is_folder else [Path(request.text)]
+        scripts = _SCRIPTS if others is not None else ()
+        files = _files_below(request.text, scripts) if is_folder else [Path(request.text)]
         if is_folder and _is_environment(request.text):
             why = f"it is a Python environment; --against {request.text} asks the SGLang in it"
             yield request.text, _unreadable(request.text, why)
@@ -57,12 +80,70 @@ def documents(requests: Sequence[Request]) -> Iterator[tuple[str, Document | Con
                 yield shown_path(str(file)), _unreadable(shown_path(str(file)), problem)
                 continue
             try:
-                yield shown_path(str(file)), read_document(file)
-            except _OtherKind as failure:
-                if not is_folder:
-                    yield shown_path(str(file)), failure
+                yield from named_documents(str(file), others)
             except ConfigError as failure:
-                yield shown_path(str(file)), failure
+                passed_over = isinstance(failure, _OtherKind) or failure.findings[0].id == _STARTS_NOTHING
+                if not (is_folder and passed_over):
+                    yield shown_path(str(file)), failure
+
+
+def named_documents(word: str, others: ReadOthers | None) -> list[tuple[str, Document]]:
+    """The documents of FILE, or of FILE#NAME, each by its name: several where a file of others starts several servers.
+    Raises ConfigError as ``read_document`` does, and for a NAME that is not there."""
+    file = Path(file_of(word))
+    name = shown_path(str(file))
+    chosen = word[len(str(file)) + 1 :] if word != str(file) and "#" in word else ""
+    content = content_of(file) if others is not None else ""
+    if others is None or is_ours(file, content):
+        return [(name, read_document(file))]
+    try:
+        found = list(others(file, content))
+    except ConfigError as failure:
+        if failure.findings[0].id != _STARTS_NOTHING or file.suffix not in _SUFFIXES or _MANIFEST.search(content):
+            raise
+        return [(name, read_document(file))]
+    if chosen and chosen not in dict(found):
+        message = f"{short(name)} starts no server {short(chosen)!r}; it starts {', '.join(key for key, _ in found)}"
+        raise ConfigError(Finding("error", "CLI017", message, hint=f"{name}#{found[0][0]}" if len(found) > 1 else name))
+    several = len(found) > 1
+    return [(f"{name}#{key}" if several else name, item) for key, item in found if chosen in ("", key)]
+
+
+def is_ours(file: Path, content: str) -> bool:
+    """Whether a file is an experiment, an option of a group or a record of ours; else it is one of others'."""
+    if file.suffix == ".json":
+        return is_record(content) or _is_json_experiment(content)
+    if file.suffix not in _SUFFIXES:
+        return False
+    try:
+        loaded = quick_load(content)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        # Several documents are a manifest; what is no YAML at all gets its line and column from our reader.
+        return not re.search(r"^---\s*$", content, re.MULTILINE)
+    if not isinstance(loaded, Mapping):
+        return not isinstance(loaded, (list, str))
+    keys = {str(key) for key in loaded}
+    ours = keys & {*FIELDS, *NODES, *_OF_YAML}
+    if "defaults" in keys or keys == ours:
+        return True
+    if {"apiVersion", "kind"} <= keys or "services" in keys or any("-" in key for key in keys):
+        return False
+    return file.absolute().parent.name in NODES or len(keys) - len(ours) <= len(ours)
+
+
+def is_record(content: str) -> bool:
+    """Whether a JSON file is one that this program wrote: a plan, a result."""
+    return '"sglang_hydra.' in content
+
+
+def _is_json_experiment(content: str) -> bool:
+    """Whether JSON holds an experiment: arguments and groups, of which SGLang's own ``--config`` has none."""
+    try:
+        loaded = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    keys = set(loaded) if isinstance(loaded, dict) else set()
+    return bool(keys & set(NODES)) and keys <= {*FIELDS, *NODES, *_OF_YAML}
 
 
 def read_document(file: Path) -> Document:
@@ -70,18 +151,23 @@ def read_document(file: Path) -> Document:
 
     YAML is a mapping of arguments and groups (``gpu: h100``, ``tp_size: 8``), or an experiment with a defaults list
     (``- override /gpu: h100``); in a folder named like a group it is an option of it, unless it names a GPU or a model.
-    JSON is a plan.
+    JSON is a plan, or arguments and groups as in YAML.
     Raises ConfigError naming the file, and the line where there is one.
     """
+    content = content_of(file)
+    is_plan = file.suffix == ".json" and not _is_json_experiment(content)
+    return _from_plan(file, content) if is_plan else Document(read_yaml(file, content))
+
+
+def content_of(file: Path) -> str:
     try:
-        content = read_text(file, RECORD_BYTES if file.suffix == ".json" else CONFIG_BYTES)
+        return read_text(file, RECORD_BYTES if file.suffix == ".json" else CONFIG_BYTES)
     except (OSError, ValueError) as failure:
         reason = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8 text"
         raise _unreadable(shown_path(str(file)), str(reason)) from failure
-    return _from_plan(file, content) if file.suffix == ".json" else Document(read_yaml(file, content))
 
 
-def _files_below(folder: str) -> list[Path]:
+def _files_below(folder: str, scripts: tuple[str, ...] = ()) -> list[Path]:
     """Nothing from hidden folders (.git, .github) and Python environments: no launch file lies there."""
     found: list[Path] = []
     for here, inner, names in os.walk(folder):
@@ -89,7 +175,7 @@ def _files_below(folder: str) -> list[Path]:
         if _is_environment(here):
             inner.clear()
             continue
-        found += [Path(here, name) for name in names if name.endswith(_SUFFIXES)]
+        found += [Path(here, name) for name in names if name.endswith((*_SUFFIXES, *scripts))]
     return sorted(found)
 
 
@@ -99,8 +185,6 @@ def _is_environment(folder: str) -> bool:
 
 def read_yaml(file: Path, content: str) -> list[Request]:
     """What ``content`` asks for, read as the YAML of ``file``. Raises ConfigError as ``read_document`` does."""
-    import yaml
-
     from sglang_hydra.compose.hydra_internals import yaml_loader
 
     name = shown_path(str(file))
@@ -111,7 +195,7 @@ def read_yaml(file: Path, content: str) -> list[Request]:
     except yaml.MarkedYAMLError as failure:
         mark = failure.problem_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise _unreadable(f"{name}{place}", f"it is no YAML: {failure.problem}") from failure
+        raise _unreadable(f"{name}{place}", f"it is no YAML: {_problem(failure.problem)}") from failure
     except (yaml.YAMLError, ValueError, RecursionError) as failure:
         raise _unreadable(name, f"it is no YAML: {failure}") from failure
     if not isinstance(loaded, Mapping):
@@ -125,7 +209,9 @@ def read_yaml(file: Path, content: str) -> list[Request]:
         if group and key != "defaults":
             place = f"{name}:{lines.get((str(key),), 1)}"
             requests.append(Request.typed(f"{group}.{key}", value, place, group, interpolate=True))
-        elif key not in ("defaults", "hydra"):
+        elif key == "hydra":
+            requests += _of_hydra(file, value, lines, ("hydra",))
+        elif key != "defaults":
             requests += _flattened(name, (str(key),), value, lines)
     return requests
 
@@ -150,9 +236,28 @@ def _from_defaults(name: str, entries: Any, line: int, group: str) -> Iterator[R
             raise _unreadable(f"{name}:{line}", f"the entry {entry!r} of its defaults list includes another config")
         for group, option in entry.items():
             words = str(group).split()
+            if words[-1].startswith("hydra."):
+                message = f"{name}:{line}: {words[-1]} is a key and no group, so it stands in no defaults list"
+                hint = f"beside the list: hydra: {{{words[-1].removeprefix('hydra.')}: ...}}"
+                raise ConfigError(Finding("error", "CLI017", message, (words[-1],), hint))
             yield Request(
                 f"{words[-1].lstrip('/')}={'null' if option is None else option}", f"{name}:{line}", "experiment"
             )
+
+
+def _of_hydra(file: Path, value: Any, lines: Mapping[tuple[str, ...], int], keys: tuple[str, ...]) -> Iterator[Request]:
+    """``hydra: {run: {dir: x}}`` is ``hydra.run.dir=x``. Raises ConfigError for a search path that no file may name."""
+    key = ".".join(keys)
+    if isinstance(value, Mapping) and value and key != "hydra.sweeper.params":
+        for name, inner in value.items():
+            yield from _of_hydra(file, inner, lines, (*keys, str(name)))
+        return
+    is_path = key == "hydra.searchpath"
+    if is_path and (finding := refused_search_path(str(file), [str(path) for path in value or ()], True)) is not None:
+        raise ConfigError(finding)
+    word = typed_word(key, value)
+    place = f"{shown_path(str(file))}:{lines.get(keys, 1)}"
+    yield Request(word if is_path or key == "hydra.mode" else f"++{word}", place, "experiment")
 
 
 def _flattened(name: str, keys: tuple[str, ...], value: Any, lines: Mapping[tuple[str, ...], int]) -> list[Request]:
@@ -187,3 +292,9 @@ def _from_plan(file: Path, content: str) -> Document:
 
 def _unreadable(place: str, why: str) -> ConfigError:
     return ConfigError(Finding("error", "CLI017", f"{place} cannot be read: {why}"))
+
+
+def _problem(problem: str | None) -> str:
+    """The parser's words; of a tab our own, since each parser has others."""
+    is_tab = problem is not None and ("'\\t'" in problem or "tab character" in problem)
+    return "a tab stands where only spaces may" if is_tab else str(problem)

@@ -40,13 +40,14 @@ def replay(
     path: str,
     env: Mapping[str, str],
     saved: Recorded | None = None,
+    seed: int | None = None,
 ) -> Plan:
     """The plan in the file ``path``, planned again with ``requests`` on top, which may only change where it runs.
 
     Raises ConfigError with one finding for each difference: arguments, GPU and model facts, the model's revision, the
     engine and its version, the container image, the environment. What cannot be compared on this machine is taken from
     the file, and a finding of the plan says so. ``saved`` is what a plan file knew that the requests come from: there
-    is nothing to replay on top of a record.
+    is nothing to replay on top of a record. ``seed`` is for a plan whose seed the start draws.
     """
     if saved is not None:
         message = f"a saved plan and lock={path} are two records of a server"
@@ -66,7 +67,7 @@ def replay(
         composer,
         again.words,
         composition,
-        seed=locked.recorded.seed,
+        seed=seed if locked.recorded.seed is None else locked.recorded.seed,
         env=env,
         recorded=again.facts(composition, env),
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.facts.stated_config import laid_over
 from sglang_hydra.planning.plan import NOT_IDENTITY
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import shown
-from sglang_hydra.text.words import number
+from sglang_hydra.text.words import number, program
 
 if TYPE_CHECKING:
     from sglang_hydra.planning.plan import Plan
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _GPU = ("vendor", "device", "memory_mib", "compute_capability", "count", "flashinfer", "triton_kernels")
 _WHERE_IT_RUNS = ("engine", "launch", "gpu")
 """Groups of which only the outcome counts."""
+_WHOLE = "transformers_version"
 _ABSENT = object()
+_ABSENT_NAME = "(no such argument)"
 
 
 def differences(locked: SavedPlan, plan: Plan, typed: Mapping[str, str]) -> Iterator[Finding]:
@@ -90,6 +92,8 @@ def _model(recorded: Mapping[str, Any], plan: Plan, typed: Mapping[str, str]) ->
         hint = f"revision={recorded['revision']}" if recorded["revision"] else None
         yield _other("LCK007", "model.revision", recorded["revision"], plan.model.revision, by, hint)
     then, now = recorded["config"] or {}, plain(plan.model.config or {})
+    if _WHOLE in now and _WHOLE not in then:
+        then = laid_over(now, then)  # an excerpt says nothing about what it leaves out
     for key in (*then, *(key for key in now if key not in then)):
         if then.get(key, _ABSENT) != now.get(key, _ABSENT):
             yield _other("LCK007", f"model.config.{key}", then.get(key), now.get(key), by)
@@ -106,10 +110,18 @@ def _environment(record: Mapping[str, Any], plan: Plan) -> Iterator[Finding]:
 
 
 def _values(locked: SavedPlan, plan: Plan) -> Iterator[Finding]:
-    for name in FIELDS:
-        then, now = locked.values[name], plain(plan.values[name])
+    then_known, now_known = locked.values, plan.values
+    if "rules" in (locked.basis, plan.basis):
+        if locked.basis != "rules" and locked.record["engine"]["version"] == plan.engine.version:
+            message = f"whether the values are still those of SGLang {plan.engine.version} cannot be known: "
+            hint = f"{program()} release fetch {plan.engine.version}"
+            yield Finding("error", "LCK014", message + "it was not asked", ("engine.version",), hint)
+        then_known, now_known = locked.intent, plan.intent
+    for name in dict.fromkeys([*then_known, *now_known]):
+        then, now = plain(then_known.get(name, _ABSENT_NAME)), plain(now_known.get(name, _ABSENT_NAME))
         same = then == now and isinstance(then, bool) is isinstance(now, bool)
-        if same or name in NOT_IDENTITY:
+        is_drawn = name == "random_seed" and then is None and plan.seed_drawn
+        if same or is_drawn or name in NOT_IDENTITY:
             continue
         yield _other("LCK005", name, then, now, _who_now(name, plan), said_then=_who_then(name, locked))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
@@ -17,24 +18,34 @@ from sglang_hydra.text.errors import ConfigError
 
 
 def plan(
-    overrides: Sequence[str] = (),
+    overrides: Sequence[str] | Mapping[str, Any] = (),
     *,
     config_dirs: Sequence[str | Path] = (),
     config_name: str = PRIMARY_NAME,
     seed: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Plans what ``python serve.py plan OVERRIDES`` plans.
+    """Plans what ``python serve.py plan OVERRIDES`` plans, or what Hydra's compose API has composed.
 
-    ``config_dirs`` are searched for config groups before ours. ``seed`` stands in for the seed that is drawn when
-    no ``random_seed`` is set; ``env`` for the process's environment. Raises ConfigError, with every finding, when
-    the overrides cannot be composed; what SGLang would refuse is in the plan's ``findings`` instead.
+    ``overrides`` is a list of words, or a DictConfig that holds our tree at its root or under a node; a value of it
+    that is SGLang's default counts as not set. Where Hydra is initialized, its search path is searched first.
+    ``config_dirs`` are searched for config groups before ours. ``seed`` stands in for the seed that the start
+    draws when no ``random_seed`` is set; ``env`` for the process's environment. Raises ConfigError, with every finding,
+    when the overrides cannot be composed; what SGLang would refuse is in the plan's ``findings`` instead.
     """
     if isinstance(overrides, str):
         raise TypeError(f"overrides is a list of words, [{overrides!r}, ...], not one word")
+    if isinstance(overrides, dict):
+        raise TypeError('overrides is a list of words, ["tp_size=2", ...], or a DictConfig; resolve takes a mapping')
     if isinstance(overrides, Mapping):
-        raise TypeError('overrides is a list of words, ["tp_size=2", ...], not a mapping; resolve takes one')
-    requests = [Request(text, f"override {number}") for number, text in enumerate(overrides, 1)]
+        from sglang_hydra.compose.passed_config import composer_of_api, requests_of
+
+        composer = composer_of_api(config_dirs, config_name)
+        return make_plan(composer, requests_of(composer, overrides), seed=seed, env=env)
+    words: list[Any] = list(overrides) if isinstance(overrides, Iterable) else [overrides]
+    if not all(isinstance(word, str) for word in words):
+        raise TypeError(f'overrides is a list of words, ["tp_size=2", ...], or a DictConfig, and not {overrides!r}')
+    requests = [Request(text, f"override {number}") for number, text in enumerate(words, 1)]
     own = not config_dirs and config_name == PRIMARY_NAME
     return make_plan(_own_composer() if own else Composer(config_dirs, config_name), requests, seed=seed, env=env)
 
@@ -97,5 +108,5 @@ def plan_composed(
     if lock is not None and not (recorded and recorded.locked):
         from sglang_hydra.planning.lock import replay
 
-        return replay(composer, requests, lock, env, recorded)
+        return replay(composer, requests, lock, env, recorded, seed)
     return planned(composer, requests, composition, seed=seed, env=env, recorded=recorded, with_remedies=with_remedies)

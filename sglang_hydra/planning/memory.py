@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.facts.config_view import view_of
-from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
+from sglang_hydra.fit.result import NOTHING_STATED, Wanted
+from sglang_hydra.rules.checks.launchable import checks_for
 from sglang_hydra.rules.resolution import Resolution, resolve, run_checks
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.text.errors import ConfigError
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
     from sglang_hydra.planning.catalog import GpuClass
     from sglang_hydra.text.origins import Origin
 
+Resolve = Callable[[Facts], Resolution]
+
 _SHOWN_REMEDIES = 4
 _MOST_GIB = 2**20
 
 
-def reserved_gib(settings: Mapping[str, Any]) -> float:
-    """What the ``fit`` node keeps free on each GPU, in GiB. Raises ConfigError for settings that mean nothing."""
-    reserved, context = settings["reserved_gib"], settings["context"]
+def fit_settings(settings: Mapping[str, Any]) -> tuple[float, Wanted]:
+    """What the ``fit`` node keeps free on each GPU, in GiB, and what the server has to hold. Raises ConfigError for
+    settings that mean nothing."""
+    reserved, context, users = settings["reserved_gib"], settings["context"], settings["users"]
     findings = []
     if not 0 <= reserved < _MOST_GIB:
         message = f"fit.reserved_gib={reserved} is no size in GiB"
@@ -39,9 +43,12 @@ def reserved_gib(settings: Mapping[str, Any]) -> float:
         findings.append(
             Finding("error", "CLI022", message, ("fit.context",), "a number of tokens, or null for the model's own")
         )
+    if users is not None and users < 1:
+        message = f"fit.users={users} is no number of requests"
+        findings.append(Finding("error", "CLI022", message, ("fit.users",), "a number of requests, or null for one"))
     if findings:
         raise ConfigError(*findings)
-    return float(reserved)
+    return float(reserved), Wanted(context, users)
 
 
 def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, sized_end: bool = True) -> Fit | None:
@@ -54,17 +61,21 @@ def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, s
     from sglang_hydra.fit.checkpoint import read_checkpoint
     from sglang_hydra.fit.sizing import fit
 
-    path = str(resolution.values["model_path"])
+    path = str(resolution.view["model_path"])
     # A name that no file can have (half a character) is not there either; looking into it would fail.
     weights = read_checkpoint(path) if os.path.exists(path) else None
+    own_pool = "disable_hybrid_swa_memory"
+    values = {**resolution.view, own_pool: False} if own_pool in resolution.unknown else resolution.view
     return fit(
-        resolution.values,
+        values,
         gpu,
         facts.model,
         reserved_gib=reserved_gib,
         draft=facts.model.draft,
         weights=weights,
         sized_end=sized_end,
+        release=None if resolution.is_0_5_2 else resolution.release,
+        estimated=resolution.basis == "rules",
     )
 
 
@@ -73,10 +84,11 @@ def fit_with_findings(
     resolution: Resolution,
     facts: Facts,
     read_classes: Callable[[], Sequence[GpuClass]] | None,
+    resolve_with: Resolve | None = None,
 ) -> tuple[Fit | None, list[Finding]]:
     """The fit, None where it cannot be computed, and the findings on it, with remedies where ``read_classes`` gives the
-    GPU classes of the catalog."""
-    reserved = reserved_gib(composition.nodes["fit"])
+    GPU classes of the catalog. ``resolve_with`` as for ``remedies_of``."""
+    reserved, wanted = fit_settings(composition.nodes["fit"])
     try:
         fit = fit_of(resolution, facts, reserved)
     except ConfigError as failure:  # a config.json or a checkpoint with impossible sizes
@@ -85,9 +97,9 @@ def fit_with_findings(
         return None, []
 
     def remedies() -> Sequence[Remedy]:
-        return remedies_of(resolution, facts, fit, read_classes, reserved) if read_classes else ()
+        return remedies_of(resolution, facts, fit, wanted, read_classes, reserved, resolve_with) if read_classes else ()
 
-    return fit, fit_findings(fit, remedies, refused=not resolution.ok)
+    return fit, fit_findings(fit, remedies, wanted, refused=not resolution.ok)
 
 
 def with_origin(finding: Finding, resolution: Resolution, facts: Facts, settings: Mapping[str, Origin]) -> Finding:
@@ -98,7 +110,7 @@ def with_origin(finding: Finding, resolution: Resolution, facts: Facts, settings
         return finding
     problem = finding.message.removeprefix(start)
     name = problem.partition(" is ")[0]
-    view = view_of(facts.model, resolution.values["json_model_override_args"])
+    view = view_of(facts.model, resolution.view["json_model_override_args"])
     if view is not None and name.partition(".")[0] in view.overrides:
         return replace(finding, message=f"json_model_override_args: {problem}", fields=("json_model_override_args",))
     for key in (f"model.config.{name}", f"model.config.{name.rpartition('.')[0]}"):
@@ -128,12 +140,15 @@ def remedies_of(
     resolution: Resolution,
     facts: Facts,
     found: Fit,
+    wanted: Wanted,
     read_classes: Callable[[], Sequence[GpuClass]],
     reserved_gib: float = 0.0,
+    resolve_with: Resolve | None = None,
 ) -> tuple[Remedy, ...]:
-    """The smallest changes with which the plan fits, each of them resolved, checked and fitted.
+    """The changes with which the plan fits and holds what is wanted, each of them resolved, checked and fitted.
 
-    ``read_classes`` reads the GPU classes of the catalog; it is called where no smaller change helps.
+    ``read_classes`` reads the GPU classes of the catalog; it is called where no smaller change helps. ``resolve_with``
+    resolves what is given with other facts, without it by our own rules.
     """
     from sglang_hydra.fit.remedy import remedies
 
@@ -144,22 +159,32 @@ def remedies_of(
             classes[gpu.name] = replace(gpu.facts, name=gpu.name)
         yield from classes.values()
 
-    verify = _verifier(resolution, facts, classes, reserved_gib)
-    return remedies(resolution.values, facts.gpu, found, verify, classes=larger())
+    verify = _verifier(resolution, facts, classes, reserved_gib, resolve_with or _by_own_rules)
+    return remedies(resolution.view, facts.gpu, found, verify, wanted=wanted, classes=larger())
 
 
-def fit_findings(found: Fit, help_with: Callable[[], Sequence[Remedy]], *, refused: bool = False) -> list[Finding]:
-    """What the fit means: an error of ours where it surely fails, a warning where it is tight. Nothing helps arguments
-    that SGLang refuses for another reason (``refused``), so nothing is offered for them."""
-    fields = ("model_path", "tp_size", "mem_fraction_static")
-    if found.fits is not False and not found.tight:
+def _by_own_rules(facts: Facts) -> Resolution:
+    return resolve(facts.given, gpu=facts.gpu, model=facts.model, seed=facts.seed, draw=False, env=facts.env)
+
+
+def fit_findings(
+    found: Fit, help_with: Callable[[], Sequence[Remedy]], wanted: Wanted = NOTHING_STATED, *, refused: bool = False
+) -> list[Finding]:
+    """What the fit means: an error of ours where it surely fails, a warning where it is tight, or where the KV cache
+    holds less than is wanted. Nothing helps arguments that SGLang refuses for another reason (``refused``), so nothing
+    is offered for them."""
+    fields: tuple[str, ...] = ("model_path", "tp_size", "mem_fraction_static")
+    if found.fits is False:
+        id, message = "FIT001", f"it does not fit: {'; '.join(found.reasons)}"
+    elif found.tight:
+        id, message = "FIT002", f"it fits only if everything takes the least ever seen: {_likely(found)}"
+    elif short := found.shortage(wanted):
+        id, message = "FIT003", short
+        fields = ("fit.context", "fit.users", "tp_size", "mem_fraction_static", "context_length", "max_total_tokens")
+    else:
         return []
     offers = () if refused else tuple(_offer(remedy) for remedy in help_with()[:_SHOWN_REMEDIES])
-    if found.fits is False:
-        reasons = "; ".join(found.reasons)
-        return [Finding("error", "FIT001", f"it does not fit: {reasons}", fields, offers=offers)]
-    message = f"it fits only if everything takes the least ever seen: {_likely(found)}"
-    return [Finding("warning", "FIT002", message, fields, offers=offers)]
+    return [Finding("error" if found.fits is False else "warning", id, message, fields, offers=offers)]
 
 
 def _offer(remedy: Remedy) -> Offer:
@@ -182,7 +207,11 @@ def _likely(found: Fit) -> str:
 
 
 def _verifier(
-    resolution: Resolution, facts: Facts, classes: Mapping[str, GpuFacts], reserved_gib: float
+    resolution: Resolution,
+    facts: Facts,
+    classes: Mapping[str, GpuFacts],
+    reserved_gib: float,
+    resolve_with: Resolve,
 ) -> Callable[[Mapping[str, Any]], Fit | None]:
     def verify(overrides: Mapping[str, Any]) -> Fit | None:
         changes = dict(overrides)
@@ -196,12 +225,16 @@ def _verifier(
                 return None
             model = facts_as(published, model)
         intent = {**resolution.intent, **changes}
-        other = Facts(gpu, model, facts.env, facts.seed, intent)
-        planned = resolve(intent, gpu=gpu, model=model, seed=facts.seed, env=facts.env)
+        other = replace(facts, gpu=gpu, model=model, given=intent)
+        planned = resolve_with(other)
         found = fit_of(planned, other, reserved_gib, sized_end=False)
         # Most changes do not make it fit; only for those that do are the checks worth their time.
         if found is None or not found.fits:
             return found
-        return None if any(finding.level == "error" for finding in run_checks(PLAN_CHECKS, planned, other)) else found
+        return (
+            None
+            if any(finding.level == "error" for finding in run_checks(checks_for(planned), planned, other))
+            else found
+        )
 
     return verify

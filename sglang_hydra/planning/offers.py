@@ -37,8 +37,22 @@ def typed_in_place(composer: Composer, requests: Sequence[Request], words: Seque
     groups = composer.groups()
     typed = [Request(word, "a hint", key=None if _key(word) in groups else _key(word)) for word in words]
     if composer.hydra_syntax:
-        return [*requests, *filter(None, map(composer.spelled, typed))]
+        return [*requests, *(replace(item, key=None) for item in map(composer.spelled, typed) if item is not None)]
     return [*without(requests, {_key(word) for word in words}), *(replace(item, key=None) for item in typed)]
+
+
+def as_app_types_it(composer: Composer, finding: Finding) -> Finding:
+    """``finding`` with the offers in its hint below the node that our tree stands under in an app."""
+    if not composer.hydra_syntax or not composer.mount or not finding.hint:
+        return finding
+    shown = {f"{offer.typed}{offer.note}": offer for offer in finding.offers}
+    spelled = [
+        shlex.join(item.text for item in typed_in_place(composer, [], shlex.split(offer.typed))) + offer.note
+        if (offer := shown.get(alternative)) is not None
+        else alternative
+        for alternative in finding.hint.split("; or ")
+    ]
+    return replace(finding, hint="; or ".join(spelled))
 
 
 def without(requests: Sequence[Request], keys: set[str]) -> list[Request]:

@@ -29,11 +29,12 @@ OWN_VARIABLES = (KEY_VARIABLE, PYTHON_VARIABLE, IMAGE_VARIABLE)
 
 
 def intent_of(plan: Plan) -> dict[str, Any]:
-    """The arguments that SGLang gets: the intent as it was given and the seed, drawn or not; without the API key."""
+    """The arguments that SGLang gets: the intent as it was given and a seed that was drawn; without the API key."""
     intent = {name: value for name, value in plan.intent.items() if value is not None}
     for name in SECRET_FIELDS:
         intent.pop(name, None)
-    return {**intent, "random_seed": plan.values["random_seed"]}
+    seed = plan.values["random_seed"]
+    return intent if seed is None else {**intent, "random_seed": seed}
 
 
 def flags_of(plan: Plan, intent: Mapping[str, Any]) -> list[str]:

@@ -15,8 +15,7 @@ from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.compose.variables import Secrets
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.releases.order import same_release
-from sglang_hydra.rules.resolution import Resolution
+from sglang_hydra.rules.resolution import Basis, Resolution
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.origins import Origin
@@ -24,9 +23,12 @@ from sglang_hydra.text.origins import Origin
 if TYPE_CHECKING:
     from sglang_hydra.compose.provenance import Named
     from sglang_hydra.fit.result import Fit
+    from sglang_hydra.fit.roofline import Roofline
     from sglang_hydra.planning.upstream.verdict import Verdict
 
-SCHEMA = "sglang_hydra.plan/1"
+SCHEMA = "sglang_hydra.plan/2"
+READ = ("sglang_hydra.plan/1", SCHEMA)
+"""The schemas that are read. In the first ``values`` has 0.5.2's arguments whatever the release."""
 
 _FLOATS = frozenset(name for name, field in FIELDS.items() if field.kind == "float")
 NOT_IDENTITY = frozenset(
@@ -47,6 +49,12 @@ NOT_IDENTITY = frozenset(
         "download_dir",
         "file_storage_path",
         "show_time_cost",
+        # of later releases
+        *("admin_api_key", "ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_keyfile_password", "enable_ssl_refresh"),
+        *("grpc_port", "smg_http_sidecar_port", "gated_launch_port", "encoder_bootstrap_port"),
+        *("engine_info_bootstrap_port", "log_requests_format", "log_requests_target", "otlp_traces_endpoint"),
+        *("uvicorn_access_log_exclude_prefixes", "export_metrics_to_file", "export_metrics_to_file_dir"),
+        *("extra_metric_labels", "spec_trace_dir", "fastapi_root_path"),
     )
 )
 """Arguments that say where a server runs or what it writes down, not what it computes."""
@@ -86,7 +94,8 @@ class Plan:
     launch sets, ``inherited`` the SGLANG_* variables that the server finds already set. ``ignored`` are findings of
     ours that ``ignore=[...]`` silenced. ``secrets`` is never written anywhere. ``settings`` are the keys of the nodes
     that were set, with who set them, and ``programs`` the interpreters among them; ``probed`` says that the GPU facts
-    are this machine's own.
+    are this machine's own, ``seed_drawn`` that nobody set ``random_seed``: what starts a server draws it, and until
+    then there is none.
     ``authority`` is what an installed SGLang made of it, where one was asked.
     """
 
@@ -118,17 +127,39 @@ class Plan:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """All 210 arguments as SGLang would hold them after start-up."""
+        """All arguments of the plan's release as SGLang would hold them after start-up (210 in 0.5.2); None for one
+        of ``unknown``."""
         return self.resolution.values
 
     @property
+    def view(self) -> Mapping[str, Any]:
+        """``values`` under 0.5.2's names too, with its rules' estimate for each of ``unknown``: to compute from."""
+        return self.resolution.view
+
+    @property
+    def basis(self) -> Basis:
+        """What made ``values``: ``exact`` (the release's own code, or our rules for 0.5.2), ``recorded`` (an answer of
+        its own code that ships with this package) or ``rules`` (an estimate by 0.5.2's rules)."""
+        return self.resolution.basis
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """Arguments whose value the release decides, and that were not asked of it."""
+        return self.resolution.unknown
+
+    @property
     def by_own_rules(self) -> bool:
-        """Whether the rules that made ``values`` are those of the release that the plan is for."""
-        return self.engine.name != "sglang" or same_release(self.engine.version, SPECIFIED_VERSION)
+        """Whether the plan's release is 0.5.2, whose rules these are, or its engine is another one."""
+        return self.resolution.is_0_5_2
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether ``values`` are the release's own, and no estimate."""
+        return self.basis != "rules"
 
     @property
     def ok(self) -> bool:
-        return (self.resolution.ok or not self.by_own_rules) and all(finding.ours for finding in self.errors)
+        return (self.resolution.ok or not self.is_exact) and all(finding.ours for finding in self.errors)
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -144,6 +175,11 @@ class Plan:
         return {name: masked(name, value) for name, value in self.nodes["extra"].items()}
 
     @property
+    def unresolved_extra(self) -> dict[str, Any]:
+        """Those of ``extra`` that ``values`` does not have: of a release that was not asked."""
+        return {name: value for name, value in self.extra.items() if not self.is_exact or name not in self.values}
+
+    @property
     def shown_environment(self) -> dict[str, str]:
         """``environment`` with every value hidden whose name says that it is a secret (HF_TOKEN)."""
         return {name: str(masked(name, value)) for name, value in self.environment.items()}
@@ -156,12 +192,19 @@ class Plan:
             {
                 "values": {name: _exact(name, value) for name, value in self.values.items() if name not in ignored},
                 "gpu": _gpu_record(self.gpu),
-                "model": {"config": self.model.config, "revision": self.model.revision},
+                "model": {"config": self.model.identity, "revision": self.model.revision},
                 "engine": [self.engine.name, self.engine.version],
                 "environment": {**self.inherited, **_sglang(self.shown_environment)},
-                **({"extra": self.extra} if self.extra else {}),
+                **({"extra": extra} if (extra := self.unresolved_extra) else {}),
             }
         )
+
+    @cached_property
+    def roofline(self) -> Roofline | None:
+        """The terms of the hardware's limit; None where a fact is missing."""
+        from sglang_hydra.planning.roofline import known_limit
+
+        return known_limit(self).roofline
 
     def _setting_records(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What was set inside the nodes: the value that holds now, a secret hidden."""
@@ -196,6 +239,11 @@ class Plan:
 
         return as_yaml(self, node)
 
+    def _repr_html_(self) -> str:
+        from sglang_hydra.planning.notebook import plan_html
+
+        return plan_html(self)
+
     def to_json(self) -> dict[str, Any]:
         """The artifact. Its schema is committed as schemas/plan.schema.json; it holds no secret."""
         return {
@@ -211,6 +259,7 @@ class Plan:
                 "revision": self.model.revision,
                 "gguf": self.model.gguf,
                 "unknown": list(self.model.unknown),
+                "details": self.model.details(),
                 "draft": _draft_record(self.model.draft),
             },
             "probed": self.probed,
@@ -222,6 +271,8 @@ class Plan:
             },
             "extra": plain(self.extra),
             "values": plain(self.values),
+            "basis": self.basis,
+            "unknown": sorted(self.unknown),
             "rules": SPECIFIED_VERSION,
             "authority": self.authority.to_json() if self.authority else None,
             "seed_drawn": self.seed_drawn,
@@ -230,6 +281,7 @@ class Plan:
             "ignored": [finding.to_json() for finding in self.ignored],
             "notes": list(self.notes),
             "fit": self.fit.to_json() if self.fit else None,
+            "roofline": self.roofline.to_json() if self.roofline else None,
             "command": list(self.command),
             "environment": self.shown_environment,
             "inherited": dict(self.inherited),
@@ -246,6 +298,11 @@ def _exact(name: str, value: Any) -> Any:
     return float(value) if whole and name in _FLOATS else value
 
 
+def may_start(plan: Plan) -> bool:
+    """Whether nothing of the plan speaks against starting it, or only we do and ``launch.force`` overrides us."""
+    return plan.launchable or (plan.ok and bool(plan.nodes["launch"]["force"]))
+
+
 def digest(record: Mapping[str, Any]) -> str:
     """SHA-256 over canonical JSON (sorted keys, shortest exact floats), the first 16 hex digits."""
     text = json.dumps(plain(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -253,7 +310,9 @@ def digest(record: Mapping[str, Any]) -> str:
 
 
 def _draft_record(draft: ModelFacts | None) -> dict[str, Any] | None:
-    return None if draft is None else {"config": plain(draft.config), "source": draft.source}
+    if draft is None:
+        return None
+    return {"config": plain(draft.config), "source": draft.source, "details": draft.details()}
 
 
 def _gpu_record(gpu: GpuFacts) -> dict[str, Any]:

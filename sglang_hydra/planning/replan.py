@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from sglang_hydra.planning.composed import plan_once
 from sglang_hydra.planning.plan import Plan, Recorded
 from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import program
 
 _MOST_VALUES = 2
 
@@ -23,7 +23,7 @@ class Replanner:
 
     composer: Composer
     requests: Sequence[Request]
-    seed: int
+    seed: int | None
     env: Mapping[str, str]
     recorded: Recorded | None
 
@@ -50,18 +50,25 @@ class Replanner:
         """The findings of the plan, with only the offers that help."""
         if not any(finding.offers for finding in findings):
             return tuple(findings)
-        from sglang_hydra.planning.offers import with_planned_offers
+        from sglang_hydra.planning.offers import as_app_types_it, with_planned_offers
 
-        return with_planned_offers(findings, self.findings_with)
+        planned = with_planned_offers(findings, self.findings_with)
+        return tuple(as_app_types_it(self.composer, finding) for finding in planned)
 
     def with_valid_values(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         """Findings on overrides that cannot be composed, with values that add no error to the plan of the others."""
-        from sglang_hydra.planning.offers import with_planned_offers, without
+        from sglang_hydra.planning.offers import as_app_types_it, with_planned_offers, without
 
         wrong = {name for finding in findings for name in finding.fields}
         rest = replace(self, requests=without(self.requests, wrong))
         before = rest.findings_with(())
-        return with_planned_offers(findings, rest.findings_with, before or (), most=_MOST_VALUES)
+        planned = with_planned_offers(findings, rest.findings_with, before or (), most=_MOST_VALUES)
+        shown = (as_app_types_it(self.composer, finding) for finding in planned)
+        return tuple(item if item.hint or not item.fields else _to_its_help(item) for item in shown)
+
+
+def _to_its_help(finding: Finding) -> Finding:
+    return replace(finding, hint=f"{program()} --help {finding.fields[0]} says what it takes")
 
 
 def replanner(
@@ -71,8 +78,7 @@ def replanner(
     env: Mapping[str, str] | None = None,
     recorded: Recorded | None = None,
 ) -> Replanner:
-    """With a seed drawn where none is given, and this process's environment."""
-    seed = random.randint(0, 1 << 30) if seed is None else seed
+    """With this process's environment where none is given."""
     return Replanner(composer, requests, seed, os.environ if env is None else env, recorded)
 
 

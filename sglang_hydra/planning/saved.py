@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.facts.declared import TORCH_CUDA
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.planning.plan import READ, Recorded
 from sglang_hydra.planning.plan import SCHEMA as PLAN_SCHEMA
-from sglang_hydra.planning.plan import Recorded
+from sglang_hydra.releases.order import same_release
+from sglang_hydra.text.errors import CarriedError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.json_types import NOT_FINITE
 from sglang_hydra.text.locations import shown_path
@@ -22,7 +25,7 @@ from sglang_hydra.text.locations import shown_path
 _KIND, _, _NUMBER = PLAN_SCHEMA.partition("/")
 
 
-class NotAPlan(Exception):
+class NotAPlan(CarriedError):
     """A file that holds no plan. ``place`` names it, with line and column where there is one; the text is why."""
 
     def __init__(self, place: str, why: str) -> None:
@@ -53,6 +56,13 @@ class SavedPlan:
         return values
 
     @property
+    def basis(self) -> str:
+        """What made its values; the first schema has those of 0.5.2's rules whatever the release."""
+        engine = self.record["engine"]
+        is_own = engine["name"] != "sglang" or same_release(engine["version"], SPECIFIED_VERSION)
+        return str(self.record.get("basis", "exact" if is_own else "rules"))
+
+    @property
     def recorded(self) -> Recorded:
         """The facts that it was made with, and the seed if one was drawn."""
         model = self.record["model"]
@@ -65,11 +75,15 @@ class SavedPlan:
                 source=f"{model['source']} (as {self.name} has it)",
                 revision=model["revision"],
                 unknown=tuple(model["unknown"]),
-                draft=None if draft is None else ModelFacts(draft["config"], source=str(draft["source"])),
-            ),
+                draft=None if draft is None else _draft_of(draft),
+            ).with_details(model.get("details", {})),
             seed=self.values["random_seed"] if self.record["seed_drawn"] else None,
             inherited=dict(self.record["inherited"]),
         )
+
+
+def _draft_of(record: Mapping[str, Any]) -> ModelFacts:
+    return ModelFacts(record["config"], source=str(record["source"])).with_details(record.get("details", {}))
 
 
 def read_plan(path: Path) -> SavedPlan:
@@ -92,7 +106,7 @@ def parse_plan(name: str, content: str) -> SavedPlan:
     except (ValueError, RecursionError) as failure:
         raise NotAPlan(name, f"it is no JSON: {failure}") from failure
     schema = record.get("schema") if isinstance(record, dict) else None
-    if schema != PLAN_SCHEMA:
+    if schema not in READ:
         raise OtherSchema(name, _other_schema(schema))
     problem = _problem(record)
     if problem:
@@ -172,9 +186,23 @@ _PARTS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
     },
 }
 
+_DETAILS: Mapping[str, Callable[[Any], bool]] = {
+    "identity": _is(dict),
+    "stated": _is(dict),
+    "files": _texts,
+    "published": _is(bool),
+    "config_class": _is(str),
+    "refused": _is(str),
+}
+
+
+def _are_details(value: Any) -> bool:
+    return isinstance(value, dict) and all(key in _DETAILS and _DETAILS[key](item) for key, item in value.items())
+
 
 def _is_draft(value: Any) -> bool:
-    return isinstance(value, dict) and "source" in value and isinstance(value.get("config", ""), dict | None)
+    is_known = isinstance(value, dict) and "source" in value and isinstance(value.get("config", ""), dict | None)
+    return is_known and _are_details(value.get("details", {}))
 
 
 def _problem(record: Mapping[str, Any]) -> str | None:
@@ -198,16 +226,20 @@ def _problem(record: Mapping[str, Any]) -> str | None:
     draft = record["model"].get("draft")
     if draft is not None and not _is_draft(draft):
         return f"model.draft is {json.dumps(draft)[:60]}"
+    if not _are_details(details := record["model"].get("details", {})):
+        return f"model.details is {json.dumps(details)[:60]}"
     unknown = set(record["gpu"]) - set(_PARTS["gpu"])
     if unknown:
         return f"gpu.{min(unknown)} is unknown"
     capability = record["gpu"]["compute_capability"]
     if capability is not None and (len(capability) != 2 or not all(map(_is(int), capability))):
         return f"gpu.compute_capability is {capability}"
-    missing = sorted(set(FIELDS) - set(record["values"]))
+    is_own = record["schema"] != PLAN_SCHEMA or same_release(record["engine"]["version"], SPECIFIED_VERSION)
+    expected = set(FIELDS) if is_own else {"model_path", "random_seed", "tp_size"}
+    missing = sorted(expected - set(record["values"]))
     if missing:
         return f"values.{missing[0]} is missing"
-    foreign = sorted((set(record["values"]) | set(record["intent"])) - set(FIELDS))
+    foreign = sorted((set(record["values"] if is_own else ()) | set(record["intent"])) - set(FIELDS))
     if foreign:
         return f"{foreign[0]} is no argument of SGLang 0.5.2"
     if not _is(int, null=True)(record["values"]["random_seed"]):

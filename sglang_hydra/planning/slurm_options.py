@@ -13,6 +13,7 @@ from sglang_hydra.text.words import nearest
 
 if TYPE_CHECKING:
     from sglang_hydra.planning.plan import Plan
+    from sglang_hydra.planning.topology.plan import Topology
 
 GPU_OPTIONS = ("gpus_per_node", "gres", "none")
 CONTAINERS = ("none", "pyxis", "apptainer")
@@ -45,18 +46,19 @@ def gpus_per_node(plan: Plan) -> int:
     """How many GPUs each node must give the plan: up to the highest number that one of its ranks takes."""
     if plan.gpu.device in (None, "cpu") or plan.values["device"] == "cpu":
         return 0
-    numbers = gpu_numbers(SimpleNamespace(**plan.values))
+    numbers = gpu_numbers(SimpleNamespace(**plan.resolution.view))
     return max(numbers) + 1 if numbers else plan.gpu.count or 0
 
 
-def sbatch_settings(plan: Plan) -> dict[str, str | bool]:
-    """The options of sbatch for a plan: long options without their dashes, a switch as True. One task a node."""
+def sbatch_settings(plan: Plan, nodes: int | None = None, gpus: int | None = None) -> dict[str, str | bool]:
+    """The options of sbatch for a plan: long options without their dashes, a switch as True. One task a node.
+    ``nodes`` and ``gpus`` of each are the plan's unless they are given."""
     settings = plan.nodes["launch"]["slurm"]
     options: dict[str, str | bool] = {
         "job-name": job_name(plan),
-        "nodes": str(plan.values["nnodes"]),
+        "nodes": str(nodes or plan.values["nnodes"]),
         "ntasks-per-node": "1",
-        **_gpu_options(settings, gpus_per_node(plan)),
+        **_gpu_options(settings, gpus_per_node(plan) if gpus is None else gpus),
     }
     for option, key in (
         ("cpus-per-task", "cpus"),
@@ -77,6 +79,12 @@ def sbatch_settings(plan: Plan) -> dict[str, str | bool]:
         if value is not None and value is not False:
             options[option.replace("_", "-")] = True if value is True else str(value)
     return options
+
+
+def sbatch_settings_of(topology: Topology) -> dict[str, str | bool]:
+    """The options of sbatch for several servers: all of their nodes, each with the GPUs that the fullest one needs."""
+    gpus = [gpu for server in topology.servers for gpu in server.gpus]
+    return sbatch_settings(topology.common, nodes=topology.nodes, gpus=max(gpus) + 1 if gpus else 0)
 
 
 def srun_settings(plan: Plan, programs: Sequence[str] = ()) -> list[str]:

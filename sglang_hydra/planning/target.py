@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.settings.topology import has_several_servers
 from sglang_hydra.facts.declared import gpu_facts, model_facts
 from sglang_hydra.facts.trust import hub_access
 from sglang_hydra.planning.engines.planned import PlannedEngine, plan_engine
 from sglang_hydra.planning.gpu_class import Hardware, choose_gpu_class
+from sglang_hydra.planning.serving_release import Needed, chosen, first_serving, is_open, needed_by, with_release
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import nearest
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.overrides import Request
@@ -47,7 +50,7 @@ def find_target(
     composer: Composer,
     requests: Sequence[Request],
     composition: Composition,
-    seed: int,
+    seed: int | None,
     env: Mapping[str, str],
     recorded: Recorded | None,
 ) -> Target:
@@ -57,20 +60,29 @@ def find_target(
     can have, an unknown engine, and names that no environment can hold.
     """
     composition, hardware = choose_gpu_class(composer, requests, composition, env)
-    engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.without_accelerator)
+    engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.embedded)
     gpu = recorded.gpu if recorded else gpu_facts(composition.nodes["gpu"], hardware)
     model, model_findings = (recorded.model, []) if recorded else _facts_of_models(composer, requests, composition, env)
+    needed = needed_by(composition, model, env) if is_open(composition, engine) else Needed()
+    first = first_serving([needed])
+    if first is not None:
+        composition, engine = (
+            with_release(composition, first),
+            replace(engine, version=first, first_of=needed.classes[0]),
+        )
+        model_findings = [*model_findings, chosen(first, f"has a class {needed.classes[0]} and reads its config.json")]
     if engine.name == "transformers":  # nothing there asks torch.cuda
         gpu = replace(gpu, torch_cuda=None)
     if engine.name == "transformers" or not engine.by_own_rules:  # its transformers is another one
         model = replace(model, refused=None, config_class=None)
     environment, for_rules = _planned_environment(composition, engine.name)
     inherited = _sglang_variables(recorded.inherited if recorded else env)
+    release = engine.version if engine.name == "sglang" else SPECIFIED_VERSION
     return Target(
         composition=composition,
         hardware=hardware,
         engine=engine,
-        facts=Facts(gpu, model, {**inherited, **for_rules, **environment}, seed, composition.intent),
+        facts=Facts(gpu, model, {**inherited, **for_rules, **environment}, seed, composition.intent, release),
         model_findings=model_findings,
         environment=environment,
         inherited=inherited,
@@ -114,6 +126,8 @@ def _planned_environment(composition: Composition, engine: str) -> tuple[dict[st
             for name in invalid
         ]
         raise ConfigError(*findings)
+    if composition.nodes["engine"].get("facts"):
+        _check_facts(composition.nodes["engine"]["facts"])
     device = composition.nodes["gpu"]["device"]
     if engine == "transformers" and device in (None, "cpu"):
         return planned, {"SGLANG_USE_CPU_ENGINE": "1"}
@@ -129,3 +143,15 @@ def _sglang_variables(env: Mapping[str, str]) -> dict[str, str]:
         for name, value in env.items()
         if name.startswith("SGLANG_") and not name.startswith("SGLANG_HYDRA_") and not is_secret_name(name)
     }
+
+
+def _check_facts(declared: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a fact that no release asks for."""
+    from sglang_hydra.upstream.case import FACTS
+
+    unknown = next((name for name in declared if name not in FACTS), None)
+    if unknown is not None:
+        near = nearest(unknown, FACTS)
+        message = f"engine.facts.{unknown} is no fact that a release asks for; these are: {', '.join(sorted(FACTS))}"
+        hint = f"did you mean engine.facts.{near}?" if near else None
+        raise ConfigError(Finding("error", "CLI030", message, ("engine.facts",), hint))

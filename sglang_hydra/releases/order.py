@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 _PARTS = re.compile(r"(?P<numbers>\d+(?:\.\d+)*)(?:[.-]?(?P<kind>a|b|rc|post|dev)[.-]?(?P<count>\d*))?(?:\+.*)?")
 _KINDS = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0, "post": 1}
 
 
+@functools.lru_cache(maxsize=512)
 def release_key(version: str) -> tuple[tuple[int, ...], int, int] | None:
     """What releases are ordered by, as PEP 440 has it; None for a text that is no version."""
     match = _PARTS.fullmatch(version.removeprefix("v"))

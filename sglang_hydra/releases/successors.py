@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sglang_hydra.releases.order import at_least
-from sglang_hydra.releases.table import OldFlag, Release, known_versions, release, rows
+from sglang_hydra.releases.table import OldFlag, Release, known_versions, nearest_known, release, rows
+from sglang_hydra.text.json_types import json_beside
 
 SAME = object()
 """The successor takes the value as it is."""
@@ -16,90 +19,61 @@ _DEEPEST = 8
 
 class Successor(NamedTuple):
     """``name`` is the argument to use instead, None where there is none; ``value`` what it has to be, ``SAME`` for the
-    old one's. ``advice`` is what to do where no value follows from the old one."""
+    old one's, which ``values`` may rename. ``advice`` is what to do where no value follows from the old one; ``also``
+    is the old argument whose default the new one needs beside it."""
 
     name: str | None
     value: Any = SAME
     advice: str | None = None
+    values: Mapping[str, Any] = MappingProxyType({})
+    also: str | None = None
+
+    def value_of(self, old: Any) -> Any:
+        """The value in place of ``old``."""
+        return self.value if self.value is not SAME else self.values.get(old, old) if isinstance(old, str) else old
 
 
-class _Note(NamedTuple):
-    to: str | None = None
-    value: Any = SAME
-    of: str | None = None
-    advice: str | None = None
+@functools.lru_cache(maxsize=1)
+def notes() -> Mapping[str, Mapping[str, Any]]:
+    """What no release says by itself, from successors.json: arguments that vanish from one release to the next.
 
-
-_GONE_SPARSITY = _Note(advice="double sparsity was taken out of SGLang")
-_MEETING = _Note(advice="prefill and decode servers tell each other their sizes")
-
-NOTES: Mapping[str, _Note] = {
-    # 0.5.3's flag says to set --ep-size to the value of --tp-size; 0.5.2 does that itself (server_args.py:453-457).
-    "enable_ep_moe": _Note("ep_size", of="tp_size"),
-    # 0.5.3.post1: managers/scheduler.py reads the one where 0.5.3's reads the other.
-    "max_micro_batch_size": _Note("pp_max_micro_batch_size"),
-    "debug_tensor_dump_prefill_only": _Note(advice="there is nothing like it any more"),
-    "debug_tensor_dump_inject": _Note(advice="there is nothing like it any more"),
-    # 0.5.4: the same choices under the new names.
-    "nsa_prefill": _Note("nsa_prefill_backend"),
-    "nsa_decode": _Note("nsa_decode_backend"),
-    # 0.5.4.post2: a transposition of letters was put right.
-    "oltp_traces_endpoint": _Note("otlp_traces_endpoint"),
-    # 0.5.5.post1
-    "kt_amx_weight_path": _Note("kt_weight_path"),
-    "kt_amx_method": _Note("kt_method"),
-    "enable_flashinfer_autotune": _Note(advice="it is on from 0.5.7 on; disable_flashinfer_autotune turns it off"),
-    # 0.5.8: another quantity, so that no value follows.
-    "hybrid_kvcache_ratio": _Note(advice="swa_full_tokens_ratio sizes the two caches, by another quantity"),
-    "prefill_round_robin_balance": _Note(advice="load_balance_method says how requests are spread"),
-    # 0.5.10: disaggregation/common/conn.py, PrefillServerInfo
-    "disaggregation_decode_tp": _MEETING,
-    "disaggregation_decode_dp": _MEETING,
-    "disaggregation_prefill_pp": _MEETING,
-    # 0.5.11
-    "collect_tokens_histogram": _Note(advice="enable_metrics=true brings them"),
-    "enable_double_sparsity": _GONE_SPARSITY,
-    "ds_channel_config_path": _GONE_SPARSITY,
-    "ds_heavy_channel_num": _GONE_SPARSITY,
-    "ds_heavy_token_num": _GONE_SPARSITY,
-    "ds_heavy_channel_type": _GONE_SPARSITY,
-    "ds_sparse_decode_threshold": _GONE_SPARSITY,
-    "multi_item_scoring_delimiter": _Note(advice="enable_mis turns such requests on"),
-    # 0.5.12.post1 says so in server_args.py:1120-1125 before it goes.
-    "enable_nan_detection": _Note(
-        advice="the variable SGLANG_SPEC_NAN_DETECTION=1: engine.env.SGLANG_SPEC_NAN_DETECTION=1"
-    ),
-    # 0.5.16
-    "grpc_http_sidecar_port": _Note("smg_http_sidecar_port"),
-    "enable_deepep_waterfill": _Note("enable_waterfill"),
-    "optimistic_prefill_retries": _Note(advice="optimistic_prefill_attempts counts the first attempt too"),
-    # 0.5.18
-    "torchao_config": _Note(advice="quantization=... has the methods that remain"),
-    "enable_expert_distribution_metrics": _Note(
-        advice="expert_balancedness_report_mode: server_log, prometheus or both"
-    ),
-}
-"""What no release says by itself: arguments that vanish from one release to the next. The release, and the file that
-shows what took their place, stand above each."""
+    ``to`` is what took the place (``before`` in releases that do not have it yet), ``values`` what its values are
+    called now, ``of`` the argument whose value it takes, ``with`` another old argument that comes along with its
+    default, ``advice`` what to do where nothing follows. ``source`` has the release and the file that shows it."""
+    known: dict[str, dict[str, Any]] = json_beside(__file__)
+    return known
 
 
 def successor(name: str, version: str) -> Successor:
     """What to use for ``name`` in ``version``, which has no such argument. Raises KeyError for an unknown version."""
     at = release(version)
     value: Any = SAME
+    also = None
     for _ in range(_DEEPEST):
         found = _step(name, at)
         value = found.value if value is SAME else value
+        also = also or found.also
         if found.name is None or found.name in at.arguments:
-            return found._replace(value=value)
+            return found._replace(value=value, also=also)
         name = found.name
     return Successor(None, advice="its successors name each other")
 
 
+def name_in(name: str, version: str) -> str | None:
+    """The name that an argument of any release has in ``version``; None where it has none there."""
+    known = nearest_known(version)
+    if known is None or name in release(known).arguments:
+        return name
+    return successor(name, known).name
+
+
 def _step(name: str, at: Release) -> Successor:
-    note = NOTES.get(name)
+    note = notes().get(name)
     if note is not None:
-        return Successor(note.to, ("of", note.of) if note.of else note.value, note.advice)
+        value = ("of", note["of"]) if "of" in note else SAME
+        if "before" in note and note["to"] not in at.arguments:
+            return Successor(note["before"])
+        return Successor(note.get("to"), value, note.get("advice"), note.get("values", {}), note.get("with"))
     flag = "--" + name.replace("_", "-")
     old = at.old_flags.get(flag) or _last_seen(flag, at.version)
     if old is None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sglang_hydra.releases.order import is_candidate_of, release_key
+from sglang_hydra.releases.order import at_least, is_candidate_of, release_key
 
 _FILE = Path(__file__).with_name("table.json")
 
@@ -51,6 +52,10 @@ class OldFlag:
     instead: str | None = None
     value: Any = None
 
+    def does_nothing_in(self, version: str) -> bool:
+        """Whether the release accepts and ignores it: before 0.5.8 its DeprecatedAction raised an error."""
+        return self.field is None and self.value is None and at_least(version, "0.5.8")
+
 
 @dataclass(frozen=True)
 class Release:
@@ -68,8 +73,6 @@ class Release:
 @functools.lru_cache(maxsize=1)
 def rows() -> Sequence[Mapping[str, Any]]:
     """The table as it is written: the first release whole, each later one as what it changed. Oldest first."""
-    import json
-
     content = json.loads(_FILE.read_text(encoding="utf-8"))
     return tuple(content["releases"])
 
@@ -79,6 +82,7 @@ def known_versions() -> tuple[str, ...]:
     return tuple(row["version"] for row in rows())
 
 
+@functools.lru_cache(maxsize=64)
 def nearest_known(version: str) -> str | None:
     """``version`` itself, the release that it is a candidate for (0.5.3rc1), or the last one of the table before it.
 

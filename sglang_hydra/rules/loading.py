@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 _REMOTE = re.compile(r".+://")
 

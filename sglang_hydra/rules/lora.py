@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sglang_hydra.arguments.fields import LoRARef
+from sglang_hydra.arguments.fields import LoRARef, ServerArgs
 from sglang_hydra.arguments.fields.choices import LORA_TARGET_MODULES
 from sglang_hydra.rules.rule import Change, Facts, Outcome, Restated, rule
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 
 def is_adapter(item: Any) -> bool:

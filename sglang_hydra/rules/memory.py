@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.arguments.memory_classes import class_of
 from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
 from sglang_hydra.text.words import number
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 # The tower of ViT-L/14, against which others are measured, and what a tower counts as that does not say its size.
 BASE_LAYERS, BASE_HIDDEN_SIZE = 24, 1024

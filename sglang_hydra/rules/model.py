@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import ConfigView, view_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 GPT_OSS = "GptOssForCausalLM"
 GPT_OSS_BACKENDS = ("triton", "trtllm_mha", "fa3")

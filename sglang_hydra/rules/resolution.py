@@ -8,17 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sglang_hydra.arguments.fields import FIELDS, ServerArgs, fresh_defaults, sealed
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.rules.environment import planned_environment
 from sglang_hydra.rules.ledger import Entry, Ledger
 from sglang_hydra.rules.order import ORDER
 from sglang_hydra.rules.rule import Change, Facts, Notice, Refusal, Restated, Rule
 from sglang_hydra.text.findings import Finding, offers_of
 from sglang_hydra.text.words import program, typed
+
+if TYPE_CHECKING:
+    from sglang_hydra.upstream.case import Answer
+
+Basis = Literal["exact", "recorded", "rules"]
 
 _NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
@@ -29,11 +34,17 @@ _UNCOMPUTABLE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticE
 
 @dataclass(frozen=True)
 class Resolution:
-    """What SGLang 0.5.2 would make of an intent on the given hardware and model.
+    """What a release of SGLang would make of an intent on the given hardware and model.
 
-    ``ok`` is upstream's own verdict: False if any of its rules or checks refuses. ``values`` holds all 210
-    arguments by name; ``ledger`` every write that led there; ``env`` the environment variables that SGLang sets
-    while resolving; ``intent`` what was asked for, untouched.
+    ``ok`` is upstream's own verdict: False if any of its rules or checks refuses. ``values`` holds all arguments of
+    the release by name (210 in 0.5.2); ``ledger`` every write that led there; ``env`` the environment variables that
+    SGLang sets while resolving; ``intent`` what was asked for, untouched.
+
+    ``basis`` says what made the values: ``exact`` (the release's own code, or our rules where the release is 0.5.2),
+    ``recorded`` (an answer of its own code that ships with this package) or ``rules`` (0.5.2's rules, for a release
+    that was not asked; ``not_asked`` is why). ``unknown`` are then the arguments that the release may resolve
+    otherwise. ``of_0_5_2`` has the values of another release, whose version is ``release``, under 0.5.2's names too,
+    and ``answer`` what that answered, with its reasons.
     """
 
     intent: Mapping[str, Any] = field(repr=False)
@@ -41,6 +52,22 @@ class Resolution:
     ledger: Ledger
     findings: tuple[Finding, ...]
     env: Mapping[str, str]
+    basis: Basis = "exact"
+    unknown: frozenset[str] = frozenset()
+    of_0_5_2: Mapping[str, Any] | None = field(default=None, repr=False)
+    answer: Answer | None = field(default=None, repr=False, compare=False)
+    not_asked: str | None = None
+    release: str = SPECIFIED_VERSION
+
+    @property
+    def view(self) -> Mapping[str, Any]:
+        """``values``, with all names of 0.5.2 among the keys: what our own checks and the memory fit compute from."""
+        return self.values if self.of_0_5_2 is None else self.of_0_5_2
+
+    @property
+    def is_0_5_2(self) -> bool:
+        """Whether it is for the release whose rules these are."""
+        return self.of_0_5_2 is None
 
     @property
     def ok(self) -> bool:
@@ -48,8 +75,8 @@ class Resolution:
 
     @cached_property
     def args(self) -> ServerArgs:
-        """The arguments as one sealed object: reading works, writing raises ``FrozenInstanceError``."""
-        return sealed(self.values)
+        """The arguments of 0.5.2 as one sealed object: reading works, writing raises ``FrozenInstanceError``."""
+        return sealed({name: self.view[name] for name in FIELDS})
 
 
 def resolve(
@@ -58,15 +85,16 @@ def resolve(
     gpu: GpuFacts,
     model: ModelFacts,
     seed: int | None = None,
+    draw: bool = True,
     env: Mapping[str, str] = _NO_ENVIRONMENT,
 ) -> Resolution:
     """Applies every rule and check of SGLang 0.5.2 to ``intent`` and reports all findings at once.
 
-    ``intent`` maps argument names to the values asked for; it takes what upstream's constructor takes (no
-    choices and few types are checked here: that is done where text comes in). ``seed`` is used where no
-    ``random_seed`` was set; without it one is drawn. ``env`` is the environment that a rule may ask for
-    (SGLANG_IS_IN_CI); the process's own is never read. Nothing is raised for a value that cannot work:
-    it ends in ``findings``. TypeError is raised for a ``gpu`` or ``model`` that is no such object.
+    ``intent`` maps argument names to the values asked for; it takes what upstream's constructor takes (no choices and
+    few types are checked here: that is done where text comes in). ``seed`` is used where no ``random_seed`` was set;
+    without it one is drawn, or with ``draw=False`` left to the start. ``env`` is the environment that a rule may ask
+    for (SGLANG_IS_IN_CI); the process's own is never read. Nothing is raised for a value that cannot work: it ends in
+    ``findings``. TypeError is raised for a ``gpu`` or ``model`` that is no such object.
     """
     for name, given, wanted in (("gpu", gpu, GpuFacts), ("model", model, ModelFacts)):
         if not isinstance(given, wanted):
@@ -74,7 +102,7 @@ def resolve(
     values = fresh_defaults()
     findings = list(_unknown_or_missing(intent, values))
     values.update({name: value for name, value in intent.items() if name in values})
-    facts = Facts(gpu, model, env, random.randint(0, 1 << 30) if seed is None else seed, intent)
+    facts = Facts(gpu, model, env, drawn_seed() if seed is None and draw else seed, intent)
     entries = _run(values, intent, facts, findings) if "model_path" in intent else []
     return Resolution(
         intent=MappingProxyType(dict(intent)),
@@ -83,6 +111,11 @@ def resolve(
         findings=tuple(findings),
         env=planned_environment(values),
     )
+
+
+def drawn_seed() -> int:
+    """A seed as SGLang draws one where none was set."""
+    return random.randint(0, 1 << 30)
 
 
 def run_checks(checks: Sequence[Rule], resolution: Resolution, facts: Facts) -> list[Finding]:
@@ -211,7 +244,16 @@ def _unknown_or_missing(intent: Mapping[str, Any], values: Mapping[str, Any]) ->
                 fields=("model_path",),
                 hint="model=org/name, model=./folder or model_path=... names yours",
                 stage="post_init",
-                offers=offers_of("model=llama_3_1_8b"),
+                offers=offers_of(("model=llama_3_1_8b", "model=llama_3_1_8b gpu=h100")),
             )
         )
     return findings
+
+
+def planned_environment(values: Mapping[str, Any]) -> dict[str, str]:
+    """The variables by name (SGLang 0.5.2, server_args.py lines 839-848): switches that kernels read from there."""
+    return {
+        "SGLANG_ENABLE_TORCH_COMPILE": "1" if values["enable_torch_compile"] else "0",
+        "SGLANG_MAMBA_SSM_DTYPE": str(values["mamba_ssm_dtype"]),
+        "SGLANG_DISABLE_OUTLINES_DISK_CACHE": "1" if values["disable_outlines_disk_cache"] else "0",
+    }

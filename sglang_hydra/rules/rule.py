@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Template
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from sglang_hydra.arguments.fields import FIELDS, ServerArgs
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.text.findings import Offer, offers_of
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 RuleStage = Literal["post_init", "check", "plan"]
 
@@ -22,14 +21,16 @@ class Facts:
     """All that a rule may look at besides the arguments as they stand.
 
     ``seed`` is the seed to use if none was set. ``given`` is what was asked for, before any rule: SGLang does
-    some steps only where an argument was left unset, also after that argument got its default.
+    some steps only where an argument was left unset, also after that argument got its default. ``release`` is the
+    SGLang that is planned for; only checks of ours look at it, the rules are those of 0.5.2.
     """
 
     gpu: GpuFacts
     model: ModelFacts
     env: Mapping[str, str]
-    seed: int
+    seed: int | None
     given: Mapping[str, Any] = field(default_factory=dict)
+    release: str = SPECIFIED_VERSION
 
     def was_given(self, name: str) -> bool:
         """True when the user or a preset set ``name``; null is the same as not set."""
@@ -87,13 +88,15 @@ RuleFunction = Callable[["ServerArgs", Facts], Outcome]
 class Rule:
     """One small pure function with its stable id and its place in SGLang 0.5.2's ``server_args.py``.
 
-    ``lines`` is the inclusive range of upstream lines that it stands for, None for a rule of our own.
+    ``lines`` is the inclusive range of upstream lines that it stands for, None for a rule of our own. A check of our
+    own that holds for ``every_release`` looks at arguments that none has changed; the others speak of 0.5.2 only.
     """
 
     id: str
     apply: RuleFunction
     stage: RuleStage
     lines: tuple[int, int] | None
+    every_release: bool = False
 
     @property
     def name(self) -> str:
@@ -102,18 +105,20 @@ class Rule:
     @property
     def page(self) -> str:
         """The docstring of the function. ``$NAME`` in it stands for what the help says that null means for NAME."""
-        from sglang_hydra.arguments.fields import FIELDS
-
         meanings = {name: field.arg.none for name, field in FIELDS.items() if field.arg.none}
         return Template(self.apply.__doc__ or "").safe_substitute(meanings)
 
 
 def rule(
-    id: str, lines: tuple[int, int] | None = None, *, stage: RuleStage = "post_init"
+    id: str,
+    lines: tuple[int, int] | None = None,
+    *,
+    stage: RuleStage = "post_init",
+    every_release: bool = False,
 ) -> Callable[[RuleFunction], Rule]:
     """Makes a function a rule. Its docstring is its page: what, why, upstream, example."""
 
     def decorate(function: RuleFunction) -> Rule:
-        return Rule(id=id, apply=function, stage=stage, lines=lines)
+        return Rule(id=id, apply=function, stage=stage, lines=lines, every_release=every_release)
 
     return decorate

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 
 @rule("DEV001", (444, 445))
@@ -35,6 +31,6 @@ def draw_random_seed(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: server_args.py 0.5.2 lines 446-447.
     Example: gpu=h100 -> random_seed=<drawn>
     """
-    if args.random_seed is not None:
+    if args.random_seed is not None or facts.seed is None:
         return None
     return Change("drawn", random_seed=facts.seed)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.arguments.memory_classes import CHUNK_WITHOUT_MEMORY, class_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, rule
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 
 @rule("SCH001", (508, 518))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.rule import Change, Facts, Outcome, Restated, rule
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 DRAFTING = ("EAGLE", "EAGLE3", "STANDALONE")
 WITH_OWN_DRAFT = ("DeepseekV3ForCausalLM", "Glm4MoeForCausalLM")

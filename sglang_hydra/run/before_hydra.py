@@ -10,23 +10,27 @@ checked, and apps without ``@sglang_hydra.main``, Hydra's compose API and jobs o
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.compose.overrides import NO_CHOICE, Request
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.hydra_internals import StartingApp
+from sglang_hydra.compose.override_errors import ADDED_GROUPS, Refused
+from sglang_hydra.compose.overrides import Request, parsed
+from sglang_hydra.compose.schema import NO_CHOICE, PATH_PROVIDER
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
 if TYPE_CHECKING:
     from hydra.core.config_search_path import ConfigSearchPath
 
-    from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.compose.hydra_internals import StartingApp
-
 _NO_OPTION = re.compile(rf"(?P<key>(?P<group>{'|'.join(NO_CHOICE)})(?:@[\w.]+)?)=(?:null|None)?")
+_CHOICE = re.compile(r"(?P<key>(?P<group>[\w/]+)(?:@[\w.]+)?)=[^\s{\[$'\"()]+")
+_OF_MODEL = re.compile(r"model(@[\w.]+)?=")
 _OTHER_MODES = ("help", "hydra_help", "multirun", "cfg", "info", "shell_completion", "experimental_rerun")
 _composers: dict[tuple[str, ...], Composer] = {}
 
@@ -52,26 +56,28 @@ def offer_recipes(words: Sequence[str]) -> None:
 
 
 def check_app(search_path: ConfigSearchPath) -> None:
-    """Composes the app that Hydra is about to compose, and ends the process with the findings if that cannot be.
-
-    Only a single run of a task that ``sglang_hydra.main`` decorates is looked at.
-    """
-    app = _single_run()
+    """Spells the overrides of an app of ours as Hydra takes them. Composes what Hydra is about to compose for a single
+    run, and ends the process with the findings if that cannot be."""
+    app = _app_of_ours()
     if app is None:
         return
     args, config_name = app.args, str(app.config_name).removesuffix(".yaml")
-    requests = numbered(args.overrides)
     folders = [element.path for element in search_path.get_path() if element.provider not in ("hydra", "schema")]
     folders += [f"file://{args.config_dir}"] if args.config_dir else []
     from sglang_hydra.compose.composer import Composer
 
     composer = None
+    requests: list[Request] = []
     try:
-        if any(_sweeps(text) for text in args.overrides):
-            return
         composer = Composer([str(folder) for folder in folders if folder], config_name, hydra_syntax=True)
+        args.overrides[:] = _as_hydra_takes_them(composer, args.overrides)  # Hydra reads this list later
+        requests = numbered(args.overrides)
+        if any(getattr(args, flag, True) for flag in _OTHER_MODES) or any(_sweeps(text) for text in args.overrides):
+            return
         composer.compose(requests)
     except ConfigError as failure:
+        if any(getattr(args, flag, True) for flag in _OTHER_MODES) or _needs_the_run(failure):
+            return
         from sglang_hydra.planning.make import with_offers
         from sglang_hydra.show.findings import finding_lines
         from sglang_hydra.text.screen import write
@@ -82,23 +88,67 @@ def check_app(search_path: ConfigSearchPath) -> None:
     _composers[_key(config_name, args.overrides)] = composer
 
 
+def _needs_the_run(failure: BaseException | None) -> bool:
+    """Whether only a run of Hydra's can resolve what failed (``${hydra:...}``); the task's plan is made in one."""
+    while failure is not None:
+        if "HydraConfig was not set" in str(failure):
+            return True
+        failure = failure.__cause__
+    return False
+
+
+def _as_hydra_takes_them(composer: Composer, words: Sequence[str]) -> list[str]:
+    """``topology=pd`` and ``recipe=x`` with the ``+`` that Hydra demands for a group that is in no defaults list.
+    ``model=org/name`` becomes an option that Hydra finds; so for each of several, which a multirun takes in turn."""
+    listed = composer.listed_groups()
+    found = []
+    for word in words:
+        match = _CHOICE.fullmatch(word)
+        if match and match["group"] in ("topology", *ADDED_GROUPS) and match["key"] not in listed:
+            word = f"+{word}"
+        elif _OF_MODEL.match(word):
+            paths = [option for option in _options_in(word) if isinstance(option, str) and composer.is_path(option)]
+            for path in paths:
+                # Hydra 1.4 takes no option with .. in it
+                option = os.path.abspath(path) if ".." in path.split("/") else path.rstrip("/")
+                word = word.replace(path, option)
+                offer_model(option)
+        found.append(word)
+    return found
+
+
+def _options_in(word: str) -> list[Any]:
+    """What an override chooses: one option, or each of several that are swept."""
+    try:
+        override = parsed(word, word)
+    except Refused:
+        return []  # Hydra refuses it too
+    options = list(override.sweep_iterator()) if override.is_choice_sweep() else [override.value()]
+    return [getattr(option, "text", option) for option in options]  # one in quotes
+
+
+def offer_model(path: str) -> None:
+    """Makes a folder or the name of a repository an option of the group ``model``, of its ``model_path`` alone."""
+    from hydra.core.config_store import ConfigStore
+
+    *above, name = path.split("/")
+    group = "/".join(["model", *filter(None, above)])  # as Hydra looks it up
+    ConfigStore.instance().store(group=group, name=name, node={"model_path": path}, provider=PATH_PROVIDER)
+
+
 def as_typed(finding: Finding, requests: Sequence[Request]) -> Finding:
     """Rewrites the finding for an unknown option of a group: the override that chose it, and what to type in an app.
     Returns other findings as they are."""
     group = finding.fields[0] if finding.id == "CLI006" and finding.fields else None
     if group is None:
         return finding
-    chose = re.compile(rf"\+{{0,2}}(?P<key>{re.escape(group)}(@(?P<below>[\w.]+))?)=(?P<option>.*)")
+    chose = re.compile(rf"\+{{0,2}}(?P<key>{re.escape(group)}(@[\w.]+)?)=(?P<option>.*)")
     message, hint = finding.message, finding.hint or ""
-    mount = ""
     for request in requests:
         match = chose.fullmatch(request.text)
         if match is not None and f"{group}={match['option']} " in f"{message} ":
             message = f"{request.place}: {message.partition(': ')[2]}".replace(f"{group}=", f"{match['key']}=", 1)
             hint = hint.replace(f"{group}=", f"{match['key']}=")
-            mount = (match["below"] or "").removesuffix(group)
-    if group == "model":
-        hint = f"{hint.partition('Another model')[0]}Another model: {mount}model_path=org/name or a folder"
     return replace(finding, message=message, hint=hint or None)
 
 
@@ -118,24 +168,19 @@ def _key(config_name: str, words: Sequence[str]) -> tuple[str, ...]:
 
 def _sweeps(text: str) -> bool:
     """Whether an override asks for several jobs, as it may where the app's own config sets Hydra's mode."""
-    from sglang_hydra.compose.override_errors import Refused
-    from sglang_hydra.compose.overrides import parsed
-
     try:
         return text.startswith("hydra.mode=") or parsed(text, text).is_sweep_override()
     except Refused:
         return False
 
 
-def _single_run() -> StartingApp | None:
-    """The app that ``@hydra.main`` starts, if it runs once and has a task that gets a plan. None for ``--multirun``,
-    for Hydra's own flags, and for what is composed in any other way."""
+def _app_of_ours() -> StartingApp | None:
+    """The app that ``@hydra.main`` starts, if it has a task that gets a plan. None for what is composed in any other
+    way."""
     from sglang_hydra.compose.hydra_internals import take_starting_app
 
     app = take_starting_app()
     if app is None or not getattr(app.task, "plans", False) or not isinstance(app.config_name, str):
-        return None
-    if any(getattr(app.args, flag, True) for flag in _OTHER_MODES):
         return None
     return app if isinstance(getattr(app.args, "overrides", None), list) else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -11,44 +12,85 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.arguments.secrets import hide_typed_keys
 from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.passed_config import differences
+from sglang_hydra.compose.schema import register
 from sglang_hydra.planning.make import make_plan
-from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.plan import Plan, may_start
 from sglang_hydra.run import before_hydra
-from sglang_hydra.text.errors import SglangHydraError
+from sglang_hydra.text.errors import ConfigError, SglangHydraError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 
-def main(task: Callable[[Plan], Any]) -> Callable[[DictConfig], Any]:
+Task = Callable[..., Any]
+
+
+def main(task: Task | None = None, *, strict: bool = True, **of_hydra: Any) -> Any:
     """The finalizing decorator for other Hydra apps, between ``@hydra.main`` and the task.
 
         @hydra.main(version_base=None, config_path="conf", config_name="config")
         @sglang_hydra.main
         def run(plan: sglang_hydra.Plan) -> None: ...
 
-    The app's primary config has ``sglang_hydra_schema`` first in its defaults list and then our groups; an app with
-    keys of its own has all of these under a node (``sglang_hydra_schema@server``, ``gpu@server.gpu: auto``, ...). The
-    task gets the finished plan, made from the app's own search path and overrides, also in each job of a multirun; it
-    looks at ``plan.launchable`` before it starts anything.
+    A task with two arguments, ``run(config, plan)``, gets the app's own config first. The app's primary config has
+    ``sglang_hydra_schema`` first in its defaults list and then our groups; an app with keys of its own has all of these
+    under a node (``/sglang_hydra@server``). The plan is made from the config that Hydra passes, also in each job of a
+    multirun; what differs from the files and overrides, because a callback or another decorator set it, has the origin
+    ``app``.
+
+    A plan that cannot be launched is shown with its findings and ends the run with exit code 2 (in a multirun: fails
+    the job) before the task is called. With ``@sglang_hydra.main(strict=False)`` the task gets it all the same. Raises
+    TypeError for a task that takes another number of arguments.
     """
+    if of_hydra:
+        raise TypeError(
+            f"@sglang_hydra.main takes no {', '.join(of_hydra)}: @hydra.main(...) above it takes what Hydra's takes"
+        )
+    if task is None:
+        return functools.partial(main, strict=strict)
+    takes_config = _takes_config(task)
     hide_typed_keys(sys.argv, os.environ)
     before_hydra.spell_no_choice(sys.argv)
     before_hydra.offer_recipes(sys.argv)
+    register()
 
     @functools.wraps(task)
     def finalized(config: DictConfig) -> Any:
         from hydra.core.hydra_config import HydraConfig
 
         running = HydraConfig.get()
-        words = running.overrides.task
+        words = typed_words(running)
         composer = before_hydra.checked(str(running.job.config_name), words) or composer_of_app(running)
+        requests = before_hydra.numbered(words)
         with shown_refusal():
-            plan = make_plan(composer, before_hydra.numbered(words))
-        return task(plan)
+            plan = make_plan(composer, [*requests, *differences(composer, requests, config)])
+        if strict and not may_start(plan):
+            with shown_refusal(plan):
+                raise ConfigError(*plan.errors)
+        return task(config, plan) if takes_config else task(plan)
 
     before_hydra.expect_start(finalized)
     return finalized
+
+
+def typed_words(running: Any) -> list[str]:
+    """The overrides of a job, as they were typed: read from Hydra's node, an interpolation in one is resolved."""
+    from omegaconf import OmegaConf
+
+    words: Any = OmegaConf.to_container(running.overrides.task, resolve=False)
+    return [str(word) for word in words]
+
+
+def _takes_config(task: Task) -> bool:
+    """Whether a task is called with the config and the plan. Raises TypeError where neither call fits."""
+    signature = inspect.signature(task)
+    for arguments in ((None,), (None, None)):
+        with contextlib.suppress(TypeError):
+            signature.bind(*arguments)
+            return len(arguments) == 2
+    name = getattr(task, "__name__", "the task")
+    raise TypeError(f"@sglang_hydra.main calls {name}(plan) or {name}(config, plan), and it is {name}{signature}")
 
 
 @contextlib.contextmanager

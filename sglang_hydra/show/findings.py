@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.arguments.secrets import HIDDEN
+from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.origins import Origin
 from sglang_hydra.text.screen import Line, folded, room, shown, text
+from sglang_hydra.text.words import program
 
 _LEVEL_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
+_COMMANDS = ("sglang-hydra ", "python ", "pip ", "export ", "make ", "mkdir ")
 _LEVEL_ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -26,14 +27,19 @@ def finding_lines(findings: Sequence[Finding], plan: Plan | None = None) -> list
     for finding in sorted(findings, key=lambda item: _LEVEL_ORDER[item.level]):
         head = [text("  "), text(finding.level, _LEVEL_STYLE[finding.level]), text(f" {finding.id}  ", "bold")]
         lines += folded([*head, text(finding.message)], room())
-        setters = [_who_set(name, finding, plan) for name in finding.fields] if plan else []
-        for who in filter(None, setters):
+        for who in setters_of(finding, plan) if plan else ():
             lines += folded([text("      "), text(who, "dim")], room())
-        # One remedy a line: they are commands to be copied.
+        # One remedy after the other. What is a command is not broken into lines: it is to be copied.
         for rank, remedy in enumerate(finding.hint.split("; or ") if finding.hint else ()):
-            lines.append([text("        or: " if rank else "      hint: ", "dim"), text(remedy, "green")])
+            line = [text("        or: " if rank else "      hint: ", "dim"), text(remedy, "green")]
+            lines += [line] if remedy.startswith((program(), *_COMMANDS)) else folded(line, room())
     lines.append([])
     return lines
+
+
+def setters_of(finding: Finding, plan: Plan) -> list[str]:
+    """A sentence on each argument of a finding that is not at its default: who gave it its value."""
+    return [who for name in finding.fields if (who := _who_set(name, finding, plan))]
 
 
 def _who_set(name: str, finding: Finding, plan: Plan) -> str | None:
@@ -52,8 +58,7 @@ def _who_set(name: str, finding: Finding, plan: Plan) -> str | None:
 
 
 def shown_setting(name: str, value: Any, width: int = 60) -> str:
-    secret = FIELDS[name].arg.secret and value is not None
-    return HIDDEN if secret else shown(value, width=width)
+    return HIDDEN if value is not None and is_secret_name(name) else shown(value, width=width)
 
 
 def shown_origin(origin: Origin) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sglang_hydra.text.screen import Line, columns, printable, text
+from sglang_hydra.fit.result import NOTHING_STATED, Wanted, requests_of
+from sglang_hydra.text.screen import Line, columns, folded, printable, room, text
 
 if TYPE_CHECKING:
     from sglang_hydra.fit.overheads import Range
@@ -19,19 +20,24 @@ _SHOWN_PARTS = 3
 def memory_lines(fit: Fit, gpu: str) -> list[Line]:
     """The section of the plan screen. What is unknown is shown as unknown."""
     head = f"Memory of one {gpu}" + (f" of {fit.gpus}" if fit.gpus > 1 else "") + ", GiB"
-    return [[text(head, "bold")], *columns(_rows(fit)), *_remarks(fit), []]
+    lines = [part for line in [*columns(memory_rows(fit)), *_remarks(fit)] for part in folded(line, room())]
+    return [[text(head, "bold")], *lines, []]
 
 
-def verdict(fit: Fit) -> str:
-    """Fits, does not fit, or what is missing to tell; in a few words."""
+def verdict(fit: Fit, wanted: Wanted = NOTHING_STATED) -> str:
+    """Fits, does not fit, holds too little of what is wanted, or what is missing to tell; in a few words."""
     if fit.fits is None:
         return f"unknown: {', '.join(fit.unknown)}"
     if not fit.fits:
         return "does not fit"
+    if not fit.tight and fit.shortage(wanted):
+        return "too little KV cache"
     return "fits, tightly" if fit.tight else "fits"
 
 
-def table_row(name: str, fit: Fit, context: int | None = None) -> list[tuple[str, str]]:
+def table_row(
+    name: str, fit: Fit, context: int | None = None, wanted: Wanted = NOTHING_STATED
+) -> list[tuple[str, str]]:
     """One line of a table over several plans: verdict, weights, KV tokens, what is left, the fractions."""
     interval = fit.interval
     fractions = f"{interval.low} to {interval.high}" if interval and not interval.empty else "none"
@@ -40,7 +46,7 @@ def table_row(name: str, fit: Fit, context: int | None = None) -> list[tuple[str
     requests = fit.concurrent_requests(context) if context else None
     return [
         text(name),
-        text(verdict(fit), style),
+        text(words := verdict(fit, wanted), "yellow" if words.startswith("too") else style),
         text(_gib(fit.weights.total)),
         text(tokens),
         text("?" if requests is None else f"{requests:,}"),
@@ -54,7 +60,7 @@ def table_head() -> list[tuple[str, str]]:
     return [text(title, "bold") for title in titles]
 
 
-def _rows(fit: Fit) -> list[list[tuple[str, str]]]:
+def memory_rows(fit: Fit) -> list[list[tuple[str, str]]]:
     """Everything that is counted, in the order in which a server takes it; the sizes add up to the GPU's memory."""
     rows = []
     if fit.before_loading is not None:
@@ -75,7 +81,7 @@ def _rows(fit: Fit) -> list[list[tuple[str, str]]]:
         rows.append(_row("request table", _gib(fit.request_table), f"where the tokens of {slots} lie"))
     if fit.workspace is not None and fit.libraries is not None:
         size = fit.workspace + fit.libraries.mid
-        rows.append(_row("workspaces", _gib(size), "of attention and communication; kernels at their first use"))
+        rows.append(_row("workspaces", _gib(size), "attention, communication, kernels at first use"))
     if fit.graphs is not None:
         rows.append(_row("CUDA graphs", _span(fit.graphs), _range(fit.graphs)))
     if fit.activations is not None:
@@ -92,7 +98,7 @@ def _cache(fit: Fit, kv: KvCache) -> str:
         return held
     requests = fit.concurrent_requests(kv.context)
     held = f"{fit.kv_tokens:,} tokens, {held}"
-    return held if requests is None else f"{held}; {requests:,} requests of {kv.context:,} tokens"
+    return held if requests is None else f"{held}; {requests_of(requests, kv.context)}"
 
 
 def _remarks(fit: Fit) -> list[Line]:

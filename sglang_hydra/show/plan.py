@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.compose.provenance import HIDES
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.rules.order import ORDER
+from sglang_hydra.planning.verdict import constant_fields
+from sglang_hydra.releases.order import same_release
 from sglang_hydra.show.findings import finding_lines, shown_origin, shown_setting
-from sglang_hydra.text.json_types import plain
-from sglang_hydra.text.screen import VERBATIM, Line, columns, folded, room, shown, text
+from sglang_hydra.show.first_lines import first_lines, no_command, server_name, titled
+from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, folded, room, shown, text
 from sglang_hydra.text.shell import shell_word
-from sglang_hydra.text.words import number, plural
+from sglang_hydra.text.words import plural
 
 
-def plan_screen(plan: Plan) -> list[Line]:
-    """The whole plan: what it is for, what was set and by whom, what the rules made of it, and what is wrong."""
-    lines: list[Line] = [*heading(plan), []]
+def plan_screen(plan: Plan, *, everything: bool = False, corrected: Sequence[Line] = ()) -> list[Line]:
+    """The whole plan: the verdict, what is wrong, what it is for, what was set and by whom, and what the rules made of
+    it: what depends on the GPU, the model or what was set, or ``everything``. ``corrected`` comes last."""
+    lines: list[Line] = [*first_lines(plan), *_command(plan, bool(corrected)), []]
+    lines += finding_lines(plan.findings, plan)
+    lines += [*heading(plan), []]
     lines += section("Set", set_rows(plan))
-    lines += section(rules_title(plan), changed_rows(plan))
+    lines += section(rules_title(plan), *changes_shown(plan, everything))
     if plan.authority is not None and plan.authority.ok is not None:
         from sglang_hydra.show.upstream import authority_lines
 
@@ -31,20 +31,35 @@ def plan_screen(plan: Plan) -> list[Line]:
         from sglang_hydra.show.memory import memory_lines
 
         lines += memory_lines(plan.fit, plan.gpu.name)
-    lines += finding_lines(plan.findings, plan)
-    if plan.launchable:
-        lines += _commands(plan)
-        if plan.secrets:
-            lines.append([text(f"  without {', '.join(plan.secrets)}, which is handed to the server unseen", "dim")])
-        lines.append([])
-    lines.append(summary(plan))
-    return lines
+    if plan.launchable and plan.values["nnodes"] > 1:
+        lines += [*_commands(plan), []]
+    lines += folded([text(_counts(plan))], room())
+    return [*lines, [], *corrected] if corrected else lines
+
+
+def _command(plan: Plan, is_corrected: bool) -> list[Line]:
+    """The command that starts it, or why there is none."""
+    if not plan.launchable:
+        return titled("Command", no_command(is_corrected))
+    if plan.values["nnodes"] > 1:
+        return titled("Command", f"one on each of {plan.values['nnodes']} nodes, below")
+    hidden = (
+        titled("", f"without {', '.join(plan.secrets)}, which is handed to the server unseen") if plan.secrets else []
+    )
+    return [[*titled("Command", "")[0], text(command_line(plan), VERBATIM)], *hidden]
+
+
+def changes_shown(plan: Plan, everything: bool = False) -> tuple[list[list[Span]], str]:
+    """The rows of what was resolved, and how many more there are: what every plan has is left out."""
+    entries, rows = plan.resolution.ledger, changed_rows(plan)
+    constant = set() if everything else constant_fields(plan)
+    kept = [row for entry, row in zip(entries, rows, strict=True) if entry.field not in constant]
+    left_out = len(rows) - len(kept)
+    return kept, f"and {left_out} more that every plan has: --all" if left_out else ""
 
 
 def _commands(plan: Plan) -> list[Line]:
-    """Shows the command, or one for each node."""
-    if plan.values["nnodes"] <= 1:
-        return [[text("Command", "bold")], [text("  "), text(command_line(plan), VERBATIM)]]
+    """The command for each node."""
     from sglang_hydra.planning.nodes import UNKNOWN_HEAD, command_rows
 
     lines: list[Line] = [[text("Commands, one on each node", "bold")]]
@@ -56,7 +71,9 @@ def _commands(plan: Plan) -> list[Line]:
         where = "an address of node 0 and a free port there; dist_init_addr=HOST:PORT sets it"
         if plan.nodes["launch"]["name"] == "slurm":
             where = "found inside the job: the address of its first node and a port that is free there"
-        lines.append([text(f"  {UNKNOWN_HEAD} is {where}", "dim")])
+        lines += folded([text(f"  {UNKNOWN_HEAD} is {where}", "dim")], room())
+    if plan.secrets:
+        lines += folded([text(f"  without {', '.join(plan.secrets)}, which is handed to them unseen", "dim")], room())
     return lines
 
 
@@ -68,14 +85,15 @@ def command_line(plan: Plan, command: Sequence[str] | None = None) -> str:
 
 def rules_title(plan: Plan) -> str:
     """Names the release whose rules made the values below."""
-    if plan.by_own_rules:
+    if not plan.is_exact:
+        return f"Resolved by {SPECIFIED_VERSION}'s rules, an estimate: SGLang {plan.engine.version} decides"
+    if plan.engine.name != "sglang" or same_release(plan.engine.version, SPECIFIED_VERSION):
         return "Resolved by SGLang's rules"
-    return f"Resolved by the rules of SGLang {SPECIFIED_VERSION}: {plan.engine.version} may resolve otherwise"
+    return f"Resolved by {plan.engine.version}'s own code" + (", recorded" if plan.basis == "recorded" else "")
 
 
 def summary(plan: Plan) -> Line:
-    changed = {entry.field for entry in plan.resolution.ledger}
-    asked = set(plan.intent)
+    """The verdict on a plan in one line, its id, and how much was found."""
     levels = [finding.level for finding in plan.findings]
     counts = f"{plural(levels.count('error'), 'error')}, {plural(levels.count('warning'), 'warning')}"
     if plan.ignored:
@@ -90,70 +108,22 @@ def summary(plan: Plan) -> Line:
         verdict = text("SGLang would accept it and then fail", "bold red")
     else:
         verdict = text("SGLang would refuse it", "bold red")
-    untouched = len(FIELDS) - len(changed | asked)
-    head = (
-        f"Plan {plan.server_id}: {len(asked)} set, {len(changed)} resolved, {untouched} at their defaults; {counts}: "
-    )
-    return [text(head), verdict]
+    return [verdict, text(f": plan {plan.server_id}, {counts}")]
 
 
-def field_screen(name: str, plan: Plan | None) -> list[Line]:
-    """Everything about one argument: what it does and, with a plan, each step to its value."""
-    field = FIELDS[name]
-    arg = field.arg
-    value = f" = {shown_setting(name, plan.values[name], 200)}" if plan else ""
-    lines: list[Line] = [[text(f"{name}{value}", "bold")]]
-    lines += [[text(f"  {part}")] for part in textwrap.wrap(arg.help, room())]
-    facts = [("type", field.type), ("unit", arg.unit), ("null means", arg.none), ("flag", ", ".join(field.flags))]
-    if field.arg.choices:
-        facts.append(("choices", ", ".join(str(choice) for choice in field.arg.choices)))
-    facts.append(("default", "none: it must be set" if field.required else shown(field.default)))
-    for line in columns([[text(label, "dim"), text(str(content))] for label, content in facts if content]):
-        lines += folded(line, room())
-    if plan:
-        lines += [[], [text("How it got there", "bold")], *columns(list(_steps(name, plan)))]
-        lines += [line for note in plan.notes if HIDES in note for line in folded([text(f"  {note}", "dim")], room())]
-        lines += [[], *finding_lines([item for item in plan.findings if name in item.fields], plan)]
-    return lines
-
-
-def field_record(name: str, plan: Plan | None) -> dict[str, Any]:
-    """``explain FIELD --json``; the schema is committed as schemas/explain.schema.json."""
-    field = FIELDS[name]
-    return {
-        "schema": "sglang_hydra.explain/1",
-        "field": name,
-        "help": field.arg.help,
-        "unit": field.arg.unit,
-        "none": field.arg.none,
-        "type": field.type,
-        "flags": list(field.flags),
-        "choices": list(field.arg.choices) if field.arg.choices else None,
-        "default": None if field.required else plain(field.default),
-        "required": field.required,
-        "value": plain(plan.values[name]) if plan else None,
-        "origins": [plain(origin.to_json()) for origin in plan.origins.get(name, ())] if plan else [],
-        "ledger": [plain(entry._asdict()) for entry in plan.resolution.ledger.of(name)] if plan else [],
-        "findings": [item.to_json() for item in plan.findings if name in item.fields] if plan else [],
-    }
-
-
-def _rules() -> Mapping[str, Any]:
-    """Every rule and check by its id."""
-    from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
-
-    return {rule.id: rule for rule in (*ORDER, *PLAN_CHECKS)}
+def _counts(plan: Plan) -> str:
+    changed = {entry.field for entry in plan.resolution.ledger}
+    asked = set(plan.intent)
+    untouched = len(plan.values) - len(changed | asked)
+    ignored = f"; ignored: {', '.join(dict.fromkeys(item.id for item in plan.ignored))}" if plan.ignored else ""
+    return f"Plan {plan.server_id}: {len(asked)} set, {len(changed)} resolved, {untouched} at their defaults{ignored}"
 
 
 def heading(plan: Plan) -> Iterator[Line]:
-    """What the plan is for: the release, the model, the GPUs, and what is known of them."""
-    gpu = plan.gpu
-    memory = f", {number(gpu.memory_mib)} MiB each" if gpu.memory_mib else ""
-    count = f"{gpu.count} x " if gpu.count else ""
-    version = f"SGLang {plan.engine.version}" if plan.engine.name != "transformers" else "transformers serve"
+    """What the plan is for: the release, the model, the GPU, and what is known of them."""
     model = plan.intent.get("model_path")
     serving = [text(" serving "), text(shown(model), "bold")] if model else []
-    yield [text(version, "bold"), *serving, text(" on "), text(f"{count}{gpu.name}", "bold"), text(memory)]
+    yield [text(server_name(plan), "bold"), *serving, text(" on "), text(plan.gpu.name, "bold")]
     if plan.model.known:
         known = f"model facts: {plan.model.source}"
         if plan.model.unknown:
@@ -166,12 +136,14 @@ def heading(plan: Plan) -> Iterator[Line]:
         yield from folded([text("  "), text(note, "dim")], room())
 
 
-def section(title: str, rows: list[list[tuple[str, str]]]) -> list[Line]:
-    """Rows under a title; nothing where there are no rows."""
-    return [[text(title, "bold")], *columns(rows), []] if rows else []
+def section(title: str, rows: list[list[Span]], more: str = "") -> list[Line]:
+    """Rows under a title, and a line on ``more``; nothing where there are no rows."""
+    lines = [part for row in columns(rows) for part in folded(row, room())]
+    lines += [[text(f"  {more}", "dim")]] if more else []
+    return [[text(title, "bold")], *lines, []] if lines else []
 
 
-def set_rows(plan: Plan) -> list[list[tuple[str, str]]]:
+def set_rows(plan: Plan) -> list[list[Span]]:
     """A row for each argument of ``plan.intent``, in its order: value, and who set it over whom."""
     rows = []
     for name, value in plan.intent.items():
@@ -182,28 +154,19 @@ def set_rows(plan: Plan) -> list[list[tuple[str, str]]]:
     for name, value in plan.extra.items():
         origin = plan.settings.get(f"extra.{name}")
         who = origin.place if origin else ""
-        rows.append([text("+", "green"), text(f"extra.{name}"), text(shown(value)), text(who, "dim")])
+        rows.append([text("+", "green"), text(name), text(shown(value)), text(who, "dim")])
     return rows
 
 
-def changed_rows(plan: Plan) -> list[list[tuple[str, str]]]:
-    """A row for each entry of the ledger, in its order."""
+def changed_rows(plan: Plan) -> list[list[Span]]:
+    """A row for each entry of the ledger, in its order; a value is cut so that the row has room for the rule."""
+    entries = plan.resolution.ledger
+    longest = max((len(entry.field) for entry in entries), default=0)
+    widest = max(20, min(60, room() - longest - 25))
     rows = []
-    for entry in plan.resolution.ledger:
+    for entry in entries:
         asked = plan.intent.get(entry.field) is not None
         mark = text("!", "bold yellow") if asked else text("~", "yellow")
-        change = f"{shown(entry.before, width=24)} -> {shown(entry.after)}"
+        change = f"{shown(entry.before, width=24)} -> {shown(entry.after, width=widest)}"
         rows.append([mark, text(entry.field), text(change), text(entry.rule, "cyan"), text(entry.reason, "dim")])
     return rows
-
-
-def _steps(name: str, plan: Plan) -> Iterator[list[tuple[str, str]]]:
-    default = "none" if FIELDS[name].required else shown(FIELDS[name].default)
-    yield [text("schema", "dim"), text(default), text("SGLang 0.5.2's default", "dim")]
-    for origin in plan.origins.get(name, ()):
-        yield [text(origin.layer), text(shown_setting(name, origin.value)), text(origin.place, "dim")]
-    for entry in plan.resolution.ledger.of(name):
-        rule = _rules().get(entry.rule)
-        where = f"server_args.py:{rule.lines[0]}-{rule.lines[1]}  " if rule and rule.lines else ""
-        change = f"{shown(entry.before, width=24)} -> {shown(entry.after)}"
-        yield [text(entry.rule, "cyan"), text(change), text(f"{where}{entry.reason}", "dim")]

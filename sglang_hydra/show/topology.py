@@ -6,51 +6,71 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from sglang_hydra.planning.nodes import node_commands
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.checks import numbers
 from sglang_hydra.planning.topology.plan import LAYER, Server, Topology
+from sglang_hydra.planning.verdict import constant_fields, verdict_on
 from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.first_lines import launch_lines, no_command, room_line, server_name, titled
 from sglang_hydra.show.plan import changed_rows, command_line, heading, section, set_rows
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, shown, text
+from sglang_hydra.text.screen import VERBATIM, Line, Span, folded, room, shown, text
 from sglang_hydra.text.shell import shell_word
 from sglang_hydra.text.words import plural
 
 
-def topology_screen(topology: Topology) -> list[Line]:
+def topology_screen(topology: Topology, *, everything: bool = False, corrected: Sequence[Line] = ()) -> list[Line]:
     """Shows the whole topology, as ``plan`` shows one server."""
     servers = topology.servers
-    lines: list[Line] = [*heading(servers[0].plan), [text(f"  {_shape(topology)}", "dim")], []]
+    lines: list[Line] = [*_first_lines(topology, bool(corrected)), [], *findings_of(topology)]
+    lines += [*heading(servers[0].plan), *folded([text(f"  {_shape(topology)}", "dim")], room()), []]
     set_by_all, changed_in_all = _shared(servers)
     first = servers[0].plan
-    changed = [row for key, row in _changed(first) if key in changed_in_all]
+    constant = set() if everything else constant_fields(first)
+    changed = [(key, row) for key, row in _changed(first) if key in changed_in_all]
+    kept = [row for (_, field), row in changed if field not in constant]
+    more = f"and {len(changed) - len(kept)} more that every plan has: --all" if len(kept) < len(changed) else ""
     lines += section("Set for all servers", [row for key, row in _set(first) if key in set_by_all])
-    lines += section("Resolved for all by SGLang's rules", changed)
+    lines += section("Resolved for all by SGLang's rules", kept, more)
     for role in dict.fromkeys(server.role for server in servers):
         lines += _role_lines(role, servers, set_by_all, changed_in_all)
-    lines += [[text("Servers", "bold")], *columns(list(_server_rows(servers))), []]
+    lines += section("Servers", list(_server_rows(servers)))
     lines += _memory(servers)
-    lines += findings_of(topology)
     if topology.launchable:
         lines += _commands(topology)
-    lines.append(summary(topology))
-    return lines
+    lines.append([text(f"Topology {topology.topology_id}: {plural(len(servers), 'server')}")])
+    return [*lines, [], *corrected] if corrected else lines
+
+
+def _first_lines(topology: Topology, is_corrected: bool) -> list[Line]:
+    """Whether it can be launched, its GPUs, the room of the first server of each role, and where the commands are."""
+    servers = topology.servers
+    verdict = verdict_on(topology.findings, [server.plan for server in servers])
+    lines = launch_lines(verdict, server_name(servers[0].plan))
+    gpu = topology.common.gpu
+    used = len({(node, number) for server in servers for node in server.nodes for number in server.gpus})
+    on = f"{used} of {topology.nodes * gpu.count} x {gpu.name}" if used and gpu.count else gpu.name
+    on += f" on {topology.nodes} nodes" if topology.nodes > 1 else ""
+    lines += titled("GPUs", f"{on}, for {plural(len(servers), 'server')}")
+    for number, role in enumerate(dict.fromkeys(server.role for server in servers)):
+        first = next(server for server in servers if server.role == role)
+        lines += titled("" if number else "Room", f"{role}: {room_line(first.plan)}")
+    none = no_command(is_corrected)
+    return [*lines, *titled("Command", "one for each server and the router, below" if topology.launchable else none)]
 
 
 def summary(topology: Topology) -> Line:
     """The verdict on all of it in one line."""
     levels = [finding.level for finding in topology.findings]
-    gpus = {gpu for server in topology.servers for gpu in server.gpus}
-    has = topology.common.gpu.count
-    where = f" on {plural(len(gpus), 'GPU')}" + (f" of {has}" if has else "") if gpus else ""
     head = (
-        f"Topology {topology.topology_id}: {plural(len(topology.servers), 'server')}{where}; "
-        f"{plural(levels.count('error'), 'error')}, {plural(levels.count('warning'), 'warning')}: "
+        f": topology {topology.topology_id}, {plural(len(topology.servers), 'server')}, "
+        f"{plural(levels.count('error'), 'error')}, {plural(levels.count('warning'), 'warning')}"
     )
     if topology.launchable:
-        return [text(head), text("can be launched", "bold green")]
+        return [text("can be launched", "bold green"), text(head)]
     why = "SGLang would accept it and then fail" if topology.ok else "SGLang would refuse it"
-    return [text(head), text(why, "bold red")]
+    return [text(why, "bold red"), text(head)]
 
 
 def findings_of(topology: Topology, levels: Sequence[str] = ("error", "warning", "info")) -> list[Line]:
@@ -91,8 +111,9 @@ def _set(plan: Plan) -> list[tuple[tuple[str, str], list[Span]]]:
 
 
 def _changed(plan: Plan) -> list[tuple[tuple[str, str], list[Span]]]:
+    """The rows of what was resolved, each under its change and its argument."""
     entries = plan.resolution.ledger
-    keys = [(entry.rule, repr((entry.field, entry.before, entry.after, entry.reason))) for entry in entries]
+    keys = [(repr((entry.rule, entry.before, entry.after, entry.reason)), entry.field) for entry in entries]
     return list(zip(keys, changed_rows(plan), strict=True))
 
 
@@ -127,14 +148,14 @@ _OF_ONE_SERVER = ("host", "port", "base_gpu_id", "nccl_port", "disaggregation_bo
 
 
 def _server_rows(servers: Sequence[Server]) -> Iterator[list[Span]]:
-    on_gpus = any(server.gpus for server in servers)
-    titles = ["", *(["GPUs"] if on_gpus else []), "URL", "plan", "set for this server"]
+    on_gpus, on_nodes = any(server.gpus for server in servers), any(server.address for server in servers)
+    titles = ["", *["nodes"] * on_nodes, *["GPUs"] * on_gpus, "URL", "plan", "set for this server"]
     yield [text(title, "bold") for title in titles]
     for server in servers:
         given = [name for name in _OF_ONE_SERVER if name in _placed(server.plan)]
         differs = " ".join(f"{name}={shown(server.plan.intent[name])}" for name in given)
-        gpus = [text(numbers(server.gpus))] if on_gpus else []
-        yield [text(server.name), *gpus, text(server.url), text(server.plan.server_id), text(differs, "dim")]
+        where = [text(numbers(server.nodes))] * on_nodes + [text(numbers(server.gpus))] * on_gpus
+        yield [text(server.name), *where, text(server.url), text(server.plan.server_id), text(differs, "dim")]
 
 
 def _memory(servers: Sequence[Server]) -> Iterator[Line]:
@@ -151,14 +172,25 @@ def _memory(servers: Sequence[Server]) -> Iterator[Line]:
 def _commands(topology: Topology) -> Iterator[Line]:
     yield [text("Commands, the last one when all servers are healthy", "bold")]
     for server in topology.servers:
-        yield [text(f"  {server.name}", "dim")]
-        yield [text("    "), text(command_line(server.plan), VERBATIM)]
+        of = f" on {plural(len(server.nodes), 'node')}, each with its own --node-rank" if len(server.nodes) > 1 else ""
+        yield [text(f"  {server.name}{of}", "dim")]
+        yield [text("    "), text(_server_line(server), VERBATIM)]
+    if topology.nodes > 1:
+        yield [text(f"  NODE0 to NODE{topology.nodes - 1} are the nodes' addresses; the router is on NODE0", "dim")]
     yield [text("  router", "dim")]
     yield [text("    "), text(router_line(topology), VERBATIM)]
     if topology.common.secrets:
         hidden = ", ".join(topology.common.secrets)
         yield [text(f"  without {hidden}, which is handed to each of them unseen", "dim")]
     yield []
+
+
+def _server_line(server: Server) -> str:
+    """The command of the server's first node."""
+    if server.head_port is None:
+        return command_line(server.plan)
+    first = node_commands(server.plan, f"{server.address}:{server.head_port}")[0]
+    return " ".join(map(shell_word, first))
 
 
 def _named(servers: Sequence[Server]) -> str:
@@ -178,5 +210,5 @@ def verdict_record(name: str, topology: Topology) -> dict[str, Any]:
 
 def verdict_lines(name: str, topology: Topology) -> Iterator[Line]:
     """One result of ``check`` for people."""
-    yield [text(f"{name}: "), *summary(topology)]
+    yield from folded([text(f"{name}: "), *summary(topology)], room())
     yield from findings_of(topology, ("error", "warning"))

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.planning.input_files import Document, ReadOthers, documents, is_document
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import summary
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import Line, text
+from sglang_hydra.text.screen import Line, folded, room, text
 
 if TYPE_CHECKING:
-    from sglang_hydra.planning.input_files import Document
     from sglang_hydra.planning.topology.plan import Topology
 
 
@@ -43,16 +44,15 @@ class Verdict(NamedTuple):
 
 
 def verdicts_on(
-    composer: Composer, requests: Sequence[Request], *, seed: int | None = None
+    composer: Composer, requests: Sequence[Request], *, seed: int | None = None, others: ReadOthers | None = None
 ) -> list[tuple[str, Verdict]]:
     """The verdict on each thing that ``requests`` name, by its name: overrides together, files and folders one by one.
-    ``seed`` is what to use where one would be drawn. Raises ConfigError for a file or folder that is not there."""
-    from sglang_hydra.planning.input_files import Document, documents, is_document
-
+    ``seed`` is what to use where one would be drawn; ``others`` reads files that are not ours. Raises ConfigError for a
+    file or folder that is not there."""
     files = [request for request in requests if is_document(request.text)]
     overrides = [request for request in requests if not is_document(request.text)]
     verdicts = []
-    for name, document in documents(files) if files else [("overrides", Document([]))]:
+    for name, document in documents(files, others) if files else [("overrides", Document([]))]:
         try:
             if isinstance(document, ConfigError):
                 raise document
@@ -72,7 +72,7 @@ def _judged(composer: Composer, document: Document, overrides: Sequence[Request]
     requests = [*document.requests, *overrides]
     made = make_plan(composer, requests, recorded=recorded, seed=recorded.seed if recorded else seed)
     if not has_several_servers(made.nodes):
-        return made
+        return replace(made, findings=(*document.findings, *made.findings)) if document.findings else made
     from sglang_hydra.planning.topology.plan import plan_topology
 
     return plan_topology(composer, requests, common=made)
@@ -106,7 +106,7 @@ def verdict_lines(name: str, verdict: Verdict) -> Iterator[Line]:
     if made is None:
         yield [text(f"{name}: "), text("cannot be composed", "bold red")]
     else:
-        yield [text(f"{name}: "), *summary(made)]
+        yield from folded([text(f"{name}: "), *summary(made)], room())
         if made.authority is not None:
             from sglang_hydra.show.upstream import authority_lines
 

@@ -8,13 +8,29 @@ SglangHydraError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sglang_hydra.text.exit_codes import INVALID, MACHINE, SERVER_FAILED
 from sglang_hydra.text.findings import Finding
 
 
-class SglangHydraError(Exception):
+class CarriedError(Exception):
+    """An exception that goes from one process to another as it is, whatever its constructor takes: launchers of Hydra
+    and pools of processes pickle what a job raises."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_again, (type(self), self.args, self.__dict__)
+
+
+def _made_again(kind: type[CarriedError], args: tuple[Any, ...], state: Mapping[str, Any]) -> CarriedError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class SglangHydraError(CarriedError):
     """Base of the tree. ``findings`` says what is wrong and what to type; ``exit_code`` is the process's."""
 
     exit_code = 1

@@ -36,6 +36,9 @@ class Finding:
 
     ``offers`` are alternatives that may help. A plan tries each (``planning.offers``) and writes those that do before
     the rest of the hint; outside of a plan they are candidates, and ``hint`` names none of them.
+
+    ``typed`` are the words of the command line that it is about, and ``fix`` what to type in their place, where that is
+    known: overrides as one types them in a shell.
     """
 
     level: Level
@@ -46,6 +49,8 @@ class Finding:
     stage: Stage = "plan"
     upstream: tuple[int, int] | None = None
     offers: tuple[Offer, ...] = field(default=(), compare=False, repr=False)
+    typed: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    fix: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def ours(self) -> bool:
@@ -54,7 +59,8 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         record = asdict(self)
-        del record["offers"]
+        for name in ("offers", "typed", "fix"):
+            del record[name]
         record["fields"] = list(self.fields)
         record["upstream"] = list(self.upstream) if self.upstream else None
         return record

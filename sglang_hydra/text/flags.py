@@ -41,6 +41,9 @@ _TABLE: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_
 VERBS: Mapping[str, str] = _TABLE["verbs"]
 """Each verb with its line of the help, in the order of the help."""
 
+OTHER_VERBS: Mapping[str, str] = _TABLE["other_verbs"]
+"""What people call a verb, with ours."""
+
 
 def _flag(row: Mapping[str, Any]) -> Flag:
     lists = {name: tuple(row.get(name, ())) for name in ("names", "verbs", "apart")}
@@ -56,9 +59,15 @@ BY_VALUE = {flag.sets: flag for flag in FLAGS}
 MULTIRUN_VERBS = BY_NAME["--multirun"].verbs
 """The verbs that take several values for a key, with ``-m``."""
 
-HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help", "--shell-completion")
+HYDRA_FLAGS = ("--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--hydra-help")
 """Those that only Hydra reads."""
 VALUED_HYDRA_FLAGS = ("--cfg", "-c", "--package", "-p")
+INFO_FLAGS, INFO_KINDS = ("--info", "-i"), ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+"""Those that may have a value, and the values."""
+RUN_FLAGS = ("--run", "-r")
+"""What says that one run is meant, which is the default."""
+INSTEAD: Mapping[str, Mapping[str, str]] = {name: row for row in _TABLE["instead"] for name in row["names"]}
+"""Flags of Hydra's that something else stands for here: ``message`` and ``hint``."""
 
 
 def why_not(flag: Flag, verb: str, others: Iterable[Flag]) -> str | None:

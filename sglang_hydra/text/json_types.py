@@ -1,10 +1,11 @@
-"""Values as JSON has them."""
+"""Values as JSON has them, and tables that stand beside a module as JSON."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 NOT_FINITE = ("nan", "inf", "-inf")
@@ -26,3 +27,10 @@ def plain(value: Any) -> Any:
     if hasattr(value, "__dataclass_fields__"):
         return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
     return value if isinstance(value, float) and math.isfinite(value) else str(value)
+
+
+def json_beside(module: str) -> Any:
+    """What the JSON file of the same name beside a module holds; ``module`` is its ``__file__``."""
+    import json
+
+    return json.loads(Path(module).with_suffix(".json").read_text(encoding="utf-8"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from pathlib import Path
 
 
@@ -26,3 +27,8 @@ def shown_path(file: str) -> str:
         except ValueError:
             continue
     return file
+
+
+def file_of(word: str) -> str:
+    """The file that a word names: FILE of FILE#NAME, where NAME is a server in it."""
+    return word if "#" not in word or os.path.exists(word) else word.rpartition("#")[0]

@@ -14,7 +14,8 @@ class Origin:
     """One layer that named a field. ``keys`` leads to it inside ``file``; otherwise ``where`` says it in words.
 
     Layers, from the weakest to the strongest: schema, gpu, model, gpu_model, verl (what it passes), primary, recipe,
-    experiment (a group of an app's own, too), cli, topology, lock, rule.
+    experiment (a group of an app's own, too), cli, app (a Hydra app or a notebook set it in the composed config),
+    topology, lock, rule.
     """
 
     layer: str

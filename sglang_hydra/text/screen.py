@@ -19,7 +19,7 @@ VERBATIM = "verbatim"
 """The style of what will be copied: it is never broken into lines."""
 
 _WIDEST_VALUE = 60
-_WIDTH, _NARROWEST = 100, 40
+_WIDTH, _WIDEST, _NARROWEST = 100, 120, 40
 _MARGIN_BELOW = 6
 # Text that reads like another type: shown in quotes, as it has to be typed.
 _LIKE_ANOTHER = re.compile(r"null|true|false|none|nan|[+-]?inf|[+-]?[\d_.]+(e[+-]?\d+)?", re.IGNORECASE)
@@ -91,7 +91,9 @@ def folded(line: Line, width: int) -> list[Line]:
 
     *head, (content, style) = line
     margin = sum(len(piece) for piece, _ in head) + len(content) - len(content.lstrip())
-    below = margin > width * 2 // 3  # too little room beside the other pieces: all of it goes under them
+    longest = max(map(len, content.split()), default=0)
+    # Too little room beside the other pieces: all of it goes under them.
+    below = margin > width * 2 // 3 or width - margin < longest <= width - _MARGIN_BELOW
     if below and content[:1] in (",", ";", ":", ")"):
         head, content = [*head, (content[0], style)], content[1:]
     margin = _MARGIN_BELOW if below else margin
@@ -112,12 +114,12 @@ def _without_padding(line: Line) -> Line:
 
 
 def room() -> int:
-    """The columns that text for people is set in: 100, or fewer on a narrower terminal."""
-    if not sys.stdout.isatty():
+    """The columns that text for people is set in: those of the terminal or of COLUMNS, 40 to 120; else 100."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
         return _WIDTH
     import shutil
 
-    return max(min(shutil.get_terminal_size().columns, _WIDTH), _NARROWEST)
+    return max(min(shutil.get_terminal_size((_WIDTH, 24)).columns, _WIDEST), _NARROWEST)
 
 
 def write(lines: Iterable[Line], stream: TextIO | None = None) -> None:

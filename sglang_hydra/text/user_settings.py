@@ -148,6 +148,12 @@ def settings_file(env: Mapping[str, str]) -> str | None:
     return os.path.join(home, "sglang_hydra", "settings.yaml")
 
 
+def settings_folder() -> str | None:
+    """The folder of the settings file, as the environment was at the start; None where there are no settings."""
+    file = settings_file(_sources.environment)
+    return None if file is None else os.path.dirname(file)
+
+
 _SEPARATORS = {"trusted_folders": os.pathsep, "allowed_env": ",", "hub_token": "", "fetch": ""}
 
 

@@ -9,6 +9,12 @@ from collections.abc import Iterable
 from typing import Any
 
 _WIDTH = 100
+_MOST_LISTED = 5
+_SIZE = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,15}))?(k|M|G|T|Ki|Mi|Gi|Ti)")
+_FACTORS: dict[str, int] = {
+    **{letter: 1000**power for power, letter in enumerate("kMGT", 1)},
+    **{f"{letter}i": 1024**power for power, letter in enumerate("KMGT", 1)},
+}
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
@@ -25,6 +31,35 @@ def several_near(name: str, names: Iterable[str], most: int) -> list[str]:
     if wanted in flat:
         return [flat[wanted]]
     return [flat[close] for close in difflib.get_close_matches(wanted, flat, n=most)]
+
+
+def some_of(name: str, names: Iterable[str], command: str) -> str:
+    """The names that there are: all of a few, else the five that are nearest, how many more, and what lists them."""
+    import difflib
+
+    every = list(names)
+    if len(every) <= _MOST_LISTED + 1:
+        return ", ".join(every)
+    near = difflib.get_close_matches(name[:_WIDTH].lower(), every, n=_MOST_LISTED, cutoff=0.0)
+    return f"{', '.join(near)} and {len(every) - len(near)} more: {command}"
+
+
+def size_of(text: str) -> int | None:
+    """The number that SGLang 0.5.10 and later read in ``32k`` (32,000) or ``32Ki`` (32,768); None for anything else.
+
+    Case counts, and ``1.5Ki`` is none (sglang/srt/utils/common.py, human_readable_int).
+    """
+    matched = _SIZE.fullmatch(text)
+    if matched is None or (matched[2] and matched[3].endswith("i")):
+        return None
+    fraction = matched[2] or ""
+    return int(matched[1] + fraction) * _FACTORS[matched[3]] // int(10 ** len(fraction))
+
+
+def both_sizes(text: str) -> str:
+    """``32k = 32,000; 32Ki = 32,768`` for a size."""
+    other = f"{text[:-1]}{text[-1].upper()}i" if text[-1] != "i" else text[:-1].replace("K", "k")
+    return "; ".join(f"{word} = {size:,}" for word in (text, other) if (size := size_of(word)) is not None)
 
 
 def number(value: Any) -> str:

@@ -8,6 +8,7 @@ wheels                   the cache of unpacked wheels: fetch, list, remove
 process                  a child process that answers cases, ended with its parent
 answers                  answers that were given before
 environment              where an environment has a release and its libraries
+reasons                  each change that a release made: its place, its conditions, quoted from the wheel
 release                  the front door: the values of a release for cases
 child                    what runs in the child process: the standard library and the wheels, nothing of this package
 """

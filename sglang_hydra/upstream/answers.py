@@ -12,11 +12,16 @@ from typing import Any
 
 from sglang_hydra.facts.tiny import default_cache
 from sglang_hydra.text.whole_file import write_whole
+from sglang_hydra.upstream.case import Answer, Case, answer_of
+from sglang_hydra.upstream.records import Record
 
-_FOLDER = "answers"
+FOLDER = "answers"
 _MOST_IN_A_FOLDER = 8
 """Of 256 folders: about 2,000 answers of 25 kB."""
 _MOST_BYTES = 1 << 22
+_MOST_HELD = 64
+_held: dict[str, Answer] = {}
+"""The latest answers of this process, read: a sweep plans its points more than once."""
 
 
 def answer_key(fingerprint: str, case: Mapping[str, Any]) -> str:
@@ -33,6 +38,25 @@ def child_version() -> str:
     for file in sorted(Path(__file__).with_name("child").glob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:32]
+
+
+def kept_answer_to(record: Record, case: Case, *, why: bool = True) -> Answer | None:
+    """The answer that an earlier question left in the user's cache, with its reasons; without ``why`` one without will
+    do. None where there is none."""
+    asked = case.to_json()
+    questions = [asked, {**asked, "why": True}][why:]
+    return next(filter(None, (_held_answer(answer_key(record.fingerprint, each)) for each in questions)), None)
+
+
+def _held_answer(key: str) -> Answer | None:
+    if key not in _held:
+        kept = kept_answer(key)
+        if kept is None:
+            return None
+        while len(_held) >= _MOST_HELD:
+            _held.pop(next(iter(_held)), None)
+        _held[key] = answer_of(kept)
+    return _held.get(key)
 
 
 def kept_answer(key: str) -> dict[str, Any] | None:
@@ -62,4 +86,4 @@ def keep_answer(key: str, answer: Mapping[str, Any]) -> None:
 
 
 def _place(key: str) -> Path:
-    return default_cache() / _FOLDER / key[:2] / f"{key[2:]}.json"
+    return default_cache() / FOLDER / key[:2] / f"{key[2:]}.json"

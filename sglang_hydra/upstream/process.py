@@ -56,7 +56,10 @@ class Child:
             "parent": os.getpid(),
             "limit_s": max(limit_s, START_S),
         }
-        program = f"import sys; sys.path.insert(0, {str(_HERE)!r}); from child.main import main; sys.exit(main())"
+        program = (
+            f"import sys; sys.path.insert(0, {str(_HERE)!r}); from child.main import main; "
+            "del sys.path[0]; sys.exit(main())"
+        )
         interpreter = [python, "-B"] if python else [sys.executable]
         try:
             self._process = subprocess.Popen(

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sglang_hydra.releases.order import at_least, is_candidate_of, same_release
+from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.user_settings import settings_folder
 
+PINNED = "trusted_releases.json"
+"""The releases that the user pinned, beside the settings."""
 RECORDS = Path(__file__).with_name("releases.json")
 _UNPACKED = "2"
 """Changes when other files of a wheel are unpacked: a folder that was unpacked before is not used any more."""
@@ -72,7 +78,7 @@ class Record:
     def wheels(self) -> tuple[Wheel, ...]:
         return (self.wheel, *self.libraries)
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """What its answers depend on: the bytes of its wheels and its real parts."""
         import hashlib
@@ -84,6 +90,48 @@ class Record:
 @functools.lru_cache(maxsize=4)
 def records(path: Path = RECORDS) -> Mapping[str, Record]:
     """Every recorded release by its version, oldest first."""
+    return _read(path)
+
+
+@functools.lru_cache(maxsize=1)
+def _first_readers() -> Mapping[str, str]:
+    rows = json.loads(RECORDS.read_text(encoding="utf-8"))["model_types"]
+    return {name: version for version, names in rows.items() for name in names}
+
+
+def first_reading(model_type: object) -> str | None:
+    """The first recorded release that reads a config.json of this type without code from the model's repository; None
+    where that is unknown, as for a type that each release reads in another way."""
+    return _first_readers().get(str(model_type))
+
+
+def pinned_file() -> Path | None:
+    """Where the user's own pins are kept; None where there are no settings."""
+    folder = settings_folder()
+    return None if folder is None else Path(folder, PINNED)
+
+
+def pinned_records() -> Mapping[str, Record]:
+    """The releases that the user pinned with ``release fetch --trust``, in the form of releases.json. Raises
+    MachineError (REL007) for a file that others can write, or that is no such file."""
+    path = pinned_file()
+    if path is None or not path.exists():
+        return {}
+    state = path.stat()
+    if state.st_uid not in (os.getuid(), 0) or state.st_mode & 0o022:
+        raise _not_ours(path, "others can write it")
+    try:
+        return _read(path)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as failure:
+        raise _not_ours(path, f"it is not what release fetch --trust writes ({failure})") from failure
+
+
+def _not_ours(path: Path, why: str) -> MachineError:
+    message = f"{path} is not read: {why}"
+    return MachineError(Finding("error", "REL007", message, hint=f"chmod go-w {path}, or remove it"))
+
+
+def _read(path: Path) -> dict[str, Record]:
     content = json.loads(path.read_text(encoding="utf-8"))
     libraries = {name: _wheel(name, files) for name, files in content["libraries"].items()}
     return {
@@ -103,8 +151,11 @@ def _wheel(title: str, files: Mapping[str, tuple[str, int]]) -> Wheel:
 
 
 def record_of(version: str) -> Record | None:
-    """The record of a release; None for one that has none."""
-    return next((record for known, record in records().items() if same_release(known, version)), None)
+    """The record of a release; None for one that has none. A build that the user pinned is known by its whole version
+    (0.5.23+mine); a recorded release cannot be replaced."""
+    pinned = {known: record for known, record in pinned_records().items() if known not in records()}
+    found = (record for known, record in (*records().items(), *pinned.items()) if same_release(known, version))
+    return pinned.get(version) or next(found, None)
 
 
 def nearest_record(version: str) -> Record | None:

@@ -2,99 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.upstream import answers, wheels
+from sglang_hydra.upstream.case import ASSUMED, Answer, Case, answer_of
 from sglang_hydra.upstream.environment import NotRecorded, installed_release
 from sglang_hydra.upstream.process import Child, ChildFailed, child_for
 from sglang_hydra.upstream.records import Record, record_of
 
 if TYPE_CHECKING:
-    from sglang_hydra.facts.gpu import GpuFacts
+    pass
 
-ASSUMED: Mapping[str, Any] = {"driver": "595.58.03", "cudnn": 91600, "nvml": False}
-"""Facts for machines that declare none: the driver that 0.5.23's own docstring has as its example, the cuDNN (9.16)
-that SGLang asks for from 0.5.6 on, and no NVML, which tells of an NVLink fabric. An answer says which of them it used.
-"""
-
-_DEVICES = {"nvidia": "cuda", "amd": "hip", "intel": "xpu", "habana": "hpu", "huawei": "npu"}
-_CUDA = "12.8"
 _MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class Case:
-    """One command line on one machine.
-
-    ``argv`` are the words behind the module's name. ``machine`` is what ``machine_facts`` makes. ``models`` has for
-    each model path among the words the content of its config.json, or ``{"files": {name: text or content}}`` for
-    several files. ``files`` has what else may be looked at by its absolute path: a text, a list of names for a folder,
-    None for what is not there.
-    """
-
-    argv: tuple[str, ...]
-    machine: Mapping[str, Any]
-    models: Mapping[str, Any] = field(default_factory=dict)
-    files: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """The case as the child reads it. Words of ``assumed`` that the machine declares are left to it."""
-        machine = {"environment": {}, "assumed": dict(ASSUMED), **self.machine}
-        return {
-            "argv": list(self.argv),
-            "machine": machine,
-            "models": dict(self.models),
-            "files": dict(self.files),
-        }
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a release made of a case.
-
-    ``ok`` is None where it has no answer: ``unanswered`` says which question nobody answered, or why the child failed.
-    ``values`` are all its fields where it accepts, ``stage`` and ``error`` its refusal. ``environment`` are variables
-    that it set, ``assumed`` facts that were assumed and asked for. ``by_library`` says that transformers refused: what
-    was told of the model is then no whole config.json, or one that it does not read.
-    """
-
-    ok: bool | None
-    values: Mapping[str, Any] = field(default_factory=dict)
-    stage: str | None = None
-    error: str | None = None
-    unanswered: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    assumed: Mapping[str, Any] = field(default_factory=dict)
-    by_library: bool = False
-
-
-def machine_facts(
-    gpu: GpuFacts, environment: Mapping[str, str] | None = None, cuda: str | None = None, **more: Any
-) -> dict[str, Any]:
-    """The machine of a case. ``environment`` are the variables that the server would find, ``cuda`` the version that
-    its torch is made for, ``more`` further facts: ``driver``, ``cudnn``, ``infiniband`` (a list of devices),
-    ``packages`` (name to version, None for absent), ``hip``, ``processor``, ``seed``."""
-    device = "none" if gpu.device is None else "cpu" if gpu.device == "cpu" else _DEVICES.get(gpu.vendor, "none")
-    capability = gpu.compute_capability
-    return {
-        "device": device,
-        "memory_mib": gpu.memory_mib,
-        "capability": list(capability) if capability else None,
-        "count": gpu.count,
-        "name": gpu.name,
-        "flashinfer": gpu.flashinfer,
-        "triton_kernels": gpu.triton_kernels,
-        "torch_cuda": gpu.torch_cuda,
-        "cuda": cuda or _CUDA,
-        "environment": dict(environment or {}),
-        **more,
-    }
 
 
 def can_answer(version: str) -> bool:
@@ -108,34 +32,43 @@ def require(version: str) -> None:
     _places(_recorded(version))
 
 
-def ask_release(version: str, cases: Sequence[Case], *, use_kept: bool = True) -> list[Answer]:
-    """What a release makes of each case, in their order. Nothing is fetched.
+def ask_release(version: str, cases: Sequence[Case], *, use_kept: bool = True, why: bool = False) -> list[Answer]:
+    """What a release makes of each case, in their order; with ``why`` also the reasons. Nothing is fetched.
 
     Raises MachineError: REL001 for a release without a record, REL004 where its wheels are not here and an answer is
     not kept.
     """
-    record = _recorded(version)
-    found: list[Answer] = []
+    return [answer_of(raw) for raw in raw_answers(_recorded(version), cases, use_kept=use_kept, why=why)]
+
+
+def raw_answers(
+    record: Record, cases: Sequence[Case], *, use_kept: bool = True, why: bool = True
+) -> Iterator[dict[str, Any]]:
+    """The answers as the child writes them. Raises as ``ask_release``."""
     for case in cases:
-        asked = case.to_json()
+        asked = {**case.to_json(), **({"why": True} if why else {})}
         key = answers.answer_key(record.fingerprint, asked)
-        kept = answers.kept_answer(key) if use_kept else None
-        if kept is None:
-            kept = _asked(record, _places(record), asked)
-            if use_kept and "failed" not in kept:
-                answers.keep_answer(key, kept)
-        found.append(_answer(kept))
-    return found
+        raw = answers.kept_answer(key) if use_kept else None
+        if raw is None:
+            places = _places(record)
+            for place in places:
+                _verify(place)
+            raw = _asked(record, places, asked)
+            if use_kept and "failed" not in raw:
+                answers.keep_answer(key, raw)
+        yield raw
 
 
-def ask_installed(python: str, version: str, cases: Sequence[Case]) -> list[Answer]:
+def ask_installed(python: str, version: str, cases: Sequence[Case], *, why: bool = False) -> list[Answer]:
     """What the SGLang of an environment makes of each case, by its own files; ``version`` is that of its metadata. Its
     interpreter ``python`` runs them only where ours cannot load its compiled libraries. No answer is kept."""
     try:
         there = installed_release(python, version)
     except NotRecorded as failure:
         return [Answer(None, unanswered=str(failure))] * len(cases)
-    return [_answer(_asked(there.record, there.places, case.to_json(), there.interpreter)) for case in cases]
+    reasons = {"why": True} if why else {}
+    asked = ({**case.to_json(), **reasons} for case in cases)
+    return [answer_of(_asked(there.record, there.places, case, there.interpreter)) for case in asked]
 
 
 def prepare(version: str) -> None:
@@ -155,7 +88,7 @@ def prepare(version: str) -> None:
 
 _PLAIN_MACHINE: Mapping[str, Any] = {
     "device": "cuda", "memory_mib": 81559, "capability": [9, 0], "count": 8, "name": "NVIDIA H100", "flashinfer": True,
-    "triton_kernels": True, "cuda": _CUDA, "environment": {}, "seed": 42, "assumed": dict(ASSUMED),
+    "triton_kernels": True, "cuda": "12.8", "environment": {}, "seed": 42, "assumed": dict(ASSUMED),
 }  # fmt: skip
 _TINY: Mapping[str, Any] = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
@@ -182,6 +115,11 @@ def _places(record: Record) -> list[Any]:
     return [wheels.place_of(wheel) for wheel in record.wheels]
 
 
+@functools.cache
+def _verify(place: Path) -> None:
+    wheels.verify(place)
+
+
 def _asked(
     record: Record, places: Sequence[Path], case: Mapping[str, Any], python: str | None = None
 ) -> dict[str, Any]:
@@ -191,18 +129,3 @@ def _asked(
         return {"failed": str(failure)}
     answer.pop("id", None)
     return answer
-
-
-def _answer(record: Mapping[str, Any]) -> Answer:
-    if "failed" in record or "unanswered" in record:
-        return Answer(None, unanswered=str(record.get("failed") or record["unanswered"]))
-    return Answer(
-        ok=bool(record["ok"]),
-        values=record.get("values", {}),
-        stage=record.get("stage"),
-        error=record.get("error"),
-        environment=record.get("environment", {}),
-        warnings=tuple(record.get("warnings", ())),
-        assumed=record.get("assumed", {}),
-        by_library=bool(record.get("by_library")),
-    )

@@ -7,25 +7,32 @@ run for it: a wheel is an archive.
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import csv
 import hashlib
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from sglang_hydra.facts.tiny import default_cache
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.upstream.records import Record, Wheel, WheelFile, records
+from sglang_hydra.upstream.records import Record, Wheel, WheelFile, pinned_records, records
 
 _SECONDS = 1800
 _FOLDER = "wheels"
 _MIB = 1 << 20
+_MOST_UNPACKED = 1 << 30
+_VERIFIED = ".verified"
+"""In the folder of a wheel: the state of its files when they were last compared with their sha256."""
 _CHUNK = 1 << 20
 _LAST = "3.12"
 """For this Python wheels of SGLang are asked for: they hold the same sources for each."""
@@ -72,7 +79,7 @@ def download_size(record: Record) -> int:
 def size_on_disk(record: Record) -> int:
     """Bytes of its unpacked wheels, libraries that other releases use too among them."""
     places = [place for wheel in record.wheels if (place := place_of(wheel)) is not None]
-    return sum(file.stat().st_size for place in places for file in place.rglob("*") if file.is_file())
+    return sum(map(bytes_of, places))
 
 
 def fetch(record: Record, progress: Callable[[str], None] = lambda line: None) -> tuple[Path, ...]:
@@ -86,8 +93,46 @@ def fetch(record: Record, progress: Callable[[str], None] = lambda line: None) -
         for wheel in wanted:
             progress(f"fetching {wheel.name} {wheel.version}, {wheel.size / _MIB:.1f} MiB, into {target}")
             with tempfile.TemporaryDirectory(dir=target, prefix=".fetch-") as scratch:
-                _unpack(_download(wheel, Path(scratch)), wheel, target)
+                _unpack(download(wheel, Path(scratch)), wheel, target)
     return tuple(place for wheel in record.wheels if (place := place_of(wheel)) is not None)
+
+
+def verify(place: Path) -> None:
+    """Compares the files of an unpacked wheel with the sha256 that it states for each, once and whenever one was
+    touched. Raises MachineError (REL003) where one was changed or added."""
+    files = dict(sorted(_states(str(place), "")))
+    state = hashlib.sha256(repr(files).encode()).hexdigest()
+    seal = place / _VERIFIED
+    if seal.is_file() and seal.read_text(encoding="ascii", errors="replace") == state:
+        return
+    known = {"": ""}
+    for stated in place.glob("*.dist-info/RECORD"):
+        rows = csv.reader(stated.read_text(encoding="utf-8").splitlines())
+        known |= {row[0]: row[1] for row in rows if len(row) > 1} | {stated.relative_to(place).as_posix(): ""}
+    wrong = next((name for name in files if not _is_stated(place / name, known.get(name))), None)
+    if wrong is not None:
+        message = f"{place / wrong} is not what its wheel had: it was changed or added"
+        raise MachineError(Finding("error", "REL003", message, hint=f"rm -r {place}, and fetch the release again"))
+    with contextlib.suppress(OSError):
+        seal.write_text(state, encoding="ascii")
+
+
+def _states(folder: str, below: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The size and time of each file of a wheel, without byte code."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != "__pycache__":
+                    yield from _states(entry.path, f"{below}{entry.name}/")
+            elif entry.name != _VERIFIED:
+                at = entry.stat(follow_symlinks=False)
+                yield below + entry.name, (at.st_size, at.st_mtime_ns)
+
+
+def _is_stated(file: Path, stated: str | None) -> bool:
+    if not stated:
+        return stated == ""
+    return base64.urlsafe_b64encode(bytes.fromhex(_sha256(file))).decode().rstrip("=") == stated.removeprefix("sha256=")
 
 
 def take(file: Path, wheel: Wheel) -> None:
@@ -99,12 +144,28 @@ def remove(record: Record) -> int:
     """Removes a release, and the libraries that no other release here needs; answers with the bytes that were freed."""
     others = [records()[version] for version in installed_releases() if version != record.version]
     used = {wheel.folder for other in others for wheel in other.wheels}
+    places = [place_of(wheel) for wheel in record.wheels if wheel.folder not in used]
+    return remove_folders([place for place in places if place is not None])
+
+
+def stale_folders() -> list[Path]:
+    """Unpacked wheels that no release uses: another version of this package unpacked them, or their pin is gone."""
+    known = (*records().values(), *pinned_records().values())
+    used = tuple({f"{wheel.name}-{wheel.version}-{wheel.digest[:12]}" for each in known for wheel in each.wheels})
+    places = (place for folder in folders() if _is_ours(folder) for place in folder.iterdir() if place.is_dir())
+    return sorted(place for place in places if not place.name.startswith((".", *used)))
+
+
+def bytes_of(place: Path) -> int:
+    """Bytes of the files below a folder."""
+    return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+
+
+def remove_folders(places: Sequence[Path]) -> int:
+    """Removes unpacked wheels; answers with the bytes that were freed."""
     freed = 0
-    for wheel in record.wheels:
-        place = place_of(wheel)
-        if place is None or wheel.folder in used:
-            continue
-        freed += sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+    for place in places:
+        freed += bytes_of(place)
         gone = place.with_name(f".removed-{place.name}-{os.getpid()}")
         place.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
@@ -137,14 +198,16 @@ def _writable_folder() -> Path:
     )
 
 
-def _download(wheel: Wheel, scratch: Path) -> Path:
-    """One file of ``wheel``, by the package client of this interpreter. Raises MachineError (REL002)."""
+def download(wheel: Wheel, scratch: Path, wanted: Sequence[str] = ()) -> Path:
+    """One file of ``wheel`` into the empty folder ``scratch``, by the package client of this interpreter; any file of a
+    wheel that has none yet, with the ``wanted`` tags. Raises MachineError (REL002)."""
     lines = f"{wheel.name}=={wheel.version} " + " ".join(f"--hash=sha256:{file.sha256}" for file in wheel.files)
     (scratch / "requirements.txt").write_text(lines + "\n", encoding="utf-8")
     command = [
         *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-input"),
-        *("--disable-pip-version-check", "--require-hashes", "-r", "requirements.txt", "-d", "."),
-        *(_tags(wheel.files[0]) if len(wheel.files) == 1 else ()),
+        *("--disable-pip-version-check", "-r", "requirements.txt", "-d", "."),
+        *(("--require-hashes",) if wheel.files else ()),
+        *(tags(wheel.files[0]) if len(wheel.files) == 1 else wanted),
     ]
     try:
         done = subprocess.run(
@@ -160,7 +223,7 @@ def _download(wheel: Wheel, scratch: Path) -> Path:
     return found
 
 
-def _tags(file: WheelFile) -> Sequence[str]:
+def tags(file: WheelFile) -> Sequence[str]:
     """What to ask the package client for, so that any system and Python gets this file."""
     python, abi, platforms = file.name.removesuffix(".whl").split("-")[-3:]
     if platforms == "any":
@@ -168,6 +231,11 @@ def _tags(file: WheelFile) -> Sequence[str]:
     asked = [word for platform in platforms.split(".") for word in ("--platform", platform)]
     number = f"{python[2]}.{python[3:]}"
     return ("--python-version", number, "--implementation", "cp", "--abi", abi, *asked)
+
+
+def is_one_of(file: Path, wheel: Wheel) -> bool:
+    """Whether a file is one of the recorded files of a wheel."""
+    return _sha256(file) in {known.sha256 for known in wheel.files}
 
 
 def _not_fetched(wheel: Wheel, why: str) -> MachineError:
@@ -193,6 +261,7 @@ def _unpack(file: Path, wheel: Wheel, target: Path) -> None:
     draft = Path(tempfile.mkdtemp(dir=target, prefix=".unpack-"))
     try:
         with zipfile.ZipFile(file) as archive:
+            _must_be_plain(archive, wheel)
             for name in archive.namelist():
                 if not _LEFT_OUT.search(name):
                     archive.extract(name, draft)
@@ -204,6 +273,21 @@ def _unpack(file: Path, wheel: Wheel, target: Path) -> None:
                 raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _must_be_plain(archive: zipfile.ZipFile, wheel: Wheel) -> None:
+    """Refuses an archive with links, with names that lead out of it, or too large: no wheel is one."""
+    for member in archive.infolist():
+        is_out = member.filename.startswith("/") or ".." in re.split(r"[/\\]", member.filename)
+        if is_out or stat.S_ISLNK(member.external_attr >> 16):
+            raise _no_wheel(wheel, f"{member.filename!r} in it leads out of it")
+    if sum(member.file_size for member in archive.infolist()) > _MOST_UNPACKED:
+        raise _no_wheel(wheel, "it is larger than 1 GiB")
+
+
+def _no_wheel(wheel: Wheel, why: str) -> MachineError:
+    message = f"{wheel.name} {wheel.version} is not unpacked: {why}"
+    return MachineError(Finding("error", "REL003", message, hint="nothing of it was unpacked or run"))
 
 
 def _sha256(file: Path) -> str:

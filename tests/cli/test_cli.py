@@ -15,8 +15,11 @@ import pytest
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.cli.invocation import read_invocation
-from sglang_hydra.cli.main import requests_from_argv
+from sglang_hydra.cli.reading import requests_from_argv
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.schemas import schema_of
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.exit_codes import COMPARES, INVALID, JUDGES
 from sglang_hydra.text.flags import VERBS
 from tests.commands import H200, Printed, Run, runner, valid
 from tests.plans import written
@@ -84,11 +87,11 @@ def test_flags(words: list[str], set_to: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("words", "id", "said"),
     [
-        (["plna", "gpu=h100"], "CLI014", "did you mean plan?"),
+        (["plna", "gpu=h100"], "CLI014", "sglang-hydra plan gpu=h100"),
         (["deepseek_v3"], "CLI014", "Values are typed as key=value"),
         (["plan", "--config-dir"], "CLI012", "--config-dir DIR"),
         (["plan", "--config-dir", "/nowhere"], "CLI012", ""),
-        (["benhc", "-m", "tp_size=1,2"], "CLI014", "did you mean bench?"),
+        (["benhc", "-m", "tp_size=1,2"], "CLI014", "sglang-hydra bench -m tp_size=1,2"),
         (["explain", "-m", "tp_size=1,2"], "CLI013", "bench -m"),
         (["bench", "model=tiny", "tp_size=1,2"], "CLI007", "bench -m ... tp_size=1,2"),
         (["plan", "--cfg", "job"], "CLI019", "plan --json"),
@@ -97,9 +100,8 @@ def test_flags(words: list[str], set_to: dict[str, Any]) -> None:
         (["explain", "MEM999"], "CLI015", ""),
         (["explain", "gpu.counts"], "CLI015", "explain gpu.count"),
         (["explain", "max_model_len"], "CLI015", "explain context_length"),
-        (["explain", "enable_lora_overlap_loading"], "CLI015", "extra.enable_lora_overlap_loading="),
         (["explain", "recipe"], "CLI015", "--help recipe"),
-        (["version"], "CLI014", "did you mean --version?"),
+        (["version"], "CLI014", "sglang-hydra --version"),
         (["--help", "zzzz"], "CLI016", "--help"),
         (["plan", *H200, "plan"], "CLI004", "plan key=value"),
         (["plan", "good.yaml"], "CLI004", "there is no such file"),
@@ -134,7 +136,9 @@ def test_plan_shows_the_plan(run: Run) -> None:
     printed = run("plan", *H200, "tp_size=2")
     assert printed.code == 0
     assert printed.err == ""
-    assert printed.out.startswith("SGLang 0.5.2 serving Qwen/Qwen3-8B on 8 x h200")
+    assert printed.out.startswith(
+        "Launch   yes, by SGLang 0.5.2\nGPUs     2 of 8 x h200, 143771 MiB each\nRoom     1,707,534 KV"
+    )
     assert "argument 4" in printed.out
 
 
@@ -142,19 +146,46 @@ def test_plan_shows_the_plan(run: Run) -> None:
     ("words", "code"),
     [
         (["plan", *H200], 0),
-        (["plan", *H200, "tp_size=3"], 0),
+        (["plan", *H200, "tp_size=3"], 2),
+        (["plan", *H200, "mem_fraction_static=85"], 2),
+        (["plan", "--upstream-only", *H200, "tp_size=3"], 0),
+        (["plan", "--upstream-only", *H200, "page_size=0"], 2),
+        (["plan", *H200, "mem_fraction_static=0.12"], 0),
+        (["plan", "--fail-on=warning", *H200, "mem_fraction_static=0.12"], 2),
+        (["plan", "--fail-on", "warning,unknown", *H200], 0),
+        (["plan", "--fail-on=warnings", *H200], 2),
+        (["plan", "gpu=h200", "model_path=/nowhere"], 0),
+        (["plan", "--fail-on=unknown", "gpu=h200", "model_path=/nowhere"], 2),
+        (["plan", "-m", *H200, "tp_size=2,3"], 0),
         (["plan", *H200, "page_size=0"], 2),
         (["plan", "gpu=h200"], 2),
         (["plan", *H200, "tpsize=3"], 2),
         (["check", *H200], 0),
-        (["check", *H200, "tp_size=3"], 0),
+        (["check", *H200, "tp_size=3"], 2),
+        (["check", "--upstream-only", *H200, "tp_size=3"], 0),
+        (["check", "-m", *H200, "tp_size=2,3"], 2),
+        (["check", "-m", *H200, "tp_size=2,4"], 0),
         (["check", "--strict", *H200, "tp_size=3"], 2),
         (["check", "--strict", *H200, "tp_size=3", "ignore=[CFG004]"], 0),
         (["check", *H200, "page_size=0"], 2),
         (["check", *H200, "tpsize=3"], 2),
+        (["fit", *H200], 0),
+        (["fit", *H200, "tp_size=3"], 2),
+        (["fit", "--upstream-only", *H200, "tp_size=3"], 0),
+        (["fit", "-m", *H200, "tp_size=2,3"], 0),
+        (["export", "argv", *H200], 0),
+        (["export", "argv", *H200, "tp_size=3"], 2),
+        (["export", "argv", "--upstream-only", *H200, "tp_size=3"], 0),
+        (["export", "argv", "--upstream-only", *H200, "page_size=0"], 2),
+        (["diff", " ".join(H200), " ".join([*H200, "tp_size=2"])], 0),
+        (["diff", "--exit-code", " ".join(H200), " ".join([*H200, "tp_size=2"])], 2),
+        (["diff", "--exit-code", " ".join(H200), " ".join(H200)], 0),
+        (["recipes", "gpu=h200", "model=gpt_oss"], 0),
+        (["explain", "page_size", "gpu=h100"], 0),
         (["explain", "tp_size"], 0),
         (["explain", "tp_size", *H200], 0),
-        (["explain", "tp_size", *H200, "page_size=0"], 2),
+        (["explain", "tp_size", *H200, "page_size=0"], 0),
+        (["explain", "tp_size", *H200, "tpsize=3"], 2),
         (["explain", "MEM001"], 0),
         (["explain", "cli006"], 0),
         (["--version"], 0),
@@ -167,6 +198,26 @@ def test_plan_shows_the_plan(run: Run) -> None:
 )
 def test_exit_codes(words: list[str], code: int, run: Run) -> None:
     assert run(*words).code == code
+
+
+@pytest.mark.parametrize("verb", JUDGES)
+def test_what_judges_ends_with_2_where_it_shows_an_error(verb: str, run: Run) -> None:
+    printed = run(verb, *(["argv"] if verb == "export" else []), *H200, "tp_size=3")
+    assert printed.code == INVALID
+    assert "error CFG004" in printed.out + printed.err
+
+
+@pytest.mark.parametrize("words", COMPARES)
+def test_what_compares_ends_with_0_once_it_is_printed(words: str, run: Run) -> None:
+    verb, *flags = words.split()
+    refused = [*H200, "tp_size=3"]
+    typed = {
+        "diff": [" ".join(H200), " ".join(refused)],
+        "explain": ["tp_size", *refused],
+        "recipes": ["gpu=h100", "model=deepseek_v3"],
+        "audit": ["gpu=t4", "model=deepseek_v3"],
+    }
+    assert run(verb, *flags, *typed.get(verb, [*H200, "tp_size=2,3"])).code == 0
 
 
 @pytest.mark.parametrize(
@@ -183,6 +234,11 @@ def test_exit_codes(words: list[str], code: int, run: Run) -> None:
         ("explain", ["explain", "mem_fraction_static", *H200]),
         ("explain", ["explain", "model_path", *H200]),
         ("explain", ["explain", "lora_paths", *H200, "lora_paths={a: b}"]),
+        ("roofline", ["explain", "roofline", "gpu=h200", "model=gpt_oss", "bench.concurrency=64"]),
+        ("roofline", ["explain", "roofline", "gpu=none", "model=unset"]),
+        ("fit", ["fit", "-m", "gpu=h100,h200", "model=qwen3_8b", "bench.concurrency=8"]),
+        ("suggest", ["suggest", "gpu=h100", "model=llama_3_1_70b", "context=32k", "concurrency=8"]),
+        ("suggest", ["suggest", "gpu=t4", "model=llama_3_1_70b"]),
         ("explain", ["explain", "MEM001"]),
         ("explain", ["explain", "GPU001"]),
         ("explain", ["explain", "CLI006"]),
@@ -194,12 +250,12 @@ def test_exit_codes(words: list[str], code: int, run: Run) -> None:
 def test_what_is_written_for_machines_has_a_schema(kind: str, words: list[str], run: Run) -> None:
     printed = run(*words, "--json") if "--" not in words else run("plan", "--json", *words[1:])
     assert printed.err == ""
-    assert valid(kind, printed.out)["schema"] == f"sglang_hydra.{kind}/1"
+    assert valid(kind, printed.out)["schema"] == f"sglang_hydra.{kind}/{2 if kind == 'plan' else 1}"
     assert printed.out.isascii()
 
 
 def test_every_schema_is_itself_valid() -> None:
-    for kind in ("plan", "check", "explain", "findings"):
+    for kind in ("plan", "check", "explain", "findings", "fit", "roofline", "suggest"):
         jsonschema.Draft202012Validator.check_schema(schema_of(kind))
 
 
@@ -222,7 +278,11 @@ def test_the_help_of_a_verb_is_its_own(verb: str, run: Run) -> None:
     said = run(verb, "--help").out
     assert VERBS[verb] in said
     assert said == run(verb, "gpu=h200", "-h").out
-    for flag, verbs in (("--against", ("check", "plan", "upgrade")), ("--follow", ("logs",)), ("--strict", ("check",))):
+    for flag, verbs in (
+        ("--against", ("check", "plan", "upgrade")),
+        ("--follow", ("logs",)),
+        ("--fail-on", ("plan", "check", "export", "fit")),
+    ):
         assert (flag in said) == (verb in verbs), flag
     assert ("bench.concurrency" in said) == (verb == "bench")
     assert ("docker run" in said) == (verb == "export")
@@ -233,7 +293,7 @@ def test_help_finds_arguments(run: Run) -> None:
     assert found.startswith("tp_size = 1  (int, GPUs)\n")
     assert run("help", "tp_size").out == run("plan", "--help", "tp_size").out == found
     assert "max_prefill_tokens" in run("--help", "prefill", "tokens").out
-    assert run("--help", "plan").out.startswith("  plan      show what would be started")
+    assert run("--help", "plan").out.startswith("sglang-hydra plan\n  show what would be started")
     group = run("--help", "gpu").out
     assert "h200" in group
     assert "gpu.memory_mib" in group
@@ -392,3 +452,21 @@ def test_a_config_folder_of_ones_own_is_searched(run: Run, tmp_path: Path) -> No
     assert printed.code == 0
     assert "org/mine" in printed.out
     assert "mine" in run("--help", "model", "--config-dir", str(tmp_path)).out
+
+
+def test_flags_behind_two_dashes_are_those_of_the_release_that_was_typed() -> None:
+    others = [Request(word, "test") for word in ("engine.version=0.5.23", "model=qwen3_8b")]
+    read = requests_from_argv(["--tp", "2", "--dcp-size", "2"], others)
+    assert {request.key: request.value for request in read} == {"tp_size": 2, "extra.dcp_size": 2}
+    assert [request.place for request in read] == ["argument 1 after --", "argument 3 after --"]
+    old = requests_from_argv(["--nsa-prefill-backend", "trtllm"], [Request("engine.version=0.5.19", "t"), others[1]])
+    assert {request.key: request.value for request in old} == {"extra.dsa_prefill_backend": "trtllm"}
+
+
+def test_a_flag_that_the_release_dropped_is_refused_with_its_new_name() -> None:
+    others = [Request(word, "test") for word in ("engine.version=0.5.23", "model=qwen3_8b")]
+    with pytest.raises(ConfigError) as refused:
+        requests_from_argv(["--disable-piecewise-cuda-graph"], others)
+    (finding,) = refused.value.findings
+    assert finding.hint is not None
+    assert finding.hint.startswith("--cuda-graph-backend-prefill disabled")

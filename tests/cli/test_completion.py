@@ -25,7 +25,10 @@ ROOT = Path(__file__).parents[2]
         ("sglang-hydra pl", ["plan"]),
         ("python serve.py pl", ["plan"]),
         ("sglang-hydra plan gpu=b2", ["gpu=b200"]),
-        ("sglang-hydra plan model=deepseek_v3", ["model=deepseek_v3_1"]),
+        (
+            "sglang-hydra plan model=deepseek_v3",
+            ["model=deepseek_v3_1", "model=deepseek_v3_2", "model=deepseek_v3_2_nvfp4"],
+        ),
         ("sglang-hydra plan gpu=h200 attention_back", ["attention_backend="]),
         ("sglang-hydra plan disable_cuda_graph=t", ["disable_cuda_graph=true"]),
         ("sglang-hydra bench -m gpu=h100,b2", ["gpu=h100,b200"]),
@@ -39,6 +42,11 @@ ROOT = Path(__file__).parents[2]
         ("sglang-hydra plan extra.dcp_si", ["extra.dcp_size="]),
         ("sglang-hydra plan extra.disable_flashinfer_autotune=f", ["extra.disable_flashinfer_autotune=false"]),
         ("sglang-hydra plan nothing_like_it", []),
+        ("sglang-hydra plan engine.version=0.5.23 dcp_si", ["dcp_size="]),
+        ("sglang-hydra plan engine.version=0.5.12 dcp_si", []),
+        ("sglang-hydra plan engine.version=0.5.23 attention_backend=cu", ["attention_backend=cutedsl_mla"]),
+        ("sglang-hydra plan engine.version=0.5.23 nsa_prefill", []),
+        ("sglang-hydra plan dcp_si", []),
     ],
 )
 def test_a_word_is_completed(line: str, expected: list[str]) -> None:
@@ -94,7 +102,7 @@ def test_nothing_heavy_is_imported() -> None:
         "print(*(name for name in ('hydra', 'omegaconf', 'yaml', 'rich', 'sglang_hydra') if name in sys.modules))"
     )
     ended = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True)
-    assert ended.stdout.split() == ["gpu=h20", "gpu=h200"], ended.stderr
+    assert ended.stdout.split() == ["gpu=h20", "gpu=h200", "gpu=h20_3e"], ended.stderr
 
 
 BASH = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -22,7 +24,7 @@ from omegaconf import OmegaConf
 from sglang_hydra.compose import hydra_internals
 from sglang_hydra.compose.hydra_internals import Repository, loader_of
 from sglang_hydra.compose.plain_files import content_of
-from sglang_hydra.compose.schema import register
+from sglang_hydra.compose.schema import Root, UnmadeSchema, register
 from sglang_hydra.facts.resolvers import register_resolver
 from sglang_hydra.text.locations import conf_dir
 
@@ -65,6 +67,24 @@ def test_a_repository_expands_a_defaults_list_and_merges_it(own: Path) -> None:
     assert (config.gpu.name, config.gpu.memory_mib > 100_000) == ("mine", True)
     assert OmegaConf.is_struct(config)
     assert "hydra" not in config
+
+
+def test_a_repository_makes_the_nodes_of_our_schema_to_merge_them_alone(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository(loader_of([own]), "sglang_hydra")
+    with monkeypatch.context() as patch:
+        patch.setattr(UnmadeSchema, "__deepcopy__", lambda self, memo: pytest.fail("its nodes are made"))
+        listed = repository.defaults([])
+        loaded = repository.load_config("sglang_hydra_schema")
+    assert loaded is not None
+    assert (OmegaConf.get_type(loaded.config), list(loaded.config)) == (Root, [])
+    assert "tp_size" in repository.merged(listed.defaults)
+    first, second = (ConfigStore.instance().load("sglang_hydra_schema.yaml").node for _ in range(2))
+    first.tp_size = 2
+    assert second.tp_size == 1
+    twin = copy.deepcopy(ConfigStore.instance())
+    assert twin.load("sglang_hydra_schema.yaml").node.tp_size == 1
 
 
 def test_a_repository_adds_the_folders_of_a_search_path_override(own: Path) -> None:

@@ -149,6 +149,35 @@ def test_a_hub_id_is_read_from_the_local_cache(env: dict[str, str]) -> None:
     assert facts.source == f"org/name in the local cache, revision {COMMIT[:12]}"
 
 
+FORMAT = {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16}}
+
+
+def test_the_format_that_stands_beside_the_config_is_read_too(tmp_path: Path, env: dict[str, str]) -> None:
+    folder = written(tmp_path / "model")
+    written(folder, FORMAT, "hf_quant_config.json")
+    written(cached(env, "org/name") / "snapshots" / COMMIT, FORMAT, "hf_quant_config.json")
+    for name, named in ((str(folder), None), ("org/name", None), ("org/other", str(folder))):
+        facts, _ = read_model(name, facts_from=named, env=env)
+        assert facts.config == {**READ, "quantization_config": {"quant_method": "modelopt", **FORMAT["quantization"]}}
+        assert json.loads(facts.extra["files"]["hf_quant_config.json"]) == FORMAT
+
+
+def test_a_format_that_the_config_states_itself_stays(tmp_path: Path, env: dict[str, str]) -> None:
+    folder = written(tmp_path / "model", {**LLAMA, "quantization_config": {"quant_method": "fp8"}})
+    written(folder, FORMAT, "hf_quant_config.json")
+    config = read_model(str(folder), env=env).facts.config
+    assert config is not None
+    assert config["quantization_config"] == {"quant_method": "fp8"}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"quantization": 4}'])
+def test_a_broken_format_beside_the_config_is_an_error(tmp_path: Path, env: dict[str, str], text: str) -> None:
+    folder = written(written(tmp_path / "model"), text, "hf_quant_config.json")
+    facts, (finding,) = read_model(str(folder), env=env)
+    assert facts.config is None
+    assert (finding.id, "hf_quant_config.json cannot be read" in finding.message) == ("HUB001", True)
+
+
 @pytest.mark.parametrize(("ref", "asked"), [("v1.0", "v1.0"), ("refs/pr/3", "refs/pr/3"), (None, COMMIT)])
 def test_a_revision_is_a_ref_or_a_commit(env: dict[str, str], ref: str | None, asked: str) -> None:
     cached(env, "org/name", ref)

@@ -69,6 +69,7 @@ def test_the_cache_is_where_the_user_has_it(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", value)
+    monkeypatch.delenv("SGLANG_HYDRA_CACHE")
     assert str(tiny.tiny_path().parent) == expected.format(home=tmp_path) + "/sglang_hydra"
 
 

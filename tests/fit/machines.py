@@ -52,6 +52,8 @@ def model(path: str) -> ModelFacts:
         if path in (name, entry["hf_id"]):
             return ModelFacts(entry["config"], source=f"catalogue, {name}")
     checkpoint = find_published(path)
+    if checkpoint is not None and checkpoint.config_file is not None:
+        return facts_as(checkpoint, ModelFacts({}, source="not read"))
     known = [entry["hf_id"] for entry in catalog().values()]
     for original in originals(checkpoint) if checkpoint else ():
         if checkpoint is not None and original in known:

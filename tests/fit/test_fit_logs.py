@@ -12,6 +12,8 @@ from tests.fit.machines import DATA, REPOSITORY
 
 PUBLIC = DATA / "memory" / "public.jsonl"
 FURTHER = DATA / "memory" / "further.jsonl"
+RECENT = DATA / "memory" / "recent.jsonl"
+LATER = DATA / "memory" / "later.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def written(path: Path, *rows: Any) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("file", [PUBLIC, FURTHER], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [PUBLIC, FURTHER, RECENT, LATER], ids=lambda file: file.stem)
 def test_public_logs_are_predicted_within_the_bounds(tool: Any, capsys: pytest.CaptureFixture[str], file: Path) -> None:
     assert tool.main([str(file)]) == 0
     printed = capsys.readouterr().out
@@ -44,7 +46,7 @@ def test_public_logs_are_predicted_within_the_bounds(tool: Any, capsys: pytest.C
     assert printed.rstrip().endswith("within the bounds")
 
 
-@pytest.mark.parametrize("file", [PUBLIC, FURTHER], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [PUBLIC, FURTHER, RECENT, LATER], ids=lambda file: file.stem)
 def test_every_row_is_compared_and_unscored_ones_are_said_to_be(tool: Any, file: Path) -> None:
     rows = tool.read_rows(file)
     comparisons = [item for entry in rows for item in tool.compare(entry)]
@@ -109,6 +111,36 @@ def test_a_draft_that_is_assumed_stated_or_published_is_taken_and_said(tool: Any
         assert (verdict.predicted, verdict.right) == ("fits", True)
         assert chosen in verdict.chosen
         assert bool(verdict.chosen) is bool(chosen)
+
+
+def test_the_page_of_measured_memory_is_what_the_code_says() -> None:
+    from tools import measured_page
+
+    assert measured_page.PAGE.read_text(encoding="utf-8") == measured_page.page(), "stale: make generate"
+
+
+def test_sixty_logs_of_2026_have_their_source_and_release(tool: Any) -> None:
+    rows = [entry for file in (PUBLIC, FURTHER, RECENT, LATER) for entry in tool.read_rows(file)]
+    of_2026 = [entry for entry in rows if str(entry.get("date") or "").startswith("2026")]
+    assert len(of_2026) >= 60
+    assert len({entry["id"] for entry in rows}) == len(rows)
+    for entry in (*tool.read_rows(RECENT), *tool.read_rows(LATER)):
+        assert entry["source_url"], entry["id"]
+        assert entry["gpu"] is not None, entry["id"]
+    assert len({entry["id"] for entry in rows}) == len(rows)
+
+
+def test_a_row_has_the_pools_of_its_release(tool: Any) -> None:
+    entry = next(item for item in tool.read_rows(RECENT) if item["id"] == "ghfile-70267455292-deepseek-v4-flash-0.5.12")
+    found = {}
+    for version in ("0.5.12", "0.5.23"):
+        changed = {**entry, "sglang_version": version}
+        found[version] = {item.quantity: item.predicted for item in tool.compare(changed)}["bytes_per_token"]
+    assert found["0.5.12"] == pytest.approx(15955.85)
+    assert found["0.5.23"] < 8000
+    assert tool.release_of({"sglang_version": "commit abc"}) is None
+    assert tool.release_of({"sglang_version": "0.4.6"}) is None
+    assert tool.release_of({"sglang_version": None, "release_by_date": "0.5.20"}) == "0.5.20"
 
 
 def test_states_that_a_later_version_counts_elsewhere_are_left_out_only_as_the_log_says(tool: Any) -> None:

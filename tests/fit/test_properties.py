@@ -85,8 +85,8 @@ def formats_of(facts: ModelFacts) -> list[ModelFacts]:
 
 @pytest.mark.parametrize("facts", KNOWN.values(), ids=KNOWN)
 def test_more_gpus_never_raise_the_weights_of_one_for_any_known_model(facts: ModelFacts) -> None:
-    """Tensors never grow. Where DP attention leaves next to nothing to cut, what PyTorch rounds them up to may, by less
-    than what a log rounds."""
+    """Tensors never grow. Where DP attention leaves next to nothing to cut, what PyTorch's segments hold beyond them
+    may, by less than a tenth."""
     for stored in formats_of(facts):
         for spread in SPREADS:
             few: Weights | None = None
@@ -99,7 +99,7 @@ def test_more_gpus_never_raise_the_weights_of_one_for_any_known_model(facts: Mod
                 if few is not None:
                     assert few.total is not None
                     assert _tensors(many) <= _tensors(few) * (1 + 1e-12), spread
-                    assert many.total <= few.total + (many.slack if "dp_size" in spread else 0.0), spread
+                    assert many.total <= few.total + (0.1 * few.total if "dp_size" in spread else 0.0), spread
                 few = many
 
 

@@ -9,16 +9,22 @@ from typing import Any
 import pytest
 
 from sglang_hydra import resolve
+from sglang_hydra.architecture.published_checkpoints import CHECKPOINTS
 from sglang_hydra.fit.remedy import Remedy, remedies
-from sglang_hydra.fit.result import Fit
+from sglang_hydra.fit.result import NOTHING_STATED, Fit, Wanted
 from sglang_hydra.fit.sizing import fit
-from tests.fit.machines import gpu, model, sized
+from tests.fit.machines import composer, gpu, model, sized
+from tests.plans import planned
 
 CLASSES = ("a100_80gb", "b200", "h100", "h200", "l4", "mi300x")
 
 
 def found(
-    path: str, on: str, arguments: Mapping[str, Any], asked: list[Mapping[str, Any]] | None = None
+    path: str,
+    on: str,
+    arguments: Mapping[str, Any],
+    asked: list[Mapping[str, Any]] | None = None,
+    wanted: Wanted = NOTHING_STATED,
 ) -> tuple[Remedy, ...]:
     def verify(overrides: Mapping[str, Any]) -> Fit | None:
         if asked is not None:
@@ -31,8 +37,8 @@ def found(
 
     values = resolve({"model_path": path, **arguments}, gpu=gpu(on), model=model(path), seed=1).values
     failing = sized(on, path, arguments)
-    assert failing.fits is False
-    return remedies(values, gpu(on), failing, verify, classes=[gpu(name) for name in CLASSES])
+    assert failing.fits is False or failing.shortage(wanted)
+    return remedies(values, gpu(on), failing, verify, wanted=wanted, classes=[gpu(name) for name in CLASSES])
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,7 @@ def found(
     [
         ("deepseek-ai/DeepSeek-V3", "h100", {"tp_size": 8}, {"gpu": "h200"}),
         ("lmsys/gpt-oss-120b-bf16", "h100", {"tp_size": 2}, {"tp_size": 4}),
-        ("Qwen/Qwen3-32B", "rtx_4090", {}, {"model_path": "Qwen/Qwen3-32B-AWQ"}),
+        ("Qwen/Qwen3-32B", "rtx_4090", {}, {"model_path": "Qwen/Qwen3-32B-AWQ", "context_length": 8192}),
         ("Qwen/Qwen3-8B", "h100", {"mem_fraction_static": 0.1}, {"mem_fraction_static": 0.56}),
         ("Qwen/Qwen3-8B", "h100", {"mem_fraction_static": 0.99}, {"mem_fraction_static": 0.93}),
     ],
@@ -68,6 +74,22 @@ def test_formats_that_the_gpu_cannot_compute_are_not_offered() -> None:
     asked: list[Mapping[str, Any]] = []
     found("deepseek-ai/DeepSeek-R1-0528", "h100", {"tp_size": 8}, asked)
     assert not [overrides for overrides in asked if "FP4" in str(overrides.get("model_path"))]
+
+
+@pytest.mark.parametrize("path", [one.path for one in CHECKPOINTS if one.config_file is not None])
+def test_a_checkpoint_with_a_preset_of_its_own_is_smaller_than_its_original(path: str) -> None:
+    presets = {preset.node["model_path"]: preset.name for preset in composer().presets("model")}
+    (published,) = (one for one in CHECKPOINTS if one.path == path)
+
+    def weights(*words: str) -> float:
+        plan = planned("gpu=b300", "tp_size=8", *words)
+        assert plan.fit is not None
+        assert plan.fit.weights.total is not None
+        assert "FCT001" not in {finding.id for finding in plan.findings}
+        return plan.fit.weights.total
+
+    original = f"model={presets[published.original]}"
+    assert weights(original, f"model_path={path}") == weights(f"model={presets[path]}") < weights(original)
 
 
 def test_a_refused_plan_is_no_remedy() -> None:
@@ -101,3 +123,105 @@ def test_a_smaller_table_of_requests_helps_a_very_long_context() -> None:
     arguments = {"tp_size": 8, "attention_backend": "fa3", "context_length": 2500000}
     changes = [dict(remedy.overrides) for remedy in found("llama_4_scout", "h200", arguments)]
     assert {"max_running_requests": 256} in changes
+
+
+WANTED: dict[str, tuple[str, str, dict[str, Any], Wanted, str | None]] = {
+    "one_of_the_longest": ("llama_3_1_70b", "h100", {"tp_size": 4}, Wanted(), None),
+    "less_than_one": (
+        "llama_3_1_70b",
+        "h100",
+        {"tp_size": 2},
+        Wanted(),
+        "less than one request of 131,072 (the longest",
+    ),
+    "a_short_one": ("llama_3_1_70b", "h100", {"tp_size": 2}, Wanted(4096), None),
+    "less_than_the_stated_one": ("llama_3_1_70b", "h100", {"tp_size": 2}, Wanted(8192), "of 8,192 (fit.context)"),
+    "enough_users": ("llama_3_1_70b", "h100", {"tp_size": 8}, Wanted(32768, 37), None),
+    "too_many_users": ("llama_3_1_70b", "h100", {"tp_size": 8}, Wanted(32768, 38), "room for 37 requests of 32,768"),
+    "users_of_the_longest": (
+        "llama_3_1_70b",
+        "h100",
+        {"tp_size": 4},
+        Wanted(None, 4),
+        "room for 3 requests of 131,072",
+    ),
+    "a_limit_on_requests": (
+        "qwen3_8b",
+        "h100",
+        {"max_running_requests": 2},
+        Wanted(1024, 3),
+        "room for 2 requests of 1,024",
+    ),
+    "longer_than_the_server_takes": ("qwen3_8b", "h100", {}, Wanted(50000), "longer than this server takes: 40,960"),
+    "each_replica": ("llama_3_1_70b", "h100", {"tp_size": 2, "dp_size": 2}, Wanted(), "of each replica holds"),
+}
+
+
+@pytest.mark.parametrize(("name", "on", "arguments", "wanted", "message"), WANTED.values(), ids=WANTED)
+def test_room_is_held_against_what_is_wanted(
+    name: str, on: str, arguments: dict[str, Any], wanted: Wanted, message: str | None
+) -> None:
+    short = sized(on, name, arguments).shortage(wanted)
+    assert short is None if message is None else message in str(short)
+
+
+ROOM: dict[str, tuple[str, str, dict[str, Any], Wanted, list[dict[str, Any]]]] = {
+    "idle_gpus_first": (
+        "meta-llama/Llama-3.1-70B-Instruct",
+        "h100",
+        {"tp_size": 2},
+        Wanted(),
+        [{"tp_size": 4}, {"tp_size": 8}],
+    ),
+    "idle_gpus_where_nothing_fits": (
+        "meta-llama/Llama-3.1-70B-Instruct",
+        "h100",
+        {},
+        Wanted(),
+        [{"tp_size": 4}, {"tp_size": 8}],
+    ),
+    "a_larger_share_where_no_gpu_is_idle": (
+        "Qwen/Qwen3-8B",
+        "h100",
+        {"tp_size": 8},
+        Wanted(40960, 100),
+        [{"mem_fraction_static": 0.96}],
+    ),
+    "a_limit_is_lifted": (
+        "Qwen/Qwen3-8B",
+        "h100",
+        {"tp_size": 8, "max_running_requests": 2},
+        Wanted(1024, 3),
+        [{"max_running_requests": 3}],
+    ),
+    "a_pool_that_was_made_small": (
+        "Qwen/Qwen3-8B",
+        "h100",
+        {"tp_size": 8, "max_total_tokens": 1024},
+        Wanted(),
+        [{"max_total_tokens": None}],
+    ),
+    "attention_is_divided": (
+        "deepseek-ai/DeepSeek-V3",
+        "h200",
+        {"tp_size": 8},
+        Wanted(100_000, 16),
+        [{"dp_size": 8, "enable_dp_attention": True}],
+    ),
+    "gpus_and_a_smaller_cache": (
+        "meta-llama/Llama-3.1-70B-Instruct",
+        "h100",
+        {"tp_size": 2},
+        Wanted(32768, 64),
+        [{"tp_size": 8, "kv_cache_dtype": "fp8_e4m3"}],
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "on", "arguments", "wanted", "first"), ROOM.values(), ids=ROOM)
+def test_what_gives_room_comes_by_what_it_keeps(
+    path: str, on: str, arguments: dict[str, Any], wanted: Wanted, first: list[dict[str, Any]]
+) -> None:
+    shown = found(path, on, arguments, wanted=wanted)
+    assert [dict(remedy.overrides) for remedy in shown[: len(first)]] == first
+    assert all(remedy.fit.shortage(wanted) is None for remedy in shown)

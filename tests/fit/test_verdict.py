@@ -80,7 +80,7 @@ def test_an_empty_interval_says_why_at_both_ends() -> None:
     interval = sized("l40s", AWQ_70B, {**EAGLE_ON_L40S, "mem_fraction_static": 0.84}, draft=EAGLE_70B).interval
     assert interval is not None
     assert interval.empty
-    assert "37.2 GiB of weights" in interval.low_reason
+    assert "37.1 GiB of weights" in interval.low_reason
     assert "remain for graphs" in interval.high_reason
 
 

@@ -100,7 +100,7 @@ def test_a_mistake_in_its_yaml_gets_file_line_and_key(installed: Environment, re
 BROKEN = {
     "syntax": ("context_length: [1\nx: 3\n", "{file}:3:2: this is no YAML"),
     "type": ("context_length: abc\n", "{file}:2: context_length='abc' is not an int"),
-    "choice": ("attention_backend: fa33\n", "{file}:2: attention_backend='fa33' is not one of"),
+    "choice": ("attention_backend: fa33\n", "{file}:2: attention_backend='fa33' is not among its"),
     "node": ("gpu: {cuont: 3}\n", "{file}:2: gpu has no key 'cuont'"),
     "link": ("tp_size: ${nowhere}\n", "{file}:2: tp_size: Interpolation key 'nowhere' not found"),
 }

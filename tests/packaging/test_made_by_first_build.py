@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from sglang_hydra.facts.tiny import ensure_tiny
+from sglang_hydra.planning.plan import READ
 from sglang_hydra.planning.saved import read_plan
 from sglang_hydra.run.launch.processes import name_of
 from tests.commands import H200, Run, runner, valid
@@ -160,13 +161,13 @@ def test_a_detached_server_is_shown_and_stopped(
     assert "Load weight begin" in run("logs", name).out
     (stopped,) = valid("stop", run("stop", name, "--json").out)["servers"]
     assert stopped["name"] == name
-    assert server.wait(10) != 0
+    assert server.wait(60) != 0
     assert valid("status", run("status", "--json").out)["servers"] == []
 
 
 def test_what_is_planned_today_locks_as_it_did(run: Run) -> None:
-    """The shape of the record is still the one that the first build wrote."""
+    """Every key that the first build wrote is still there, and its schema is one that is read."""
     then = json.loads((MADE / "lock.json").read_text())
     now = json.loads(run("plan", "--json", *H200).out)
     assert then.keys() <= now.keys()
-    assert then["schema"] == now["schema"]
+    assert (then["schema"], now["schema"]) == READ

@@ -45,7 +45,7 @@ import hydra
 import sglang_hydra
 
 @hydra.main(version_base=None, config_path="conf", config_name="config")
-@sglang_hydra.main
+@sglang_hydra.main(strict=False)
 def run(plan):
     assert isinstance(plan, sglang_hydra.Plan)
     print("PLANNED", plan.values["tp_size"], plan.choices["model"], plan.gpu.name, plan.launchable)

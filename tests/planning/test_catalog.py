@@ -17,19 +17,22 @@ import jsonschema
 import pytest
 
 from sglang_hydra.arguments.fields.check import check_value
-from sglang_hydra.cli.main import entry, requests_from_argv
+from sglang_hydra.cli.main import entry
+from sglang_hydra.cli.reading import requests_from_argv
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import recipes
-from sglang_hydra.planning.audit import judge_cells, judge_recipes
+from sglang_hydra.planning.audit import judge_recipes
 from sglang_hydra.planning.catalog import models
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.releases.architectures import first_release_of
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError
 from tests.plans import composer
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parents[1] / "data" / "audit.json"
+MODELS = Path(__file__).parents[1] / "data" / "models.json"
 MISTAKES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data/catalog/mistakes.json").read_text())[
     "mistakes"
 ]
@@ -51,10 +54,11 @@ BEYOND_THE_COMMAND = {
     "l40s-speculative-mem-085": _EAGLE_70B,
     "l40s-speculative-mem-084": _EAGLE_70B,
     # The fraction is the default that the thread reports, which 0.5.2 does not compute; the facts are GLM-5's
-    # (aiconfigurator's zai-org--GLM-5-FP8_config.json), whose size GLM-5.2 has.
+    # (aiconfigurator's zai-org--GLM-5-FP8_config.json), whose size GLM-5.2 has. 0.5.2 has no class for it.
     "default-mem-fraction-undivided-chunk": (
         "mem_fraction_static=0.484",
         f"model.facts_from={Path(__file__).parents[1] / 'data/catalog/glm_5_fp8.json'}",
+        "engine.version=0.5.15",
     ),
 }
 
@@ -70,11 +74,9 @@ def record(capsys: pytest.CaptureFixture[str], kind: str, *words: str) -> dict[s
     return said
 
 
-def test_the_audit_is_the_golden_one() -> None:
-    found = {
-        "cells": {cell.name: _summary(cell.to_json()) for cell in judge_cells(composer())},
-        "recipes": {item.name: _summary(item.to_json()) for item in judge_recipes(composer())},
-    }
+def test_the_audit_is_the_golden_one(capsys: pytest.CaptureFixture[str]) -> None:
+    judged = record(capsys, "audit", "audit")
+    found = {part: {item["name"]: _summary(item) for item in judged[part]} for part in ("cells", "recipes")}
     if os.environ.get("UPDATE_GOLDEN"):
         lines = [
             f'  "{part}": {{\n' + ",\n".join(f"    {json.dumps(k)}: {json.dumps(v)}" for k, v in rows.items()) + "\n  }"
@@ -82,6 +84,36 @@ def test_the_audit_is_the_golden_one() -> None:
         ]
         GOLDEN.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     assert found == json.loads(GOLDEN.read_text(encoding="utf-8")), f"{GOLDEN.name} is stale: make generate"
+
+
+def test_every_model_has_its_golden_plan_on_the_first_release_that_serves_it() -> None:
+    """By model: the release, the most GPUs of a node that serve it, the verdict and its reasons, and of one GPU the
+    weights in GiB and the KV tokens."""
+    found = {}
+    for model in models(composer()):
+        release = first_release_of((model.facts.config or {})["architectures"])
+        for size in (8, 4, 2, 1, 8):
+            words = [f"model={model.name}", "gpu=b300", f"tp_size={size}", f"engine.version={release}"]
+            asked = [Request(word, "a test") for word in words]
+            plan = make_plan(composer(), asked, seed=42, env={"HF_HUB_OFFLINE": "1"})
+            if plan.launchable:
+                break
+        fit = plan.fit
+        assert fit is not None
+        assert (fit.weights.total is None) == bool(fit.unknown), model.name
+        found[model.name] = {
+            "release": release,
+            "tp_size": size,
+            "launchable": plan.launchable,
+            "findings": [finding.id for finding in plan.findings if finding.level != "info"],
+            "weights_gib": None if fit.weights.total is None else round(fit.weights.total / 2**30, 2),
+            "kv_tokens": fit.kv_tokens,
+            "unknown": list(fit.unknown),
+        }
+    if os.environ.get("UPDATE_GOLDEN"):
+        rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in found.items())
+        MODELS.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")
+    assert found == json.loads(MODELS.read_text(encoding="utf-8")), f"{MODELS.name} is stale: make generate"
 
 
 def _summary(judged: dict[str, Any]) -> list[Any]:
@@ -181,10 +213,16 @@ def test_recipes_are_chosen_by_parts_of_names(capsys: pytest.CaptureFixture[str]
     assert entry(["recipes", "tp_size=8"]) == 2
 
 
-def test_the_audit_has_a_record(capsys: pytest.CaptureFixture[str]) -> None:
-    said = record(capsys, "audit", "audit")
-    assert len(said["recipes"]) == 138
-    assert "Recipes: " in run(capsys, "audit")[1]
+def test_the_audit_of_a_part_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = run(capsys, "audit", "gpu=h200")[1]
+    assert "Recipes: " in shown
+    assert "h100" not in shown
+
+
+def test_the_audit_marks_a_pool_that_holds_less_than_one_request(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = run(capsys, "audit", "gpu=h100", "model=qwen3_32b")[1]
+    assert "ok 1*" in shown
+    assert "* the KV cache holds less than one request of the longest context (FIT003)" in shown
 
 
 def test_the_doctor_looks_at_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,9 +272,9 @@ def test_the_wrong_checkpoint_of_a_generator_is_named() -> None:
 
 def test_a_likely_fraction_fits_where_the_default_of_a_later_version_did_not() -> None:
     row = next(row for row in MISTAKES if row["id"] == "default-mem-fraction-undivided-chunk")
-    facts = BEYOND_THE_COMMAND[row["id"]][1]
+    facts = BEYOND_THE_COMMAND[row["id"]][1:]
     for fraction in (["mem_fraction_static=0.78"], []):
-        plan = _plan_of(row, [facts, *fraction])
+        plan = _plan_of(row, [*facts, *fraction])
         assert plan is not None
         assert plan.launchable
         assert plan.fit is not None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sglang_hydra.cli.main import entry
+from sglang_hydra.planning.difference import _what_differs
 from tests.commands import valid
 
 H100 = "gpu=h100 model=deepseek_v3 tp_size=8"
@@ -45,7 +46,7 @@ def test_equal_sides_are_the_same_server(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_plan_and_a_yaml_are_sides_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert entry(["plan", "--json", *H100.split()]) == 0
+    assert entry(["plan", "--json", *H100.split()]) == 2
     plan, yaml = tmp_path / "plan.json", tmp_path / "own.yaml"
     plan.write_text(capsys.readouterr().out)
     yaml.write_text("gpu: h100\nmodel: deepseek_v3\ntp_size: 8\nenable_dp_attention: true\ndp_size: 8\n")
@@ -99,3 +100,15 @@ def test_several_servers_are_compared_by_their_roles(capsys: pytest.CaptureFixtu
     found = by_key(diff(capsys, two, one))
     assert (found["topology"]["left"], found["topology"]["right"]) == ("replicas", "single")
     assert "replica: port" in found
+
+
+def test_a_side_that_is_only_a_release_is_the_other_side_under_it(capsys: pytest.CaptureFixture[str]) -> None:
+    record = diff(capsys, "engine.version=0.5.18 gpu=b200 model=qwen3_8b", "engine.version=0.5.23")
+    found = by_key(record)
+    assert (found["engine"]["left"], found["engine"]["right"]) == ("sglang 0.5.18", "sglang 0.5.23")
+    assert not any(key.startswith("gpu.") for key in found)
+
+
+def test_of_two_mappings_the_screen_has_what_differs() -> None:
+    left, right = {"a": {"b": 1, "c": [2]}, "d": 3}, {"a": {"b": 1, "c": [4]}, "e": 5}
+    assert _what_differs(left, right) == ({"a": {"c": [2]}, "d": 3}, {"a": {"c": [4]}, "e": 5})

@@ -94,7 +94,7 @@ def test_an_environment_is_no_folder_of_launch_files(run: Run, tmp_path: Path) -
         ("a.yaml", "defaults:\n- gpu: nope\n", "a.yaml:1: gpu=nope does not exist"),
         ("a.json", "{", "a.json:1:2 cannot be read: it is no JSON"),
         ("a.json", "[]", "its schema is None"),
-        ("a.json", '{"schema": "other/1"}', "its schema is 'other/1', and only 'sglang_hydra.plan/1' can be"),
+        ("a.json", '{"schema": "other/1"}', "its schema is 'other/1', and only 'sglang_hydra.plan/2' can be"),
         ("a.json", '{"schema": "sglang_hydra.plan/1"}', "it is no whole plan: engine is missing"),
         ("missing.yaml", None, "No such file or directory"),
         ("folder.yaml/", None, "there is no .yaml or .json file in it"),
@@ -136,6 +136,7 @@ def test_check_judges_presets_by_the_folder_they_are_in(run: Run, tmp_path: Path
     assert "CFG004" in [finding["id"] for finding in record["results"][0]["findings"]]
 
 
+EAGLE3 = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
 PLANS = [
     [*H200, "tp_size=2"],
     ["gpu=h100", "model=gpt_oss", "gpu.count=4", "gpu.memory_mib=90000", "tp_size=2"],
@@ -146,6 +147,8 @@ PLANS = [
     ["gpu=none", "model=unset"],
     ["model=qwen3_8b"],
     [*H200, "engine.version=0.5.23", "extra.enable_mis=true"],
+    ["gpu=b200", "model=deepseek_v3", "tp_size=8", "engine.version=0.5.23"],
+    ["gpu=h100", "model=llama_3_1_8b", f"speculative_draft_model_path={EAGLE3}", "speculative_algorithm=EAGLE3"],
 ]
 
 

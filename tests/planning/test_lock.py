@@ -15,11 +15,22 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.facts import probe
 from sglang_hydra.facts.packages import Packages
 from sglang_hydra.facts.probe import GpuProbe
+from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.findings import Finding
 from tests.commands import Run, runner
-from tests.plans import H200, origins, planned, refused, without_accelerator, without_engines, written
+from tests.plans import (
+    H200,
+    composer,
+    origins,
+    planned,
+    refused,
+    requests,
+    without_accelerator,
+    without_engines,
+    written,
+)
 
 KEY = "sk-correct-horse"
 MODEL = {
@@ -291,7 +302,7 @@ FILES: dict[str, tuple[str | None, str, str]] = {
     "a list": ("[]", "LCK002", "its schema is None"),
     "another kind": ('{"schema": "sglang_hydra.check/1"}', "LCK002", "'sglang_hydra.check/1'"),
     "foreign": ('{"name": "x", "version": 3}', "LCK002", "its schema is None"),
-    "later": ('{"schema": "sglang_hydra.plan/2"}', "LCK002", "a later sglang-hydra wrote it"),
+    "later": ('{"schema": "sglang_hydra.plan/3"}', "LCK002", "a later sglang-hydra wrote it"),
     "earlier": ('{"schema": "sglang_hydra.plan/0"}', "LCK002", "an earlier sglang-hydra wrote it"),
     "no number": ('{"schema": "sglang_hydra.plan/x"}', "LCK002", "'sglang_hydra.plan/x'"),
     "half": ('{"schema": "sglang_hydra.plan/1"}', "LCK001", "engine is missing"),
@@ -391,7 +402,7 @@ def test_the_points_of_a_sweep_are_held_to_the_lock_one_by_one(lock: Callable[..
     path = lock(planned(*H200, "tp_size=2"))
     printed = run("plan", "-m", f"lock={path}", "port=4000,4001")
     assert (printed.code, printed.out.count("can be launched")) == (0, 3)
-    printed = run("plan", "-m", f"lock={path}", "tp_size=2,4")
+    printed = run("check", "-m", f"lock={path}", "tp_size=2,4")
     assert printed.code == 2
     assert "LCK005" in printed.out
 
@@ -403,3 +414,14 @@ def test_a_saved_plan_is_no_override_on_a_lock(lock: Callable[..., str], run: Ru
     assert printed.code == 2
     assert "LCK011" in printed.out
     assert f"diff PLAN {path}" in printed.out
+
+
+def test_a_lock_without_a_seed_takes_the_one_that_the_start_draws_and_one_with_a_seed_keeps_it(
+    lock: Callable[..., str],
+) -> None:
+    path = lock(make_plan(composer(), requests(*H200), env={}))
+    assert planned(f"lock={path}", seed=7).values["random_seed"] == 7
+    (typed,) = refused(f"lock={path}", "random_seed=7")[:1]
+    assert (typed.id, typed.fields) == ("LCK005", ("random_seed",))
+    drawn = lock(planned(*H200, seed=11))
+    assert planned(f"lock={drawn}", seed=7).values["random_seed"] == 11

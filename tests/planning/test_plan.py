@@ -15,10 +15,12 @@ from sglang_hydra.facts import probe
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.planning.engines import planned as planned_engines
 from sglang_hydra.planning.engines.base import Availability
+from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
+from sglang_hydra.releases.table import known_versions, release
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.errors import ConfigError
-from tests.plans import H200, composer, planned, refused, without_accelerator, without_engines, written
+from tests.plans import H200, composer, planned, refused, requests, without_accelerator, without_engines, written
 
 
 def printed(plan: Plan) -> str:
@@ -105,10 +107,10 @@ def test_the_environment_that_the_server_finds_counts() -> None:
 
 
 def test_names_that_are_not_part_of_the_identity_are_arguments() -> None:
-    assert set(planned(*H200).values) > NOT_IDENTITY
+    assert {*planned(*H200).values, *release(known_versions()[-1]).arguments} > NOT_IDENTITY
 
 
-@pytest.mark.parametrize("overrides", ["gpu=h200 tp_size=2", {"gpu": "h200"}])
+@pytest.mark.parametrize("overrides", ["gpu=h200 tp_size=2", {"gpu": "h200"}, None, 5, ["gpu=h200", 3]], ids=str)
 def test_what_is_no_list_of_words_is_a_type_error(overrides: Any) -> None:
     with pytest.raises(TypeError, match="a list of words"):
         sglang_hydra.plan(overrides)
@@ -149,7 +151,7 @@ def test_ignore_silences_a_finding_of_ours_and_the_plan_records_it() -> None:
     assert silent.launchable
     assert [finding.id for finding in silent.ignored] == ["CFG004"]
     assert [finding["id"] for finding in silent.to_json()["ignored"]] == ["CFG004"]
-    assert "1 ignored" in printed(silent)
+    assert "; ignored: CFG004" in printed(silent)
 
 
 def test_ignore_does_not_silence_sglang(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,10 +341,21 @@ def test_without_an_accelerator_the_embedded_engine_runs_on_the_cpu(monkeypatch:
     monkeypatch.setattr(
         type(planned_engines.TRANSFORMERS), "available", lambda self, python: Availability(True, "5.0.0", None)
     )
-    plan = planned("model=qwen3_8b")
-    assert (plan.engine.name, plan.choices["gpu"], plan.values["device"]) == ("transformers", "cpu", "cpu")
-    assert plan.launchable
-    assert "the embedded engine runs on the CPU" in plan.notes[0]
+    starting = Composer()
+    starting.for_start = True
+    for words, using in (
+        (["model=qwen3_8b"], starting),
+        (["model=tiny"], None),
+        (["model=qwen3_8b", "engine=transformers"], None),
+        (["model=qwen3_8b", "device=cpu"], None),
+    ):
+        plan = planned(*words, using=using)
+        assert (plan.engine.name, plan.choices["gpu"], plan.values["device"]) == ("transformers", "cpu", "cpu")
+        assert plan.launchable
+        assert "the embedded engine runs on the CPU" in plan.notes[0]
+    (error,) = planned("model=qwen3_8b").errors
+    assert error.message == "no GPU is here and device is not set: gpu= names the class to plan for"
+    assert (error.hint or "").startswith("gpu=h100: ")
 
 
 def test_a_machine_is_not_asked_where_a_class_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,10 +385,10 @@ def config_of(folder: Path, **fields: Any) -> Path:
 def test_another_checkpoint_than_the_presets_voids_its_facts() -> None:
     plan = planned(*H200, "model_path=/nowhere/else")
     assert plan.model.config is None
-    first, second = plan.findings
-    assert (first.level, first.id, second.id) == ("warning", "FCT001", "HUB004")
+    first, *others = plan.findings
+    assert (first.level, first.id, *(item.id for item in others)) == ("warning", "FCT001", "HUB004", "PTH002")
     assert "is not the checkpoint of model=qwen3_8b (Qwen/Qwen3-8B)" in first.message
-    assert "model.facts_from" in (first.hint or "")
+    assert "model.facts_from=qwen3_8b" in (first.hint or "")
     assert "model facts: unknown" in printed(plan)
 
 
@@ -422,6 +435,36 @@ def test_facts_can_be_taken_from_a_file(tmp_path: Path) -> None:
     assert plan.intent["model_path"] == "org/private"
     assert "CFG004" in {finding.id for finding in plan.findings}
     assert "model.facts_from" in plan.model.source
+
+
+@pytest.mark.parametrize("named", ["qwen3_8b", "Qwen/Qwen3-8B"])
+@pytest.mark.parametrize("path", ["me/Qwen3-8B-tuned", "/not/here"])
+def test_facts_can_be_taken_from_a_preset(named: str, path: str) -> None:
+    plan = planned("gpu=h200", f"model_path={path}", f"model.facts_from={named}")
+    assert plan.intent["model_path"] == path
+    assert plan.model.config is not None
+    assert plan.model.source == f"model.facts_from={named}"
+    assert plan.fit == planned(*H200).fit
+    assert not {"FCT001", "HUB004"} & {finding.id for finding in plan.findings}
+
+
+def test_a_folder_or_a_checkpoint_in_the_cache_comes_before_a_preset(tmp_path: Path) -> None:
+    folder = config_of(tmp_path / "weights", num_attention_heads=7)
+    plan = planned("gpu=h200", f"model_path={folder}", "model.facts_from=qwen3_8b", "tp_size=2")
+    assert "CFG004" in {finding.id for finding in plan.findings}
+
+
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [
+        ("me/Qwen3-8B-tuned", "Qwen/Qwen3-8B"),
+        ("google/gemma-4-26B-A4B-it", "google/gemma-4-26B-A4B"),
+        ("me/something-else", None),
+    ],
+)
+def test_an_unknown_model_names_the_preset_that_it_was_made_from(path: str, known: str | None) -> None:
+    (finding,) = [one for one in planned("gpu=h200", f"model={path}").findings if one.id == "HUB004"]
+    assert str(finding.hint).startswith(f"model.facts_from={known or '<its config.json>'}")
 
 
 def test_a_hub_id_that_a_preset_has_needs_no_download() -> None:
@@ -482,3 +525,22 @@ def test_a_size_that_cannot_be_is_blamed_on_who_set_it(override: str) -> None:
     assert BLAMED[override] in finding.message
     assert plan.model.source not in finding.message
     assert finding.fields == (override.partition("=")[0],)
+
+
+# The seed
+
+
+def test_the_same_words_make_the_same_plan_and_no_seed_is_drawn() -> None:
+    first, again = (make_plan(composer(), requests(*H200), env={}) for _ in range(2))
+    assert first.to_json() == again.to_json()
+    assert first.values["random_seed"] is None
+    assert "--random-seed" not in first.command
+    assert "random_seed" not in first.as_engine_kwargs()
+    assert first.to_json()["seed_drawn"] is True
+    assert first.server_id == planned(*H200, seed=7).server_id != planned(*H200, "random_seed=7").server_id
+
+
+def test_what_starts_a_server_draws_a_seed_and_passes_it() -> None:
+    started = make_plan(composer(), requests(*H200), env={}, seed=7)
+    assert started.values["random_seed"] == started.to_json()["values"]["random_seed"] == 7
+    assert " ".join(started.command).endswith("--random-seed 7")

@@ -116,6 +116,15 @@ def interrupt(server: Served, number: signal.Signals = signal.SIGINT) -> int:
     return server.program.wait(STOP_S)
 
 
+def words_of(processes: list[psutil.Process]) -> list[str]:
+    """The words of their command lines; none of one that has ended meanwhile."""
+    words: list[str] = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            words += process.cmdline()
+    return words
+
+
 def all_gone(processes: list[psutil.Process], seconds: float) -> bool:
     """Whether every one of them has ended in time. One that is dead and whom nobody has collected yet has ended."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)

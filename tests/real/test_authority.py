@@ -113,18 +113,17 @@ def test_0_5_23_answers_for_gpus_that_are_not_here(sglang_0_5_23_python: str) ->
     assert {said[name]["lora_backend"] for name in named} == {"csgmv"}
 
 
-def test_0_5_23_asks_a_cpu_for_its_numa_nodes_which_no_fact_has(sglang_0_5_23_python: str) -> None:
+def test_0_5_23_is_told_of_this_machines_cpu(sglang_0_5_23_python: str) -> None:
     authority = find_authority(sglang_0_5_23_python)
     made = plan(["gpu=cpu", "model=qwen3_8b", "random_seed=1", f"engine.version={authority.version}"])
     (verdict,) = verdicts_on(authority, [made])
-    assert verdict.ok is None
-    assert "unanswered question: what 'lscpu -p=CPU,Core,Socket,Node' prints" in (verdict.why or "")
+    assert verdict.ok, verdict.why
 
 
 def test_both_through_the_command_line(sglang_python: str, sglang_0_5_23_python: str) -> None:
     for python, version, summary in (
         (sglang_python, "0.5.2", "210 of 210 as planned"),
-        (sglang_0_5_23_python, "0.5.23", "27 not in 0.5.23"),
+        (sglang_0_5_23_python, "0.5.23", " as planned"),
     ):
         venv = str(Path(python).parents[1])
         words = ["check", "--against", venv, "gpu=h200", "model=qwen3_8b", "random_seed=1"]

@@ -19,7 +19,7 @@ from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
 from sglang_hydra.measure.bench.bench_serving import BenchServing
 from sglang_hydra.measure.bench.point import Builtin, Client, run_point
 from sglang_hydra.measure.bench.server import Server
-from tests.measure.bench.conftest import FAKE, load
+from tests.measure.bench.conftest import FAKE, forgive_slowness, load
 from tests.real.servers import ROOT, SGLANG_ON_CPU
 
 pytestmark = pytest.mark.timeout(1200)
@@ -97,9 +97,10 @@ def test_points_on_the_real_sglang_are_one_start(sglang_python: str, tmp_path: P
         assert record["server"]["retracted"] == 0
 
 
-def test_our_client_and_bench_serving_measure_the_same(sglang_python: str) -> None:
+def test_our_client_and_bench_serving_measure_the_same(sglang_python: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On one server whose time is known: 320 ms to the first token and 50 ms to each further one. Rounds are
     interleaved, and the best one of each client is compared: what else the machine does only makes them slower."""
+    forgive_slowness(monkeypatch)
     ensure_tiny()
     environment = {**os.environ, "FAKE_SGLANG": json.dumps({"decode_ms": 50, "prefill_us": 5000})}
     process = subprocess.Popen(

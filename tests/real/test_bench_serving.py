@@ -12,7 +12,7 @@ from sglang_hydra.measure.bench.bench_serving import BenchServing
 from sglang_hydra.measure.bench.point import run_point
 from sglang_hydra.measure.bench.server import Server
 from sglang_hydra.text.errors import MachineError
-from tests.measure.bench.conftest import Start, load, start
+from tests.measure.bench.conftest import FAKE, Start, load, start
 
 __all__ = ["start"]
 KEY = "a-key-that-nobody-may-see"
@@ -72,9 +72,9 @@ def test_points_of_every_kind_are_measured_by_one_process(server: Server, client
 
 @pytest.mark.parametrize("server", ["sglang_python"], indirect=True)  # 0.5.23 waits for it for a minute first
 def test_a_server_that_is_gone_is_said(server: Server, client: BenchServing) -> None:
-    for process in psutil.Process().children():
+    for process in [child for child in psutil.Process().children() if str(FAKE) in child.cmdline()]:
         process.kill()
-        process.wait(10)
+        process.wait(60)
     with pytest.raises(MachineError, match="BEN013") as raised:
         client.run(load(num_prompts=4), 1)
     assert KEY not in str(raised.value)

@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,7 +22,8 @@ from sglang_hydra.facts.tiny import ensure_tiny
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
 from tests.convert.export.exports import HOSTILE, plan_of, with_intent
-from tests.real.servers import READY_S, SGLANG_ON_CPU, STOP_S
+from tests.real.servers import READY_S, SGLANG_ON_CPU, STOP_S, words_of
+from tests.run.launch.processes import free_port
 
 ENVIRONMENT = {"SGLANG_USE_CPU_ENGINE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 ON_CPU = ("gpu=cpu", "model=tiny", "random_seed=7")
@@ -131,9 +131,7 @@ def test_a_script_serves_with_a_key_that_nobody_sees(
     release: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     python = request.getfixturevalue("sglang_python" if release == "0.5.2" else "sglang_0_5_23_python")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     plan = plan_of(*ON_CPU, *SGLANG_ON_CPU, f"port={port}", 'api_key="k"')
     ensure_tiny()
     script = tmp_path / "serve.sh"
@@ -143,8 +141,7 @@ def test_a_script_serves_with_a_key_that_nobody_sees(
         assert ask(port, "/v1/models") == 401
         assert ask(port, "/v1/models", KEY) == 200
         server = psutil.Process(process.pid)
-        words = [word for each in (server, *server.children(recursive=True)) for word in each.cmdline()]
-        assert not any(KEY in word for word in words)
+        assert not any(KEY in word for word in words_of([server, *server.children(recursive=True)]))
     printed = (tmp_path / "printed.txt").read_text(errors="replace")
     assert "server_args=" in printed
     assert KEY not in printed

@@ -15,7 +15,17 @@ from typing import Any
 import psutil
 
 from sglang_hydra.arguments.fields import fresh_defaults
-from tests.real.servers import GONE_S, READY_S, ROOT, SGLANG_ON_CPU, Served, all_gone, interrupt, served
+from tests.real.servers import (
+    GONE_S,
+    READY_S,
+    ROOT,
+    SGLANG_ON_CPU,
+    Served,
+    all_gone,
+    interrupt,
+    served,
+    words_of,
+)
 from tests.run.launch.processes import wait_until
 
 KEY = "sk-not'for\\anyone-4711"
@@ -57,7 +67,7 @@ def test_a_guarded_server_runs_as_planned_and_leaves_nothing(sglang_python: str,
         processes = server.processes()
         assert len(processes) >= 5
         # The variable of the one who asked is inherited; no command line has the key.
-        assert not any(KEY in word for process in processes for word in process.cmdline())
+        assert not any(KEY in word for word in words_of(processes))
         assert interrupt(server) == 130
         assert all_gone(processes, GONE_S)
     _no_key_in(tmp_path, {"plan.json", "server.log", "printed.txt"})

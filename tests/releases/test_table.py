@@ -14,7 +14,7 @@ from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.releases import table as table_module
 from sglang_hydra.releases.order import at_least, release_key, same_release
-from sglang_hydra.releases.successors import NOTES, SAME, successor
+from sglang_hydra.releases.successors import SAME, notes, successor
 from sglang_hydra.releases.table import known_versions, nearest_known, release, rows
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.json_types import plain
@@ -160,4 +160,22 @@ def test_every_argument_of_0_5_2_that_is_gone_has_a_successor_or_advice() -> Non
 
 def test_every_note_is_about_an_argument_that_some_release_drops() -> None:
     dropped = {name for row in rows() for name in row.get("arguments", {}).get("removed", ())}
-    assert NOTES.keys() <= dropped
+    assert notes().keys() <= dropped
+    assert all(note["source"] for note in notes().values())
+
+
+def test_every_argument_that_is_gone_has_a_successor_or_advice() -> None:
+    for version in known_versions():
+        later = [known for known in known_versions() if at_least(known, version)]
+        for name in release(version).arguments:
+            for new in later[-1:]:
+                found = successor(name, new)
+                if name[0] != "_" and name not in release(new).arguments:
+                    assert found.name in release(new).arguments if found.name else found.advice, (version, name, new)
+
+
+def test_values_are_renamed_with_their_argument() -> None:
+    found = successor("nsa_prefill_cp_mode", "0.5.20")
+    assert (found.name, found.value_of("round-robin-split")) == ("cp_strategy", "interleave")
+    assert successor("nsa_prefill_cp_mode", "0.5.13").name == "dsa_prefill_cp_mode"
+    assert successor("enable_nsa_prefill_context_parallel", "0.5.20").also == "nsa_prefill_cp_mode"

@@ -38,7 +38,9 @@ def parts_of(rule: Rule) -> dict[str, str]:
 @each_rule
 def test_page_has_its_four_parts_in_order(rule: Rule) -> None:
     parts = parts_of(rule)
-    assert tuple(parts) == PARTS
+    assert tuple(parts) == PARTS, (
+        f"the docstring of {rule.id} has {', '.join(PARTS)} (Upstream: none. where SGLang has none)"
+    )
     assert all(parts.values())
 
 
@@ -78,7 +80,10 @@ def test_post_init_comes_before_check() -> None:
 
 
 def test_order_holds_every_rule_of_both_packages() -> None:
-    assert _defined("post_init") | _defined("check") == {rule.id for rule in ORDER}
+    missing = (_defined("post_init") | _defined("check")) ^ {rule.id for rule in ORDER}
+    assert not missing, (
+        f'{missing}: a line in rules/order.py, or @rule(ID, stage="plan") for a check that SGLang has not'
+    )
 
 
 def test_only_rules_write_and_only_checks_refuse() -> None:
@@ -103,7 +108,8 @@ def test_a_check_without_rows_is_reported() -> None:
 
 
 def test_plan_checks_hold_every_check_that_is_ours() -> None:
-    assert _defined("plan") == {rule.id for rule in PLAN_CHECKS}
+    missing = _defined("plan") ^ {rule.id for rule in PLAN_CHECKS}
+    assert not missing, f'{missing}: a line in rules/checks/launchable.py, and stage="plan" in its @rule'
 
 
 @each_rule

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.forked import run_forked
 from tests.plans import written
 
 REPOSITORY = Path(__file__).parents[2]
@@ -23,7 +22,7 @@ import sglang_hydra
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
-@sglang_hydra.main
+@sglang_hydra.main(strict=False)
 def run(plan):
     \"\"\"What the app is for.\"\"\"
     assert isinstance(plan, sglang_hydra.Plan)
@@ -98,17 +97,10 @@ def jobs(folder: Path, *words: str, exits: int = 0) -> list[dict[str, Any]]:
     """Runs the app; what each of its jobs planned."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("SGLANG_")}
     path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
-    done = subprocess.run(
-        [sys.executable, "app.py", *words],
-        cwd=folder,
-        env={**env, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "OWN_KEY": "sekret"},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=250,
-        check=False,
-    )
-    assert done.returncode == exits, done.stdout + done.stderr
-    lines = [line.removeprefix("PLANNED ") for line in done.stdout.splitlines() if line.startswith("PLANNED ")]
+    env |= {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "OWN_KEY": "sekret"}
+    code, printed = run_forked(list(words), folder=str(folder), env=env, script="app.py")
+    assert code == exits, printed
+    lines = [line.removeprefix("PLANNED ") for line in printed.splitlines() if line.startswith("PLANNED ")]
     return [json.loads(line) for line in lines]
 
 

@@ -76,7 +76,7 @@ def test_no_verb_that_plans_starts_a_program_that_a_file_names(
 
 
 READING: list[tuple[str, ...]] = [
-    ("audit", "--config-dir", "lab"),
+    ("audit", "--config-dir", "lab", "gpu=mine"),
     ("recipes", "--config-dir", "lab", "gpu=mine", "engine=evil"),
     ("import", "launch.sh"),
     ("diagnose", "server.log"),

@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 from sglang_hydra.arguments.fields import FIELDS, LoRARef
 from sglang_hydra.cli.id_pages import id_record, id_screen, known_ids
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.show.argument import field_record, field_screen
 from sglang_hydra.show.findings import finding_lines
-from sglang_hydra.show.plan import command_line, field_record, field_screen, plan_screen, summary
+from sglang_hydra.show.plan import command_line, plan_screen, summary
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.screen import VERBATIM, Line, columns, folded, printable, shown, text, write
@@ -44,6 +45,7 @@ def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     without_engines(monkeypatch)
     without_accelerator(monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    monkeypatch.delenv("SGLANG_HYDRA_CACHE", raising=False)
 
 
 def printed(lines: Sequence[Line]) -> str:
@@ -70,13 +72,19 @@ def test_every_preset_has_the_screen_that_was_committed() -> None:
 
 def test_a_plan_says_what_it_is_for_who_set_what_and_what_became_of_it() -> None:
     screen = printed(plan_screen(planned("gpu=h200", "model=deepseek_v3", "tp_size=8")))
-    assert screen.startswith("SGLang 0.5.2 serving deepseek-ai/DeepSeek-V3 on 8 x h200, 143771 MiB each\n")
+    assert screen.splitlines()[:4] == [
+        "Launch   yes, by SGLang 0.5.2",
+        "GPUs     8 of 8 x h200, 143771 MiB each",
+        "Room     646,231 KV tokens, 3 requests of 163,840 tokens at a time",
+        "Command  python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --random-seed 42 --tp-size 8",
+    ]
     for line in (
+        "SGLang 0.5.2 serving deepseek-ai/DeepSeek-V3 on h200",
         r"  \+  model_path  deepseek-ai/DeepSeek-V3  conf/model/deepseek_v3.yaml:\d+",
         r"  \+  tp_size     8                        argument 3",
         r"  ~  mem_fraction_static +null -> 0\.886 +MEM001  .*",
-        r"  python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --random-seed 42 --tp-size 8",
-        r"Plan [0-9a-f]{16}: 2 set, \d+ resolved, \d+ at their defaults; 0 errors, 0 warnings: can be launched",
+        r"  and \d+ more that every plan has: --all",
+        r"Plan [0-9a-f]{16}: 2 set, \d+ resolved, \d+ at their defaults",
     ):
         assert re.search(f"^{line}$", screen, re.MULTILINE), line
 
@@ -110,9 +118,13 @@ def test_errors_come_first_and_an_unlaunchable_plan_shows_no_command() -> None:
     screen = printed(plan_screen(planned(*H200, "api_key=x", "tp_size=3")))
     assert screen.index("error CFG004") < screen.index("warning CLI010")
     assert "launch_server" not in screen
-    assert screen.rstrip().endswith("SGLang would accept it and then fail")
-    refused = printed([summary(planned(*H200, "page_size=0"))])
-    assert refused.rstrip().endswith("SGLang would refuse it")
+    assert screen.startswith("Launch   no: 32 attention heads do not divide by 3 ranks")
+    assert "\nCommand  none\n" in screen
+    for overrides, verdict in (
+        (["tp_size=3"], "SGLang would accept it and then fail"),
+        (["page_size=0"], "SGLang would refuse it"),
+    ):
+        assert printed([summary(planned(*H200, *overrides))]).startswith(f"{verdict}: plan ")
 
 
 # One field
@@ -277,7 +289,8 @@ def test_nothing_in_a_value_steers_a_terminal_or_fakes_a_line(word: str) -> None
 def test_the_printed_command_is_the_command(word: str) -> None:
     plan = hostile_plan(word)
     (line,) = [line for line in printed(plan_screen(plan)).splitlines() if "launch_server" in line]
-    assert line.strip() == command_line(plan)
+    title, line = line.split(maxsplit=1)
+    assert (title, line) == ("Command", command_line(plan))
     if word.isprintable():
         words = shlex.split(line)
         assert words == ["A=x", *plan.command]
@@ -350,3 +363,10 @@ def test_the_pages_of_help_fold_on_a_narrow_terminal(monkeypatch: pytest.MonkeyP
     out = Terminal()
     write(finding_lines([Finding("error", "CLI006", "word " * 60, (), "hint " * 30)]), out)
     assert max(len(line) for line in out.getvalue().splitlines()) <= 60
+
+
+def test_an_argument_of_a_later_release_has_its_default_and_its_findings() -> None:
+    later = "engine.version=0.5.23"
+    assert "SGLang 0.5.23's default" in printed(field_screen("dcp_size", planned(later)))
+    refused = planned(later, "gpu=h200", "model=qwen3_8b", "attention_backend=bogus")
+    assert "VER008" in printed(field_screen("attention_backend", refused))

@@ -102,7 +102,7 @@ def test_a_group_is_shown_with_the_values_of_a_plan(run: Run) -> None:
         line.split()[0]: line.split()[1]
         for line in run("explain", "fit", *H200, "fit.context=4096").out.splitlines()[3:]
     }
-    assert values == {"fit.reserved_gib": "0.0", "fit.context": "4096"}
+    assert values == {"fit.reserved_gib": "0.0", "fit.context": "4096", "fit.users": "null"}
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
+from base64 import urlsafe_b64encode
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -16,18 +17,23 @@ VERSION = "0.5.2"
 
 SERVER_ARGS = """
 import argparse
+import ctypes.util
 import dataclasses
 import functools
 import json
 import logging
 import os
+import platform
+import psutil
 import random
 import shutil
 import socket
 import subprocess
 import time
+import uuid
 
 import torch
+import transformers
 from sgl_kernel import fast_op
 from sglang.srt.layers.mystery import decide
 from sglang.srt.layers.known import answer
@@ -70,11 +76,25 @@ QUESTIONS = {
     "driver": lambda args: subprocess.check_output(["nvidia-smi", "--query-gpu=driver_version"], text=True).strip(),
     "serial": lambda args: subprocess.run(["nvidia-smi", "--query-gpu=serial"], capture_output=True),
     "program": lambda args: subprocess.run(["lscpu"], capture_output=True),
+    "cores": lambda args: subprocess.check_output(["lscpu", "-p=CPU,Core,Socket,Node"], text=True).splitlines()[-1],
+    "host_memory": lambda args: psutil.virtual_memory().total,
+    "affinity": lambda args: len(psutil.Process().cpu_affinity()),
+    "threads": lambda args: psutil.Process().num_threads(),
+    "processor": lambda args: platform.machine(),
+    "hip": lambda args: torch.version.hip,
+    "id": lambda args: [uuid.uuid4().hex, uuid.uuid4().hex],
+    "folder": lambda args: os.makedirs("/crash/localhost", exist_ok=True) or "made",
+    "libc": lambda args: setattr(ctypes.CDLL(ctypes.util.find_library("c")).mmap, "restype", int),
+    "mmap": lambda args: ctypes.CDLL("libc.so.6").mmap(0),
+    "libnuma": lambda args: ctypes.CDLL("libnuma.so"),
+    "idna": lambda args: "name.org".encode("idna").decode(),
+    "extra": lambda args: __import__("granian"),
     "which": lambda args: shutil.which("gcc"),
     "capability": lambda args: torch.cuda.get_device_capability(),
     "config": lambda args: json.load(open(os.path.join(args.model_path, "config.json")))["hidden_size"],
     "absent": lambda args: os.path.exists(os.path.join(args.model_path, "params.json")),
     "path": lambda args: args.model_path,
+    "spelled": lambda args: list(args.model_path),
     "proc": lambda args: open("/proc/meminfo").read(),
     "etc": lambda args: os.path.isdir("/etc"),
     "declared": lambda args: open("/etc/chat.jinja").read(),
@@ -102,6 +122,8 @@ QUESTIONS = {
     "kind": lambda args: KIND,
     "hang": lambda args: time.sleep(60),
     "die": lambda args: os._exit(9),
+    "lazy": lambda args: __import__("sglang.srt.lazy") and os.environ["LAZY_CACHE"],
+    "tokenizer": lambda args: [transformers.FooTokenizerFast is not None, len(transformers.asked)],
     "print": lambda args: print("not an answer"),
     "warn": lambda args: logging.getLogger("sglang.x").warning("mind this"),
 }
@@ -115,6 +137,34 @@ def prepare_server_args(argv):
     return ServerArgs(**vars(parser.parse_args(argv)))
 """
 
+TRANSFORMERS = """
+import sys
+from types import ModuleType
+
+asked = []
+
+
+class Lazy(ModuleType):
+    def __getattr__(self, name):
+        asked.append(name)
+        other = name.removesuffix("Fast") if name.endswith("Fast") else f"{name}Fast"
+        if "Tokenizer" in name and hasattr(self, other):
+            return getattr(self, other)
+        raise AttributeError(name)
+
+
+sys.modules[__name__].__class__ = Lazy
+"""
+"""A tokenizer that is nowhere is looked for under two names, each time by the other one, as in the real one."""
+
+LAZY = """
+import os
+import platform
+
+os.environ["LAZY_CACHE"] = os.path.expanduser("~/lazy")
+platform.machine()
+"""
+
 FILES = {
     "sglang/__init__.py": "",
     "sglang/srt/__init__.py": "",
@@ -122,6 +172,7 @@ FILES = {
     "sglang/srt/layers/__init__.py": "raise RuntimeError('kernels')",
     "sglang/srt/layers/mystery.py": "def decide(): return 5",
     "sglang/srt/layers/known.py": "def answer(): return 42",
+    "sglang/srt/lazy.py": LAZY,
     "sglang/multimodal_gen/big.py": "x = 1",
 }
 
@@ -130,23 +181,32 @@ def make_wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> 
     """A wheel file in ``folder``, and its record."""
     path = folder / f"{name}-{version}-py3-none-any.whl"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    if name == "sglang":
+        metadata += 'Requires-Dist: granian>=2.6.0; extra == "http2"\n'
     with zipfile.ZipFile(path, "w") as archive:
         info = f"{name}-{version}.dist-info"
         about = {f"{info}/METADATA": metadata, f"{info}/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n"}
+        stated = {place: sha256(content.encode()).digest() for place, content in {**files, **about}.items()}
+        rows = [f"{place},sha256={urlsafe_b64encode(each).decode().rstrip('=')}," for place, each in stated.items()]
+        about[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,"]) + "\n"
         for place, content in {**files, **about}.items():
             archive.writestr(place, content)
-    return Wheel(
-        name, version, (WheelFile(path.name, hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_size),)
-    )
+    return recorded_wheel(path)
 
 
-def recorded_release(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
+def recorded_wheel(path: Path) -> Wheel:
+    """The record of a wheel file."""
+    name, version, *_ = path.name.split("-")
+    return Wheel(name, version, (WheelFile(path.name, sha256(path.read_bytes()).hexdigest(), path.stat().st_size),))
+
+
+def recorded_release(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str] | None = None) -> Record:
     """Wheels in ``folder``, a cache beside them that has none yet, and the one record that there is."""
     monkeypatch.setenv("SGLANG_HYDRA_CACHE", str(folder / "cache"))
     made = Record(
         VERSION,
-        make_wheel(folder, "sglang", VERSION, FILES),
-        (make_wheel(folder, "transformers", "4.56.1", {"transformers/__init__.py": ""}),),
+        make_wheel(folder, "sglang", VERSION, files or FILES),
+        (make_wheel(folder, "transformers", "4.56.1", {"transformers/__init__.py": TRANSFORMERS}),),
         ("sglang.srt.layers.known",),
     )
     monkeypatch.setattr(recorded, "records", lambda: {VERSION: made})
@@ -154,9 +214,9 @@ def recorded_release(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
     return made
 
 
-def unpacked_release(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
+def unpacked_release(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str] | None = None) -> Record:
     """The same, with its wheels unpacked."""
-    made = recorded_release(folder, monkeypatch)
+    made = recorded_release(folder, monkeypatch, files)
     for wheel in made.wheels:
         wheels.take(folder / wheel.files[0].name, wheel)
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import pytest
 
 from sglang_hydra.upstream import wheels
+from sglang_hydra.upstream.case import ASSUMED
 from sglang_hydra.upstream.process import Child
-from sglang_hydra.upstream.release import ASSUMED
 from tests.upstream.fake import unpacked_release
 
 H200 = {
@@ -52,6 +53,13 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
         ("kind", "cuda"),
         ("none", False),
         ("print", None),
+        ("processor", "x86_64"),
+        ("idna", "name.org"),
+        ("host", "localhost"),
+        ("folder", "made"),
+        ("libc", None),
+        ("affinity", 32),
+        ("id", [f"{number:032x}" for number in (1, 2)]),
     ],
 )
 def test_a_question_is_answered_from_the_facts(ask: Ask, question: str, answer: Any) -> None:
@@ -65,11 +73,14 @@ def test_a_question_is_answered_from_the_facts(ask: Ask, question: str, answer: 
     [
         ("serial", "nvidia-smi --query-gpu=serial"),
         ("program", "lscpu"),
+        ("mmap", "what mmap of the C library does"),
+        ("libnuma", "libnuma.so"),
+        ("host_memory", "the memory of the host (the fact host_memory_mib)"),
+        ("threads", "psutil.Process().num_threads"),
         ("which", "the program gcc"),
         ("proc", "the file /proc/meminfo"),
         ("declared", "the file /etc/chat.jinja"),
         ("socket", "socket.getaddrinfo"),
-        ("host", "socket.gethostname"),
         ("random", "a random number from 0 to 9 (the fact seed)"),
         ("call", "sgl_kernel.fast_op()"),
         ("truth", "the truth of sgl_kernel.fast_op"),
@@ -94,6 +105,19 @@ def test_what_no_fact_answers_is_refused_by_its_name(ask: Ask, question: str, na
     assert "values" not in made
 
 
+def test_a_model_is_found_behind_an_equals_sign_too(ask: Ask) -> None:
+    case = {"argv": ["--model-path=org/name", "--ask=config"], "machine": {}, "models": {"org/name": CONFIG}}
+    assert ask("", **case)["values"]["found"] == 64
+    assert ask("", **case)["values"]["model_path"] == "org/name"
+
+
+def test_no_part_of_a_models_path_that_is_drawn_can_name_a_model_type(ask: Ask) -> None:
+    """transformers takes the first type that a path holds for that of a config without one, and types are small."""
+    path = "".join(ask("spelled")["values"]["found"])
+    drawn = path.removeprefix(tempfile.gettempdir()).removesuffix("/models/org/name")
+    assert drawn == drawn.upper() != path
+
+
 def test_the_place_that_asks_is_named(ask: Ask) -> None:
     assert "(server_args.py:" in ask("truth")["unanswered"]
 
@@ -116,6 +140,45 @@ def test_an_assumed_fact_is_told(ask: Ask) -> None:
     assert ask("driver", machine={"driver": "570.1"})["assumed"] == {}
 
 
+def test_what_is_assumed_of_a_host_is_told(ask: Ask) -> None:
+    assert ask("processor")["assumed"] == {"processor": "x86_64"}
+    assert ask("processor", machine={"processor": "aarch64"})["assumed"] == {}
+    assert ask("processor", machine={"processor": None})["values"]["found"] == "x86_64"
+    assert ask("cores")["values"]["found"] == "31,31,0,0"
+    assert ask("cores")["assumed"] == {"numa_nodes": 1, "cores_per_node": 32}
+    two = ask("cores", machine={"numa_nodes": 2, "cores_per_node": 4})
+    assert (two["values"]["found"], two["assumed"]) == ("7,7,1,1", {})
+    assert ask("infiniband")["assumed"] == {"infiniband": None}
+    assert ask("folder")["assumed"] == {"made_folders": ["/crash/localhost"]}
+    assert ask("id")["assumed"] == {"drawn_ids": 2}
+
+
+def test_a_package_of_an_extra_is_absent_unless_it_is_declared(ask: Ask) -> None:
+    absent = ask("extra", machine={"packages": {}})
+    assert (absent["ok"], absent["assumed"]) == (False, {"package granian": None})
+    assert absent["error"].startswith("ModuleNotFoundError: No module named 'granian'")
+
+
+@pytest.mark.parametrize(
+    ("device", "question", "found", "assumed"),
+    [
+        ("cpu", "host_memory", 512 << 30, {}),
+        ("hip", "hip", "6.4", {"hip": "6.4", "SGLANG_USE_AITER": None}),
+    ],
+)
+def test_a_machine_of_another_kind(
+    device: str, question: str, found: Any, assumed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = unpacked_release(tmp_path, monkeypatch)
+    places = [place for wheel in record.wheels if (place := wheels.place_of(wheel))]
+    child = Child(record, places, {**H200, "device": device, "memory_mib": 512 << 10})
+    try:
+        made = child.ask({"argv": ["--model-path", "x", "--ask", question], "machine": {}, "models": {}})
+    finally:
+        child.end()
+    assert (made["values"]["found"], made["assumed"]) == (found, assumed)
+
+
 def test_declared_files_are_found_and_absent_ones_are_absent(ask: Ask) -> None:
     assert ask("declared", files={"/etc/chat.jinja": "hello"})["values"]["found"] == "hello"
     assert "No such file" in ask("declared", files={"/etc/chat.jinja": None})["error"]
@@ -127,6 +190,20 @@ def test_what_a_case_leaves_behind_does_not_reach_the_next(ask: Ask) -> None:
     first = ask("environment")
     assert first["environment"] == {"SGLANG_LEFT": "1"}
     assert ask("environment")["values"] == first["values"]
+
+
+def test_what_a_late_import_sets_and_asks_is_in_no_answer(ask: Ask) -> None:
+    answers = [ask("lazy"), ask("path"), ask("lazy")]
+    assert answers[0] == answers[2]
+    assert answers[0]["values"]["found"] == "~/lazy"
+    assert answers[0]["environment"] == {"SGLANG_LEFT": "1"}
+    assert "processor" not in answers[0]["assumed"]
+
+
+def test_a_name_that_transformers_looks_for_twice_ends(ask: Ask) -> None:
+    found, number = ask("tokenizer")["values"]["found"]
+    assert found is True
+    assert number < 10
 
 
 def test_warnings_of_the_release_are_told(ask: Ask) -> None:

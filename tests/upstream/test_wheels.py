@@ -14,9 +14,10 @@ from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.upstream import answers, process, wheels
+from sglang_hydra.upstream.case import Case, machine_facts
 from sglang_hydra.upstream.process import end_children
 from sglang_hydra.upstream.records import nearest_record, record_of, records
-from sglang_hydra.upstream.release import Case, ask_release, can_answer, machine_facts
+from sglang_hydra.upstream.release import ask_release, can_answer
 from tests.commands import Run, runner
 from tests.upstream.fake import VERSION, recorded_release, unpacked_release
 from tests.upstream.test_child import CONFIG, H200
@@ -32,6 +33,7 @@ def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     yield
     end_children()
 
@@ -187,6 +189,28 @@ def test_release_list_fetch_and_remove(
     assert [(row["version"], row["here"], row["missing"]) for row in listed["releases"]] == [(VERSION, True, [])]
     assert run("release", "remove", VERSION).code == 0
     assert not can_answer(VERSION)
+
+
+def test_a_folder_that_another_version_unpacked_is_shown_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run: Run = runner(capsys, monkeypatch)
+    record = unpacked_release(tmp_path, monkeypatch)
+    assert "not used by this version" not in run("release", "list").out
+    place = wheels.place_of(record.wheel)
+    assert place is not None
+    other_build = place.with_name(f"{place.name}-cpython-310-linux-x86_64")
+    old = place.with_name(f"sglang-{VERSION}-0123456789ab")
+    for folder in (old, other_build):
+        folder.mkdir()
+        (folder / "module.py").write_text("x = 1\n")
+    assert wheels.stale_folders() == [old]
+    listed = " ".join(run("release", "list").out.split())
+    assert f"not used by this version, 0 MiB: {old.name}; sglang-hydra release remove stale removes them" in listed
+    assert run("release", "remove", "stale").code == 0
+    assert not old.exists()
+    assert other_build.exists()
+    assert wheels.installed_releases() == (VERSION,)
 
 
 def test_release_says_what_it_takes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,10 @@
 Reads from stdin and writes to stdout, one JSON object a line. The first line is the kind of machine (``device``,
 ``capability``, ``flashinfer``, ``triton_kernels``, ``cuda``, ``environment``): it cannot change afterwards, because the
 package looks at it while it is imported. Each further line is a case: ``machine`` (``memory_mib``, ``count``,
-``name``), ``argv``, and ``models``, a config.json for each model path among them that is not read where it lies. The
-first answer is ``{version}`` or ``{refused}``; each further one ``{ok, values}`` with every field, ``{ok, stage,
-error}`` of a refusal, or ``{refused}`` where something was asked that nothing here answers.
+``name``), ``argv``, and ``models``, a config.json for each model path among them that is not read where it lies; with
+``whole`` the models have no other file. The first answer is ``{version}`` or ``{refused}``; each further one
+``{ok, values}`` with every field, ``{ok, stage, error}`` of a refusal, or ``{refused}`` where something was asked that
+nothing here answers.
 
 torch says that the machine is there and of what kind; the vendors' tools report its memory. The compiled kernels are
 inert: importing them works, deciding by them does not. Nothing is loaded, downloaded or started.
@@ -36,7 +37,7 @@ from .world import no_cuda
 
 KERNELS = frozenset(
     (
-        "aiter", "cutlass", "deep_ep", "deep_gemm", "flash_attn", "flash_mla", "fused_linear_cross_entropy",
+        "aiter", "cutlass", "deep_ep", "deep_gemm", "flash_mla", "fused_linear_cross_entropy",
         "humming", "mooncake", "nixl", "quack", "sgl_flash_mla", "sgl_kernel", "tilelang", "torch_npu", "vllm",
     )
 )  # fmt: skip
@@ -155,6 +156,8 @@ def _stand_in(machine: Mapping[str, Any]) -> None:
     torch.cuda.device_count = count if like_cuda else lambda: 0
     torch.cuda.get_device_properties, torch.cuda.get_device_name = properties, name
     torch.cuda.mem_get_info = memory
+    if "cudnn" in machine:  # as the driver, a fact that only some releases ask for
+        torch.backends.cudnn.version = lambda: machine["cudnn"]
     if hasattr(torch, "xpu"):
         _say(torch.xpu, is_available=device == "xpu")
     for kind in ("hpu", "npu"):
@@ -212,6 +215,8 @@ def _tool(command: Any, machine: Mapping[str, Any]) -> str | None:
                 return ""
             if "compute_cap" in line:
                 return f"{capability[0]}.{capability[1]}\n" if capability else ""
+            if "driver_version" in line:
+                return f"{machine['driver']}\n"
             return {"hip": f"{memory * 1024}\n", "hpu": f"Memory Total : {memory} MiB\n"}.get(owner, f"{memory}\n")
     return None
 
@@ -232,7 +237,7 @@ def _asked(home: Any, case: Mapping[str, Any]) -> dict[str, Any]:
         paths = _model_folders(Path(folder), case["models"])
         argv = [paths.get(word, word) for word in case["argv"]]
         try:
-            made = _resolved(home, argv, told=bool(paths))
+            made = _resolved(home, argv, told=bool(paths) and not case.get("whole"))
         finally:
             os.environ.clear()
             os.environ.update(before)
@@ -247,7 +252,10 @@ def _model_folders(root: Path, models: Mapping[str, Any]) -> dict[str, str]:
         parts = [part for part in path.split("/") if part not in ("", ".", "..", "~")]
         folder = root.joinpath(*parts)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        files = config.get("files", {"config.json": config})
+        for name, content in files.items():
+            text = content if isinstance(content, str) else json.dumps(content)
+            (folder / name).write_text(text, encoding="utf-8")
         paths[path] = str(folder)
     return paths
 
@@ -308,6 +316,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _plain(dataclasses.asdict(value))
+    if hasattr(type(value), "__struct_fields__"):  # msgspec's
+        return {name: _plain(getattr(value, name)) for name in type(value).__struct_fields__}
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):

@@ -33,6 +33,18 @@ def read_pages(wheel: Wheel) -> list[str]:
     return sorted(found)
 
 
+def read_architectures(wheel: Wheel) -> list[str]:
+    """The classes of models that the server registers: what EntryClass names in each file of srt/models, sorted."""
+    found: set[str] = set()
+    for path, source in wheel.sources("sglang/srt/models"):
+        if "EntryClass" not in source:
+            continue
+        for node in ast.walk(ast.parse(source.lstrip("\ufeff"), path)):
+            if isinstance(node, ast.Assign) and any(ast.unparse(target) == "EntryClass" for target in node.targets):
+                found.update(part.id for part in ast.walk(node.value) if isinstance(part, ast.Name))
+    return sorted(found)
+
+
 def _page(call: ast.Call, scope: object) -> Iterator[str]:
     function = call.func
     if not isinstance(function, ast.Attribute) or not call.args or ast.unparse(function.value) not in ("app", "router"):

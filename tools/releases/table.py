@@ -9,7 +9,7 @@ from typing import Any
 
 from releases.arguments import OldFlag, read_arguments
 from releases.needs import read_needs
-from releases.surroundings import read_pages, read_variables
+from releases.surroundings import read_architectures, read_pages, read_variables
 from releases.wheel import Wheel
 
 SCHEMA = "sglang_hydra.versions/1"
@@ -24,6 +24,7 @@ class Release:
     old_flags: Mapping[str, OldFlag]
     variables: Sequence[str]
     pages: Sequence[str]
+    architectures: Sequence[str]
     scripts: Mapping[str, str]
     needs: Mapping[str, Any]
 
@@ -37,6 +38,7 @@ def read_release(wheel: Wheel) -> Release:
         old_flags=old,
         variables=read_variables(wheel),
         pages=read_pages(wheel),
+        architectures=read_architectures(wheel),
         scripts=wheel.scripts(),
         needs=read_needs(wheel),
     )
@@ -60,6 +62,16 @@ def make_table(releases: Sequence[Release]) -> dict[str, Any]:
         rows.append({key: value for key, value in row.items() if value or key == "version"})
         before = release
     return {"schema": SCHEMA, "releases": rows}
+
+
+def make_architectures(releases: Sequence[Release]) -> dict[str, dict[str, list[str]]]:
+    """By release, oldest first: the model classes that it added and removed. The first one added all of its own."""
+    rows: dict[str, dict[str, list[str]]] = {}
+    before: Sequence[str] = ()
+    for release in releases:
+        rows[release.version] = _listed_changes(before, release.architectures)
+        before = release.architectures
+    return {version: row for version, row in rows.items() if row}
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SGLang 0.5.2 serving deepseek-ai/DeepSeek-V3 on 2 nodes, each with 8 x h100: plan 12e41b3d067bdd8a
 # Written by sglang-hydra 0.1.0; once more: sglang-hydra export docker gpu=h100 model=deepseek_v3 tp_size=16 nnodes=2 random_seed=42
+# Made for: gpu=h100 engine.version=0.5.2 plan=12e41b3d067bdd8a
 #
 # Inside the container the server listens on every address (0.0.0.0).
 # The containers use the network of their hosts: who can reach a host reaches the server.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SGLang 0.5.2 serving deepseek-ai/DeepSeek-V3 on 2 nodes, each with 8 x h100: plan 12e41b3d067bdd8a
 # Written by sglang-hydra 0.1.0; once more: sglang-hydra export shell gpu=h100 model=deepseek_v3 tp_size=16 nnodes=2 random_seed=42
+# Made for: gpu=h100 engine.version=0.5.2 plan=12e41b3d067bdd8a
 #
 # SGLANG_PYTHON names the interpreter that has SGLang 0.5.2.
 #

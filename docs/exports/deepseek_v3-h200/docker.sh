@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SGLang 0.5.2 serving deepseek-ai/DeepSeek-V3 on 8 x h200: plan 130978535e2c30c3
 # Written by sglang-hydra 0.1.0; once more: sglang-hydra export docker gpu=h200 model=deepseek_v3 tp_size=8 random_seed=42
+# Made for: gpu=h200 engine.version=0.5.2 plan=130978535e2c30c3
 #
 # Inside the container the server listens on every address (0.0.0.0).
 # It is published on 127.0.0.1:30000 of the host alone; host=0.0.0.0 opens it.

@@ -66,8 +66,25 @@ CONCERNS: tuple[type, ...] = (
 )
 
 
+class _Signature:
+    """The signature of a dataclass whose initializer is written by hand, made when somebody looks at it."""
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        import inspect
+
+        def default(item: dataclasses.Field[Any]) -> Any:
+            factory: Any = item.default_factory
+            return item.default if factory is dataclasses.MISSING else factory()
+
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        items = dataclasses.fields(owner)
+        return inspect.Signature(
+            [inspect.Parameter(item.name, kind, default=default(item), annotation=item.type) for item in items]
+        )
+
+
 # Dataclasses collect the fields of the last base first: the bases are CONCERNS from its end.
-@dataclass(repr=False, eq=False)
+@dataclass(init=False, repr=False, eq=False)
 class ServerArgs(
     Deprecated,
     Debug,
@@ -94,6 +111,22 @@ class ServerArgs(
 ):
     """All arguments of the server, flat, under SGLang's own names. Equality is by value, sealed or not."""
 
+    __signature__ = _Signature()
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        """Takes what any dataclass takes. Made here, as Python needs longer to compile one for 210 arguments than a
+        plan needs to resolve. Raises TypeError for an unknown name, a second value, or too many."""
+        fields = dataclasses.fields(self)
+        given = dict(zip((field.name for field in fields), values, strict=False))
+        unknown = [name for name in named if name in given or name not in type(self).__dataclass_fields__]
+        if unknown or len(values) > len(fields):
+            raise TypeError(f"{type(self).__name__} takes no such argument: {', '.join(unknown) or values[-1]}")
+        given |= named
+        for field in fields:
+            value = given.get(field.name, field.default)
+            factory: Any = field.default_factory
+            setattr(self, field.name, factory() if value is dataclasses.MISSING else value)
+
     def url(self) -> str:
         """Where clients reach the server, an IPv6 address in brackets."""
         from sglang_hydra.arguments.ports import server_url
@@ -106,7 +139,7 @@ class ServerArgs(
     def __repr__(self) -> str:
         """Shows what differs from the defaults; a secret only as being set."""
         shown = (
-            f"{name}={'***' if FIELDS[name].arg.secret else repr(value)}"
+            f"{name}={'***' if name in FIELDS and FIELDS[name].arg.secret else repr(value)}"
             for name, value in vars(self).items()
             if name not in FIELDS or value != FIELDS[name].default
         )

@@ -14,6 +14,9 @@ from sglang_hydra.arguments.fields.arg import Field
 from sglang_hydra.arguments.fields.lora import LoRARef
 from sglang_hydra.text.words import typed
 
+MOST_LISTED = 6
+"""As many choices stand in a message; of more, their number."""
+
 
 def check_value(name: str, value: Any) -> str | None:
     """What is wrong with ``value`` for the argument ``name``, in one line that names the type or the values allowed.
@@ -73,7 +76,9 @@ def _check_one(field: Field, kind: str, value: Any) -> str | None:
         return f"{_assignment(field, value)} is not {_a(kind)}{hint}"
     choices = field.arg.choices
     if choices is not None and value not in choices:
-        return f"{_assignment(field, value)} is not one of {', '.join(map(str, choices))}"
+        few = len(choices) <= MOST_LISTED
+        listed = f"one of {', '.join(map(str, choices))}" if few else f"among its {len(choices)} values"
+        return f"{_assignment(field, value)} is not {listed}"
     return None
 
 

@@ -26,6 +26,8 @@ class BenchNode:
 
     dataset: str = "random"
     path: str | None = None
+    trace: str | None = None
+    url: str | None = None
     input_len: int = 1024
     output_len: int = 128
     range_ratio: float = 1.0

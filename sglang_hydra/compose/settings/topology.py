@@ -14,9 +14,11 @@ ON_WORKER_EXIT = ("continue", "stop")
 
 @dataclass
 class RoleNode:
-    """The servers of one role: how many, and the arguments that differ from the common ones."""
+    """The servers of one role: how many, on how many nodes of their own, and the arguments that differ from the common
+    ones."""
 
     replicas: int = 1
+    nodes: int | None = None
     args: dict[str, Any] = field(default_factory=dict)
 
 
@@ -48,6 +50,7 @@ class TopologyNode:
     name: str = SINGLE
     prefill: RoleNode = field(default_factory=RoleNode)
     decode: RoleNode = field(default_factory=RoleNode)
+    nodes: int | None = None
     worker_host: str = "127.0.0.1"
     on_worker_exit: str = "continue"
     router: RouterNode = field(default_factory=RouterNode)

@@ -12,9 +12,10 @@ from sglang_hydra.convert.export.docker import needs_host_network, published_por
 from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
 from sglang_hydra.convert.export.job import HEAD, RANK, SHM_GIB, Artifact, Job, Mount
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, compose
-from sglang_hydra.convert.export.variables import KEY_PROGRAM, KEY_WHY
+from sglang_hydra.convert.export.variables import KEY_WHY
 from sglang_hydra.planning import fabric
 from sglang_hydra.planning.passed import IMAGE_VARIABLE, KEY_VARIABLE
+from sglang_hydra.planning.topology.plan import NODE
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.yaml_text import Block, yaml_text
 
@@ -31,19 +32,26 @@ def export(job: Job) -> Artifact:
     return Artifact(text, (*job.container_findings(), *_one_host(job)))
 
 
-def service(job: Job, gpu_ids: Sequence[int] | None = None, *, published: bool = True) -> dict[str, Any]:
+def service(
+    job: Job,
+    gpu_ids: Sequence[int] | None = None,
+    *,
+    published: bool = True,
+    flags: Sequence[Word] | None = None,
+    host_network: bool = False,
+) -> dict[str, Any]:
     """Builds the service of one server, or of this host's rank of it. ``gpu_ids`` are its own GPUs where others run
-    beside it. Without ``published`` only other services reach it."""
+    beside it, ``flags`` its own where they are not the job's. Without ``published`` only other services reach it."""
     settings = job.plan.nodes["launch"]
     seconds = math.ceil(settings["ready_timeout"])
     return {
         "image": _image(job),
-        "command": [_in_command(job, word) for word in _words(job)],
+        "command": [in_command(job, word) for word in _words(job, flags)],
         "init": True,
         "ipc": "host",
         "shm_size": f"{SHM_GIB}g",
         "ulimits": {"memlock": -1, "stack": 67108864},
-        **_network(job, published),
+        **({"network_mode": "host"} if host_network else _network(job, published)),
         "volumes": [_cache(job), *map(_volume, job.mounts)],
         "environment": environment(job),
         **_devices(job, gpu_ids),
@@ -59,15 +67,15 @@ def service(job: Job, gpu_ids: Sequence[int] | None = None, *, published: bool =
     }
 
 
-def _words(job: Job) -> list[Word]:
+def _words(job: Job, flags: Sequence[Word] | None) -> list[Word]:
     entry = job.image.entry if job.image else LAUNCH_SERVER
-    return [*job.start(["python3"], entry), *job.flags(contained=True)]
+    return [*job.start(["python3"], entry), *(job.flags(contained=True) if flags is None else flags)]
 
 
-def _in_command(job: Job, word: Word) -> str:
+def in_command(job: Job, word: Word) -> str:
     if isinstance(word, Variable):
-        return _asked(job, word) + compose(word.after)
-    return Block(compose(word)) if word == KEY_PROGRAM else compose(word)
+        return word.before + _asked(job, word) + compose(word.after)
+    return Block(compose(word)) if "\n" in word else compose(word)
 
 
 def _asked(job: Job, variable: Variable) -> str:
@@ -75,8 +83,9 @@ def _asked(job: Job, variable: Variable) -> str:
     own = job.plan.intent.get("node_rank")
     if variable == RANK and own is not None:
         return f"${{{variable.name}:-{own}}}"
-    why = {RANK.name: f"the number of this node, from 0 to {job.nodes - 1}", HEAD.name: "the address of node 0"}
-    return f"${{{variable.name}:?{why[variable.name]}}}"
+    number = "0" if variable.name == HEAD.name else variable.name.removeprefix(NODE)
+    why = f"the number of this node, from 0 to {job.nodes - 1}" if variable == RANK else f"the address of node {number}"
+    return f"${{{variable.name}:?{why}}}"
 
 
 def _image(job: Job) -> str:

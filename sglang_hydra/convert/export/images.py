@@ -7,15 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.planning.passed import IMAGE_VARIABLE
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import conf_dir
-
-if TYPE_CHECKING:
-    from sglang_hydra.planning.plan import Plan
 
 LAUNCH_SERVER = ("python3", "-m", "sglang.launch_server")
 """What starts the server in every release from 0.4 to 0.5.23."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from sglang_hydra.convert.export import variables
 from sglang_hydra.convert.export.images import Image, image_of, missing_image
 from sglang_hydra.convert.export.quoting import Variable, Word, typed
+from sglang_hydra.convert.made_for import TITLE, made_for
 from sglang_hydra.planning.passed import KEY_VARIABLE, environment_of, flags_of, intent_of
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.slurm_options import gpus_per_node
@@ -119,6 +120,7 @@ class Job:
         return [
             f"SGLang {plan.engine.version} serving {plan.values['model_path']} on {each}: plan {plan.server_id}",
             f"Written by sglang-hydra {VERSION}; once more: {remade}",
+            f"{TITLE}: {made_for(plan)}",
             *warned,
             *more,
         ]

@@ -13,6 +13,7 @@ from sglang_hydra.convert.export.images import LAUNCH_SERVER
 from sglang_hydra.convert.export.job import HEAD_PORT, SHM_GIB, Artifact, Job, Mount
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes
 from sglang_hydra.convert.export.variables import HUB_TOKEN, KEY_PROGRAM, KEY_WHY
+from sglang_hydra.convert.made_for import ANNOTATION, made_for
 from sglang_hydra.planning import fabric
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -21,6 +22,7 @@ from sglang_hydra.text.yaml_text import Block, yaml_text
 GROUP = "leaderworkerset.x-k8s.io/v1"
 LEADER_ADDRESS, WORKER_INDEX = "LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX"
 """Set by LeaderWorkerSet in every container of a group, the second from its release 0.6 on."""
+NEEDS_GROUPS = "Needs LeaderWorkerSet 0.6 or newer in the cluster"
 
 _STARTUP_EACH_S, _LIVE_EACH_S, _HEALTH_S = 10, 60, 30
 """How often /health is asked while it starts and later, and how long it may take: it generates a token, which takes a
@@ -39,7 +41,8 @@ def export(job: Job) -> Artifact:
     check_settings(job)
     pod = pod_of(job)
     several = job.nodes > 1
-    workload = _leader_worker_set(job, pod) if several else _deployment(job, pod)
+    leader, worker = ({**labels(job), "role": role} for role in ("leader", "worker"))
+    workload = leader_worker_set(job, pod, metadata(job), leader, worker) if several else _deployment(job, pod)
     documents = [*claim(job, shared=several), workload, service(job)]
     text = commented(job.header("k8s", *_more(job))) + yaml_text(documents)
     return Artifact(text, tuple(findings(job)))
@@ -60,15 +63,24 @@ def _deployment(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _leader_worker_set(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
-    leader = {"metadata": {"labels": {**labels(job), "role": "leader"}}, "spec": serving(job, pod)}
-    worker = {"metadata": {"labels": {**labels(job), "role": "worker"}}, "spec": pod}
+def leader_worker_set(
+    job: Job,
+    pod: dict[str, Any],
+    metadata: Mapping[str, Any],
+    leader_labels: Mapping[str, str],
+    worker_labels: Mapping[str, str],
+    servers: int = 1,
+) -> dict[str, Any]:
+    """Builds ``servers`` groups of pods, each the nodes of one server. LeaderWorkerSet makes a Service of its own name,
+    by which leader N is found as NAME-N.NAME."""
+    leader = {"metadata": {"labels": leader_labels}, "spec": serving(job, pod)}
+    worker = {"metadata": {"labels": worker_labels}, "spec": pod}
     return {
         "apiVersion": GROUP,
         "kind": "LeaderWorkerSet",
-        "metadata": metadata(job),
+        "metadata": metadata,
         "spec": {
-            "replicas": 1,
+            "replicas": servers,
             "startupPolicy": "LeaderCreated",
             "leaderWorkerTemplate": {
                 "size": job.nodes,
@@ -133,7 +145,8 @@ def pod_of(job: Job) -> dict[str, Any]:
     grace = max(math.ceil(job.plan.nodes["launch"]["stop_timeout"]), _GRACE_S)
     container = {
         "name": "sglang",
-        "image": _image(job),
+        # No image has capital letters in its name: the kubelet refuses this one, and says so with the name.
+        "image": job.image.image if job.image else f"NO-IMAGE-IS-KNOWN-FOR-SGLANG-{job.plan.engine.version}",
         **_command(job),
         "env": [*_literal_env(job), *secret_env(job)],
         "ports": [{"name": "http", "containerPort": job.port}],
@@ -222,16 +235,15 @@ def _host_path(mount: Mount) -> Mapping[str, str]:
     return {"path": mount.path, **({"type": "DirectoryOrCreate"} if mount.writable else {})}
 
 
-def _image(job: Job) -> str:
-    # No image has capital letters in its name: the kubelet refuses this one, and says so with the name.
-    return job.image.image if job.image else f"NO-IMAGE-IS-KNOWN-FOR-SGLANG-{job.plan.engine.version}"
-
-
 def metadata(job: Job) -> dict[str, Any]:
     return {
         "name": job.name,
         "labels": labels(job),
-        "annotations": {"sglang-hydra/plan": job.plan.server_id, "sglang-hydra/version": job.plan.engine.version},
+        "annotations": {
+            "sglang-hydra/plan": job.plan.server_id,
+            "sglang-hydra/version": job.plan.engine.version,
+            ANNOTATION: made_for(job.plan),
+        },
     }
 
 
@@ -270,7 +282,7 @@ def _more(job: Job) -> list[str]:
     lines += [*driver_lines(job), secret_line(job)]
     if job.nodes > 1:
         shared = "" if job.is_local_model else ", and a storage class that several nodes can write to"
-        lines.append(f"Needs LeaderWorkerSet 0.6 or newer in the cluster{shared}.")
+        lines.append(f"{NEEDS_GROUPS}{shared}.")
     return [*lines, *(KEY_WHY if job.has_key else ())]
 
 

@@ -7,6 +7,7 @@ reaches SGLang letter by letter, and nothing on the way reads it.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,10 +22,12 @@ _EXPANDED_BY_KUBERNETES = re.compile(r"\$+(?=\()|\${2,}")
 
 @dataclass(frozen=True)
 class Variable:
-    """A word that is known only where the artifact runs: the value of a variable, with text around it."""
+    """A word that is known only where the artifact runs: the value of a variable, with text around it. ``before`` is
+    plain text, of which no shell reads anything."""
 
     name: str
     after: str = ""
+    before: str = ""
 
 
 Word = str | Variable
@@ -33,7 +36,7 @@ Word = str | Variable
 def bash(word: Word) -> str:
     """``word`` for bash, on one line."""
     if isinstance(word, Variable):
-        return f'"${{{word.name}}}{word.after}"' if word.after else f'"${word.name}"'
+        return f'"{word.before}${{{word.name}}}{word.after}"' if word.before or word.after else f'"${word.name}"'
     if _BARE.fullmatch(word):
         return word
     if word.isprintable() and not _STUMBLING & set(word):
@@ -43,8 +46,6 @@ def bash(word: Word) -> str:
 
 def typed(word: str) -> str:
     """``word`` as people type it in a shell, on one line; for comments, where nothing else reads it."""
-    import shlex
-
     return shlex.quote(word) if word.isprintable() else bash(word)
 
 
@@ -61,7 +62,7 @@ def _ansi_c(char: str) -> str:
 def compose(word: Word) -> str:
     """``word`` for a value in a Compose file, where every ``$`` begins a variable."""
     if isinstance(word, Variable):
-        return f"${{{word.name}}}{compose(word.after)}"
+        return f"{word.before}${{{word.name}}}{compose(word.after)}"
     return word.replace("$", "$$")
 
 

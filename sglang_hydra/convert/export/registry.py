@@ -35,6 +35,17 @@ FORMATS: Mapping[str, Format] = {
 }
 
 
+_OTHER_NAMES = {
+    **dict.fromkeys(("helm", "kubernetes", "kubectl", "manifest", "yaml", "deployment", "kustomize"), "k8s"),
+    **dict.fromkeys(("bash", "sh", "script", "systemd", "command"), "shell"),
+    **dict.fromkeys(("docker-compose", "docker_compose", "podman-compose"), "compose"),
+    **dict.fromkeys(("podman", "dockerfile", "container"), "docker"),
+    **dict.fromkeys(("sbatch", "srun"), "slurm"),
+    **dict.fromkeys(("python", "kwargs", "engine"), "engine-kwargs"),
+}
+"""What people call a format."""
+
+
 def render(format: str, job: Job) -> Artifact:
     """The artifact of a known format. Raises ConfigError for what it cannot say."""
     return FORMATS[format].export(job)
@@ -44,8 +55,11 @@ def check_format(word: str | None) -> str:
     """Returns ``word``, the name of a format. Raises ConfigError (EXP012) for another word."""
     if word is not None and word in FORMATS:
         return word
-    hint = f"{program()} export shell gpu=h200 model=deepseek_v3 tp_size=8"
-    problem = "export needs a format" if word is None else f"{short(word)!r} is no format of export"
-    near = nearest(word, FORMATS) if word else None
-    message = f"{problem}; the formats are {', '.join(FORMATS)}"
-    raise ConfigError(Finding("error", "EXP012", message, hint=f"did you mean {near}? {hint}" if near else hint))
+    hint = f"formats: {', '.join(FORMATS)}"
+    if word is None:
+        example = f"{program()} export shell gpu=h200 model=deepseek_v3 tp_size=8"
+        raise ConfigError(Finding("error", "EXP012", "export needs a format", hint=f"{example}; or {hint}"))
+    near = _OTHER_NAMES.get(word.lower()) or nearest(word, FORMATS)
+    hint = f"{near}; or {hint}" if near else hint
+    message = f"{short(word)!r} is no format of export"
+    raise ConfigError(Finding("error", "EXP012", message, hint=hint, typed=(word,), fix=near))

@@ -7,29 +7,28 @@ GPU numbers and the NCCL port that keep servers apart on one machine are left ou
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
 from sglang_hydra.convert.export import compose, k8s
 from sglang_hydra.convert.export.containers import driver_lines, require_container_vendor
 from sglang_hydra.convert.export.job import Artifact, Job, is_public, job_of
-from sglang_hydra.convert.export.quoting import commented, kubernetes, typed
-from sglang_hydra.convert.export.quoting import compose as compose_word
+from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes, typed
 from sglang_hydra.convert.export.variables import KEY_WHY, key_program, without_secrets
+from sglang_hydra.convert.made_for import TITLE, made_for
 from sglang_hydra.planning import fabric
 from sglang_hydra.planning.passed import KEY_VARIABLE
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.topology.router import FIRST_WITH_KEY, MODULE, PACKAGE, flags
+from sglang_hydra.planning.topology.plan import NODE, Topology
+from sglang_hydra.planning.topology.router import FIRST_WITH_KEY, MODULE, PACKAGE, Router, flags
 from sglang_hydra.releases.order import at_least
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.version import VERSION
 from sglang_hydra.text.yaml_text import Block, yaml_text
-
-if TYPE_CHECKING:
-    from sglang_hydra.planning.topology.plan import Topology
 
 ROUTER_IMAGE = "python:3.12-slim"
 """Every release of the router has a wheel for Python 3.12 on x86-64 Linux (PyPI)."""
@@ -38,16 +37,19 @@ _PLACING = ("base_gpu_id", "nccl_port", "gpu_id_step")
 _INSTALL = 'pip install --quiet --root-user-action=ignore {package}=={release} && exec "$@"'
 _STARTUP = "worker_startup_timeout_secs"
 _ROUTER_EACH_S = 10
+_NODE_URL = re.compile(rf"http://({NODE}\d+)(:\d+)")
 
 
 @dataclass(frozen=True)
 class Member:
-    """One server of a topology in a container of its own."""
+    """One server of a topology in a container of its own, on several nodes in one on each."""
 
     role: str
     index: int
     job: Job
     gpus: tuple[int, ...]
+    nodes: tuple[int, ...] = (0,)
+    head_port: int | None = None
 
     @property
     def name(self) -> str:
@@ -66,7 +68,7 @@ def export_topology(format: str, topology: Topology, overrides: Sequence[str]) -
     }
     if format not in writers:
         message = f"export {format} knows one server, and topology={topology.name} has {len(topology.servers)}"
-        hint = "export compose or k8s; or one server at a time with topology=single and its own arguments"
+        hint = "export compose, k8s or slurm; or one server at a time with topology=single and its own arguments"
         raise ConfigError(Finding("error", "EXP021", message, ("topology",), hint))
     members = members_of(topology)
     require_container_vendor(members[0].job)
@@ -75,7 +77,15 @@ def export_topology(format: str, topology: Topology, overrides: Sequence[str]) -
 
 def members_of(topology: Topology) -> list[Member]:
     return [
-        Member(server.role, server.index, job_of(_alone(server.plan), ()), server.gpus) for server in topology.servers
+        Member(
+            server.role,
+            server.index,
+            job_of(_alone(server.plan), ()),
+            server.gpus,
+            server.nodes,
+            server.head_port,
+        )
+        for server in topology.servers
     ]
 
 
@@ -87,14 +97,18 @@ def _alone(plan: Plan) -> Plan:
 
 
 def _compose(topology: Topology, members: Sequence[Member], overrides: Sequence[str]) -> Artifact:
-    own_network = not fabric.is_rdma(members[0].job.fabric)
-    host = (lambda member: member.name) if own_network else (lambda member: "127.0.0.1")
-    services = {member.name: _service(member) for member in members}
-    services["router"] = _router_service(topology, _router_words(topology, members, host), own_network)
+    several = topology.nodes > 1
+    own_network = not fabric.is_rdma(members[0].job.fabric) and not several
+    host = _node_host if several else (lambda member: member.name) if own_network else (lambda member: "127.0.0.1")
+    job = members[0].job
+    services: dict[str, Any] = {}
+    for member in members:
+        services[member.name] = _service_on_nodes(member) if several else _service(member)
+    words = [located(word) for word in _router_words(topology, members, host)]
+    services["router"] = _router_service(topology, [compose.in_command(job, word) for word in words], own_network)
     document = {"name": members[0].job.name, "services": services}
     reach = "The servers are reached by the router only." if own_network else "All share the host's network."
-    job = members[0].job
-    lines = _header("compose", topology, job, overrides, reach, "Start it with: docker compose -f THIS_FILE up")
+    lines = _header("compose", topology, job, overrides, reach, *_start_lines(topology))
     kept = [finding for finding in job.container_findings() if finding.id != "EXP006"]
     return Artifact(commented(lines) + yaml_text([document]), tuple(kept))
 
@@ -107,20 +121,54 @@ def _service(member: Member) -> dict[str, Any]:
     return service
 
 
+def _service_on_nodes(member: Member) -> dict[str, Any]:
+    """The service of one server, or of a rank of it. Its profiles say which nodes start it."""
+    meeting = Variable(f"{NODE}{member.nodes[0]}", f":{member.head_port}")
+    flags = member.job.flags(contained=True, meeting=meeting)
+    own = compose.service(member.job, member.gpus, published=False, flags=flags, host_network=True)
+    return {**own, "profiles": [f"node{node}" for node in member.nodes]}
+
+
+def _start_lines(topology: Topology) -> list[str]:
+    if topology.nodes == 1:
+        return ["Start it with: docker compose -f THIS_FILE up"]
+    ranks = {node: rank for server in topology.servers for rank, node in enumerate(server.nodes)}
+    ranked = any(ranks.values())
+    rows = [
+        f"  on node {node}: {f'NODE_RANK={ranks[node]} ' * ranked}docker compose -f THIS_FILE --profile node{node} up"
+        for node in sorted(ranks)
+    ]
+    given = " ".join(f"{NODE}{number}=ADDRESS" for number in sorted(ranks))
+    first = "Compose knows one host. Start it on each node, with the addresses of all nodes in the environment:"
+    return [first, f"  export {given}", *rows]
+
+
+def _node_host(member: Member) -> str:
+    return f"{NODE}{member.nodes[0]}"
+
+
+def located(word: str) -> Word:
+    """A URL with the address of a node as a word with a variable in it."""
+    found = _NODE_URL.fullmatch(word)
+    return Variable(found[1], found[2], "http://") if found else word
+
+
 def _router_service(topology: Topology, words: Sequence[str], own_network: bool) -> dict[str, Any]:
     router = topology.router
     published = f"{router.port}:{router.port}"
     network = {"ports": [published if is_public(router.host) else f"127.0.0.1:{published}"]}
-    names = [f"{server.role}-{server.index}" for server in topology.servers]
+    beside = [server for server in topology.servers if server.nodes == (0,)]
+    names = [f"{server.role}-{server.index}" for server in beside]
     key = {KEY_VARIABLE: f"${{{KEY_VARIABLE}:?a secret, which is not written down here}}"}
     return {
         "image": ROUTER_IMAGE,
-        "command": [Block(compose_word(word)) if "\n" in word else compose_word(word) for word in words],
+        "command": list(words),
         "init": True,
         **(network if own_network else {"network_mode": "host"}),
-        **({"environment": key} if _keyed(topology) else {}),
-        "depends_on": {name: {"condition": "service_healthy"} for name in names},
+        **({"environment": key} if is_keyed(topology) else {}),
+        **({"depends_on": {name: {"condition": "service_healthy"} for name in names}} if names else {}),
         "restart": "unless-stopped",
+        **({"profiles": ["node0"]} if topology.nodes > 1 else {}),
     }
 
 
@@ -135,7 +183,8 @@ def _kubernetes(topology: Topology, members: Sequence[Member], overrides: Sequen
     alike = [replace(member, job=roles[member.role][0].job) for member in members]
     documents += _router_deployment(topology, first, _router_words(topology, alike, _pod_host))
     reach = "The router is reached through the Service of the same name, its servers by the router."
-    needs = [] if first.is_local_model else ["Needs a storage class that several nodes can write to."]
+    needs = [k8s.NEEDS_GROUPS + "."] if any(member.job.nodes > 1 for member in members) else []
+    needs += [] if first.is_local_model else ["Needs a storage class that several nodes can write to."]
     lines = _header("k8s", topology, first, overrides, reach, k8s.secret_line(first), *needs)
     kept = [finding for finding in k8s.findings(first) if finding.id != "EXP006"]
     return Artifact(commented(lines) + yaml_text(documents), tuple(kept))
@@ -159,6 +208,8 @@ def _stateful_set(role: str, servers: Sequence[Member]) -> list[dict[str, Any]]:
     if role == PREFILL:
         ports.append({"name": "bootstrap", "port": servers[0].bootstrap_port})
     metadata = {**k8s.metadata(job), "name": name, "labels": labels}
+    if job.nodes > 1:
+        return [k8s.leader_worker_set(job, k8s.pod_of(job), metadata, labels, labels, len(servers))]
     spec = {
         "serviceName": name,
         "replicas": len(servers),
@@ -184,7 +235,7 @@ def _router_deployment(topology: Topology, job: Job, words: Sequence[str]) -> li
         "name": "router",
         "image": ROUTER_IMAGE,
         "command": [Block(kubernetes(word)) if "\n" in word else kubernetes(word) for word in words],
-        **({"env": secret} if _keyed(topology) else {}),
+        **({"env": secret} if is_keyed(topology) else {}),
         "ports": [{"name": "http", "containerPort": port}],
         "startupProbe": {**health, "failureThreshold": max(budget, 1)},
         "readinessProbe": health,
@@ -218,21 +269,29 @@ def _router_words(topology: Topology, members: Sequence[Member], host: Callable[
     """Returns the command that installs the router's release and runs it with the addresses of the servers."""
     release = release_of(topology)
     install = _INSTALL.format(package=PACKAGE, release=release)
-    start = ["-c", key_program(MODULE)] if _keyed(topology) else ["-m", MODULE]
+    start = ["-c", key_program(MODULE)] if is_keyed(topology) else ["-m", MODULE]
     return ["sh", "-c", install, "router", "python3", *start, *router_flags(topology, members, host)]
 
 
 def router_flags(topology: Topology, members: Sequence[Member], host: Callable[[Member], str]) -> list[str]:
-    own = list(topology.router.flags)
+    router = patient_router(topology)
+    own = list(router.flags)
     own[own.index("--host") + 1] = "0.0.0.0"
-    if _STARTUP not in topology.router.settings and flags()[_STARTUP].is_in(release_of(topology)):
-        own += [f"--{_STARTUP.replace('_', '-')}", str(math.ceil(_startup_s(topology)))]
-    router = replace(topology.router, flags=tuple(own))
+    router = replace(router, flags=tuple(own))
     urls = [(member, f"http://{host(member)}:{member.job.port}") for member in members]
     if topology.name != PD:
         return router.argv([url for _, url in urls])
     prefill = [(url, member.bootstrap_port) for member, url in urls if member.role == PREFILL]
     return router.argv([url for member, url in urls if member.role == DECODE], prefill)
+
+
+def patient_router(topology: Topology) -> Router:
+    """Returns the router, which waits for its servers as long as they may take to start."""
+    router = topology.router
+    if _STARTUP in router.settings or not flags()[_STARTUP].is_in(release_of(topology)):
+        return router
+    waits = (f"--{_STARTUP.replace('_', '-')}", str(math.ceil(_startup_s(topology))))
+    return replace(router, flags=(*router.flags, *waits))
 
 
 def release_of(topology: Topology) -> str:
@@ -247,22 +306,31 @@ def _startup_s(topology: Topology) -> float:
     return float(topology.common.nodes["launch"]["ready_timeout"])
 
 
-def _keyed(topology: Topology) -> bool:
+def is_keyed(topology: Topology) -> bool:
     return bool(topology.common.secrets) and at_least(release_of(topology), FIRST_WITH_KEY)
 
 
 def _header(format: str, topology: Topology, job: Job, overrides: Sequence[str], *more: str) -> list[str]:
-    roles = [server.role for server in topology.servers]
-    counted = " and ".join(f"{roles.count(role)} x {role}" for role in dict.fromkeys(roles))
-    remade = " ".join(map(typed, ["sglang-hydra", "export", format, *overrides]))
     return [
-        f"SGLang {job.plan.engine.version} serving {job.plan.values['model_path']}: {counted} behind {PACKAGE} "
-        f"{release_of(topology)}, topology {topology.topology_id}",
-        f"Written by sglang-hydra {VERSION}; once more: {remade}",
-        "",
+        *first_lines(topology, job, format, overrides),
         "In their containers the servers and the router listen on every address (0.0.0.0).",
         f"The router is installed from the package index when its container ({ROUTER_IMAGE}) starts.",
         *more,
         *driver_lines(job),
-        *(KEY_WHY if _keyed(topology) else ()),
+        *(KEY_WHY if is_keyed(topology) else ()),
+    ]
+
+
+def first_lines(topology: Topology, job: Job, format: str, overrides: Sequence[str]) -> list[str]:
+    """The first lines of an artifact: what it runs, what it was made from, how to make it again."""
+    roles = [server.role for server in topology.servers]
+    counted = " and ".join(f"{roles.count(role)} x {role}" for role in dict.fromkeys(roles))
+    nodes = f" on {topology.nodes} nodes" if topology.nodes > 1 else ""
+    remade = " ".join(map(typed, ["sglang-hydra", "export", format, *overrides]))
+    return [
+        f"SGLang {job.plan.engine.version} serving {job.plan.values['model_path']}: {counted} behind {PACKAGE} "
+        f"{release_of(topology)}{nodes}, topology {topology.topology_id}",
+        f"Written by sglang-hydra {VERSION}; once more: {remade}",
+        f"{TITLE}: {made_for(job.plan)}",
+        "",
     ]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 from sglang_hydra.convert.export.job import Artifact, Job
 from sglang_hydra.convert.export.quoting import Variable, Word, bash, bash_lines, commented
 from sglang_hydra.convert.export.variables import KEY_PROGRAM, KEY_WHY
 from sglang_hydra.planning.passed import KEY_VARIABLE, PYTHON_VARIABLE
+from sglang_hydra.planning.topology.plan import NODE
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
 PYTHON = Variable("python")
 
 # Variables of the scripts themselves, and those that bash does not let anyone set.
-_OWN = ("python", "program", "first", "address", "head", "NODE_RANK", "HEAD_ADDRESS")
+_OWN = ("python", "program", "first", "address", "head", "nodes", "found", "router", "router_program")
+_OF_NODES = ("NODE_RANK", "HEAD_ADDRESS", rf"{NODE}\d+")
 _OF_BASH = ("UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")
-_TAKEN = frozenset({*_OWN, *_OF_BASH})
+_TAKEN = re.compile("|".join((*_OWN, *_OF_NODES, *_OF_BASH)))
 
 
 def export(job: Job) -> Artifact:
@@ -56,7 +60,7 @@ def environment(job: Job) -> str:
 
     Raises ConfigError (EXP022) for names that the script needs itself.
     """
-    taken = [name for name in job.environment() if name in _TAKEN]
+    taken = [name for name in job.environment() if _TAKEN.fullmatch(name)]
     if taken:
         message = f"engine.env.{taken[0]}: a script cannot set it, bash or the script has a variable of this name"
         raise ConfigError(Finding("error", "EXP022", message, (f"engine.env.{taken[0]}",), "export docker can"))
@@ -75,11 +79,12 @@ def required_secrets(job: Job) -> str:
     return lines
 
 
-def key_program(job: Job) -> str:
-    """Defines the variable ``program``, which starts SGLang with its key."""
+def key_program(job: Job, name: str = "program", program: str = KEY_PROGRAM) -> str:
+    """Defines a variable with the program that starts SGLang, or another, with its key."""
     if not job.has_key:
         return ""
-    return "\n" + commented(KEY_WHY) + f"program=$(\n  cat <<'PYTHON'\n{KEY_PROGRAM}PYTHON\n)\n"
+    why = commented(KEY_WHY) if program == KEY_PROGRAM else ""
+    return f"\n{why}IFS= read -r -d '' {name} <<'PYTHON' || true\n{program}PYTHON\n"
 
 
 def each_node(job: Job) -> list[str]:

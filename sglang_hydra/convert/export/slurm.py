@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sglang_hydra.convert.export.images import LAUNCH_SERVER
 from sglang_hydra.convert.export.job import HEAD_PORT, Artifact, Job
@@ -14,6 +14,7 @@ from sglang_hydra.text.findings import Finding
 
 # Two jobs on one node must not meet: their ports differ by their numbers.
 _PORTS = 9000
+SUBMIT = "Submit it with: sbatch THIS_FILE"
 _HEAD = """
 # Node 0 is the first node of the job; its address is the one by which Slurm reaches it.
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
@@ -25,41 +26,61 @@ _RANK = """'exec "$@" --node-rank "$SLURM_PROCID"' rank"""
 
 
 def export(job: Job) -> Artifact:
-    errors = list(slurm_findings(job.plan.nodes["launch"], str(job.plan.values["model_path"])))
-    if errors:
-        raise ConfigError(*errors)
-    settings = job.plan.nodes["launch"]["slurm"]
-    several = job.nodes > 1
+    check_settings(job)
     port = job.head_port or f"$(({HEAD_PORT} + SLURM_JOB_ID % {_PORTS}))"
-    # Which variables each rank expands is for each rank to know, and not for this script.
-    quoted = "# shellcheck disable=SC2016\n" if several else ""
     parts = [
-        "#!/usr/bin/env bash\n",
-        "".join(f"#SBATCH {_directive(name, value)}\n" for name, value in sbatch_settings(job.plan).items()),
-        commented(job.header("slurm", "", "Submit it with: sbatch THIS_FILE", *_handed_over(job))),
-        "set -euo pipefail\n",
-        "".join(f"{line}\n" for line in settings["setup"]),
-        "\n",
-        environment(job),
-        "" if settings["container"] != "none" else interpreter(job),
-        key_program(job),
-        _HEAD.format(port=port, http=job.port) if several else "",
-        f"\n{quoted}srun {' '.join(_srun(job))} \\\n",
-        f"  {' '.join(map(bash, _start(job)))} \\\n",
-        bash_lines(job.flags(contained=False, meeting=Variable("head"), rank=None), "    "),
-        "\n",
+        beginning(job, sbatch_settings(job.plan), job.header("slurm", "", SUBMIT, *handed_over(job))),
+        _HEAD.format(port=port, http=job.port) if job.nodes > 1 else "",
+        f"\n{step(job, Variable('head'))}\n",
     ]
     return Artifact("".join(parts), (*job.path_findings(), *_reachable(job)), executable=True)
 
 
-def _srun(job: Job) -> list[str]:
+def beginning(job: Job, options: Mapping[str, str | bool], header: Sequence[str]) -> str:
+    """The script as far as its first step: what Slurm is asked for, the header, the set-up, the environment."""
+    settings = job.plan.nodes["launch"]["slurm"]
+    return "".join(
+        (
+            "#!/usr/bin/env bash\n",
+            "".join(f"#SBATCH {_directive(name, value)}\n" for name, value in options.items()),
+            commented(header),
+            "set -euo pipefail\n",
+            "".join(f"{line}\n" for line in settings["setup"]),
+            "\n",
+            environment(job),
+            "" if settings["container"] != "none" else interpreter(job),
+            key_program(job),
+        )
+    )
+
+
+def step(job: Job, meeting: Variable | None, words: Sequence[str] = ()) -> str:
+    """The server as one step, without the end of its last line. ``meeting`` is where its nodes meet, ``words`` go to
+    srun beside its own."""
+    # Which variables each rank expands is for each rank to know, and not for this script.
+    quoted = "# shellcheck disable=SC2016\n" if job.nodes > 1 else ""
+    return (
+        f"{quoted}srun {' '.join([*words, *_srun_words(job)])} \\\n"
+        f"  {' '.join(map(bash, _start_words(job)))} \\\n"
+        f"{bash_lines(job.flags(contained=False, meeting=meeting, rank=None), '    ')}"
+    )
+
+
+def check_settings(job: Job) -> None:
+    """Raises ConfigError for settings that Slurm would misread."""
+    errors = list(slurm_findings(job.plan.nodes["launch"], str(job.plan.values["model_path"])))
+    if errors:
+        raise ConfigError(*errors)
+
+
+def _srun_words(job: Job) -> list[str]:
     """Returns srun's own words; for several nodes also the shell that knows its rank."""
     mounts = [mount.path for mount in job.mounts]
     words = ["--ntasks-per-node=1", "--kill-on-bad-exit=1", *map(bash, srun_settings(job.plan, mounts))]
     return [*words, "bash -c", _RANK] if job.nodes > 1 else words
 
 
-def _start(job: Job) -> Sequence[Word]:
+def _start_words(job: Job) -> Sequence[Word]:
     if job.plan.nodes["launch"]["slurm"]["container"] == "none":
         return server_words(job, PYTHON)
     outside = container_command(job.plan, [mount.path for mount in job.mounts])
@@ -79,7 +100,7 @@ def _directive(name: str, value: str | bool) -> str:
     return f'--{name}="{escaped}"'
 
 
-def _handed_over(job: Job) -> list[str]:
+def handed_over(job: Job) -> list[str]:
     if not job.has_key and not job.plan.environment:
         return []
     names = ", ".join(name for name in job.secret_names)

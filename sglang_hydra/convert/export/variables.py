@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.planning.passed import KEY_VARIABLE
-
-if TYPE_CHECKING:
-    from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.plan import Plan
 
 HUB_TOKEN = "HF_TOKEN"
 

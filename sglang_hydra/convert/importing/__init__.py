@@ -11,10 +11,12 @@ embedded_commands        Markdown, Dockerfiles, systemd units, lists of words in
 manifests, mappings      Kubernetes and Compose; srtctl recipes and SGLang's own --config
 logs                     the arguments that a server's log writes down
 hardware                 which GPU a text names
-flags, release           words to arguments, also those of later releases; which release that is
+reading, flags           words to arguments, also those of later releases; one release for all servers
 routed                   a router that starts its own servers
 reduction                the nearest preset and the fewest overrides, each verified by planning
 experiment               the YAML and the command
+proof                    the exported flags against those of the source, read by argparse
 importer                 all of it, for one source
+native                   the servers of a file as documents, for the verbs that plan
 report                   the screen and the record
 """

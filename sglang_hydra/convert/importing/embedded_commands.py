@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sglang_hydra.convert.importing.launches import Launch, has_launch_command
+from sglang_hydra.convert.importing.launches import Launch, has_launch_command, opened
 from sglang_hydra.convert.importing.manifests import started
 from sglang_hydra.convert.importing.syntax import commands_of
 
@@ -17,6 +17,8 @@ _FROM = re.compile(r"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)?(\S+)", re.IGNORECASE | re
 _STARTS = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]", re.IGNORECASE | re.MULTILINE)
 _INSTRUCTION = re.compile(r"^[ \t]*(FROM|ENV|CMD|ENTRYPOINT)[ \t]+(.*)$", re.IGNORECASE)
 _UNIT = re.compile(r"^ExecStart=[-@:+!|]*", re.MULTILINE)
+_PROGRAM = re.compile(r"^\[program:[^\]]*\]", re.MULTILINE)
+_COMMAND = re.compile(r"^command[ \t]*=", re.MULTILINE)
 _UNIT_VARIABLES = re.compile(r"^Environment=(.*)$", re.MULTILINE)
 _LIST = re.compile(r"\[[^\[\]]*\]")
 
@@ -28,7 +30,10 @@ def fenced(text: str) -> Iterator[str]:
 
 
 def unwrapped(text: str) -> str:
-    """Rewrites a systemd unit, or flags with one on each line, as shell; returns any other text unchanged."""
+    """Rewrites a unit of systemd or supervisor, or flags with one on each line, as shell; returns any other text
+    unchanged."""
+    if _PROGRAM.search(text):
+        return _COMMAND.sub("", text)
     if _UNIT.search(text):
         return _UNIT_VARIABLES.sub(lambda found: f"export {found[1].replace(chr(34), '')}", _UNIT.sub("", text))
     lines = [line.strip() for line in text.splitlines()]
@@ -44,11 +49,17 @@ def lists_of_words(text: str) -> Iterator[list[str]]:
         if not has_launch_command(found[0]):
             continue
         try:
-            words = ast.literal_eval(found[0])
+            made = ast.parse(found[0], mode="eval").body
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             continue
-        if isinstance(words, list) and all(isinstance(word, str) for word in words):
-            yield words
+        if isinstance(made, ast.List):
+            yield [_word(item) for item in made.elts]
+
+
+def _word(node: ast.expr) -> str:
+    """A word of a program's list: its text, or a mark for what the program computes."""
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return str(node.value) if is_text else opened(ast.unparse(node))  # type: ignore[attr-defined]
 
 
 def is_dockerfile(text: str) -> bool:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from sglang_hydra.convert.importing.launches import is_open, opened
+from sglang_hydra.convert.importing.launches import CLOSE, OPEN, is_open, opened, without_marks
 from sglang_hydra.convert.importing.syntax import end_of_group, end_of_piece
 from sglang_hydra.text.words import is_digits
 
@@ -30,7 +31,14 @@ _LETTERS: Mapping[str, Callable[[str], str]] = {
     ",": lambda text: text[:1].lower() + text[1:],
 }
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Mod)
+_COMPARING: Mapping[type[ast.cmpop], Callable[[int, int], bool]] = {
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne,
+}  # fmt: skip
+_TERNARY = re.compile(r"([^?:]+)\?([^?:]+):([^?:]+)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+_NOTHING = re.compile(r"\$\{\w+:?[-=]\}")
+_WORDS = re.compile(f"(?:{OPEN}[^{CLOSE}]*{CLOSE}|\\S)+")
 _DEEPEST = 8
 _LONGEST = 1 << 18
 """Characters that a word may come to: variables that double each other would fill any memory."""
@@ -42,12 +50,16 @@ def fields_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> l
     for an empty variable."""
     fields: list[str] = []
     current: list[str] = []
-    has_current = False
+    has_current = has_nothing = False
     for value, quoted in _pieces(written, variables, depth):
         if isinstance(value, list):
             items, splits = value, True
-        elif quoted or is_open(value):
+            has_nothing = has_nothing or not value
+        elif quoted:
             items, splits = [value], False
+        elif is_open(value):
+            items = _WORDS.findall(value)
+            splits = len(items) > 1 or value[:1].isspace() or value[-1:].isspace()
         else:
             items, splits = value.split(), True
         if not splits:
@@ -68,7 +80,12 @@ def fields_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> l
         if ends and has_current:
             fields.append("".join(current))
             current, has_current = [], False
-    return [*fields, "".join(current)] if has_current else fields
+    last = "".join(current)
+    if not fields and not last and has_nothing:
+        return fields  # an array without items
+    if is_open(last) and _NOTHING.fullmatch(without_marks(last)) and '"' not in written:
+        return fields  # a word of its own that nobody sets is none
+    return [*fields, last] if has_current else fields
 
 
 def text_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> str:
@@ -124,6 +141,8 @@ def _all_pieces(written: str, variables: Mapping[str, Value], depth: int) -> Ite
         elif char in "$`":
             value, end = _expansion(written, at, variables, depth)
             yield value, False
+        elif char == OPEN:
+            yield written[at:end], False
         else:
             yield char, True
         at = end
@@ -137,6 +156,10 @@ def _double(inner: str, variables: Mapping[str, Value], depth: int) -> Iterator[
         if char == "\\" and inner[at + 1 : at + 2] in ("$", "`", '"', "\\", "\n"):
             yield inner[at + 1].replace("\n", ""), True
             at += 2
+        elif char == OPEN:
+            end = end_of_piece(inner, at)
+            yield inner[at:end], True
+            at = end
         elif char in "$`":
             value, at = _expansion(inner, at, variables, depth)
             yield (value, False) if isinstance(value, list) else (value, True)
@@ -149,7 +172,7 @@ def _expansion(text: str, at: int, variables: Mapping[str, Value], depth: int) -
     """Expands the ``$`` or backtick at ``at``; returns the value and the place after it."""
     if text[at] == "`":
         end = end_of_piece(text, at)
-        return opened(text[at:end]), end
+        return "" if text[at + 1 : at + 2] == "#" else opened(text[at:end]), end
     if text.startswith("$((", at):
         end = end_of_group(text, at + 1)
         return _computed(text[at + 3 : end].removesuffix(")").removesuffix(")"), variables, text[at:end]), end
@@ -172,10 +195,12 @@ def _parameter(inner: str, variables: Mapping[str, Value], written: str, depth: 
     if match is None or depth > _DEEPEST:
         return opened(written)
     counts, name, index, operator, word = match.groups()
-    value = _item(variables.get(name), name if index is None else index)
+    value = _item(variables.get(name), name if index is None else text_of(index, variables, depth + 1))
     if counts:
         return opened(written) if value is None or is_open("".join(value)) else str(len(value))
     missing = value is None or (operator is not None and operator.startswith(":") and not value)
+    if operator in (":-", "-", ":=", "=") and missing and not word:
+        return opened(written)  # unset: what stands around it would be another word without it
     if operator in (":-", "-", ":=", "=") and missing:
         return text_of(word, variables, depth + 1)
     if operator in (":+", "+"):
@@ -235,9 +260,11 @@ def _known(name: str, variables: Mapping[str, Value], written: str) -> Value:
 def _computed(expression: str, variables: Mapping[str, Value], written: str) -> str:
     """Computes + - * / % over whole numbers and variables."""
     names = {name: value for name, value in variables.items() if isinstance(value, str) and _is_number(value)}
+    expression = re.sub(r"\$\{[^{}]*[^\w{}][^{}]*\}", lambda found: text_of(found[0], variables), expression)
     plain = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda found: str(names.get(found[1], found[0])), expression)
+    plain = _TERNARY.sub(r"(\2) if (\1) else (\3)", plain.strip())
     try:
-        return str(_number(ast.parse(plain.strip().replace("/", "//"), mode="eval").body))
+        return str(_number(ast.parse(plain.replace("/", "//"), mode="eval").body))
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
         return opened(written)
 
@@ -252,6 +279,10 @@ def _number(node: ast.expr, depth: int = 0) -> int:
         if isinstance(node.op, ast.Mult):
             return left * right
         return left % right if isinstance(node.op, ast.Mod) else left // right
+    if isinstance(node, ast.IfExp):
+        return _number(node.body if _number(node.test, depth + 1) else node.orelse, depth + 1)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and (compare := _COMPARING.get(type(node.ops[0]))):
+        return int(compare(_number(node.left, depth + 1), _number(node.comparators[0], depth + 1)))
     if isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) < 1 << 62:
         return node.value
     raise ValueError("no whole number")

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from sglang_hydra.arguments.fields import FIELDS, LoRARef
 from sglang_hydra.compose.grammar import literal, written
 from sglang_hydra.compose.node_types import is_text
@@ -126,8 +128,6 @@ def yaml_value(value: Any) -> str:
 
 
 def _scalar(value: Any) -> str:
-    import yaml
-
     if value is None:
         return "null"
     if isinstance(value, bool):

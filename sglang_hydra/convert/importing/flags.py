@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sglang_hydra.arguments.argv import field_of, options_of, read_argv
-from sglang_hydra.arguments.fields import FIELDS, Field
-from sglang_hydra.arguments.fields.check import check_value
+import yaml
+
+from sglang_hydra.arguments.argv import options_of
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.release_flags import (
+    Flags,
+    Option,
+    first_with_flag,
+    later_release,
+    name_of_flag,
+    options_in,
+    read_flags,
+)
+from sglang_hydra.arguments.release_guess import Guess, guess_release
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
-from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.compose.overrides import value_problem
 from sglang_hydra.convert.importing.launches import Launch, is_open, open_names, without_marks
 from sglang_hydra.convert.importing.passwords import holds_a_password, without_passwords
-from sglang_hydra.convert.importing.release import first_with_flag, found_in, release_for
 from sglang_hydra.convert.importing.routed import PREFIX, take_replicas, take_router
-from sglang_hydra.releases.order import same_release
-from sglang_hydra.releases.table import Argument, Release, nearest_known, release
+from sglang_hydra.releases.table import known_versions
 from sglang_hydra.releases.values import problem
+from sglang_hydra.run.diagnose.server_args import RENAMED, named
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.words import nearest, short
+from sglang_hydra.text.words import short
 
 _OF_THE_NODE = ("node_rank", "dist_init_addr")
 _CONFIG_LONGEST = 1 << 20
@@ -36,40 +44,38 @@ class Arguments:
     """What the flags say. ``known`` are arguments of 0.5.2, ``extra`` those of a later release alone; ``version`` is
     the release that the source is for, None where nothing tells. ``left_open`` are arguments whose value only the
     machine knows, with what stands there. ``topology`` are keys of ours for a router and the servers behind it.
-    ``unread`` is what of the flags is in none of these."""
+    ``unread`` is what of the flags is in none of these, ``idle`` what the release accepts and ignores, and why;
+    ``old`` the words of flags that it only still accepts, by their arguments.
+    ``words`` are the flags as they stand in the source."""
 
     known: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
     version: str | None = None
-    guessed: bool = False
+    guess: Guess | None = None
     left_open: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     topology: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Option:
-    """One option with the words that belong to it. ``field`` is 0.5.2's argument, None for what it does not have."""
-
-    words: list[str]
-    field: Field | None = None
-    ambiguous: bool = False
+    words: Sequence[str] = ()
+    idle: dict[str, str] = field(default_factory=dict)
+    old: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
-    def flag(self) -> str:
-        return self.words[0].partition("=")[0]
-
-    @property
-    def values(self) -> list[str]:
-        _, equals, value = self.words[0].partition("=")
-        return ([value] if equals else []) + self.words[1:]
+    def guessed(self) -> bool:
+        """Whether nothing names the release, and the flags or the model tell that it is a later one."""
+        return self.guess is not None and self.version is not None
 
 
-def read_arguments(launch: Launch, version: str | None, folder: Path | None = None) -> Arguments:
-    """The arguments of a launch. ``version`` is the release that its source names; ``folder`` is where its paths
-    start. Nothing is raised: what cannot be read is in the findings."""
+def read_arguments(
+    launch: Launch,
+    version: str | None,
+    folder: Path | None = None,
+    architectures: Callable[[Sequence[Option]], Sequence[str]] = lambda options: (),
+) -> Arguments:
+    """The arguments of a launch. ``version`` is the release that its source names; without it, it is guessed, also from
+    the ``architectures`` of the model that the options name. ``folder`` is where its paths start. Nothing is raised:
+    what cannot be read is in the findings."""
     made = Arguments(version=version)
     words = list(launch.words)
     if launch.values is not None and launch.resolved:
@@ -77,62 +83,39 @@ def read_arguments(launch: Launch, version: str | None, folder: Path | None = No
         return made
     if launch.values is not None:
         words = [*_words_of(made, launch.values), *words]
-    words = _with_config(made, words, launch.files, folder)
-    options = list(_options(words))
-    options = [option for option in options if not _take_open(made, option)]
+    made.words = words = _with_config(made, words, launch.files, folder)
+    options = [option for option in options_in(words, version) if not _take_open(made, option)]
     if launch.behind_router:
         for option in options:
             if option.flag.startswith(PREFIX):
                 take_router(made, option.flag, option.values)
         options = [option for option in options if not option.flag.startswith(PREFIX)]
     if made.version is None:
-        made.version = release_for(options)
-        made.guessed = made.version is not None
-    of_later = [option for option in options if option.field is None and not option.ambiguous]
-    rest = [word for option in options if option not in of_later for word in option.words]
-    values, _, findings = read_argv(rest)
-    made.known = {**values, **made.known}
-    for option in of_later:
-        _take_later(made, option)
+        made.guess = guess_release(options, architectures(options))
+        made.version = made.guess.last if made.guess.first != known_versions()[0] else None
+        options = list(options_in([word for option in options for word in option.words], made.version))
+    _take(made, read_flags(options, made.version), options)
     if launch.behind_router:
         take_replicas(made)
-    for finding in findings:
-        if finding.id == "ARG018" or (finding.id == "ARG014" and _take_later_choice(made, finding, options)):
-            continue
-        made.findings.append(_masked(finding, options))
-        made.unread.append(finding.fields[0] if finding.fields else finding.message)
     return made
 
 
-def _options(words: Sequence[str]) -> Iterator[Option]:
-    """Groups words by the option that they belong to; a word that belongs to none is an option of its own."""
-    at = 0
-    while at < len(words):
-        word = words[at]
-        at += 1
-        meant = options_of(word)
-        if meant is not None and not meant:
-            yield Option([word], ambiguous=True)
-            continue
-        field = field_of(meant[0]) if meant is not None and len(meant) == 1 else None
-        start, most = at, _takes(word, field, unknown=meant is None)
-        while at < len(words) and at - start < most and options_of(words[at]) == ():
-            at += 1
-        yield Option([word, *words[start:at]], field, ambiguous=meant is not None and field is None)
-
-
-def _takes(word: str, field: Field | None, *, unknown: bool) -> int:
-    """How many words an option may take."""
-    if "=" in word:
-        return 0
-    if field is not None:
-        if field.is_flag and field.arg.parser is None:
-            return 0
-        return 1 << 30 if field.arg.nargs in ("*", "+") else 1
-    argument = _first_argument(word) if unknown else None
-    if argument is None:
-        return 1 << 30 if unknown else 0
-    return 0 if _is_switch(argument) else 1 << 30 if argument.nargs in ("*", "+") else 1
+def _take(made: Arguments, read: Flags, options: Sequence[Option]) -> None:
+    """Takes over what was read, without secrets."""
+    made.known = {**read.known, **made.known}
+    for name, value in read.extra.items():
+        if is_secret_name(name) or holds_a_password(value):
+            message = f"{name} holds a secret and is an argument of SGLang {made.version} alone: it is left out"
+            made.findings.append(Finding("warning", "IMP009", message, (name,), "SGLang's own --config FILE"))
+        else:
+            made.extra[name] = value
+    for finding in read.findings:
+        hidden = any(field.removeprefix("extra.") in read.extra.keys() - made.extra.keys() for field in finding.fields)
+        if finding.id != "ARG018" and not hidden:
+            made.findings.append(_masked(finding, options))
+    made.unread += read.unread
+    made.idle |= read.idle
+    made.old |= read.old
 
 
 def _take_open(made: Arguments, option: Option) -> bool:
@@ -147,7 +130,7 @@ def _take_open(made: Arguments, option: Option) -> bool:
         message = f"{short(written)} may stand for more flags: nothing in the source says what it is"
         made.findings.append(Finding("warning", "IMP005", message, hint="put them behind the source as key=value"))
         return True
-    name = option.field.name if option.field is not None else _name_of(option.flag)
+    name = option.field.name if option.field is not None else name_of_flag(option.flag)
     variable = "".join(char for char in names[0].strip("${}()") if char.isalnum() or char == "_") if names else ""
     if name in SECRET_FIELDS and len(names) == 1 and variable.isidentifier() and without_marks(written) == names[0]:
         made.secrets[name] = f"${{oc.env:{variable}}}"
@@ -163,67 +146,6 @@ def _take_open(made: Arguments, option: Option) -> bool:
     )
     made.findings.append(Finding("warning", "IMP005", message, (name,), f"put {name}=... behind the source"))
     return True
-
-
-def _take_later(made: Arguments, option: Option) -> None:
-    """Reads a flag that 0.5.2 does not have: one of the source's release, or an unknown one."""
-    at = _release_of(made)
-    argument, old = found_in(at, option.flag) if at is not None else (None, None)
-    if old is not None and old.field is not None and old.field in FIELDS and old.value is not None:
-        made.known[old.field] = old.value
-        message = f"{option.flag} is deprecated in SGLang {at.version if at else ''}"
-        hint = f"{old.instead} instead" if old.instead else None
-        made.findings.append(Finding("warning", "IMP008", message, (old.field,), hint))
-        return
-    if argument is None:
-        made.findings.append(_unknown(option, made.version))
-        made.unread.append(option.flag)
-        return
-    value = _value(argument, option)
-    wrong = problem(argument, value) if value is not _UNREADABLE else "cannot be read"
-    if is_secret_name(argument.name) or holds_a_password(value):
-        message = f"{option.flag} holds a secret and is an argument of SGLang {made.version} alone: it is left out"
-        made.findings.append(Finding("warning", "IMP009", message, (argument.name,), "SGLang's own --config FILE"))
-        return
-    if wrong is not None:
-        message = f"{option.flag} {short(' '.join(option.values))} {wrong} in SGLang {made.version}"
-        made.findings.append(Finding("error", "IMP003", message, (argument.name,)))
-        made.unread.append(option.flag)
-        return
-    if argument.name in FIELDS and check_value(argument.name, value) is None:
-        made.known[argument.name] = value
-        return
-    made.extra[argument.name] = value
-    message = f"{option.flag} is an argument of SGLang {made.version}; 0.5.2 does not have it"
-    made.findings.append(Finding("info", "IMP004", message, (f"extra.{argument.name}",)))
-
-
-def _take_later_choice(made: Arguments, finding: Finding, options: Sequence[Option]) -> bool:
-    """Takes a value that only a later release has among its choices. Returns whether it did."""
-    name = finding.fields[0] if finding.fields else ""
-    option = next((item for item in reversed(options) if item.field is not None and item.field.name == name), None)
-    if option is None or not option.values:
-        return False
-    text = option.values[-1]
-    known = nearest_known(made.version) if made.version else None
-    argument = release(known).arguments.get(name) if known else None
-    if argument is None or problem(argument, text) is not None:
-        return False
-    made.known.pop(name, None)
-    made.extra[name] = text
-    message = f"{option.flag} {text} is a choice of SGLang {made.version}; 0.5.2 does not have it"
-    made.findings.append(Finding("info", "IMP004", message, (f"extra.{name}",)))
-    return True
-
-
-def _unknown(option: Option, version: str | None) -> Finding:
-    near = nearest(option.flag, _all_flags(version))
-    since = first_with_flag(option.flag)
-    which = f"SGLang {version}" if version else "no release of SGLang from 0.5.2 on"
-    message = f"{option.flag} is unknown: {which} has {'no such' if version else 'such a'} flag; it is left out"
-    if since is not None:
-        return Finding("error", "IMP003", message, hint=f"SGLang {since} has it: engine.version={since}")
-    return Finding("error", "IMP003", message, hint=f"did you mean {near}?" if near else None)
 
 
 def _masked(finding: Finding, options: Sequence[Option]) -> Finding:
@@ -284,9 +206,7 @@ def _with_config(made: Arguments, words: list[str], files: Mapping[str, str], fo
 
 
 def _content(name: str, files: Mapping[str, str], folder: Path | None) -> Mapping[str, Any] | None:
-    import yaml
-
-    text = files.get(name)
+    text = files.get(name, files.get(name.rpartition("/")[2]))
     if text is None and folder is not None and not is_open(name) and "\0" not in name:
         path = folder / name
         try:
@@ -303,9 +223,7 @@ def _content(name: str, files: Mapping[str, str], folder: Path | None) -> Mappin
 
 def _take_resolved(made: Arguments, values: Mapping[str, Any]) -> None:
     """Takes the arguments of a log, without defaults."""
-    from sglang_hydra.run.diagnose.server_args import RENAMED, named
-
-    at = _release_of(made)
+    at = later_release(made.version)
     defaults = at.arguments if at is not None else {}
     for name, value in named(values).items():
         if name in defaults and name not in (*SECRET_FIELDS, "model_path") and defaults[name].default == value:
@@ -329,74 +247,9 @@ def _take_resolved(made: Arguments, values: Mapping[str, Any]) -> None:
         )
     for name, value in values.items():
         argument = defaults.get(name)
-        if (
-            argument is None
-            or name in FIELDS
-            or name in RENAMED
-            or is_secret_name(name)
-            or name.startswith("_")
-            or not argument.flags
-        ):
+        if argument is None or not argument.flags or name in FIELDS or name in RENAMED:
+            continue
+        if is_secret_name(name) or name.startswith("_"):
             continue
         if value != argument.default and argument.computed is None and problem(argument, value) is None:
             made.extra[name] = value
-
-
-def _release_of(made: Arguments) -> Release | None:
-    known = nearest_known(made.version) if made.version else None
-    return release(known) if known and not same_release(known, SPECIFIED_VERSION) else None
-
-
-def _first_argument(word: str) -> Argument | None:
-    flag = word.partition("=")[0]
-    since = first_with_flag(flag)
-    return found_in(release(since), flag)[0] if since else None
-
-
-def _name_of(flag: str) -> str:
-    argument = _first_argument(flag)
-    return argument.name if argument else flag.lstrip("-").replace("-", "_")
-
-
-@lru_cache(maxsize=64)
-def _all_flags(version: str | None) -> tuple[str, ...]:
-    own = [flag for field in FIELDS.values() for flag in field.flags]
-    known = nearest_known(version) if version else None
-    later = [flag for argument in release(known).arguments.values() for flag in argument.flags] if known else []
-    return tuple(dict.fromkeys([*own, *later]))
-
-
-_UNREADABLE = object()
-
-
-def _is_switch(argument: Argument) -> bool:
-    return argument.action in ("store_true", "BooleanOptionalAction")
-
-
-def _value(argument: Argument, option: Option) -> Any:
-    """Converts the value of a later release's option to the type in the table."""
-    if _is_switch(argument):
-        return not option.flag.startswith("--no-") if not option.values else _UNREADABLE
-    if argument.nargs in ("+", "*"):
-        return [_typed(argument, text, listed=True) for text in option.values]
-    if not option.values:
-        return argument.const if argument.nargs == "?" else _UNREADABLE
-    return _typed(argument, option.values[0]) if len(option.values) == 1 else _UNREADABLE
-
-
-def _typed(argument: Argument, text: str, *, listed: bool = False) -> Any:
-    """Converts a word to the first type that the argument takes: int, float, bool, text."""
-    for read in (int, float, _true_or_false, str):
-        try:
-            value: Any = read(text)
-        except ValueError:
-            continue
-        if problem(argument, [value] if listed else value) is None:
-            return value
-    return text
-
-
-def _true_or_false(text: str) -> bool:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    raise ValueError(text)

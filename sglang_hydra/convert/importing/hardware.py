@@ -8,15 +8,15 @@ own name; AMD's images are for an architecture (gfx942, gfx950).
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+
+from sglang_hydra.text.json_types import json_beside
 
 
 def classes_named_in(texts: Iterable[str], options: Sequence[str]) -> list[str]:
     """The classes (``options`` of ``gpu``) that these texts name, each once, the first named first."""
-    table = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    table = json_beside(__file__)
     patterns = [
         *((rf"(?<![\w-]){pattern}(?![\w-])", name) for pattern, name in table["instances"].items()),
         *((rf"(?<![a-z0-9]){pattern}(?![a-z0-9])", name) for pattern, name in table["words"].items()),

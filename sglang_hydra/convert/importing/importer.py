@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sglang_hydra.arguments.argv import render_argv
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.arguments.translate import translate
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.convert.importing.flags import Arguments, read_arguments
+from sglang_hydra.convert.importing.flags import Arguments
 from sglang_hydra.convert.importing.hardware import classes_named_in
 from sglang_hydra.convert.importing.launches import Launch, is_open, without_marks
 from sglang_hydra.convert.importing.passwords import hidden_in, holds_a_password, variable_for
-from sglang_hydra.convert.importing.reduction import Reduced, Wanted, nearest_preset, reduce_to_preset
+from sglang_hydra.convert.importing.proof import Difference, argv_of, compared
+from sglang_hydra.convert.importing.reading import read_launches
+from sglang_hydra.convert.importing.reduction import (
+    Reduced,
+    Wanted,
+    nearest_preset,
+    reduce_to_preset,
+)
 from sglang_hydra.convert.importing.sources import Source, launches_of
 from sglang_hydra.convert.importing.typed import Typed
-from sglang_hydra.planning.catalog import gpu_classes
+from sglang_hydra.planning.catalog import gpu_classes, models
 from sglang_hydra.planning.difference import why
 from sglang_hydra.releases.order import same_release
-from sglang_hydra.releases.table import known_versions, nearest_known
+from sglang_hydra.releases.table import nearest_known
 from sglang_hydra.run.diagnose.replan import offline
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import shown
 from sglang_hydra.text.words import program, short
 
-_VERSION = re.compile(
-    r"sglang(?:\[[\w,-]{0,80}\])?(?:[:@](?:[\w-]+-)?v?|==|\+v|-v)(\d+\.\d+\.\d+(?:[.-]?(?:post|rc)\d+)?)"
-)
 _NO_GPU = ("auto", "none", "cpu")
-_NODE_RANK = "node_rank"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,10 @@ class State:
 class Imported:
     """One server as an experiment. ``arguments`` are all that the source says, ``overrides`` what of it is needed on
     top of ``choices``; ``nodes`` are dotted keys of ours. ``equal`` says that both were planned to the same server;
-    ``server_id`` is its identity where the GPU is known. ``argv`` are SGLang's flags for all of it, without secrets."""
+    ``server_id`` is its identity where the GPU is known. ``argv`` are SGLang's flags for all of it, without secrets.
+    ``differences`` are what the exported flags say otherwise than the source, ``old`` the words of flags that the
+    release only still accepts, by their arguments, ``refused`` that its release was asked
+    and does not take it. ``fits`` are the first and the last release that read the source, where it names none."""
 
     name: str
     kind: str
@@ -68,12 +71,27 @@ class Imported:
     argv: tuple[str, ...] | None
     equal: bool
     server_id: str | None
+    fits: tuple[str, str] | None = None
     findings: tuple[Finding, ...] = field(default=())
+    differences: tuple[Difference, ...] = field(default=())
+    old: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    refused: bool = False
+
+    @property
+    def taken_over(self) -> bool:
+        """Whether everything that the source says could be read."""
+        return not any(finding.level == "error" for finding in self.findings)
+
+    @property
+    def held(self) -> bool:
+        """Whether the flags that are exported mean what the source's do."""
+        return all(item.harmless for item in self.differences)
 
     @property
     def complete(self) -> bool:
-        """Whether everything that the source says is in the experiment, or left out for a reason that is none."""
-        return not any(finding.level == "error" for finding in self.findings)
+        """Whether everything was read, the exported flags mean the same, and the release takes them where that is
+        known."""
+        return self.taken_over and self.held and not self.refused
 
 
 def import_source(source: Source, typed: Typed, composer: Composer) -> list[Imported]:
@@ -81,49 +99,9 @@ def import_source(source: Source, typed: Typed, composer: Composer) -> list[Impo
 
     Raises ConfigError for a source that starts no server.
     """
-    read = _of_one_release([_read(launch, typed, source) for launch in launches_of(source, composer)], source)
-    servers = [_import_one(launch, arguments, typed, composer) for launch, arguments in _of_one_server(read)]
+    found = read_launches(launches_of(source, composer), typed, source, composer)
+    servers = [_import_one(launch, arguments, typed, composer) for launch, arguments in found]
     return _named(servers)
-
-
-def _read(launch: Launch, typed: Typed, source: Source) -> tuple[Launch, Arguments]:
-    version = typed.nodes.get("engine.version") or launch.version or _version_in(launch.mentions)
-    arguments = read_arguments(launch, version if version and nearest_known(str(version)) else None, source.folder)
-    if version and not nearest_known(str(version)):
-        message = f"the source is for SGLang {version}, which is not in the table of releases: planned for 0.5.2"
-        arguments.findings.append(Finding("warning", "IMP004", message, ("engine.version",)))
-    if launch.nodes is not None and launch.nodes > 1 and "nnodes" not in arguments.known:
-        arguments.known["nnodes"] = launch.nodes
-        if arguments.left_open.pop("nnodes", None):
-            arguments.findings = [item for item in arguments.findings if item.fields != ("nnodes",)]
-    for remark in launch.remarks:
-        arguments.findings.append(Finding("warning", "IMP011", remark))
-    return launch, arguments
-
-
-def _of_one_release(read: Sequence[tuple[Launch, Arguments]], source: Source) -> Sequence[tuple[Launch, Arguments]]:
-    """Gives servers of one source the same release: where several were guessed from flags, the latest."""
-    guessed = [arguments.version for _, arguments in read if arguments.guessed and arguments.version]
-    if len(set(guessed)) < 2:
-        return read
-    latest = max(guessed, key=known_versions().index)
-    return [
-        _read(launch, Typed(nodes={"engine.version": latest}), source) if arguments.guessed else (launch, arguments)
-        for launch, arguments in read
-    ]
-
-
-def _of_one_server(read: Sequence[tuple[Launch, Arguments]]) -> Iterator[tuple[Launch, Arguments]]:
-    """Merges the commands of several nodes into one server: they differ in their rank alone."""
-    seen: list[tuple[Any, ...]] = []
-    for launch, arguments in sorted(read, key=lambda item: int(item[1].known.get(_NODE_RANK) or 0)):
-        same = {name: value for name, value in arguments.known.items() if name != _NODE_RANK}
-        key = (same, arguments.extra, launch.name)
-        nodes = arguments.known.get("nnodes", 1)
-        if isinstance(nodes, int) and nodes > 1 and key in seen:
-            continue
-        seen.append(key)
-        yield launch, arguments
 
 
 def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer) -> Imported:
@@ -131,36 +109,31 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     known = {**arguments.known, **typed.values}
     if "model" in typed.choices:
         known.pop("model_path", None)
-    secrets = {name: API_KEY_REFERENCE for name in SECRET_FIELDS if known.pop(name, None) is not None}
-    secrets |= arguments.secrets
-    addresses = [name for name, value in known.items() if holds_a_password(value)]
-    secrets |= {name: f"${{oc.env:{variable_for(name)}}}" for name in addresses}
-    known = {name: value for name, value in known.items() if name not in addresses}
+    known, secrets = _without_secrets(known, arguments)
     environment, secret_variables = _environment(launch.environment)
-    extra = {
-        name: value
-        for name, value in arguments.extra.items()
-        if name not in typed.values and not holds_a_password(value)
-    }
+    extra = {name: value for name, value in arguments.extra.items() if name not in typed.values}
     version = arguments.version
-    nodes = _engine_nodes(version, environment, extra)
     gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in _NO_GPU else None
+    nodes = _engine_nodes(version, environment, extra)
     if gpu and launch.gpu_count and _usual_count(gpu, composer) not in (None, launch.gpu_count):
         nodes["gpu.count"] = launch.gpu_count
-    nodes |= arguments.topology
-    nodes |= typed.nodes
-    findings = [*arguments.findings, *gpu_findings, *_secret_findings(secrets, secret_variables)]
-    contexts = gpus or _all_classes(launch, known, composer)
+    nodes |= {**arguments.topology, **typed.nodes}
+    findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings]
+    findings += _secret_findings(secrets, secret_variables)
     planned = {name: _as_meant(name, value) for name, value in known.items()}
     grouped = {"topology": "replicas"} if arguments.topology else {}
     grouped |= {name: choice for name, choice in typed.choices.items() if name != "gpu"}
-    settings = {**grouped, **nodes}
+    exact = version is not None and arguments.guess is None and same_release(version, SPECIFIED_VERSION)
+    exact = exact and not (typed.keep_all or launch.resolved)
     try:
-        reduced = reduce_to_preset(Wanted(planned, settings, launch.resolved), contexts, composer, offline())
+        wanted = Wanted(planned, {**grouped, **nodes}, launch.resolved, exact)
+        reduced = reduce_to_preset(wanted, gpus or _all_classes(launch, known, composer), composer, offline())
     except ConfigError as failure:
         findings += failure.findings
         reduced = Reduced(None, planned, {}, {}, False)
     overrides = {**reduced.overrides, **secrets}
+    if exact and planned.keys() - reduced.overrides.keys() - {"model_path"}:
+        nodes = {"engine.version": SPECIFIED_VERSION, **nodes}  # what was left out is redundant there
     choices = {"gpu": gpus[0]} if len(gpus) == 1 else {}
     if reduced.model is not None:
         choices["model"] = reduced.model
@@ -168,6 +141,9 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     if "model_path" not in secrets:
         findings += _planned_findings(reduced, known, launch, composer, len(gpus) == 1)
     nodes |= {f"engine.env.{name}": f"${{oc.env:{name}}}" for name in secret_variables}
+    states = tuple(_states(reduced, known, arguments, secrets, extra))
+    settings = {**choices, **overrides, **nodes}
+    by_name = {state.name.removeprefix("extra."): state.state for state in states}
     return Imported(
         name=launch.name,
         kind=launch.kind,
@@ -178,12 +154,36 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         arguments={**known, **secrets},
         extra=extra,
         version=version,
-        states=tuple(_states(reduced, known, arguments, secrets, extra)),
-        argv=_argv(known, extra, version),
+        states=states,
+        argv=argv_of(known, extra, version),
         equal=reduced.equal,
         server_id=reduced.small[gpus[0]].server_id if len(gpus) == 1 and gpus[0] in reduced.small else None,
+        fits=arguments.guess[:2] if arguments.guess is not None else None,
         findings=tuple(dict.fromkeys(hidden_in(findings))),
+        differences=tuple(compared(settings, version, by_name, (launch, arguments, typed), composer)),
+        old=arguments.old,
+        refused=any(not plan.ok for plan in reduced.small.values() if len(gpus) == 1),
     )
+
+
+def _without_secrets(known: Mapping[str, Any], arguments: Arguments) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns the arguments without those that hold a secret, and references for these."""
+    kept = dict(known)
+    secrets = {name: API_KEY_REFERENCE for name in SECRET_FIELDS if kept.pop(name, None) is not None}
+    secrets |= arguments.secrets
+    addresses = [name for name, value in kept.items() if holds_a_password(value)]
+    secrets |= {name: f"${{oc.env:{variable_for(name)}}}" for name in addresses}
+    return {name: value for name, value in kept.items() if name not in addresses}, secrets
+
+
+def _guess_findings(arguments: Arguments) -> Iterator[Finding]:
+    """Says that the release is a guess, and what else fits."""
+    guess = arguments.guess
+    if guess is None or arguments.version is None or guess.first == guess.last:
+        return
+    reasons = ", ".join(guess.evidence[:4]) + (", ..." if len(guess.evidence) > 4 else "")
+    message = f"SGLang {arguments.version} is a guess: {guess.first} to {guess.last} fit, by {reasons}"
+    yield Finding("info", "IMP017", message, ("engine.version",), "put engine.version=... behind the source")
 
 
 def _engine_nodes(version: str | None, environment: Mapping[str, str], extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,12 +265,11 @@ def _planned_findings(
         yield Finding("error", "IMP006", message, ("model_path",), "put model=... behind the source")
         return
     plan = next(iter(reduced.small.values()), None)
-    if reduced.respelled and plan is not None:
-        message = (
-            f"model_path={known['model_path']} is the checkpoint {plan.values['model_path']} of model={reduced.model}"
-        )
+    if reduced.respelled:
+        path = next(preset.path for preset in models(composer) if preset.name == reduced.model)
+        message = f"model_path={known['model_path']} is the checkpoint {path} of model={reduced.model}"
         yield Finding("info", "IMP007", message, ("model_path",))
-    elif reduced.model is None and plan is not None and not plan.model.known:
+    elif reduced.model is None and not reduced.known:
         message = f"nothing is known here of {short(shown(known.get('model_path')))}: no preset is for it"
         near = nearest_preset(str(known.get("model_path")), composer)
         meant = f"if {near} is meant, put it behind the source" if near else "put model=PRESET behind the source"
@@ -278,22 +277,22 @@ def _planned_findings(
         yield Finding("info", "IMP007", message, ("model_path",), hint)
     if launch.resolved and not reduced.equal and reduced.small:
         yield from _differences_from_log(reduced, known)
-    elif not reduced.equal and reduced.small:
+    elif not reduced.equal:
         message = "no preset plans to the same server: every argument is kept"
         yield Finding("warning", "IMP012", message)
     errors = plan.errors if gpu_known and plan is not None else ()
     if errors and plan is not None:
         reasons = "; ".join(f"{finding.id} {finding.message}" for finding in errors[:3])
-        verdict = "it would start and then fail" if plan.ok else "SGLang 0.5.2 would refuse it"
+        verdict = "it would start and then fail" if plan.ok else f"SGLang {plan.engine.version} would refuse it"
         yield Finding("warning", "IMP016", f"on {plan.gpu.name} {verdict}: {reasons}", hint=f"{program()} check FILE")
 
 
 def _differences_from_log(reduced: Reduced, known: Mapping[str, Any]) -> Iterator[Finding]:
     """Reports values of the log that no arguments lead to by the rules of 0.5.2."""
-    plan = next(iter(reduced.small.values()))
-    away = [name for name, value in known.items() if name in FIELDS and plan.values[name] != value]
+    view = next(iter(reduced.small.values())).resolution.view
+    away = [name for name, value in known.items() if name in FIELDS and view[name] != value]
     if away:
-        listed = ", ".join(f"{name} {shown(known[name])} (planned: {shown(plan.values[name])})" for name in away[:8])
+        listed = ", ".join(f"{name} {shown(known[name])} (planned: {shown(view[name])})" for name in away[:8])
         message = f"the log's server resolved {len(away)} of its values otherwise: {listed}"
         yield Finding("info", "IMP013", message, tuple(away))
 
@@ -317,7 +316,7 @@ def _states(
         ]
         changed = [entry for entry in replaced if entry is not None and shown(entry.after) != shown(value)]
         if name not in reduced.overrides:
-            preset = plan is not None and name == "model_path" and reduced.model is not None
+            preset = name == "model_path" and reduced.model is not None
             reason = why(plan, name) if plan is not None else ""
             # On several GPU classes a rule may have several reasons.
             note = f"model={reduced.model}" if preset else reason if len(full) == 1 else reason.partition(":")[0]
@@ -330,14 +329,15 @@ def _states(
             entry = changed[0]
             yield State(name, value, "overridden", f"{entry.rule} makes it {shown(entry.after)}: {entry.reason}")
         else:
-            yield State(name, value, "kept")
+            yield State(name, value, "kept", _needless(name, reduced, arguments))
     for name, value in reduced.overrides.items():
         if name not in known and reduced.respelled and name == "served_model_name":
             yield State(name, value, "undone", "what clients call it, as the source spells the model")
         elif name not in known:
             yield State(name, value, "undone", f"model={reduced.model} sets it, and the source does not")
     for name, value in extra.items():
-        yield State(f"extra.{name}", value, "extra", f"an argument of SGLang {arguments.version}")
+        note = _needless(f"extra.{name}", reduced, arguments) or f"an argument of SGLang {arguments.version}"
+        yield State(f"extra.{name}", value, "extra", note)
     for name, reference in secrets.items():
         yield State(name, reference, "secret")
     for name, written in arguments.left_open.items():
@@ -346,21 +346,8 @@ def _states(
         yield State(name, None, "unknown")
 
 
-def _argv(known: Mapping[str, Any], extra: Mapping[str, Any], version: str | None) -> tuple[str, ...] | None:
-    """Returns SGLang's flags; None for arguments that no command line can express."""
-    try:
-        if not extra and (version is None or same_release(version, SPECIFIED_VERSION)):
-            return tuple(render_argv(known))
-        return tuple(translate(known, nearest_known(version or "") or known_versions()[0], extra).flags())
-    except (ValueError, KeyError):
-        return None
-
-
-def _version_in(texts: Sequence[str]) -> str | None:
-    for text in texts:
-        if found := _VERSION.search(text):
-            return found[1].replace("-", ".")
-    return None
+def _needless(name: str, reduced: Reduced, arguments: Arguments) -> str:
+    return f"SGLang {arguments.version} makes the same server without it" if name in reduced.needless else ""
 
 
 def _named(servers: Sequence[Imported]) -> list[Imported]:

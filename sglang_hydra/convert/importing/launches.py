@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 OPEN, CLOSE = "\ue000", "\ue001"
@@ -19,14 +19,49 @@ _MODULES = (
     "dynamo.sglang.worker",
     BEHIND_A_ROUTER,
 )
-CONTAINERS = ("docker", "podman", "nerdctl")
+CONTAINERS = ("docker", "podman", "nerdctl", "apptainer", "singularity")
 """Programs that run a container."""
+_RUN_BY_PYTHON = re.compile(r"run_module\([\"']sglang\.launch_server[\"']")
 _SCRIPTS = ("launch_server.py", "launch_server")
 _MARKER = re.compile(
     r"sglang(?:_router|\.srt)?\.launch_server|\blaunch_server\.py\b|dynamo\.sglang\b|\bsglang\s+serve\b"
+    r"|engine_kwargs\.sglang\.|\s--sglang-[a-z]"
 )
+_ENGINE_KWARGS = "engine_kwargs.sglang."
+_OF_SLIME = ("--sglang-router", "--sglang-server-concurrency")
+_TRAINERS = {
+    "--hf-checkpoint": "--model-path",
+    "--rollout-num-gpus-per-engine": "--tp-size",
+    "actor_rollout_ref.model.path": "--model-path",
+    "actor_rollout_ref.rollout.tensor_model_parallel_size": "--tp-size",
+    "actor_rollout_ref.model.trust_remote_code": "--trust-remote-code",
+    "actor_rollout_ref.rollout.data_parallel_size": "--dp-size",
+    "actor_rollout_ref.rollout.dtype": "--dtype",
+    "actor_rollout_ref.rollout.enforce_eager": "--disable-cuda-graph",
+    "actor_rollout_ref.rollout.expert_parallel_size": "--ep-size",
+    "actor_rollout_ref.rollout.gpu_memory_utilization": "--mem-fraction-static",
+    "actor_rollout_ref.rollout.load_format": "--load-format",
+    "actor_rollout_ref.rollout.max_num_seqs": "--max-running-requests",
+    "actor_rollout_ref.rollout.quantization": "--quantization",
+}
+"""What slime (docs/en/get_started/usage.md) and verl (workers/rollout/sglang_rollout/async_sglang_server.py) pass to
+SGLang by other names."""
 _IMAGE = re.compile(r"(?![-/.])[\w.${}()/-]*sglang[\w./-]*(?:[:@][\w.@:-]+)?")
+_OF_A_NODE = ("--node-rank", "--dist-init-addr", "--nccl-init-addr")
 _MODEL_FLAGS = ("--model-path", "--model", "--config")
+_NAME = re.compile(
+    r"\$[{(]?(\w+)(?::?-([^{}()]*))?[})]?|\$?\{\{-?\s*[.\w]*?(\w+)\s*(?:\|[^{}]*)?-?\}\}|[{<]([\w-]+)[}>]"
+)
+# What a template, a program or a reader fills in.
+_TEMPLATE = re.compile(
+    r"\$?\{\{-?\s*[\w.$(][^{}]*\}\}|(?<![\w$\"':{])\{[A-Za-z_][\w.\[\]]*\}|(?<![\w<])<[A-Za-z][\w ./|-]*>(?![\w>])"
+)
+_DIRECTIVE = re.compile(
+    r"^[ \t]*(?:-[ \t]*)?(?:\{\{-?\s*(?:if|else|end|with|range|define|template|include|/\*)[^{}]*\}\}"
+    r"|\{%[^%]*%\})[ \t]*$\n?",
+    re.MULTILINE,
+)
+_NAMED = re.compile(r"\$\{\w+(?::?-[^{}]*)?\}|\$\w+")
 _OPENED = re.compile(f"{OPEN}([^{CLOSE}]*){CLOSE}")
 
 
@@ -37,8 +72,9 @@ class Launch:
 
     ``environment`` is what the source sets for the process. ``mentions`` are texts that may name the hardware or the
     release; ``gpu_count`` the GPUs that the process gets, ``nodes`` how many machines run it. ``files`` are texts that
-    the source writes, by their paths. ``remarks`` say what of the source was passed over. ``behind_router``: the
-    command starts ``--dp-size`` servers of one replica each, and a router for them.
+    the source writes, by their paths, ``model`` is the name on the hub that the source has beside a path. ``remarks``
+    say what of the source was passed over. ``behind_router``: the command starts ``--dp-size`` servers of one replica
+    each, and a router for them.
     """
 
     kind: str
@@ -56,6 +92,14 @@ class Launch:
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
     remarks: tuple[str, ...] = ()
     behind_router: bool = False
+    model: str | None = None
+
+
+def of_every_node(words: Sequence[str], also: Sequence[str] = ()) -> tuple[str, ...]:
+    """The words of a server that are the same on each of its nodes, without those of the flags ``also``."""
+    ranks = [at for at, word in enumerate(words) if word.partition("=")[0] in (*_OF_A_NODE, *also)]
+    left_out = {place for at in ranks for place in ((at,) if "=" in words[at] else (at, at + 1))}
+    return tuple(word for at, word in enumerate(words) if at not in left_out)
 
 
 def has_launch_command(text: str) -> bool:
@@ -66,6 +110,46 @@ def has_launch_command(text: str) -> bool:
 def opened(name: str) -> str:
     """Marks ``name`` as unknown, as it is written in the source."""
     return f"{OPEN}{name.replace(OPEN, '').replace(CLOSE, '')}{CLOSE}"
+
+
+def with_placeholders(text: str) -> tuple[str, bool]:
+    """Marks what a template or a reader would fill in (``{{ .Values.tp }}``, ``{model}``, ``<model>``), and removes a
+    template's conditions. Returns whether it had some."""
+    plain = _DIRECTIVE.sub("", text)
+    return _TEMPLATE.sub(lambda found: opened(found[0]), plain), plain != text
+
+
+def filled(launch: Launch, variables: Mapping[str, str]) -> Launch:
+    """Puts variables that the caller gives into the words that wait for them (``${NAME}``, ``$NAME``, ``$(NAME)``)."""
+    if not variables:
+        return launch
+
+    def put(text: str) -> str:
+        text = _OPENED.sub(lambda found: _given(found[1], variables) or found[0], text)
+        return text if is_open(text) else _NAMED.sub(lambda found: _given(found[0], variables) or found[0], text)
+
+    values = launch.values
+    if values is not None:
+        values = {key: put(_opened_in(value)) if isinstance(value, str) else value for key, value in values.items()}
+    return replace(
+        launch,
+        words=tuple(put(word) for word in launch.words),
+        values=values,
+        environment={name: put(value) for name, value in launch.environment.items()},
+        mentions=tuple(put(text) for text in launch.mentions),
+    )
+
+
+def _given(written: str, variables: Mapping[str, str]) -> str | None:
+    name = _NAME.fullmatch(written)
+    if name is None:
+        return None
+    return variables.get(name[1] or name[3] or name[4], name[2])
+
+
+def _opened_in(text: str) -> str:
+    """Marks the variables of a text that no shell reads."""
+    return text if is_open(text) else _NAMED.sub(lambda found: opened(found[0]), text)
 
 
 def without_opened(text: str) -> str:
@@ -93,9 +177,35 @@ def split_launch(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
     for at, word in enumerate(words):
         if word in _MODULES or (word.rpartition("/")[2] in _SCRIPTS and at > 0 and word != "launch_server"):
             return list(words[: at + 1]), list(words[at + 1 :])
+        if _RUN_BY_PYTHON.search(word) and at:  # what export writes where there is a key
+            return list(words[: at + 1]), list(words[at + 1 :])
         if word == "serve" and at and words[at - 1].rpartition("/")[2] == "sglang":
             return list(words[: at + 1]), _with_model(list(words[at + 1 :]))
-    return _by_image(words)
+    return _by_image(words) or _of_trainer(words)
+
+
+def _of_trainer(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
+    """Splits the command of a trainer that starts its own servers: slime's ``--sglang-FLAG``, and verl's
+    ``engine_kwargs.sglang.KEY=VALUE``, with what both call otherwise."""
+    flags: list[str] = []
+    for at, word in enumerate(words):
+        name, equals, value = word.lstrip("+").partition("=")
+        own = name.startswith("--sglang-") and not name.startswith(_OF_SLIME)
+        if own or name in _TRAINERS:
+            end = at + 1
+            while not equals and end < len(words) and not words[end].startswith("--"):
+                end += 1
+            flag = _TRAINERS.get(name) or f"--{name.removeprefix('--sglang-')}"
+            flags += _with_value(flag, value) if equals else [flag, *words[at + 1 : end]]
+        elif _ENGINE_KWARGS in name and equals:
+            flags += _with_value(f"--{name.partition(_ENGINE_KWARGS)[2].replace('_', '-')}", value)
+    is_one = any(_ENGINE_KWARGS in word or word.startswith("--sglang-") for word in words)
+    return ([], flags) if is_one and words and not words[0].startswith("--") and flags else None
+
+
+def _with_value(flag: str, value: str) -> list[str]:
+    """A flag with what Hydra's KEY=VALUE gives it: alone for true, none for false and null."""
+    return [] if value.lower() in ("false", "null") else [flag] if value.lower() == "true" else [flag, value]
 
 
 def _with_model(flags: list[str]) -> list[str]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.convert.importing.launches import Launch
 from sglang_hydra.run.diagnose.diagnosis import diagnose
 from sglang_hydra.run.diagnose.lines import read_lines
 from sglang_hydra.run.diagnose.replan import gpu_classes_of
 from sglang_hydra.run.diagnose.server_args import CUT, parse_server_args
-
-if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composer
 
 _MOST = 16
 

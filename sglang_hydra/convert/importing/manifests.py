@@ -14,6 +14,7 @@ from sglang_hydra.convert.importing.launches import (
     Launch,
     bare_flags,
     has_launch_command,
+    of_every_node,
     opened,
     split_launch,
 )
@@ -43,10 +44,18 @@ class _Pod:
 
 
 def launches_of_kubernetes(document: Mapping[str, Any], place: str) -> list[Launch]:
-    """Every server of one object. The workers of a LeaderWorkerSet are further nodes of its leader's server."""
+    """Every server of one object. The workers of a LeaderWorkerSet are further nodes of its leader's server; those with
+    other flags stay apart."""
     found = list(_walk(document, _Pod(str(document.get("kind", ""))), place, set()))
     leaders = [launch for launch, pod in found if not pod.worker]
-    return leaders or [launch for launch, _ in found]
+    known = [_of_every_node(launch) for launch in leaders]
+    apart = [launch for launch, pod in found if pod.worker and _of_every_node(launch) not in known]
+    return [*leaders, *(replace(launch, name=f"{launch.name}-worker") if leaders else launch for launch in apart)]
+
+
+def _of_every_node(launch: Launch) -> list[str]:
+    """The words of a server that are the same on each of its nodes, in any order. Its leader alone listens."""
+    return sorted(of_every_node(launch.words, ("--host", "--port")))
 
 
 def _walk(node: Any, pod: _Pod, place: str, seen: set[int]) -> Iterator[tuple[Launch, _Pod]]:
@@ -77,6 +86,8 @@ def _below(node: Mapping[str, Any], pod: _Pod) -> _Pod:
     if isinstance(metadata, Mapping):
         mentions += [text for key in _PLACED_BY if key in metadata for text in _texts(metadata[key])]
     size = node.get("size") if "leaderTemplate" in node or "workerTemplate" in node else None
+    multinode = node.get("multinode")  # a service of Dynamo
+    size = multinode.get("nodeCount") if isinstance(multinode, Mapping) else size
     nodes = size if isinstance(size, int) and not isinstance(size, bool) else pod.nodes
     return replace(pod, names=names, mentions=(*pod.mentions, *mentions), nodes=nodes)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from sglang_hydra.arguments.argv import field_of, options_of
@@ -11,6 +12,7 @@ from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.convert.importing.launches import BEHIND_A_ROUTER, Launch, split_launch
 
 _ROLES = ("prefill", "decode", "aggregated")
+_MOST_VARIANTS = 64
 _LEAST_KNOWN = 0.5
 """The share of keys that must be arguments of SGLang for a mapping to be taken for them."""
 
@@ -21,17 +23,58 @@ def is_recipe(document: Mapping[str, Any]) -> bool:
 
 
 def launches_of_recipe(document: Mapping[str, Any], place: str) -> list[Launch]:
-    """The server of each role: prefill and decode, or one kind for both."""
+    """The servers of each role: prefill and decode, or one kind for both; of the base and of each variant, each server
+    once."""
     base = _base(document)
+    found = {_key(launch): launch for launch in _launches_of_base(base, place, "")}
+    for name, variant in islice(_variants(document, base), _MOST_VARIANTS):
+        for launch in _launches_of_base(variant, place, name):
+            found.setdefault(_key(launch), launch)
+    return list(found.values())
+
+
+def _key(launch: Launch) -> str:
+    role, gpus = launch.place.rpartition(", ")[2].partition("-")[0], (launch.gpu_count, launch.nodes)
+    return repr((role, launch.values, launch.environment, launch.mentions, gpus))
+
+
+def _variants(document: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each ``override_NAME`` upon the base, and each point of ``zip_override_NAME``, whose lists go along together."""
+    for key, change in document.items():
+        name = str(key).removeprefix("zip_").removeprefix("override_")
+        if not isinstance(change, Mapping) or name == key or not str(key).startswith(("override_", "zip_override_")):
+            continue
+        if not str(key).startswith("zip_"):
+            yield name, _changed(base, change)
+            continue
+        for at in range(_points(change)):
+            yield f"{name}-{at}", _changed(base, change, at)
+
+
+def _points(change: Any) -> int:
+    """How many points the lists of a zip have."""
+    if isinstance(change, Mapping):
+        return max((_points(value) for value in change.values()), default=0)
+    return len(change) if isinstance(change, list) else 0
+
+
+def _changed(base: Any, change: Any, at: int | None = None) -> Any:
+    """``base`` with a change: null removes a key, ``at`` chooses of each list."""
+    if isinstance(change, list) and at is not None:
+        return change[min(at, len(change) - 1)] if change else None
+    if not isinstance(change, Mapping):
+        return change
+    made = dict(base) if isinstance(base, Mapping) else {}
+    for key, value in change.items():
+        made[key] = _changed(made.get(key), value, at)
+    return {key: value for key, value in made.items() if value is not None}
+
+
+def _launches_of_base(base: Mapping[str, Any], place: str, variant: str) -> Iterator[Launch]:
     block = _sglang_block(base) or {}
     backend, model, resources = (_mapping(base.get(key)) for key in ("backend", "model", "resources"))
-    variants = [str(key) for key in document if "override" in str(key)]
-    remarks = (
-        [f"the variants {', '.join(variants)} are not read: this is the base that they change"] if variants else []
-    )
-    if "sweep" in base:
-        remarks.append("the sweep is not read: bench -m ... is one")
-    found = []
+    identity = _mapping(_mapping(base.get("identity")).get("model"))
+    remarks = ["the sweep is not read: bench -m ... is one"] if "sweep" in base else []
     for role in _ROLES:
         if not isinstance(block.get(role), Mapping):
             continue
@@ -44,20 +87,19 @@ def launches_of_recipe(document: Mapping[str, Any], place: str) -> list[Launch]:
         each = resources.get(f"gpus_per_{short}")
         gpus = resources.get("gpus_per_node")
         gpu = backend.get("gpu_type") or resources.get("gpu_type")
-        found.append(
-            Launch(
-                "srtctl",
-                f"{place}, {role}",
-                name=role,
-                values=arguments,
-                environment={str(name): _text(value) for name, value in environment.items() if value is not None},
-                mentions=tuple(str(text) for text in (gpu, model.get("container")) if text),
-                gpu_count=gpus if isinstance(gpus, int) else None,
-                nodes=_nodes(resources, short, each, gpus),
-                remarks=tuple(remarks),
-            )
+        name = f"{role}-{variant}" if variant else role
+        yield Launch(
+            "srtctl",
+            f"{place}, {name}",
+            name=name,
+            values=arguments,
+            environment={str(name): _text(value) for name, value in environment.items() if value is not None},
+            mentions=tuple(str(text) for text in (gpu, model.get("container")) if text),
+            gpu_count=gpus if isinstance(gpus, int) else None,
+            nodes=_nodes(resources, short, each, gpus),
+            remarks=tuple(remarks),
+            model=identity["repo"] if isinstance(identity.get("repo"), str) else None,
         )
-    return found
 
 
 def _nodes(resources: Mapping[str, Any], role: str, each: Any, gpus: Any) -> int | None:
@@ -78,6 +120,21 @@ def launches_of_config(document: Mapping[str, Any], place: str) -> list[Launch]:
     if not known or not plain or len(known) < len(keys) * _LEAST_KNOWN:
         return []
     return [Launch("config", place, values=dict(document))]
+
+
+def launches_of_areal(document: Mapping[str, Any], place: str) -> list[Launch]:
+    """The server of AReaL's ``sglang`` node; a reference (``${actor.path}``) is looked up in the document."""
+
+    def value_at(text: Any) -> Any:
+        value: Any = document
+        if not isinstance(text, str) or not (text.startswith("${") and text.endswith("}")):
+            return text
+        for name in text[2:-1].split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return value_at(value) if value != text else None
+
+    values = {str(key): value_at(value) for key, value in document["sglang"].items()}
+    return launches_of_config(values, f"{place}, sglang")
 
 
 def launch_of_words(words: list[str], place: str) -> Launch | None:

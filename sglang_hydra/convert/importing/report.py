@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from sglang_hydra.arguments.secrets import masked
 from sglang_hydra.convert.importing.experiment import command_line, experiment_yaml, schema_path
 from sglang_hydra.convert.importing.importer import Imported, State
+from sglang_hydra.convert.importing.launches import without_marks
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import Line, shown, text
@@ -33,7 +35,7 @@ def yaml_of(server: Imported, output: Path | None) -> str:
     remarks = {
         state.name: f"{state.state}: {state.note}" if state.note else state.state
         for state in server.states
-        if state.state in ("overridden", "deprecated", "undone")
+        if state.state in ("overridden", "deprecated", "undone") or (state.state == "kept" and state.note)
     }
     return experiment_yaml(
         server.choices,
@@ -70,7 +72,13 @@ def summary(server: Imported) -> Line:
     name = f"{server.name}: " if server.name else ""
     total = len(server.arguments) + len(server.extra)
     kept = len(server.overrides) + len(server.extra)
-    if server.server_id is not None and server.equal:
+    lost = [item.name for item in server.differences if not item.harmless]
+    if lost or not server.taken_over:
+        named = f": {', '.join(lost[:4])}{', ...' if len(lost) > 4 else ''}" if lost else ""
+        same = f"not complete{named}"
+    elif server.refused:
+        same = "complete, and not launchable"
+    elif server.server_id is not None and server.equal:
         same = f"the same server, {server.server_id}"
     elif server.equal:
         same = "the same server on every GPU class"
@@ -83,7 +91,9 @@ def summary(server: Imported) -> Line:
 
 def record(source: str, servers: Sequence[Imported], output: Path | None) -> dict[str, Any]:
     """The record of ``--json``."""
-    return {"schema": SCHEMA, "source": source, "servers": [_server_record(server, output) for server in servers]}
+    servers_found = [_server_record(server, output) for server in servers]
+    made = json.loads(without_marks(json.dumps(servers_found, ensure_ascii=False)))
+    return {"schema": SCHEMA, "source": source, "servers": made}
 
 
 def _server_record(server: Imported, output: Path | None) -> dict[str, Any]:
@@ -93,8 +103,10 @@ def _server_record(server: Imported, output: Path | None) -> dict[str, Any]:
         "place": server.place,
         "complete": server.complete,
         "equal": server.equal,
+        "comparison": {"held": server.held, "differences": [plain(item._asdict()) for item in server.differences]},
         "server_id": server.server_id,
         "version": server.version,
+        "fits": None if server.fits is None else list(server.fits),
         "choices": dict(server.choices),
         "overrides": plain(server.overrides),
         "nodes": plain(server.nodes),

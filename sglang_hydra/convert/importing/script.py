@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from sglang_hydra.convert.importing.conditions import Choices, assigned, chosen, compared, is_test, tested
 from sglang_hydra.convert.importing.expansion import Value, fields_of, replaced, text_of
 from sglang_hydra.convert.importing.launches import (
     BEHIND_A_ROUTER,
@@ -13,21 +15,23 @@ from sglang_hydra.convert.importing.launches import (
     bare_flags,
     has_launch_command,
     is_open,
+    opened,
     split_launch,
     without_marks,
     without_opened,
 )
+from sglang_hydra.convert.importing.readings import of_every_reading
 from sglang_hydra.convert.importing.shell import (
     ASSIGNMENT,
-    KEYWORDS,
     Shell,
     assign,
     defaults_of,
-    follow_conditions,
     remarks_on_conditions,
     without_functions,
 )
+from sglang_hydra.convert.importing.statements import Alternatives, Branches, Loop, Node, statements_of
 from sglang_hydra.convert.importing.syntax import Command, commands_of, substituted
+from sglang_hydra.convert.importing.wrappers import gpus_of_container, set_for_child
 from sglang_hydra.text.words import is_digits
 
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
@@ -38,6 +42,15 @@ _TEXT_PROGRAMS = (
     "[", "[[", "which", "pip", "pip3", "apt", "apt-get", "git", "curl", "wget", "cat", "tail", "head", "tee", "alias",
 )  # fmt: skip
 _DEEPEST = 5
+_MOST_TURNS = 64
+_ONE_OF_TWO = re.compile(r"\$\(\s*(\[.*\])\s*&&\s*echo\s+([^\s;&|]+)\s*\|\|\s*echo\s+([^\s;&|]+)\s*\)")
+_SBATCH = re.compile(r"^#SBATCH[ \t]+(.*)$", re.MULTILINE)
+_SLURM = {
+    "SLURM_NNODES SLURM_JOB_NUM_NODES": r"(?:--nodes[= ]|-N ?)(\d+)\b",
+    "SLURM_GPUS_ON_NODE SLURM_GPUS_PER_NODE": r"--gpus-per-node[= ](?:\w+:)?(\d+)\b",
+    "SLURM_NTASKS_PER_NODE": r"--ntasks-per-node[= ](\d+)\b",
+}
+_IF_SET = re.compile(r"\$\{([A-Za-z_]\w*):?\+[^{}]*--", re.ASCII)
 
 
 class Script:
@@ -48,38 +61,147 @@ class Script:
         self.place = place
         self.other = other
         self.home = home
+        self.choices = Choices()
+        self.turns = 0
+        self.parsed: dict[str, list[Node]] = {}
 
     def launches(self, text: str, given: Mapping[str, str] | None = None) -> list[Launch]:
-        """Every server that the script starts. ``given`` are the variables that its process has already."""
-        shell = Shell({"HOME": self.home, **(given or {})} if self.home else dict(given or {}), set(given or ()))
-        return list(_once(self._run(text, shell, 0, 0)))
+        """Every server that the script starts: where its caller decides a condition, those of each answer. ``given``
+        are the variables that its process has already."""
+
+        def read(choices: Choices) -> list[Launch]:
+            self.choices, self.turns = choices, 0
+            variables = {**_of_job(text), **(given or {})}
+            variables |= {"HOME": variables.get("HOME", self.home)} if self.home else {}
+            return list(_once(self._run(text, Shell(dict(variables), set(given or ())), 0, 0)))
+
+        return of_every_reading(read)
 
     def _run(self, text: str, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
         alone = not has_launch_command(text)
         text, functions = without_functions(text, first_line)
         shell.functions |= functions
-        yield from self._commands(commands_of(text), shell, depth, first_line, alone=alone)
+        if text not in self.parsed:
+            self.parsed[text] = statements_of(commands_of(text))
+        for launch in self._block(self.parsed[text], shell, depth, first_line):
+            if launch.kind != "flags" or alone:  # else what is left of a command that was cut, a pattern of case
+                yield launch
         for function in functions.values():
             if not function.called and depth < _DEEPEST:
                 function.called = True
                 yield from self._run(function.body, shell.inner(), depth + 1, function.line)
 
-    def _commands(
-        self, commands: Sequence[Command], shell: Shell, depth: int, first_line: int, *, alone: bool
+    def _block(
+        self, nodes: Sequence[Node], shell: Shell, depth: int, first_line: int, *, end: int | None = None
     ) -> Iterator[Launch]:
-        for number, command in enumerate(commands):
-            for launch in self._one(command, shell, depth, first_line):
-                if launch.kind == "flags" and not alone:
-                    continue  # what is left of a command that was cut, a pattern of case
-                after = commands[number + 1].words[0] if number + 1 < len(commands) else ""
-                yield _cut_short(launch, after, first_line + commands[number + 1].line) if after[:2] == "--" else launch
+        """Reads statements up to ``end``, but none behind ``&&`` and ``||`` of which it is known that it is passed."""
+        for at, node in enumerate(nodes[:end]):
+            joined = node.after in ("&&", "||")
+            if joined and shell.status is not None and shell.status == (node.after == "||"):
+                continue
+            doubt = int(joined and shell.status is None)
+            shell.conditions += doubt
+            yield from self._node(node, nodes[at + 1 :], shell, depth, first_line)
+            shell.conditions -= doubt
+
+    def _node(
+        self, node: Node, following: Sequence[Node], shell: Shell, depth: int, first_line: int
+    ) -> Iterator[Launch]:
+        if isinstance(node, Branches):
+            yield from self._branches(node, shell, depth, first_line)
+        elif isinstance(node, Alternatives):
+            yield from self._alternatives(node, shell, depth, first_line)
+        elif isinstance(node, Loop):
+            yield from self._loop(node, shell, depth, first_line)
+        elif is_test(node.words[node.words[:1] == ["!"] :]):
+            sides = [[one for one in _joined(following) if one.after == sign] for sign in ("&&", "||")]
+            shell.status = tested(node, shell, self.choices, sides) if _joined(following) else None
+        elif node.words in (["true"], [":"], ["false"]):
+            shell.status = node.words != ["false"]
+        else:
+            shell.status = None
+            for launch in self._one(node, shell, depth, first_line):
+                word, line = node.follower
+                yield _cut_short(launch, word, first_line + line) if word[:2] == "--" else launch
+            shell.status = True if ASSIGNMENT.fullmatch(node.words[-1]) else None
+
+    def _branches(self, node: Branches, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
+        others = [body for _, body in node.options]
+        for number, (condition, body) in enumerate(node.options):
+            holds: bool | None = True
+            if condition is not None:
+                *before, last = condition or [Command(0, ["true"])]
+                yield from self._block(condition, shell, depth, first_line, end=-1)
+                sides = [body, others[number + 1] if number + 2 == len(others) else []]
+                holds = yield from self._condition(last, bool(before), sides, shell, depth, first_line)
+            doubt = int(holds is None)
+            if holds is not False:
+                shell.conditions += doubt
+                yield from self._block(body, shell, depth, first_line)
+                shell.conditions -= doubt
+            if holds:
+                break
+        for name in {name for body in others for name in assigned(body)} - shell.variables.keys():
+            if not self.choices.made.get((name, "-n", "")):
+                shell.variables[name] = ""  # nothing has set it here, though a caller may
+                shell.soft.add(name)
+        shell.status = None
+
+    def _condition(
+        self, last: Node, is_long: bool, sides: Sequence[Sequence[Node]], shell: Shell, depth: int, first_line: int
+    ) -> Generator[Launch, None, bool | None]:
+        """Reads the last command of a condition; returns its answer, None inside a loop."""
+        if isinstance(last, Command) and is_test(last.words[last.words[:1] == ["!"] :]):
+            if not (last.joined and shell.status is not None and shell.status == (last.after == "||")):
+                shell.status = tested(last, shell, self.choices, [[], []] if is_long else sides)
+            return shell.status
+        yield from self._block([last], shell, depth, first_line)
+        if shell.status is not None or shell.loops:
+            return shell.status
+        words = last.words if isinstance(last, Command) else ["..."]
+        negated = words[:1] == ["!"]
+        key = (" ".join(words[negated:]), "?", "")
+        return chosen(key, self.choices, sides[::-1] if negated else sides, likely=not negated) != negated
+
+    def _alternatives(self, node: Alternatives, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
+        for patterns, body in node.options:
+            holds: bool | None = None
+            if not shell.loops:
+                holds = any(
+                    pattern == "*" or compared([node.subject, "=", pattern], shell, self.choices, [body, []])
+                    for pattern in patterns
+                )
+            if holds is not False:
+                doubt = int(holds is None)
+                shell.conditions += doubt
+                yield from self._block(body, shell, depth, first_line)
+                shell.conditions -= doubt
+            if holds:
+                break
+        shell.status = None
+
+    def _loop(self, node: Loop, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
+        """Reads a loop over known items once for each of them, another one once."""
+        name = node.words[0] if node.words else ""
+        items = [item for word in node.words[2:] for item in fields_of(word, shell.variables)]
+        self.turns += len(items)
+        if items and not any(map(is_open, items)) and self.turns < _MOST_TURNS:
+            for item in items:
+                shell.variables[name] = item
+                yield from self._block(node.body, shell, depth, first_line)
+        else:
+            if name.isidentifier():
+                shell.variables[name] = opened(f"${name}")
+            shell.conditions += 1
+            shell.loops += bool(node.condition)
+            yield from self._block([*node.condition, *node.body], shell, depth, first_line)
+            shell.conditions -= 1
+            shell.loops -= bool(node.condition)
+        shell.status = None
 
     def _one(self, command: Command, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
-        words = list(command.words)
-        follow_conditions(words, shell)
-        while words and words[0] in KEYWORDS:
-            words.pop(0)
-        sure = shell.conditions == 0 and not command.joined
+        words = [word for word in command.words if word != "!"] if command.words[0] == "!" else list(command.words)
+        sure = shell.conditions == 0
         line = first_line + command.line
         own: dict[str, str] = {}
         while words and (match := ASSIGNMENT.fullmatch(words[0])):
@@ -87,30 +209,53 @@ class Script:
             name, adds, value = match.groups()
             if words:
                 own[name] = text_of(value, shell.variables)
-            else:
-                assign(shell, name, adds, value, None if sure else line)
+                continue
+            if match := _ONE_OF_TWO.fullmatch(value):
+                (test,) = commands_of(match[1])
+                holds = tested(test, shell, self.choices, ((), ())) is not False
+                value = match[2] if holds else match[3]
+            assign(shell, name, adds, value, None if sure else line)
+        for name in {name for word in words for name in _IF_SET.findall(word)} - shell.variables.keys():
+            if self.choices.holds((name, "-n", ""), likely=False):
+                shell.variables[name] = opened(f"${name}")
         if depth < _DEEPEST:
             for inner in (text for word in command.words for text in substituted(word) if has_launch_command(text)):
                 yield from self._run(inner, shell.inner(), depth + 1, line - 1)
         yield from self._fed(command, shell, depth, line)
         if not words:
             shell.variables.update(own)
-            return
-        if words[0] == ":":
+        elif words[0] == ":":
             for name, value in defaults_of(words[1:]):
-                shell.variables.setdefault(name, text_of(value, shell.variables))
-            return
-        fields = [item for word in words for item in fields_of(word, shell.variables)]
-        if not fields:
-            return
+                if name not in shell.variables:
+                    assign(shell, name, "", f"${{{name}:-{value}}}")
+        elif fields := [item for word in words for item in fields_of(word, shell.variables)]:
+            yield from self._expanded(command, words, fields, own, shell, depth, line)
+
+    def _expanded(
+        self,
+        command: Command,
+        words: Sequence[str],
+        fields: list[str],
+        own: Mapping[str, str],
+        shell: Shell,
+        depth: int,
+        line: int,
+    ) -> Iterator[Launch]:
+        """Reads a command by its expanded words."""
         if fields[0] in _DECLARING:
-            self._declare(words[1:], shell, None if sure else line, exports=fields[0] != "local")
+            self._declare(words[1:], shell, None if shell.conditions == 0 else line, exports=fields[0] != "local")
         elif fields[:2] == ["set", "--"]:
-            shell.variables["@"] = fields[2:]
+            shell.take_positional(fields[2:])
+        elif fields[0] == "shift":
+            rest = shell.variables.get("@")
+            count = int(fields[1]) if len(fields) > 1 and is_digits(fields[1]) else 1
+            if isinstance(rest, list) and shell.conditions == 0:
+                shell.take_positional(rest[count:])
         elif fields[0] in shell.functions and depth < _DEEPEST:
             function = shell.functions[fields[0]]
             function.called = True
-            called = shell.inner({**{str(number): word for number, word in enumerate(fields)}, "@": fields[1:]})
+            called = shell.inner({"0": fields[0]})
+            called.take_positional(fields[1:])
             yield from self._run(function.body, called, depth + 1, function.line)
         elif fields[0] == "read" and command.heredocs:
             heredoc = command.heredocs[-1]
@@ -134,7 +279,7 @@ class Script:
             body = heredoc.body if heredoc.literal else replaced(heredoc.body, shell.variables)
             if command.target is not None:
                 shell.files[text_of(command.target, shell.variables)] = body
-            elif command.words[:1] in (["cat"], ["read"]) and not command.piped:
+            elif command.words[:1] in (["cat"], ["read"]) and command.ended != "|":
                 continue  # a help text, a variable
             if "apiVersion:" in body or "\nservices:" in f"\n{body}":
                 yield from self.other(body, self._at(line))
@@ -152,7 +297,7 @@ class Script:
             for text in fields
             if " " in text.strip() and depth < _DEEPEST and has_launch_command(without_opened(text))
         ]
-        environment = {**shell.environment(), **own, **_set_for_child(fields)}
+        environment = {**shell.environment(), **own, **set_for_child(fields)}
         split = split_launch(fields)
         if split is None and nested:
             inner = {**shell.variables, **environment}
@@ -188,6 +333,12 @@ class Script:
         return f"{self.place}:{line}" if self.place else f"line {line}"
 
 
+def _joined(nodes: Sequence[Node]) -> list[Node]:
+    """The statements that ``&&`` and ``||`` join to the one before them."""
+    end = next((at for at, node in enumerate(nodes) if node.after not in ("&&", "||")), len(nodes))
+    return list(nodes[:end])
+
+
 def _once(launches: Iterator[Launch]) -> Iterator[Launch]:
     """Yields each server once: a script that prints the command before it runs it has it twice."""
     seen: list[tuple[object, ...]] = []
@@ -198,48 +349,17 @@ def _once(launches: Iterator[Launch]) -> Iterator[Launch]:
             yield launch
 
 
-def _set_for_child(fields: Sequence[str]) -> dict[str, str]:
-    """Returns the variables that ``env A=B``, ``docker run -e A=B`` and ``srun --export=A=B`` set, up to SGLang's
-    own flags."""
-    found: dict[str, str] = {}
-    split = split_launch(fields)
-    before = split[0] if split else list(fields)
-    in_container = any(word.rpartition("/")[2] in CONTAINERS for word in before)
-    takes_pairs = any(word.rpartition("/")[2] == "env" for word in before)
-    for at, word in enumerate(before):
-        option, equals, rest = word.partition("=")
-        if in_container and word in ("-e", "--env") and at + 1 < len(before):
-            option, equals, rest = "--env", "=", before[at + 1]
-        elif in_container and word.startswith("-e") and not word.startswith("--"):
-            option, equals, rest = "--env", "=", word[2:].lstrip("=")
-        if option in ("--env", "--export") and equals:
-            for pair in rest.split(",") if option == "--export" else [rest]:
-                name, has_value, value = pair.partition("=")
-                if has_value and name.isidentifier():
-                    found[name] = value
-        elif takes_pairs and equals and option.isidentifier():
-            found[option] = rest
-    return found
+def _of_job(text: str) -> dict[str, Value]:
+    """The variables that Slurm sets by the script's own ``#SBATCH`` lines."""
+    lines = " ".join(_SBATCH.findall(text))
+    found = {names: match[1] for names, pattern in _SLURM.items() if (match := re.search(pattern, lines))}
+    return {name: value for names, value in found.items() for name in names.split()}
 
 
 def _positional(fields: Sequence[str], text: str) -> dict[str, Value]:
     """Returns $0, $1 and $@ of ``bash -c TEXT name a b``."""
     rest = list(fields[fields.index(text) + 1 :])
     return {"@": rest[1:], **{str(number): word for number, word in enumerate(rest[:10])}} if rest else {}
-
-
-def gpus_of_container(words: Sequence[str]) -> int | None:
-    """Returns how many GPUs ``docker run --gpus`` gives; None for all of them, or where it does not say."""
-    for at, word in enumerate(words):
-        option, equals, value = word.partition("=")
-        if option == "--gpus":
-            value = value if equals else words[at + 1] if at + 1 < len(words) else ""
-            value = value.strip("'\"")
-            if is_digits(value.removeprefix("count=")):
-                return int(value.removeprefix("count="))
-            if value.startswith("device=") and not is_open(value):
-                return len(value.removeprefix("device=").split(","))
-    return None
 
 
 def _cut_short(launch: Launch, after: str, line: int) -> Launch:

@@ -10,12 +10,11 @@ from sglang_hydra.convert.importing.expansion import Value, fields_of, text_of
 from sglang_hydra.convert.importing.launches import has_launch_command, open_names, opened
 from sglang_hydra.convert.importing.syntax import commands_of
 
-KEYWORDS = ("if", "then", "else", "elif", "do", "while", "until", "time", "!", "{")
-_OPENING, _CLOSING = ("if", "case", "while", "until", "for", "select"), ("fi", "esac", "done")
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 # What a caller gives: $1, ${1#*=}, and what getopts takes of it.
 _POSITIONAL = re.compile(r"\$\{?(?:[0-9@*]|OPTARG)(?!\w).*", re.DOTALL)
 _LONGEST = 1 << 16
+_DEFAULTED = re.compile(r"\$\{([A-Za-z_]\w*):?[-=]", re.ASCII)
 _DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*):?=(.*)\}", re.ASCII | re.DOTALL)
 _FUNCTION = re.compile(
     r"^([ \t]*)(?:function[ \t]+([A-Za-z_][\w-]*)(?:[ \t]*\(\))?|([A-Za-z_][\w-]*)[ \t]*\(\))[ \t]*\n?[ \t]*"
@@ -41,13 +40,18 @@ class Function:
 
 @dataclass
 class Shell:
-    """The state of the script so far."""
+    """The state of the script so far. ``conditions`` are the conditions around the next command that nothing decides,
+    ``loops`` those of them that end by a condition. ``status`` is the last command's answer, if it is known. ``soft``
+    variables have a default that a caller may replace."""
 
     variables: dict[str, Value] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
     files: dict[str, str] = field(default_factory=dict)
     conditions: int = 0
+    loops: int = 0
+    status: bool | None = None
     doubtful: dict[str, int] = field(default_factory=dict)
+    soft: set[str] = field(default_factory=set)
     functions: dict[str, Function] = field(default_factory=dict)
 
     def inner(self, variables: Mapping[str, Value] | None = None) -> Shell:
@@ -58,7 +62,18 @@ class Shell:
             dict(self.files),
             doubtful=dict(self.doubtful),
             functions=self.functions,
+            soft=set(self.soft),
         )
+
+    def take_positional(self, words: Sequence[str]) -> None:
+        """Sets ``$@``, ``$1`` and those behind it."""
+        self.variables = {name: value for name, value in self.variables.items() if not name.isdigit() or name == "0"}
+        self.variables |= {"@": list(words), **{str(number): word for number, word in enumerate(words, 1)}}
+
+    def is_soft(self, written: str) -> bool:
+        """Whether a caller may give another value to what a word holds."""
+        defaulted = any(name not in self.variables for name in _DEFAULTED.findall(written))
+        return defaulted or any(_is_named(name, [written]) for name in (*self.soft, *self.doubtful))
 
     def environment(self) -> dict[str, str]:
         return {
@@ -71,6 +86,7 @@ class Shell:
 def assign(shell: Shell, name: str, adds: str, value: str, condition: int | None = None) -> None:
     """Assigns a variable. ``condition`` is the line of an assignment that depends on a condition."""
     made: Value
+    soft = shell.is_soft(value) or (bool(adds) and name in shell.soft)
     if value.startswith("("):
         inner = value[1:].removesuffix(")")
         made = [item for one in commands_of(inner) for word in one.words for item in fields_of(word, shell.variables)]
@@ -99,6 +115,7 @@ def assign(shell: Shell, name: str, adds: str, value: str, condition: int | None
             made = [*items[:-1], items[-1] + made] if isinstance(before, list) and items else "".join(items) + made
         made = opened(f"${name}") if sum(map(len, made)) + len(made) > _LONGEST else made
     shell.variables[name] = made
+    (shell.soft.add if soft else shell.soft.discard)(name)
 
 
 def _listed(value: Value) -> list[str]:
@@ -123,17 +140,6 @@ def defaults_of(words: Sequence[str]) -> list[tuple[str, str]]:
     """Returns the variables that ``: ${NAME:=value}`` sets where they have no value."""
     found = [_DEFAULT.fullmatch(word.strip('"')) for word in words]
     return [(match[1], match[2]) for match in found if match]
-
-
-def follow_conditions(words: Sequence[str], shell: Shell) -> None:
-    """Counts the conditions and loops that stand around the next command."""
-    for word in words:
-        if word in _OPENING:
-            shell.conditions += 1
-        elif word in _CLOSING:
-            shell.conditions = max(0, shell.conditions - 1)
-        elif word not in KEYWORDS:
-            break
 
 
 def remarks_on_conditions(words: Sequence[str], shell: Shell) -> tuple[str, ...]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import Any
 
+import yaml
+
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.convert.importing.embedded_commands import (
     fenced,
     is_dockerfile,
@@ -16,19 +21,30 @@ from sglang_hydra.convert.importing.embedded_commands import (
     lists_of_words,
     unwrapped,
 )
-from sglang_hydra.convert.importing.launches import Launch, has_launch_command
+from sglang_hydra.convert.importing.launches import (
+    Launch,
+    filled,
+    has_launch_command,
+    with_placeholders,
+    without_marks,
+    without_opened,
+)
 from sglang_hydra.convert.importing.logs import has_server_arguments, launches_of_log
 from sglang_hydra.convert.importing.manifests import launches_of_compose, launches_of_kubernetes
-from sglang_hydra.convert.importing.mappings import is_recipe, launch_of_words, launches_of_config, launches_of_recipe
+from sglang_hydra.convert.importing.mappings import (
+    is_recipe,
+    launch_of_words,
+    launches_of_areal,
+    launches_of_config,
+    launches_of_recipe,
+)
+from sglang_hydra.convert.importing.python_program import is_program, launches_of_program
 from sglang_hydra.convert.importing.script import Script
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import open_typed
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.quick_yaml import quick_loader
 from sglang_hydra.text.words import program, short
-
-if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composer
 
 LOOKED_FOR = (
     "a command (python -m sglang.launch_server, sglang serve) in a line, a shell script, a Dockerfile or Markdown, "
@@ -41,16 +57,19 @@ _LONGEST_FLAGS = 1 << 18
 _YAML = (".yaml", ".yml", ".json")
 _MOST_NODES = 200_000
 _LISTS = ("items",)
+_MODEL_FLAGS = ("--model-path", "--model")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A text to import: its name for people, the folder that its paths are relative to, and whether it was typed."""
+    """A text to import: its name for people, the folder that its paths are relative to, and whether it was typed.
+    ``variables`` are those that it leaves to its caller."""
 
     name: str
     text: str
     folder: Path | None = None
     typed: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_source(word: str) -> Source:
@@ -75,7 +94,22 @@ def launches_of(source: Source, composer: Composer) -> list[Launch]:
     """Returns every server that the source starts. Raises ConfigError, with what was looked for, where there is
     none."""
     try:
-        found = _launches(source.text, source.name, composer, source.name.endswith(_YAML))
+        text, had_conditions = source.text, False
+        found = [] if has_server_arguments(text) or not is_program(source.name, text) else _of_program(source, composer)
+        if not found:
+            if not has_server_arguments(text):
+                text, had_conditions = with_placeholders(text)
+            found = _launches(text, source.name, composer, source.name.endswith(_YAML), source.variables)
+        remarks = ("the template's conditions are taken to hold: render it to be sure",) if had_conditions else ()
+        found = [
+            replace(
+                filled(launch, source.variables),
+                name=without_opened(launch.name).strip("-"),
+                place=without_marks(launch.place),
+                remarks=(*launch.remarks, *remarks),
+            )
+            for launch in found
+        ]
     except RecursionError:
         found = []
     if not found:
@@ -83,28 +117,76 @@ def launches_of(source: Source, composer: Composer) -> list[Launch]:
     return found
 
 
-def _launches(text: str, place: str, composer: Composer, is_yaml: bool) -> list[Launch]:
+def _launches(
+    text: str, place: str, composer: Composer, is_yaml: bool, given: Mapping[str, str] = MappingProxyType({})
+) -> list[Launch]:
     if has_server_arguments(text):
         return launches_of_log(text, place, composer)
     if blocks := [block for block in fenced(text) if has_launch_command(block)]:
-        return [launch for block in blocks for launch in _launches(block, place, composer, False)]
+        return [launch for block in blocks for launch in _launches(block, place, composer, False, given)]
     if is_dockerfile(text):
         return launches_of_dockerfile(text, place)
     found: list[Launch] = []
     if is_yaml or not has_launch_command(text.split("\n", 1)[0]):
-        found = [launch for document in _documents(text) for launch in _of_document(document, place)]
+        documents = _documents(text)
+        files = {name: content for document in documents for name, content in _config_maps(document)}
+        given = {**_variables_of(documents), **given}
+        found = [launch for document in documents for launch in _of_document(document, place)]
+        if not any(isinstance(document, list) for document in documents):  # of a patch
+            found = found or _of_texts(documents, lambda body: _launches(body, place, composer, False, given))
+        found = [replace(launch, files={**files, **launch.files}) for launch in found] if files else found
     if found or not (has_launch_command(text) or ("--" in text and len(text) <= _LONGEST_FLAGS)):
         return found
     script = Script(place, lambda body, where: _launches(body, where, composer, True), home=os.path.expanduser("~"))
-    return script.launches(unwrapped(text)) or [
+    return script.launches(unwrapped(text), given) or [
         launch for words in lists_of_words(text) if (launch := launch_of_words(words, place))
     ]
 
 
+def _of_program(source: Source, composer: Composer) -> list[Launch]:
+    def read(text: str) -> list[Launch]:
+        return _launches(text, source.name, composer, False, source.variables)
+
+    return launches_of_program(source.text, source.name, source.variables, read)
+
+
+def _of_texts(documents: Sequence[Any], read: Callable[[str], list[Launch]]) -> list[Launch]:
+    """The servers of commands that a document holds as text, at any place (``start_command`` of Truss, a task's
+    ``run``)."""
+    texts = list(_texts_in(documents))
+    mentions = tuple(text for text in texts if "sglang" in text and len(text.split()) == 1)
+    found = [launch for text in texts if has_launch_command(text) for launch in read(text)]
+    return [replace(launch, mentions=(*launch.mentions, *mentions)) for launch in found]
+
+
+def _texts_in(node: Any) -> Iterator[str]:
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, list) and any(str(item).partition("=")[0] in _MODEL_FLAGS for item in node):
+        yield shlex.join(["sglang", "serve", *map(str, node)])  # the flags of a chart's values
+    elif isinstance(node, (dict, list)):
+        for item in node.values() if isinstance(node, dict) else node:
+            yield from _texts_in(item)
+
+
+def _config_maps(document: Any) -> Iterator[tuple[str, str]]:
+    """The files of the ConfigMaps of a document, by their names."""
+    items = [document, *document.get("items", ())] if isinstance(document, dict) else []
+    for item in items:
+        data = item.get("data") if isinstance(item, dict) and item.get("kind") == "ConfigMap" else None
+        for name, content in data.items() if isinstance(data, dict) else ():
+            yield str(name), str(content)
+
+
+def _variables_of(documents: Sequence[Any]) -> dict[str, str]:
+    """The variables that a task sets for its script (``envs`` of SkyPilot, ``env`` of a workflow)."""
+    nodes = [document.get(key) for document in documents if isinstance(document, dict) for key in ("envs", "env")]
+    pairs = [pair for node in nodes if isinstance(node, dict) for pair in node.items()]
+    return {str(name): str(value) for name, value in pairs if isinstance(value, (str, int, float))}
+
+
 def _documents(text: str) -> list[Any]:
     """Returns the documents of YAML or JSON; none for other text."""
-    import yaml
-
     try:
         found = [
             document for document in yaml.load_all(text, Loader=quick_loader()) if isinstance(document, (dict, list))
@@ -134,6 +216,7 @@ def _of_document(document: Any, place: str) -> list[Launch]:
         ("apiVersion" in document and "kind" in document, launches_of_kubernetes),
         ("services" in document, launches_of_compose),
         (is_recipe(document), launches_of_recipe),
+        (isinstance(document.get("sglang"), Mapping), launches_of_areal),
         (True, launches_of_config),
         (True, launches_of_kubernetes),  # a pod's template, a chart's values: containers at any place
     )
@@ -183,6 +266,8 @@ def _nothing(source: Source) -> Finding:
     hint = None
     if '"sglang_hydra.plan/' in source.text:
         hint = f"it is a plan of ours: {program()} plan lock={where}"
+    elif "--model-path" in source.text and ("op:" in source.text or "kind:" in source.text):
+        hint = f"it may be a patch: kubectl kustomize . | {program()} import -"
     elif "{{" in source.text and "}}" in source.text:
         hint = "it is a template: render it first (helm template . | " + program() + " import -)"
     elif "sglang_router" in source.text:

@@ -6,22 +6,33 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_TRAILING_BLANKS = re.compile(r"\\[ \t]+\n")
+from sglang_hydra.convert.importing.launches import CLOSE, OPEN
+
+_TRAILING_BLANKS = re.compile(r"\\[ \t]+\n|(?<=[ \t])[`^][ \t]*\n(?=[ \t]*-)")  # ` and ^ are those of Windows
 _OPERATORS = "\n;&|()"
+_BEFORE_TESTS = ("if", "then", "elif", "else", "while", "until", "do", "for", "!", "{")
+_LONGEST_TEST = 1000
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([\w.-]+)\2")
 
 
 @dataclass
 class Command:
-    """One simple command: its words as they are written, where it writes to, and the texts that it is fed. ``joined``:
-    it stands behind ``&&`` or ``||``; ``piped``: what it says goes to the next one."""
+    """One simple command: its words as they are written, where it writes to, and the texts that it is fed. ``after``
+    and ``ended`` are the operators before and behind it, ``follower`` the first word of the next command and its
+    line."""
 
     line: int
     words: list[str] = field(default_factory=list)
     target: str | None = None
     heredocs: list[Heredoc] = field(default_factory=list)
-    joined: bool = False
-    piped: bool = False
+    after: str = ""
+    ended: str = ""
+    follower: tuple[str, int] = ("", 0)
+
+    @property
+    def joined(self) -> bool:
+        """Whether it depends on the command before it."""
+        return self.after in ("&&", "||")
 
 
 @dataclass
@@ -54,6 +65,8 @@ class _Cutter:
         while self.at < len(self.text):
             self._step(self.text[self.at])
         self._end_command()
+        for command, after in zip(self.found, self.found[1:], strict=False):
+            command.follower = (after.words[0], after.line)
         return self.found
 
     def _step(self, char: str) -> None:
@@ -76,6 +89,9 @@ class _Cutter:
             self._move(match.end() - at)
         elif char in "<>" or text.startswith("&>", at):
             self._redirect()
+        elif text.startswith(("[[ ", "(("), at) and self._begins():
+            end = text.find("]]" if char == "[" else "))", at)
+            self._take(end + 2 if 0 <= end < at + _LONGEST_TEST else at + 2)
         elif char in _OPERATORS:
             self._operator(char)
         else:
@@ -92,16 +108,22 @@ class _Cutter:
         self._move(length)
         self.target_next = operator
 
+    def _begins(self) -> bool:
+        """Whether a command begins here."""
+        return self.word is None and all(word in _BEFORE_TESTS for word in self.command.words)
+
     def _operator(self, char: str) -> None:
-        self.command.piped = char == "|" and not self.text.startswith("||", self.at)
-        self._end_command()
-        self._move(1)
+        before = "" if self.command.words or self.word is not None else self.command.after
+        length = 2 if self.text.startswith(("&&", "||", ";;"), self.at) else 1
+        operator = self.text[self.at : self.at + length]
+        self._end_command(operator)
+        self._move(length)
         if char == "\n" and self.waiting:
             for heredoc in self.waiting:
                 self._read_heredoc(heredoc)
             self.waiting = []
-        both = self.text[max(0, self.at - 2) : self.at]
-        self.command = Command(self.line, joined=both in ("&&", "||"))
+        kept = before in ("&&", "||", "|", ";;") and char in "\n(;"
+        self.command = Command(self.line, after=before if kept else operator)
 
     def _read_heredoc(self, heredoc: Heredoc) -> None:
         lines = []
@@ -139,10 +161,11 @@ class _Cutter:
             self.command.words.append(written)
         self.word = None
 
-    def _end_command(self) -> None:
+    def _end_command(self, operator: str = "") -> None:
         self._end_word()
         self.target_next = ""
         if self.command.words:
+            self.command.ended = operator
             self.found.append(self.command)
             self.command = Command(self.line)
 
@@ -150,6 +173,8 @@ class _Cutter:
 def end_of_piece(text: str, at: int) -> int:
     """Returns the end of the piece of a word that begins here: a quoted text, an expansion, or one letter."""
     char = text[at]
+    if char == OPEN and (end := text.find(CLOSE, at)) > 0:
+        return end + 1
     if char == "\\":
         return min(at + 2, len(text))
     if char == "'" or text.startswith("$'", at):

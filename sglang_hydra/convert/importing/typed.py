@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-
-if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composer
 
 _GROUPS = ("gpu", "model", "engine", "launch", "topology")
 
 
 @dataclass(frozen=True)
 class Typed:
-    """``choices`` of groups, ``values`` of arguments, ``nodes`` by dotted keys."""
+    """``choices`` of groups, ``values`` of arguments, ``nodes`` by dotted keys. ``keep_all``: nothing of the source is
+    left out, whatever it comes to under the source's release."""
 
     choices: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
     nodes: Mapping[str, Any] = field(default_factory=dict)
+    keep_all: bool = False
 
 
 def read_typed(requests: Sequence[Request], composer: Composer) -> Typed:

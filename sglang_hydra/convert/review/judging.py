@@ -11,11 +11,13 @@ from typing import Literal
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.convert.review.base import Tree, working_in
 from sglang_hydra.planning.difference import Difference, compared
 from sglang_hydra.planning.input_files import is_document
 from sglang_hydra.show.verdicts import Verdict, verdicts_on
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.locations import file_of
 
 State = Literal["same", "changed", "added", "removed", "new"]
 # All sides draw the same seed, so that it is no difference.
@@ -39,7 +41,7 @@ def review(
 ) -> list[Review]:
     """Judges what ``requests`` name (files and folders one by one, with the overrides on top; or the overrides alone),
     and compares each with the same name in ``base``."""
-    after = verdicts_on(Composer(config_dirs, config_name or PRIMARY_NAME), requests, seed=_SEED)
+    after = _verdicts(config_dirs, config_name, requests)
     if base is None:
         return [Review(name, "new", None, verdict) for name, verdict in after]
     before = {
@@ -51,10 +53,17 @@ def review(
     return [*found, *removed]
 
 
+def _verdicts(
+    config_dirs: Sequence[str], config_name: str | None, requests: Sequence[Request]
+) -> list[tuple[str, Verdict]]:
+    composer = Composer(config_dirs, config_name or PRIMARY_NAME)
+    return verdicts_on(composer, requests, seed=_SEED, others=native_reader(composer, requests))
+
+
 def _reviewed(name: str, there: Verdict | None, here: Verdict, base: Tree) -> Review:
     if there is None:
         return Review(name, "added", None, here)
-    if here.made is None and is_document(name) and not os.path.exists(name):
+    if here.made is None and is_document(name) and not os.path.exists(file_of(name)):
         return Review(name, "removed", there, None)
     moved = tuple(_compared(there, here, base))
     judged_alike = (there.ok, there.launchable, there.error_ids) == (here.ok, here.launchable, here.error_ids)
@@ -69,13 +78,13 @@ def _verdicts_of_base(
         replace(request, text=base.counterpart(request.text)) if is_document(request.text) else request
         for request in requests
     ]
-    there = [request for request in named if not is_document(request.text) or Path(request.text).exists()]
+    there = [request for request in named if not is_document(request.text) or Path(file_of(request.text)).exists()]
     if any(is_document(request.text) for request in named) and not any(is_document(item.text) for item in there):
         return
     folders = [folder for folder in map(base.counterpart, config_dirs) if Path(folder).is_dir()]
     with working_in(base.here):
         try:
-            found = verdicts_on(Composer(folders, config_name or PRIMARY_NAME), there, seed=_SEED)
+            found = _verdicts(folders, config_name, there)
         except ConfigError as failure:
             found = [("overrides", Verdict(None, failure.findings))]
         # A folder without a file in it is no launch file of the base.

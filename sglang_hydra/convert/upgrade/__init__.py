@@ -7,6 +7,7 @@ questions (``releases``), what an installed release answers (``planning.upstream
 releases                 which releases are meant, and what changed between them beside the arguments
 inputs                   what was given: overrides, a recipe, a plan, an experiment, a launch command
 steps                    the arguments and variables, one by one
+moves                    which resolved values move, by the code of both releases
 host                     what the release needs, held against this machine
 upgraded                 all of it for one server, with the plan for the new release
 content                  the new file

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_secret_name
@@ -36,8 +39,6 @@ def kind_of(made: Upgrade, output: Path | None) -> str | None:
 def content_of(made: Upgrade, kind: str, composer: Composer, output: Path | None) -> str:
     """The new file. Raises ConfigError where a plan cannot be written as a script."""
     if kind == JSON:
-        import json
-
         return json.dumps(made.plan.to_json(), indent=2, allow_nan=False) + "\n"
     if kind == SHELL:
         if not made.plan.command:
@@ -90,8 +91,6 @@ def _without_secrets(name: str, value: Any) -> Any:
 def _edited(made: Upgrade, content: str) -> str | None:
     """Edits the text of an experiment line by line and comments out what is gone; None where its form cannot be
     edited so."""
-    import yaml
-
     try:
         root = yaml.compose(content, Loader=yaml.SafeLoader)
     except yaml.YAMLError:
@@ -132,8 +131,6 @@ def _edited(made: Upgrade, content: str) -> str | None:
 
 def _places(node: Any, above: tuple[str, ...]) -> Any:
     """The first and last line of every key of block mappings, by its dotted name."""
-    import yaml
-
     for key, value in node.value:
         name = (*above, str(key.value))
         last = value.end_mark.line

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.convert.upgrade.releases import needs_of
+from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.run.doctor.phrases import dotted
 
 if TYPE_CHECKING:
-    from sglang_hydra.facts.gpu import GpuFacts
     from sglang_hydra.run.doctor.machine_state import Interpreter, Nvidia
 
 OK, NO, INSTALL, UNKNOWN = "ok", "no", "install", "unknown"
@@ -48,11 +48,12 @@ class Host:
         """The verdict in one clause."""
         wrong = [need.name for need in self.needs if need.state == self.state]
         if self.state == NO:
-            return f"cannot run it: {', '.join(wrong)}"
+            return f"this machine cannot run it: {', '.join(wrong)}"
         if self.state == UNKNOWN:
-            return f"not known whether it can: {', '.join(wrong)}"
+            return f"cannot tell whether this machine can run it: {', '.join(wrong)}"
         brings = [need.name for need in self.needs if need.state == INSTALL]
-        return f"can run it, once {' and '.join(brings)} are as it wants them" if len(brings) > 1 else "can run it"
+        once = f", once {' and '.join(brings)} are as it wants them" if len(brings) > 1 else ""
+        return f"this machine can run it{once}"
 
     def to_json(self) -> dict[str, Any]:
         return {"state": self.state, "needs": [asdict(need) for need in self.needs]}

@@ -6,32 +6,32 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import HIDDEN
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.schema import NODES
-from sglang_hydra.convert.importing.importer import Imported, import_source
+from sglang_hydra.convert.importing.importer import import_source
 from sglang_hydra.convert.importing.launches import has_launch_command
+from sglang_hydra.convert.importing.native import typed_beside
+from sglang_hydra.convert.importing.proof import requests_of
 from sglang_hydra.convert.importing.sources import Source, read_source
-from sglang_hydra.convert.importing.typed import read_typed
-from sglang_hydra.planning.input_files import is_document, read_document
+from sglang_hydra.planning.input_files import is_document, is_ours, read_document
 from sglang_hydra.planning.lock import as_overrides
 from sglang_hydra.planning.plan import Recorded
 from sglang_hydra.planning.saved import read_plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.quick_yaml import quick_load
+from sglang_hydra.text.locations import file_of
 from sglang_hydra.text.words import program, short
 
 OVERRIDES, PLAN, EXPERIMENT, IMPORTED = "overrides", "plan", "experiment", "import"
 _OVERRIDE = re.compile(r"~|\+{0,2}[A-Za-z_][\w./@:-]*=")
-_OF_YAML = ("defaults", "hydra", "recipe", "experiment")
+_SHOWN = ("IMP007", "IMP010", "IMP017")
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Subject:
     own words, and ``by`` who says so; ``words`` are what one types for it, where that is not what was typed.
 
     ``recorded`` are the facts of a saved plan; ``file`` is the experiment that was read, ``content`` what stood in it.
+    ``old`` are the words of flags that its release only still accepts, by their arguments.
     """
 
     name: str
@@ -53,20 +54,26 @@ class Subject:
     file: Path | None = None
     content: str | None = None
     findings: Sequence[Finding] = ()
+    old: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def subjects_of(
-    requests: Sequence[Request], argv: Sequence[str] | None, written_for: str | None, composer: Composer
+    requests: Sequence[Request],
+    argv: Sequence[str] | None,
+    written_for: str | None,
+    composer: Composer,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Subject]:
     """Every server that was named. ``argv`` is what stood behind a bare ``--``; ``written_for`` is ``--from``, by which
-    the flags of a launch command are read. Raises ConfigError for what names none."""
+    the flags of a launch command are read, ``variables`` those that a script leaves to its caller. Raises ConfigError
+    for what names none."""
     # With a flag between them, the overrides' own reader says what to type.
     mistyped = any(request.is_flag for request in requests)
     rest = [request for request in requests if mistyped or _is_override(request.text)]
     sources = [request for request in requests if request not in rest]
     locks = [request for request in rest if request.text.startswith("lock=")]
     if argv is not None:
-        return list(_imported(None, argv, rest, written_for, composer))
+        return list(_imported(None, argv, rest, written_for, composer, variables))
     if locks and not sources:
         rest = [request for request in rest if request not in locks]
         sources = [Request(locks[-1].text.partition("=")[2].strip("'\""), locks[-1].place)]
@@ -76,7 +83,7 @@ def subjects_of(
         )
         raise ConfigError(Finding("error", "UPG002", message, hint=_how()))
     if sources:
-        return list(_of_source(sources[0].text, rest, written_for, composer))
+        return list(_of_source(sources[0].text, rest, written_for, composer, variables))
     if not rest:
         raise ConfigError(Finding("error", "UPG002", "upgrade what?", hint=_how()))
     return [Subject(_name_of(rest), OVERRIDES, rest)]
@@ -97,18 +104,26 @@ def _name_of(requests: Sequence[Request]) -> str:
     return recipe or "overrides"
 
 
-def _of_source(word: str, rest: Sequence[Request], written_for: str | None, composer: Composer) -> Iterator[Subject]:
+def _of_source(
+    word: str,
+    rest: Sequence[Request],
+    written_for: str | None,
+    composer: Composer,
+    variables: Mapping[str, str],
+) -> Iterator[Subject]:
     if os.path.isdir(word):
         raise ConfigError(Finding("error", "UPG002", f"{short(word)} is a folder", hint="name a file in it"))
-    if is_document(word) and (content := _text_of(word)) is not None:
-        if word.endswith(".json") and '"sglang_hydra.' in content:
+    file = Path(file_of(word))
+    if is_document(word) and (content := _text_of(str(file))) is not None and is_ours(file, content):
+        if word.endswith(".json"):
             yield _of_plan(word, rest)
             return
-        if not word.endswith(".json") and _is_experiment(content):
-            document = read_document(Path(word))
-            yield Subject(word, EXPERIMENT, [*document.requests, *rest], file=Path(word), content=content)
-            return
-    yield from _imported(word, None, rest, written_for, composer)
+        document = read_document(file)
+        yield Subject(word, EXPERIMENT, [*document.requests, *rest], file=file, content=content)
+        return
+    servers = _imported(str(file), None, rest, written_for, composer, variables)
+    chosen = word[len(str(file)) + 1 :]
+    yield from (server for server in servers if chosen in ("", server.name))
 
 
 def _text_of(word: str) -> str | None:
@@ -135,48 +150,30 @@ def _of_plan(word: str, rest: Sequence[Request]) -> Subject:
     )
 
 
-def _is_experiment(content: str) -> bool:
-    """Whether a YAML file is one of ours: it has our keys alone, or a defaults list."""
-    import yaml
-
-    try:
-        loaded = quick_load(content)
-    except yaml.YAMLError:
-        # Several documents are a manifest; what is no YAML at all gets its line and column from our reader.
-        return not re.search(r"^---", content, re.MULTILINE)
-    if not isinstance(loaded, Mapping):
-        return False
-    keys = {str(key) for key in loaded}
-    ours = keys & {*FIELDS, *NODES, *_OF_YAML}
-    return (
-        "defaults" in keys
-        or keys == ours
-        or (len(keys) - len(ours) <= len(ours) and "services" not in keys and not any("-" in key for key in keys))
-    )
-
-
 def _imported(
-    word: str | None, argv: Sequence[str] | None, rest: Sequence[Request], written_for: str | None, composer: Composer
+    word: str | None,
+    argv: Sequence[str] | None,
+    rest: Sequence[Request],
+    written_for: str | None,
+    composer: Composer,
+    variables: Mapping[str, str],
 ) -> Iterator[Subject]:
     """The servers that a text of others starts, reduced to the nearest preset."""
     source = read_source(word) if word is not None else Source("", " ".join(map(shlex.quote, argv or ())), typed=True)
+    source = replace(source, variables=variables)
     if written_for is not None:
         rest = [*rest, Request(f"engine.version={written_for}", "--from")]
-    for server in import_source(source, read_typed(rest, composer), composer):
+    typed = replace(typed_beside(rest, source.text, composer), keep_all=True)
+    for server in import_source(source, typed, composer):
         name = server.name or (source.name or "the command")
-        errors = [finding for finding in server.findings if finding.level != "info" or finding.id == "IMP010"]
+        errors = [finding for finding in server.findings if finding.level != "info" or finding.id in _SHOWN]
+        errors = [finding for finding in errors if finding.id != "IMP008" or not finding.fields]  # they are renamed
         yield Subject(
             name,
             IMPORTED,
-            list(_requests_of(server)),
+            requests_of({**server.choices, **server.overrides, **server.nodes}, server.place),
             written_for=server.version,
             by="the source" if server.kind != "log" else "the log",
             findings=errors,
+            old=server.old,
         )
-
-
-def _requests_of(server: Imported) -> Iterator[Request]:
-    everything = {**server.choices, **server.overrides, **server.nodes}
-    for key, value in everything.items():
-        refers = isinstance(value, str) and value.startswith("${oc.env:")
-        yield Request.typed(key, value, server.place or "the source", "experiment", interpolate=refers)

@@ -11,7 +11,7 @@ from sglang_hydra.releases.order import at_least, is_candidate_of, release_key, 
 from sglang_hydra.releases.table import Release, known_versions, nearest_known, release
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.words import nearest, program, short
+from sglang_hydra.text.words import nearest, program, short, some_of
 
 _NUMBER = re.compile(r"\d+\.\d+\.\d+(?:[.-]?(?:post|rc|dev)\d+)?")
 _FAMILY = re.compile(r"\d+\.\d+\b")
@@ -29,13 +29,15 @@ def release_named(version: str | None, flag: str) -> str:
     that is not in it."""
     known = known_versions()
     if version is None:
-        message = f"upgrade to which release? known are {', '.join(known)}"
-        raise ConfigError(Finding("error", "UPG001", message, hint=f"{program()} upgrade --to {known[-1]} ..."))
+        hint = f"{program()} upgrade --to {known[-1]} ...; or {program()} release list shows all {len(known)}"
+        raise ConfigError(Finding("error", "UPG001", "upgrade to which release?", hint=hint))
     found = nearest_known(version)
     if found is not None and (same_release(found, version) or is_candidate_of(version, found)):
         return found
-    message = f"{flag} {short(version, 40)} is no release that is known here; known are {', '.join(known)}"
-    raise ConfigError(Finding("error", "UPG001", message, hint=f"did you mean {flag} {_meant(version)}?"))
+    message = f"{flag} {short(version, 40)} is no release that is known here"
+    fix = f"{flag} {_meant(version)}"
+    hint = f"{fix}; or releases are {some_of(version, reversed(known), f'{program()} release list')}"
+    raise ConfigError(Finding("error", "UPG001", message, hint=hint, typed=(flag, version), fix=fix))
 
 
 def _meant(version: str) -> str:

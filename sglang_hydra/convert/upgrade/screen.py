@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.convert.upgrade.host import INSTALL, NO, OK, UNKNOWN, Need
+from sglang_hydra.convert.upgrade.moves import Comparison
 from sglang_hydra.convert.upgrade.releases import default_start, direction
 from sglang_hydra.convert.upgrade.steps import Moved
 from sglang_hydra.convert.upgrade.upgraded import Upgrade
@@ -86,16 +87,21 @@ def _respelled(made: Upgrade) -> Iterator[Line]:
 def _resolved(made: Upgrade) -> Iterator[Line]:
     """Shows changed defaults by the table, and the release's own values where it was asked."""
     verdict = made.plan.authority
+    if isinstance(made.comparison, Comparison):
+        yield from _compared(made, made.comparison)
+        yield from [*authority_lines(verdict), []] if verdict is not None else []
+        return
     if verdict is None and same_release(made.start.version, made.version):
         return
     if verdict is not None and verdict.ok is not None:
-        yield [text(f"Resolved values, {SPECIFIED_VERSION}'s rules -> {made.version} itself", "bold")]
+        whose = "the plan's" if made.plan.is_exact else f"{SPECIFIED_VERSION}'s rules"
+        yield [text(f"Resolved values, {whose} -> {made.version} itself", "bold")]
         yield from authority_lines(verdict)
         yield []
         if verdict.ok:
             return
     if made.steps.moved:
-        yield [text("Defaults that move", "bold"), text("  nobody set them; by the table of releases", "dim")]
+        yield [text("Defaults that move", "bold"), text("  not in your command; by the table of releases", "dim")]
         yield from columns([_row(item, made) for item in made.steps.moved])
         keep = next((item.keep for item in reversed(made.steps.moved) if item.keep), None)
         if keep:
@@ -104,8 +110,30 @@ def _resolved(made: Upgrade) -> Iterator[Line]:
         yield from folded([text("  ! ", "yellow"), text(verdict.text)], room())
     elif verdict is None and not same_release(made.version, SPECIFIED_VERSION):
         version = made.version
-        message = f"Resolved values are {SPECIFIED_VERSION}'s rules; what {version} makes of it: --against {version}"
+        why = f" ({made.comparison})" if made.comparison else ""
+        message = (
+            f"Which values {version} resolves otherwise is not known{why}: release fetch {version} brings its code"
+        )
         yield [text(f"  {message}" if made.steps.moved else message, "dim")]
+    yield []
+
+
+def _compared(made: Upgrade, found: Comparison) -> Iterator[Line]:
+    """Shows what both releases themselves make of it: each value that moves, and why in the new one."""
+    asked = f", with {plural(len(found.steps), 'release')} between" if found.steps else ""
+    yield [text("Values that move", "bold"), text(f"  by the code of both releases{asked}", "dim")]
+    rows: list[list[Span]] = []
+    for item in found.moves:
+        values = f"{shown(item.before, width=28)} -> {shown(item.after, width=28)}"
+        since = f"since {item.since}" if item.since else item.kind if item.kind != "value" else ""
+        was, now = item.why
+        reason = f"{now} (was: {was})" if was not in ("", now, "default") else now
+        rows.append([text("~", "yellow"), text(item.key), text(values), text(since, "dim"), text(reason, "dim")])
+    yield from columns(rows) if rows else iter([[text("  none: every value is the same", "dim")]])
+    if found.before_id == found.after_id:
+        yield [text(f"  the same server, {found.after_id}", "dim")]
+    else:
+        yield [text(f"  another server: {found.before_id} -> {found.after_id}", "dim")]
     yield []
 
 
@@ -151,13 +179,14 @@ def _release(made: Upgrade) -> Iterator[Line]:
         )
     pages = changes.names["pages"]
     for name in changes.names["scripts"]["removed"]:
-        rows.append([text("commands"), text(f"{name} is gone", "yellow")])
+        rows.append([text("commands"), text(f"{name} is removed", "yellow")])
     gone = pages["removed"]
-    rows += [[text("pages"), text(f"{page} is gone", "yellow")] for page in gone[:_MOST_PAGES]]
+    rows += [[text("endpoints removed"), text(page, "yellow")] for page in gone[:_MOST_PAGES]]
     if len(gone) > _MOST_PAGES:
-        rows.append([text("pages"), text(f"{len(gone) - _MOST_PAGES} more are gone; --json lists them", "yellow")])
+        message = f"{len(gone) - _MOST_PAGES} more; --json lists them"
+        rows.append([text("endpoints removed"), text(message, "yellow")])
     if pages["added"]:
-        rows.append([text("pages"), text(f"{plural(len(pages['added']), 'new one')}; --json lists them", "dim")])
+        rows.append([text("endpoints added"), text(f"{len(pages['added'])}; --json lists them", "dim")])
     if not rows:
         return
     yield [text(f"The server of {made.version}", "bold")]
@@ -179,7 +208,7 @@ def _host(made: Upgrade) -> Iterator[Line]:
     host = made.host
     if not host.needs:
         return
-    yield [text("This machine ", "bold"), text(host.text, _STYLES[host.state])]
+    yield [text(f"{host.text[:1].upper()}{host.text[1:]}", f"bold {_STYLES[host.state]}")]
     yield from columns([_need_row(need) for need in host.needs])
     yield []
 
@@ -228,6 +257,9 @@ def summary(made: Upgrade) -> Line:
     moves = f"{plural(moved, 'default')} {'moves' if moved == 1 else 'move'}"
     if verdict is not None and verdict.ok:
         moves = f"{plural(len(verdict.differences), 'value')} resolved otherwise"
+    if isinstance(made.comparison, Comparison):
+        count = sum(item.kind == "value" for item in made.comparison.moves)
+        moves = f"{plural(count, 'value')} {'moves' if count == 1 else 'move'}"
     head = f"{plural(len(steps.broken), 'argument')} {'breaks' if len(steps.broken) == 1 else 'break'}, "
     head += f"{len(steps.respelled)} renamed, {moves}: "
     return [text(head), _verdict(made)]

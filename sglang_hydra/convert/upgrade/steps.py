@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from sglang_hydra.arguments.changed_defaults import changed_defaults
@@ -81,8 +82,15 @@ class Steps:
     remarks: Sequence[Finding]
 
 
-def steps_between(intent: Mapping[str, Any], extra: Mapping[str, Any], old: str, new: str) -> Steps:
-    """What becomes of ``intent`` (0.5.2's arguments) and ``extra`` (those of ``old``) in ``new``.
+def steps_between(
+    intent: Mapping[str, Any],
+    extra: Mapping[str, Any],
+    old: str,
+    new: str,
+    typed: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> Steps:
+    """What becomes of ``intent`` (0.5.2's arguments) and ``extra`` (those of ``old``) in ``new``. ``typed`` are the
+    words of arguments that were typed with an old flag.
 
     Raises KeyError for a release that is not in the table.
     """
@@ -105,7 +113,7 @@ def steps_between(intent: Mapping[str, Any], extra: Mapping[str, Any], old: str,
         for finding in translated.findings
         if finding.id == "VER006" or (finding.id == "VER003" and finding.level == "warning")
     ]
-    respelled = list(_respelled(before, translated, intent, extra, names, gone))
+    respelled = list(_respelled(before, translated, intent, extra, names, gone, typed))
     return Steps(kept, kept_extra, broken, respelled, list(_moved(old, new, translated, kept)), remarks)
 
 
@@ -132,7 +140,20 @@ def _extras(
         elif argument is not None:
             later[name_now] = value_now
             names[name] = f"extra.{name_now}"
+    for name in extra:
+        later = {**_beside(name, old, new), **later}
     return names, made, later
+
+
+def _beside(name: str, old: str, new: str) -> dict[str, Any]:
+    """What the new release needs beside the successor of ``name``, and the old one had by default."""
+    if direction(old, new) != "upgrade" or argument_named(name, release(new)) is not None:
+        return {}
+    also = successor(name, new).also
+    beside = successor(also, new) if also else None
+    if also is None or beside is None or beside.name is None or also not in release(old).arguments:
+        return {}
+    return {beside.name: beside.value_of(release(old).arguments[also].default)}
 
 
 def _name_in(name: str, value: Any, old: str, new: str) -> tuple[str, Any] | str:
@@ -152,7 +173,7 @@ def _name_in(name: str, value: Any, old: str, new: str) -> tuple[str, Any] | str
     found = successor(name, new)
     if found.name is None or isinstance(found.value, tuple):
         return found.advice or ""
-    return found.name, value if found.value is SAME else found.value
+    return found.name, found.value_of(value)
 
 
 def _is_old_value(name: str, value: Any) -> bool:
@@ -185,6 +206,7 @@ def _respelled(
     extra: Mapping[str, Any],
     names: Mapping[str, str],
     gone: set[str],
+    typed: Mapping[str, tuple[str, ...]],
 ) -> Iterator[Respelled]:
     """Yields each argument with other words now. Two spellings of one flag count as the same."""
     for name, value in {**intent, **{f"extra.{name}": value for name, value in extra.items()}}.items():
@@ -193,7 +215,7 @@ def _respelled(
         if key in gone or name in gone or is_secret_name(plain_name) or value is None:
             continue
         ours = key.removeprefix("extra.")
-        then = _words(before, before.renamed.get(plain_name, plain_name))
+        then = typed.get(plain_name) or _words(before, before.renamed.get(plain_name, plain_name))
         now = _words(after, after.renamed.get(ours, ours))
         if then and then != now:
             yield Respelled(key, plain(value), then, now)

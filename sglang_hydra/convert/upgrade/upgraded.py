@@ -18,6 +18,7 @@ from sglang_hydra.compose.settings.topology import SINGLE
 from sglang_hydra.convert.importing.experiment import override
 from sglang_hydra.convert.upgrade.host import Host, host_for
 from sglang_hydra.convert.upgrade.inputs import Subject
+from sglang_hydra.convert.upgrade.moves import Comparison, compare
 from sglang_hydra.convert.upgrade.releases import Changes, Start, changes_between, default_start, started_from
 from sglang_hydra.convert.upgrade.steps import Steps, Variable, steps_between, variables_between
 from sglang_hydra.facts.packages import find_python, installed
@@ -44,7 +45,8 @@ _VERSION = "engine.version"
 @dataclass(frozen=True)
 class Upgrade:
     """One server for the release ``version``. ``requests`` make ``plan``, which is for that release; ``flags`` are the
-    folders and the config that they need. ``set_by`` says of an argument who named it."""
+    folders and the config that they need. ``set_by`` says of an argument who named it. ``comparison`` is what
+    both releases themselves make of it, or why that is not known."""
 
     subject: Subject
     start: Start
@@ -57,6 +59,7 @@ class Upgrade:
     requests: tuple[Request, ...]
     flags: tuple[str, ...] = ()
     set_by: Mapping[str, str] = field(default_factory=dict)
+    comparison: Comparison | str = "it was not asked for"
 
     @property
     def ok(self) -> bool:
@@ -93,9 +96,12 @@ def upgraded(
     authority: Authority | None = None,
     flags: Sequence[str] = (),
     look_at_host: bool = True,
+    with_values: bool = True,
+    with_steps: bool = False,
 ) -> Upgrade:
     """Takes ``subject`` to ``version``, a release of the table; ``written_for`` is what ``--from`` names.
 
+    With ``with_values`` both releases are asked what they make of it, ``with_steps`` those between as well.
     ``authority`` is asked where it is given; else the release that is installed in ``engine.python`` is, where that is
     ``version``. Raises ConfigError for what cannot be composed, or is no server of SGLang's.
     """
@@ -107,14 +113,21 @@ def upgraded(
     _refuse_others(composition)
     start = _start(subject, composition, written_for)
     extra = {**_extra_of_recipe(composition), **composition.nodes["extra"], **subject.extra}
-    steps = steps_between(composition.intent, extra, start.version, version)
+    steps = steps_between(composition.intent, extra, start.version, version, subject.old)
     variables = variables_between(_environment(composition), _inherited(env), start.version, version)
     requests = tuple(_new_requests(subject.requests, composition, steps, variables, version))
-    new_requests = composable(requests)
-    if composition.nodes["engine"]["name"] == "auto":
-        new_requests = composer.with_choice(new_requests, "engine", "sglang", _CHOSEN)
-    recorded = subject.recorded
-    plan = make_plan(composer, new_requests, recorded=recorded, seed=recorded.seed if recorded else None)
+    plan = _planned(composer, subject, composition, requests)
+
+    def plan_in(release: str) -> Plan:
+        changes = steps_between(composition.intent, extra, start.version, release)
+        others = variables_between(_environment(composition), {}, start.version, release)
+        typed = Request.typed(_VERSION, release, _PLACE)
+        quiet = Request.typed(_VERSION, release, _PLACE, "experiment")  # of which nothing is fetched
+        requests = _new_requests(subject.requests, composition, changes, others, release)
+        made = [quiet if request == typed else request for request in requests]
+        return _planned(composer, subject, composition, made, seed=plan.resolution.values["random_seed"])
+
+    comparison = compare(start.version, plan, plan_in, with_steps=with_steps) if with_values else "not asked for"
     authority = authority or _installed(plan, version)
     plan = _asked(plan, authority)
     python = authority.python if authority is not None else plan.nodes["engine"]["python"]
@@ -130,7 +143,22 @@ def upgraded(
         requests=requests,
         flags=tuple(flags),
         set_by=dict(_who(composition, steps)),
+        comparison=comparison,
     )
+
+
+def _planned(
+    composer: Composer,
+    subject: Subject,
+    composition: Composition,
+    requests: Sequence[Request],
+    seed: int | None = None,
+) -> Plan:
+    new_requests = composable(requests)
+    if composition.nodes["engine"]["name"] == "auto":
+        new_requests = composer.with_choice(new_requests, "engine", "sglang", _CHOSEN)
+    recorded = subject.recorded
+    return make_plan(composer, new_requests, recorded=recorded, seed=recorded.seed if recorded else seed)
 
 
 def _refuse_others(composition: Composition) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.compose.override_errors import unknown_key
+from sglang_hydra.compose.override_errors import near_key
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.convert.verl.passed import Tree
@@ -90,10 +90,10 @@ def origins_in_app(mount: tuple[str, ...]) -> dict[str, Origin]:
     if not HydraConfig.initialized():
         return {}
     from sglang_hydra.run.before_hydra import numbered
-    from sglang_hydra.run.hydra_app import composer_of_app
+    from sglang_hydra.run.hydra_app import composer_of_app, typed_words
 
     running = HydraConfig.get()
-    return composer_of_app(running).origins_below(mount, numbered(running.overrides.task))
+    return composer_of_app(running).origins_below(mount, numbered(typed_words(running)))
 
 
 def requests_of(
@@ -167,10 +167,8 @@ def _unknown(name: str, word: Setting, tree: Tree, version: str) -> Finding:
     if since is not None:
         message = f"{word.place}: {name!r} is an argument of SGLang {since}, and {version} does not have it"
         return Finding("error", "CLI001", message, (name,), f"{mount}.engine.version={since}")
-    hint = unknown_key("", name).finding.hint
-    if hint is None or not hint.startswith("did you mean"):
-        meant = nearest(name, [*FIELDS, *OWN_KEYS])
-        hint = f"did you mean {meant}?" if meant else None
+    meant = near_key(name) or nearest(name, OWN_KEYS)
+    hint = f"did you mean {meant.lstrip('!')}?" if meant else None
     message = f"{word.place}: {name!r} is no argument of SGLang {version}: ServerArgs would refuse it in verl's workers"
     return Finding("error", "CLI001", message, (name,), hint)
 

@@ -16,25 +16,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 from sglang_hydra.releases.order import at_least
+from sglang_hydra.text.json_types import json_beside
 
 OF_ITS_OWN = "verl itself"
 
 # The rollout's defaults, for trees of releases that lack a key.
-_DEFAULTS: Mapping[str, Any] = {
-    "dtype": "bfloat16",
-    "gpu_memory_utilization": 0.5,
-    "enforce_eager": False,
-    "tensor_model_parallel_size": 2,
-    "data_parallel_size": 1,
-    "expert_parallel_size": 1,
-    "pipeline_model_parallel_size": 1,
-    "max_num_seqs": 1024,
-    "load_format": "dummy",
-    "skip_tokenizer_init": True,
-    "n_gpus_per_node": 8,
-    "nnodes": 0,
-}
+_DEFAULTS: Mapping[str, Any] = json_beside(__file__)
 # Block-wise FP8 for a checkpoint that is none: quantized as it is loaded, and at each update of the weights.
 _FP8 = {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}
 
@@ -64,8 +53,6 @@ class Tree:
     def select(self, key: str, default: Any = None) -> Any:
         """The same for a key of the whole tree. Raises ConfigError where an interpolation leads nowhere."""
         from omegaconf import OmegaConf
-
-        from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 
         with hydra_errors_as_findings():
             value = OmegaConf.select(self.config, key, default=default, throw_on_missing=False)

@@ -23,8 +23,13 @@ from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.gpu_class import choose_gpu_class
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.releases.table import nearest_known, release
+from sglang_hydra.run.hydra_app import shown_refusal
+from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.plan import summary
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import columns, shown, text, write
 
 C = TypeVar("C")
 
@@ -37,7 +42,8 @@ class Rollout:
     """What verl will start, before it does.
 
     ``engine_kwargs`` are the keys that were set in the node, with their values: keys out are keys in. ``passed`` is
-    what verl adds itself; ``server_args`` what ``ServerArgs(**...)`` will be called with.
+    what verl adds itself; ``server_args`` what ``ServerArgs(**...)`` will be called with. ``said`` has the settings of
+    the node, each with the place where it was set.
     """
 
     plan: Plan
@@ -71,17 +77,11 @@ class Rollout:
 
     def as_text(self) -> str:
         """Every argument that ``ServerArgs`` gets, with who set it, and the findings of the plan."""
-        from sglang_hydra.show.findings import finding_lines
-        from sglang_hydra.show.plan import summary
-        from sglang_hydra.text.screen import columns, text
-
         rows = [[text("  " + name, "bold"), text(value), text(who, "dim")] for name, value, who in self._rows()]
         lines = [*columns(rows, indent=""), [], *finding_lines(self.plan.findings, self.plan), summary(self.plan)]
         return "\n".join("".join(part for part, _ in line).rstrip() for line in lines)
 
     def _rows(self) -> Iterator[tuple[str, str, str]]:
-        from sglang_hydra.text.screen import shown
-
         for name, value in self.server_args.items():
             own = self.passed.get(name)
             mine = name in self.engine_kwargs and not (own and own.final)
@@ -89,7 +89,7 @@ class Rollout:
             yield name, shown(masked(name, value)), f"{who} (over verl's {shown(own.value)})" if mine and own else who
 
     def _place_of(self, name: str) -> str:
-        return self.said[name].place if name in self.said else self.said["extra"].place
+        return (self.said[name] if name in self.said else self.said["extra"]).place
 
 
 def plan_rollout(
@@ -152,8 +152,6 @@ def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(task)
     def planned(config: Any) -> Any:
-        from sglang_hydra.run.hydra_app import shown_refusal
-
         with shown_refusal():
             rollout = plan_rollout(config)
         with shown_refusal(rollout.plan):
@@ -167,9 +165,6 @@ def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _show(plan: Plan) -> None:
     """Writes the findings to standard error, beside what the task prints."""
-    from sglang_hydra.show.findings import finding_lines
-    from sglang_hydra.text.screen import write
-
     write(finding_lines(plan.findings, plan), sys.stderr)
 
 
@@ -196,8 +191,6 @@ def _folders_of_app() -> list[str]:
 
 def _arguments_of(version: str) -> frozenset[str]:
     """Returns the arguments of a release of SGLang; those of 0.5.2 for a release that the table does not have."""
-    from sglang_hydra.releases.table import nearest_known, release
-
     near = nearest_known(version)
     return frozenset(release(near).arguments) if near else frozenset(FIELDS)
 

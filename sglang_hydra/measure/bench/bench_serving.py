@@ -217,6 +217,8 @@ def _lack(python: str | None) -> str | None:
 
 def _unsuited(load: Load) -> str | None:
     """What of a load it cannot express, as what follows "cannot"."""
+    if load.trace is not None:
+        return "replay bench.trace"
     if load.dataset != "random":
         return f"send bench.dataset={load.dataset} with lengths of our choosing"
     if load.cache == "warm":

@@ -66,9 +66,27 @@ def problems(node: Mapping[str, Any]) -> Iterator[Finding]:
         message = f"bench.prefix_len={node['prefix_len']} must be between 1 and bench.input_len={node['input_len']}"
         hint = f"bench.prefix_len={max(1, node['input_len'] // 2)}"
         yield _error("BEN002", message, "prefix_len", hint, "input_len")
+    yield from _trace(node)
     yield from _slo(node["slo"])
     yield from _slo_unseen(node)
     yield from _file_problems(node)
+
+
+def _trace(node: Mapping[str, Any]) -> Iterator[Finding]:
+    """A trace says itself what arrives when."""
+    if node["trace"] is None:
+        return
+    if node["dataset"] != "random":
+        message = f"bench.trace makes its own prompts, and bench.dataset={node['dataset']} others"
+        yield _error("BEN002", message, "dataset", "bench.dataset=random", "trace")
+    if node["concurrency"] == LADDER:
+        message = f"bench.concurrency={LADDER} tries loads, and bench.trace is one"
+        yield _error(
+            "BEN002", message, "concurrency", "bench.concurrency=null; bench.request_rate=N scales a trace", "trace"
+        )
+    from sglang_hydra.measure.bench.trace import trace_problem
+
+    yield from _asked(trace_problem, node["trace"], node["num_prompts"])
 
 
 def _concurrency(value: Any) -> Iterator[Finding]:

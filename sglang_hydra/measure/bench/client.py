@@ -30,6 +30,7 @@ from sglang_hydra.measure.bench.messages import Begin, Order, Orders, Own, Setup
 from sglang_hydra.measure.bench.prompts import Prompt, make_prompts, point_seed
 from sglang_hydra.measure.bench.server import Server, authorities
 from sglang_hydra.measure.bench.text_prompts import TextMaker
+from sglang_hydra.measure.bench.trace import read_trace
 from sglang_hydra.measure.bench.wires import Completions, Generate, Target
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
@@ -184,7 +185,8 @@ class _Supply:
         self._target, self._load, self._prompts = target, load, prompts
         self._draw, self._due = random.Random(seed), 0.0
         self._owed = fewest
-        self.lasts_s = 0.0 if load.num_prompts is not None else load.min_duration
+        self._times = _times_of(load)
+        self.lasts_s = 0.0 if load.num_prompts is not None or self._times else load.min_duration
         self.ready: deque[Order] = deque()
         self.make(fewest)
 
@@ -193,7 +195,7 @@ class _Supply:
         for prompt in self._prompts(count):
             body = self._target.wire.body(prompt, self._target.model, self._load.stream)
             rate = self._load.request_rate
-            due = None if rate is None else self._due
+            due = None if rate is None else self._times.popleft() if self._times else self._due
             self.ready.append(Order(with_body(self._head, body), prompt.output_len, due, self._owed > 0))
             self._due += self._draw.expovariate(rate) if rate is not None else 0.0
             self._owed -= 1
@@ -201,6 +203,14 @@ class _Supply:
     @property
     def owes(self) -> bool:
         return bool(self.ready) and self.ready[0].owed
+
+
+def _times_of(load: Load) -> deque[float]:
+    """When the requests of a trace are due, in seconds since the beginning, at the rate that is asked for."""
+    if load.trace is None:
+        return deque()
+    trace = read_trace(load.trace, load.num_prompts)
+    return deque(each.at * trace.rate / (load.request_rate or trace.rate) for each in trace.arrivals)
 
 
 class _Driver:
@@ -213,6 +223,8 @@ class _Driver:
         self._slots = [_share(load.concurrency, number, len(processes)) for number in range(len(processes))]
         rate = (load.request_rate or 0.0) / len(processes)
         self._most = [max(slots or 0, math.ceil(rate * _AHEAD_S)) + _FEW for slots in self._slots]
+        if load.trace is not None:  # many may arrive at once
+            self._most = [len(supply.ready)] * len(processes)
         self._samples: list[Sample] = []
         self._ended: list[Own] = []
         self._begin = self._until = math.inf
@@ -296,6 +308,7 @@ class _Driver:
             total.stamped += own.stamped
         record = {
             "processes": len(self._processes),
+            "real_time": all(own.real_time for own in self._ended),
             "kernel_times": total.stamped / total.reads if total.reads else None,
             "lag_ms": total.lag.spread_ms(),
             "send_delay_ms": total.send.spread_ms(),
@@ -345,7 +358,7 @@ class Builtin:
         return run_load(self._target, load, self._source(load, seed), seed, fewest, self._processes)
 
     def warm_up(self, load: Load, seed: int) -> None:
-        few = replace(load, num_prompts=load.warmup, concurrency=load.warmup, request_rate=None)
+        few = replace(load, num_prompts=load.warmup, concurrency=load.warmup, request_rate=None, trace=None)
         run_load(self._target, few, self._source(few, seed), seed, processes=self._processes)
 
     def close(self) -> None:

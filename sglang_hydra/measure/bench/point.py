@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import platform
+import socket
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any, Protocol
 
+from sglang_hydra.facts.packages import installed
 from sglang_hydra.measure.bench.bench_serving import BenchServing
 from sglang_hydra.measure.bench.client import Builtin, Run
-from sglang_hydra.measure.bench.gpus import GpuWatch
+from sglang_hydra.measure.bench.gpus import GpuWatch, driver_version
 from sglang_hydra.measure.bench.load import Load
-from sglang_hydra.measure.bench.machine import machine
 from sglang_hydra.measure.bench.measures import measure, moved_by_client
 from sglang_hydra.measure.bench.prompts import point_seed
 from sglang_hydra.measure.bench.quality import check_quality
 from sglang_hydra.measure.bench.server import Server, Watch, empty_cache
 from sglang_hydra.measure.bench.validity import Seen, invalid_reasons
+from sglang_hydra.text.version import VERSION
 
 VALID, INVALID, FAILED = "valid", "invalid", "failed"
 
@@ -132,3 +138,38 @@ def run_point(
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+# The machine that a point was measured on, so that points can be compared.
+
+_ENGINE_PACKAGES = ("sglang", "transformers", "torch", "sgl-kernel", "sglang-kernel", "flashinfer-python")
+
+
+@functools.cache
+def machine(python: str | None) -> dict[str, Any]:
+    """The host, its CPU and GPU driver, and the versions of this package and of the engine in ``python``, as they were
+    at the first call. What cannot be known is left out."""
+    found = installed(python).versions
+    packages = {f"engine's {name}": str(found[name]) for name in _ENGINE_PACKAGES if name in found}
+    return {**_host(), **packages}
+
+
+@functools.cache
+def _host() -> dict[str, Any]:
+    known = {
+        "host": socket.gethostname(),
+        "operating system": platform.platform(),
+        "cpu": f"{_cpu() or platform.machine()}, {os.cpu_count()} cores",
+        "gpu driver": driver_version(),
+        "python": platform.python_version(),
+        "sglang-hydra": VERSION,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _cpu() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sglang_hydra.measure.bench.load import Load
+from sglang_hydra.measure.bench.trace import read_trace, tokens_of
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
@@ -50,6 +51,8 @@ def make_prompts(
     Raises ConfigError for a file that cannot be read or holds no prompt.
     """
     draw = random.Random(seed)
+    if load.trace is not None:
+        return _from_trace(load, count, seed if shared is None else shared, vocab_size, start)
     if load.dataset == "file":
         return _from_file(load, count, seed if shared is None else shared, start)
     lengths = [(_length(draw, load.input_len, load), _length(draw, load.output_len, load)) for _ in range(count)]
@@ -83,6 +86,16 @@ def _ids(draw: random.Random, count: int, vocab_size: int) -> tuple[int, ...]:
     lowest = min(_LOWEST_ID, vocab_size // 2)
     # Ten times as fast as randrange, which counts while a server is measured. 32 bits leave no bias that matters.
     return tuple(lowest + number % (vocab_size - lowest) for number in array("I", draw.randbytes(4 * count)))
+
+
+def _from_trace(load: Load, count: int, seed: int, vocab_size: int, start: int) -> list[Prompt]:
+    """Requests of a trace from number ``start`` on, of its lengths, sharing the blocks that it says they share."""
+    lowest = min(_LOWEST_ID, vocab_size // 2)
+    arrivals = read_trace(str(load.trace), load.num_prompts).arrivals[start : start + count]
+    return [
+        Prompt(each.output_len, tokens_of(each, seed, number, vocab_size, lowest), None, each.input_len)
+        for number, each in enumerate(arrivals, start)
+    ]
 
 
 def _from_file(load: Load, count: int, seed: int, start: int) -> list[Prompt]:

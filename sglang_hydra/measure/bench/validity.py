@@ -159,7 +159,7 @@ def delayed_by_client(seen: Seen) -> str | None:
 
 
 def warm_cache(seen: Seen) -> str | None:
-    if seen.load.cache != "cold" or seen.load.dataset != "random" or seen.hit_rate is None:
+    if seen.load.cache != "cold" or seen.load.dataset != "random" or seen.load.trace or seen.hit_rate is None:
         return None
     if seen.hit_rate <= COLD_HIT_RATE:
         return None

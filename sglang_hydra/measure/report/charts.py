@@ -1,13 +1,14 @@
-"""Charts as SVG: scatter plots with their Pareto front, and heat maps. Built as a tree, so no text can break out.
+"""Charts as SVG: scatter plots with a line for each server and their Pareto front, and heat maps. Built as a tree, so
+that no text can break out.
 
-Colours come from the page's CSS classes, so that one file suits light and dark; each mark has a title that browsers
-show when it is pointed at. 420 units are as wide as a phone, so that nothing shrinks below reading there.
+Colours come from the page's CSS classes, so that one file suits light and dark; each mark has a title that is shown
+when it is pointed at. 420 units are as wide as a phone, so that nothing shrinks below reading there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
@@ -18,7 +19,7 @@ WIDTH, HEIGHT = 420, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 24, 14, 44
 _TICKS = 5
 _CELL_HEIGHT = 34
-_SERIES = 6
+_COLOURS = 6
 _CORNERS = (
     ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),  # square
     ((0, -1.2), (1.1, 0.8), (-1.1, 0.8)),  # triangle
@@ -29,47 +30,132 @@ _CORNERS = (
 )  # fmt: skip
 
 _LABEL = 18
+_LABEL_HEIGHT = 12
 
 Element = ElementTree.Element
 
 
 class Mark(NamedTuple):
-    """A point of a scatter plot. ``series`` numbers its sweep; ``on_front`` marks those that nothing beats."""
+    """A point of a scatter plot. ``series`` numbers its server, ``older`` how many sweeps came after its own, ``point``
+    the row that it is in the table. ``on_front`` marks what nothing beats, ``missed`` what misses the limits. Marks of
+    one ``line`` are joined in their ``order``, and each has its ``label``. ``x_noise`` and ``y_noise`` are where the
+    numbers lie, None without repeats."""
 
     x: float
     y: float
     series: int
     on_front: bool
     title: str
+    line: str = ""
+    order: float = 0.0
+    label: str = ""
+    older: int = 0
+    point: int = 0
+    missed: bool = False
+    x_noise: tuple[float, float] | None = None
+    y_noise: tuple[float, float] | None = None
+
+    @property
+    def kind(self) -> str:
+        return f"s{self.series % _COLOURS}" + (" old" if self.older else "")
 
 
-def scatter(marks: Sequence[Mark], x_words: str, y_words: str) -> str:
-    """Marks with a line along each series' front."""
-    svg = _svg(WIDTH, HEIGHT, f"{y_words} against {x_words}")
-    x_ticks, y_ticks = ticks(0, max(mark.x for mark in marks)), ticks(0, max(mark.y for mark in marks))
-    x_of = _scale(x_ticks[-1], _LEFT, WIDTH - _RIGHT)
-    y_of = _scale(y_ticks[-1], HEIGHT - _BOTTOM, _TOP)
-    for value in x_ticks:
-        _line(svg, x_of(value), _TOP, x_of(value), HEIGHT - _BOTTOM, "grid")
-        _text(svg, x_of(value), HEIGHT - _BOTTOM + 16, short(value), "tick", "middle")
-    for value in y_ticks:
-        _line(svg, _LEFT, y_of(value), WIDTH - _RIGHT, y_of(value), "grid")
-        _text(svg, _LEFT - 6, y_of(value) + 4, short(value), "tick", "end")
-    _text(svg, (_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, x_words, "axis", "middle")
-    label = _text(svg, 0, 0, y_words, "axis", "middle")
-    label.set("transform", f"translate(13 {(_TOP + HEIGHT - _BOTTOM) / 2:g}) rotate(-90)")
-    for series in sorted({mark.series for mark in marks}):
-        front = sorted((mark.x, mark.y) for mark in marks if mark.series == series and mark.on_front)
-        if len(front) > 1:
-            steps = " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in front)
-            ElementTree.SubElement(svg, "polyline", {"points": steps, "class": f"front s{series % _SERIES}"})
-    for mark in sorted(marks, key=lambda mark: mark.on_front):
-        kind = f"mark s{mark.series % _SERIES}" + ("" if mark.on_front else " behind")
-        place = _outline(mark.series, x_of(mark.x), y_of(mark.y), 5.0 if mark.on_front else 3.5)
-        # Those on the front can be reached by keyboard; of a thousand others none wants to be walked through.
-        reached = {"tabindex": "0", "role": "img", "aria-label": printable(mark.title)} if mark.on_front else {}
-        _titled(ElementTree.SubElement(svg, "path", {"d": place, "class": kind, **reached}), mark.title)
+class Axis(NamedTuple):
+    """What an axis shows, and which of its values are beyond a limit."""
+
+    words: str
+    more_is_better: bool = False
+    limit: float | None = None
+
+
+class _Scale(NamedTuple):
+    ticks: list[float]
+    of: Callable[[float], float]
+
+    def within(self, value: float) -> float:
+        """The place of a value, at the edge of the plot where it lies beyond."""
+        return self.of(min(max(value, self.ticks[0]), self.ticks[-1]))
+
+
+def scatter(marks: Sequence[Mark], x: Axis, y: Axis, is_log: bool = False) -> str:
+    """Marks with a line for each ``line``, a broad one along each sweep's front, and the noise of each. Logarithmic
+    axes need numbers above zero."""
+    svg = _svg(WIDTH, HEIGHT, f"{y.words} against {x.words}")
+    make = _log_scale if is_log else _even_scale
+    x_scale = make([mark.x for mark in marks], _LEFT, WIDTH - _RIGHT)
+    y_scale = make([mark.y for mark in marks], HEIGHT - _BOTTOM, _TOP)
+    _frame(svg, x, y, x_scale, y_scale)
+    for older in sorted({mark.older for mark in marks}, reverse=True):
+        front = sorted((mark for mark in marks if mark.older == older and mark.on_front), key=lambda mark: mark.x)
+        _joined(svg, front, x_scale, y_scale, "front" + (" old" if older else ""))
+    for name in sorted({mark.line for mark in marks if mark.line}):
+        line = sorted((mark for mark in marks if mark.line == name), key=lambda mark: mark.order)
+        _joined(svg, line, x_scale, y_scale, f"server {line[0].kind}", {"data-s": str(line[0].series)})
+    for mark in sorted(marks, key=lambda mark: (-mark.older, mark.on_front)):
+        _mark(svg, mark, x_scale, y_scale)
+    _labels(svg, [mark for mark in marks if mark.label and not mark.older], x_scale, y_scale)
     return _written(svg)
+
+
+def _frame(svg: Element, x: Axis, y: Axis, x_scale: _Scale, y_scale: _Scale) -> None:
+    """The grid, what lies beyond a limit, the words of the axes, and where it is better."""
+    if x.limit is not None:
+        at = x_scale.within(x.limit)
+        left, right = (_LEFT, at) if x.more_is_better else (at, WIDTH - _RIGHT)
+        place = {"x": left, "y": _TOP, "width": max(0.0, right - left), "height": HEIGHT - _BOTTOM - _TOP}
+        shade = {"class": "beyond", **{name: f"{size:.1f}" for name, size in place.items()}}
+        _titled(ElementTree.SubElement(svg, "rect", shade), f"beyond the limit of {short(x.limit)}: {x.words}")
+    for value in x_scale.ticks:
+        _line(svg, x_scale.of(value), _TOP, x_scale.of(value), HEIGHT - _BOTTOM, "grid")
+        _text(svg, x_scale.of(value), HEIGHT - _BOTTOM + 16, short(value), "tick", "middle")
+    for value in y_scale.ticks:
+        _line(svg, _LEFT, y_scale.of(value), WIDTH - _RIGHT, y_scale.of(value), "grid")
+        _text(svg, _LEFT - 6, y_scale.of(value) + 4, short(value), "tick", "end")
+    _text(svg, (_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, x.words, "axis", "middle")
+    label = _text(svg, 0, 0, y.words, "axis", "middle")
+    label.set("transform", f"translate(13 {(_TOP + HEIGHT - _BOTTOM) / 2:g}) rotate(-90)")
+    if x.more_is_better:
+        _text(svg, WIDTH - _RIGHT, HEIGHT - 8, "better \u2192", "better", "end")
+    else:
+        _text(svg, _LEFT, HEIGHT - 8, "\u2190 better", "better", "start")
+
+
+def _joined(
+    svg: Element, marks: Sequence[Mark], x: _Scale, y: _Scale, kind: str, data: Mapping[str, str] | None = None
+) -> None:
+    if len(marks) > 1:
+        steps = " ".join(f"{x.of(mark.x):.1f},{y.of(mark.y):.1f}" for mark in marks)
+        ElementTree.SubElement(svg, "polyline", {"points": steps, "class": kind, **(data or {})})
+
+
+def _labels(svg: Element, marks: Sequence[Mark], x: _Scale, y: _Scale) -> None:
+    """The loads beside their marks, those on the front first; one that would cover another is left out."""
+    taken: list[tuple[float, float, float]] = []
+    for mark in sorted(marks, key=lambda mark: (not mark.on_front, -mark.order)):
+        left, bottom = x.of(mark.x) + 7, y.of(mark.y) - 6
+        right = left + 7 * len(mark.label)
+        if all(right < begin or left > end or abs(bottom - line) > _LABEL_HEIGHT for begin, end, line in taken):
+            taken.append((left, right, bottom))
+            _text(svg, left, bottom, mark.label, "tick", "start").set("data-s", str(mark.series))
+
+
+def _mark(svg: Element, mark: Mark, x: _Scale, y: _Scale) -> None:
+    data = {"data-s": str(mark.series), "data-p": str(mark.point)}
+    at_x, at_y = x.of(mark.x), y.of(mark.y)
+    # A whisker is as long as the plot at most: one of few repeats would be the whole picture.
+    for noise, is_x in ((mark.x_noise, True), (mark.y_noise, False)):
+        if noise is not None:
+            ends = (
+                (x.within(noise[0]), at_y, x.within(noise[1]), at_y)
+                if is_x
+                else (at_x, y.within(noise[0]), at_x, y.within(noise[1]))
+            )
+            _line(svg, *ends, f"noise {mark.kind}", data)
+    kind = f"mark {mark.kind}" + ("" if mark.on_front else " behind") + (" missed" if mark.missed else "")
+    place = _outline(mark.series, at_x, at_y, 5.0 if mark.on_front else 3.5)
+    # Those on the front can be reached by keyboard; of a thousand others none wants to be walked through.
+    reached = {"tabindex": "0", "role": "img", "aria-label": _lines(mark.title)} if mark.on_front else {}
+    _titled(ElementTree.SubElement(svg, "path", {"d": place, "class": kind, **data, **reached}), mark.title)
 
 
 def heat_map(
@@ -95,7 +181,7 @@ def heat_map(
             kind = "cell none" if value is None else "cell"
             cell = ElementTree.SubElement(svg, "rect", {**attributes, "class": kind, "rx": "3"})
             if value is not None:
-                cell.set("style", f"fill-opacity:{0.08 + 0.52 * share:.2f}")
+                cell.set("fill-opacity", f"{0.08 + 0.52 * share:.2f}")
             shown = "not measured" if value is None else short(value)
             _titled(cell, f"{x_words}={columns[number]}, {y_words}={row}: {shown}")
             words = "" if value is None else short(value)
@@ -119,6 +205,19 @@ def ticks(low: float, high: float) -> list[float]:
     return [low + step * number for number in range(count + 1)]
 
 
+def log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times powers of ten, or these powers alone where they are many, around both numbers, which are above
+    zero."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 2)
+    for factors in ((1, 2, 5), (1,)):
+        steps = [factor * 10.0**power for power in powers for factor in factors]
+        first = max(number for number, step in enumerate(steps) if step <= low * (1 + 1e-9))
+        last = next(number for number, step in enumerate(steps) if step >= high * (1 - 1e-9) and number > first)
+        if last - first <= 2 * _TICKS:
+            break
+    return steps[first : last + 1]
+
+
 def short(value: float) -> str:
     """A number in at most three or four digits: 0.012, 1.5, 1,240, 12.4k."""
     if value and abs(value) < 1:
@@ -131,17 +230,18 @@ def short(value: float) -> str:
 def legend_mark(series: int) -> str:
     """The mark of a series alone, for a legend."""
     svg = Element("svg", {"viewBox": "0 0 14 14", "class": "key", "aria-hidden": "true"})
-    ElementTree.SubElement(svg, "path", {"d": _outline(series, 7, 7, 5), "class": f"mark s{series % _SERIES}"})
+    ElementTree.SubElement(svg, "path", {"d": _outline(series, 7, 7, 5), "class": f"mark s{series % _COLOURS}"})
     return _written(svg)
 
 
 def _outline(series: int, x: float, y: float, size: float) -> str:
     """The mark of a series: each has a shape of its own beside its colour, for whoever does not tell the colours
     apart. All have about the same area."""
-    if series % _SERIES == 0:
+    shape = (series + series // _COLOURS) % _COLOURS
+    if shape == 0:
         half = f"a{size:g},{size:g} 0 1,0"
         return f"M{x - size:.1f},{y:.1f}{half} {2 * size:g},0{half} {-2 * size:g},0z"
-    corners = _CORNERS[series % _SERIES - 1]
+    corners = _CORNERS[shape - 1]
     return "M" + "L".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in corners) + "z"
 
 
@@ -151,13 +251,22 @@ def _svg(width: float, height: float, title: str) -> Element:
     return svg
 
 
-def _scale(top: float, begin: float, end: float) -> Callable[[float], float]:
-    return lambda value: begin + (end - begin) * (value / top if top else 0.0)
+def _even_scale(values: Sequence[float], begin: float, end: float) -> _Scale:
+    found = ticks(0, max(values))
+    return _Scale(found, lambda value: begin + (end - begin) * value / found[-1])
 
 
-def _line(svg: Element, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+def _log_scale(values: Sequence[float], begin: float, end: float) -> _Scale:
+    found = log_ticks(min(values), max(values))
+    low, high = math.log10(found[0]), math.log10(found[-1])
+    return _Scale(found, lambda value: begin + (end - begin) * (math.log10(value) - low) / (high - low))
+
+
+def _line(
+    svg: Element, x1: float, y1: float, x2: float, y2: float, kind: str, data: Mapping[str, str] | None = None
+) -> None:
     ends = {"x1": f"{x1:.1f}", "y1": f"{y1:.1f}", "x2": f"{x2:.1f}", "y2": f"{y2:.1f}"}
-    ElementTree.SubElement(svg, "line", {**ends, "class": kind})
+    ElementTree.SubElement(svg, "line", {**ends, "class": kind, **(data or {})})
 
 
 def _text(svg: Element, x: float, y: float, words: str, kind: str, anchor: str) -> Element:
@@ -168,7 +277,11 @@ def _text(svg: Element, x: float, y: float, words: str, kind: str, anchor: str) 
 
 
 def _titled(element: Element, words: str) -> None:
-    ElementTree.SubElement(element, "title").text = printable(words)
+    ElementTree.SubElement(element, "title").text = _lines(words)
+
+
+def _lines(words: str) -> str:
+    return "\n".join(printable(line) for line in words.split("\n"))
 
 
 def _written(svg: Element) -> str:

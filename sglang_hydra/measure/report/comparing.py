@@ -7,8 +7,9 @@ import functools
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import NamedTuple
 
 from sglang_hydra.measure.report.reading import Row
@@ -102,15 +103,13 @@ def pareto(groups: Sequence[Group], x: Metric, y: Metric) -> list[Group]:
     return [group for group, _, _ in sorted(front, key=lambda item: item[1])]
 
 
-def best(
-    groups: Sequence[Group], metric: Metric, within: Callable[[Group], bool] = lambda group: True
-) -> Verdict | None:
-    """The group with the best mean among those ``within``; None where there is none.
+def best(groups: Sequence[Group], metric: Metric) -> Verdict | None:
+    """The group with the best mean; None where there is none.
 
     No winner is declared inside the noise: it is sure only when the interval of its difference to every other group
     leaves zero out, and that takes repeats.
     """
-    candidates = [group for group in groups if within(group) and group.mean(metric) is not None]
+    candidates = [group for group in groups if group.mean(metric) is not None]
     if not candidates:
         return None
     found = min(candidates, key=lambda group: _cost(metric, group.mean(metric) or 0.0))
@@ -142,8 +141,9 @@ def interval(values: Sequence[float]) -> Interval | None:
     return found if min(values) < 0 else Interval(max(0.0, found.low), found.high)
 
 
-def difference(before: Sequence[float], after: Sequence[float]) -> Interval | None:
-    """Of the means, after - before, widened as in ``interval``; None where either has fewer than two values."""
+def difference(before: Sequence[float], after: Sequence[float], count: int = 1) -> Interval | None:
+    """Of the means, after - before, widened as in ``interval``; None where either has fewer than two values. Of
+    ``count`` differences that are judged together all intervals hold with a probability of 95 % (Bonferroni)."""
     if len(before) < 2 or len(after) < 2:
         return None
     olds, news = _means(tuple(before), _SEED), _means(tuple(after), _SEED + 1)
@@ -153,7 +153,8 @@ def difference(before: Sequence[float], after: Sequence[float]) -> Interval | No
         pairs = zip(draw.choices(olds, k=_DRAWS), draw.choices(news, k=_DRAWS), strict=True)
     middle = _middle(sorted(new - old for old, new in pairs))
     centre = math.fsum(after) / len(after) - math.fsum(before) / len(before)
-    return _widened(middle, centre, min(len(before), len(after)), len(before) + len(after) - 2)
+    z = _NORMAL if count == 1 else NormalDist().inv_cdf(1 - (1 - _LEVEL) / 2 / count)
+    return _widened(middle, centre, min(len(before), len(after)), len(before) + len(after) - 2, z)
 
 
 def meets_slo(group: Group) -> bool:
@@ -181,16 +182,16 @@ def _middle(ordered: Sequence[float]) -> Interval:
     return Interval(ordered[int(tail * len(ordered))], ordered[math.ceil((1 - tail) * len(ordered)) - 1])
 
 
-def _widened(middle: Interval, centre: float, count: int, freedom: int) -> Interval:
-    factor = _student(freedom) / _NORMAL * math.sqrt(count / (count - 1))
+def _widened(middle: Interval, centre: float, count: int, freedom: int, z: float = _NORMAL) -> Interval:
+    factor = _student(freedom, z) / _NORMAL * math.sqrt(count / (count - 1))
     return Interval(centre - (centre - middle.low) * factor, centre + (middle.high - centre) * factor)
 
 
-def _student(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t; beyond the table by the first two terms of its expansion."""
-    if freedom <= len(_STUDENT):
+def _student(freedom: int, z: float) -> float:
+    """The quantile of Student's t that is ``z`` for the normal distribution; beyond the table of 97.5 % by the first
+    two terms of its expansion."""
+    if z == _NORMAL and freedom <= len(_STUDENT):
         return _STUDENT[freedom - 1]
-    z = _NORMAL
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 

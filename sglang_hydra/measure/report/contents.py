@@ -3,15 +3,14 @@ renderings."""
 
 from __future__ import annotations
 
-import functools
-import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.measure.report.charts import short
 from sglang_hydra.measure.report.comparing import (
     GOODPUT,
     INTERACTIVITY,
@@ -30,8 +29,19 @@ from sglang_hydra.measure.report.comparing import (
     throughput_of,
 )
 from sglang_hydra.measure.report.reading import SweepResults, latency_from, varying
+from sglang_hydra.measure.report.workloads import (
+    Leader,
+    key_of,
+    leaders,
+    measured_slo,
+    misses,
+    server_words,
+    slo_words,
+    workloads_of,
+)
 from sglang_hydra.text.words import program
 
+LIMIT_SHARE = Metric("limit_share", "% of the limit", True, "%")
 COLUMNS = (
     Metric("output_throughput", "output tokens/s", True, "tokens/s"),
     Metric("output_throughput_per_gpu", "per GPU", True, "tokens/s/GPU"),
@@ -46,10 +56,12 @@ COLUMNS = (
     Metric("e2e_ms.p50", "end-to-end p50 ms", False, "ms"),
     Metric("interactivity", "tokens/s per user", True, "tokens/s"),
     Metric("goodput", "goodput requests/s", True, "requests/s"),
+    LIMIT_SHARE,
 )
 """What a table of points shows; a column that nobody has values for is left out."""
 
 
+_MOST_WORKLOADS = 12
 _COLUMNS, _ROWS = 12, 48
 """So many values of a setting a heat map has room for."""
 
@@ -99,9 +111,22 @@ class Changed(NamedTuple):
     noise: bool | None
 
 
+class Workload(NamedTuple):
+    """Points that can be compared: their requests are alike, whatever the load. ``slo`` are the limits in ms that they
+    are judged by: those that were asked for, else those that all of them were measured under."""
+
+    words: str
+    groups: tuple[Group, ...]
+    winners: tuple[Winner, ...]
+    fronts: tuple[Front, ...]
+    leaders: tuple[Leader, ...]
+    slo: Mapping[str, float]
+
+
 @dataclass(frozen=True)
 class Report:
-    """Everything that is shown, of one sweep or of several side by side."""
+    """Everything that is shown, of one sweep or of several side by side. ``winners``, ``fronts`` and ``heats`` are over
+    all points, for programs; ``workloads`` has what people are shown."""
 
     sweeps: tuple[SweepResults, ...]
     groups: tuple[Group, ...]
@@ -111,6 +136,13 @@ class Report:
     fronts: tuple[Front, ...]
     heats: tuple[Heat, ...]
     changes: tuple[Changed, ...]
+    throughput: Metric
+    workloads: tuple[Workload, ...] = field(default=())
+
+    @property
+    def largest(self) -> list[Workload]:
+        """The workloads that are shown: those with the most points."""
+        return sorted(self.workloads, key=lambda each: -len(each.groups))[:_MOST_WORKLOADS]
 
     def cells(self, group: Group) -> list[str]:
         """The values of the keys that vary, for one group."""
@@ -136,7 +168,8 @@ def latency_note(sweeps: Sequence[SweepResults]) -> str:
     return " ".join(notes)
 
 
-def make_report(sweeps: Sequence[SweepResults]) -> Report:
+def make_report(sweeps: Sequence[SweepResults], slo: Mapping[str, float] | None = None) -> Report:
+    """The report of these sweeps. ``slo`` are limits in ms by which points are judged afterwards."""
     rows = [row for sweep in sweeps for row in sweep.rows]
     valid = [row for row in rows if row.state == "valid"]
     groups = grouped(rows)
@@ -153,7 +186,26 @@ def make_report(sweeps: Sequence[SweepResults]) -> Report:
         fronts=fronts,
         heats=tuple(_heats(sweeps, groups, keys, throughput)),
         changes=tuple(_changes(sweeps, groups, throughput)),
+        throughput=throughput,
+        workloads=tuple(
+            Workload(
+                words,
+                tuple(own),
+                tuple(_winners(sweeps, own, throughput, slo)),
+                tuple(_fronts(own, throughput)),
+                tuple(leaders(own, throughput)),
+                slo or measured_slo(own),
+            )
+            for words, own in workloads_of(groups).items()
+        ),
     )
+
+
+def number_cell(metric: Metric, mean: float | None) -> str:
+    """A mean in a table; above the hardware's limit it cannot be."""
+    if mean is None:
+        return ""
+    return short(mean) + (" check inputs" if metric is LIMIT_SHARE and mean > 100 else "")
 
 
 def shown(value: Any) -> str:
@@ -174,43 +226,32 @@ def command_of(sweep: SweepResults, group: Group) -> str:
     """Returns the command that starts the server of a point: the words that all points share, and its own, without
     those of the load, the sweep and Hydra, and with the folders that its configs came from."""
     own = group.first.words
-    named = {_key(word) for word in own}
-    words = [word for word in sweep.shared if _key(word) not in named]
-    kept = [word for word in (*words, *own) if not _of_the_client(_key(word))]
+    named = {key_of(word) for word in own}
+    kept = server_words([*(word for word in sweep.shared if key_of(word) not in named), *own])
     flags = [flag for folder in sweep.config_dirs for flag in ("--config-dir", folder)]
     if sweep.config_name not in (None, PRIMARY_NAME):
         flags += ["--config-name", str(sweep.config_name)]
     return " ".join([program(), *(shlex.quote(word) for word in (*flags, *kept))])
 
 
-def _key(word: str) -> str:
-    return word.lstrip("+~").partition("=")[0].partition("@")[0]
-
-
-def _of_the_client(key: str) -> bool:
-    return re.split(r"[./]", key)[0] in ("bench", "sweep", "hydra")
-
-
-def _winners(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput: Metric) -> Iterator[Winner]:
+def _winners(
+    sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput: Metric, slo: Mapping[str, float] | None = None
+) -> Iterator[Winner]:
     for sweep in sweeps:
         own = [group for group in groups if group.first.sweep == sweep.name]
         called = f"{sweep.name}: " if len(sweeps) > 1 else ""
-        slos = list(dict.fromkeys(slo for group in own if (slo := slo_of(group))))
-        kinds: list[tuple[str, Metric, Callable[[Group], bool]]] = []
-        for slo in slos:
-            under = functools.partial(_under, slo)
-            kinds += [
-                (f"highest throughput within {slo}", throughput, functools.partial(_within, slo)),
-                (f"highest goodput under {slo}", GOODPUT, under),
-            ]
-        kinds = [
-            ("highest throughput", throughput, _any),
-            *kinds,
-            ("lowest median TTFT", TTFT, _any),
-            ("lowest median ITL", ITL, _any),
-        ]
-        for title, metric, within in kinds:
-            verdict = best(own, metric, within)
+        measured = list(dict.fromkeys(words for group in own if (words := slo_of(group))))
+        kinds: list[tuple[str, Metric, Sequence[Group]]] = [("highest throughput", throughput, own)]
+        for words in measured:
+            under = [group for group in own if slo_of(group) == words]
+            kinds.append((f"highest throughput within {words}", throughput, list(filter(meets_slo, under))))
+            kinds.append((f"highest goodput under {words}", GOODPUT, under))
+        kinds += [("lowest median TTFT", TTFT, own), ("lowest median ITL", ITL, own)]
+        if slo:  # asked for after the measurement
+            within = [group for group in own if not misses(group, slo)]
+            kinds.append((f"highest throughput with p99 {slo_words(slo)}", throughput, within))
+        for title, metric, among in kinds:
+            verdict = best(among, metric)
             if verdict is not None:
                 yield Winner(called + title, metric, verdict, command_of(sweep, verdict.best))
 
@@ -223,18 +264,6 @@ def slo_of(group: Group) -> str:
     share = group.first.settings.get("bench.slo.share")
     of = f" for {share:.4g} of the requests" if limits and isinstance(share, (int, float)) and share < 1 else ""
     return ", ".join(limits) + of
-
-
-def _any(group: Group) -> bool:
-    return True
-
-
-def _under(slo: str, group: Group) -> bool:
-    return slo_of(group) == slo
-
-
-def _within(slo: str, group: Group) -> bool:
-    return slo_of(group) == slo and meets_slo(group)
 
 
 def _fronts(groups: Sequence[Group], throughput: Metric) -> Iterator[Front]:
@@ -302,7 +331,7 @@ def _changes(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput
     """The points of the first sweep that each later one has too."""
     own = {sweep.name: [group for group in groups if group.first.sweep == sweep.name] for sweep in sweeps}
     for sweep in sweeps[1:]:
-        for before, group in _same_points(own[sweeps[0].name], own[sweep.name]):
+        for before, group in same_points(own[sweeps[0].name], own[sweep.name]):
             for metric in (throughput, TTFT, ITL):
                 old, new = before.mean(metric), group.mean(metric)
                 if old and new is not None:
@@ -313,7 +342,7 @@ def _changes(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput
                     yield Changed(where, metric, old, new, new / old - 1, moved, noise)
 
 
-def _same_points(before: Sequence[Group], after: Sequence[Group]) -> Iterator[tuple[Group, Group]]:
+def same_points(before: Sequence[Group], after: Sequence[Group]) -> Iterator[tuple[Group, Group]]:
     """Pairs that are one point in two sweeps: typed alike, or else alike in every setting that varies within one of
     them. What differs between the sweeps as wholes (a release, its defaults) is what they are compared for."""
     typed = _unique(before, lambda group: group.first.words)

@@ -1,48 +1,82 @@
-"""The report as one HTML file that needs nothing else: no network, no script, light and dark, from 400 pixels on."""
+"""The report as one HTML file that needs nothing else: no network, light and dark, from 400 pixels on. Its one script
+shows the numbers of a mark, hides servers, and sorts and filters the table; it holds no data, and without it everything
+can be read. The page's own policy allows that script and that style, and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sglang_hydra.measure.report.charts import Mark, heat_map, legend_mark, scatter, short
-from sglang_hydra.measure.report.comparing import Group, Interval
-from sglang_hydra.measure.report.contents import Changed, Front, Heat, Report, Winner, latency_note, spread_of
+from sglang_hydra.measure.report.charts import Axis, Mark, heat_map, legend_mark, scatter, short
+from sglang_hydra.measure.report.comparing import INTERACTIVITY, ITL, TTFT, Group, Interval, Metric, Verdict
+from sglang_hydra.measure.report.contents import (
+    LIMIT_SHARE,
+    Changed,
+    Front,
+    Heat,
+    Report,
+    Winner,
+    Workload,
+    latency_note,
+    number_cell,
+    spread_of,
+)
+from sglang_hydra.measure.report.workloads import load_of_point, misses, servers_of, slo_words
 from sglang_hydra.text.screen import printable
 from sglang_hydra.text.words import plural
 
-_TEMPLATE = Path(__file__).with_name("page.html.j2")
+_PARTS = {name: Path(__file__).with_name(f"page.{name}") for name in ("html.j2", "css", "js")}
 
 
 def page(report: Report) -> str:
     """The whole file. Every text in it is escaped by the template engine, every chart built as a tree; control
     characters are spelled out."""
     from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
 
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_visible
     )
-    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    parts = {name: file.read_text(encoding="utf-8") for name, file in _PARTS.items()}
+    style, script = parts["css"].strip(), parts["js"].strip()
+    template = environment.from_string(parts["html.j2"])
     names = [sweep.name for sweep in report.sweeps]
+    drawn = _Drawn(report)
     return template.render(
+        style=_markup(style),
+        script=_markup(script),
+        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
+        "base-uri 'none'; form-action 'none'",
         title=", ".join(names),
         counts=counts(report),
         typed=[" ".join(sweep.words) for sweep in report.sweeps],
         problems=[finding.message for sweep in report.sweeps for finding in sweep.problems],
-        winners=[_winner(report, winner) for winner in report.winners],
-        fronts=[_front(report, front) for front in report.fronts],
-        series=[(name, Markup(legend_mark(number))) for number, name in enumerate(names)],
+        workloads=[drawn.workload(each) for each in report.largest],
+        undrawn=len(report.workloads) - len(report.largest),
+        legend=[(number, name, _markup(legend_mark(number))) for number, name in enumerate(drawn.names)],
+        sweeps=names,
         heats=[_heat(heat, len(names) > 1) for heat in report.heats],
         changes=[_change(item) for item in report.changes],
         keys=report.keys,
         columns=[metric.words for metric in report.columns],
-        rows=[_row(report, group) for group in report.groups],
+        rows=[drawn.row(group) for group in report.groups],
         latency=latency_note(report.sweeps),
         rejected=list(rejected(report)),
         environment=list(_environment(report)),
     )
+
+
+def _markup(content: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(content)
+
+
+def _hash(content: str) -> str:
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def _visible(value: Any) -> Any:
@@ -80,46 +114,150 @@ def spelled(low_high: Interval | None) -> str:
     return "" if low_high is None else f"{short(low_high.low)} to {short(low_high.high)}"
 
 
-def _winner(report: Report, winner: Winner) -> dict[str, Any]:
-    group, metric = winner.verdict.best, winner.metric
-    return {
-        "title": winner.title,
-        "number": short(group.mean(metric) or 0.0),
-        "unit": metric.unit,
-        "interval": spelled(spread_of(group, metric)),
-        "settings": _settings(report, group),
-        "sure": winner.verdict.sure,
-        "why": winner.verdict.why,
-        "command": winner.command,
-    }
+class _Drawn:
+    """What is drawn of a report: each server has a number, which is its colour and shape, and a name; each point has
+    its row of the table."""
 
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._sweeps = [sweep.name for sweep in report.sweeps]
+        self._server = servers_of(report.groups)
+        self.names = list(dict.fromkeys(self._server.values()))
+        self._points = {id(group): number for number, group in enumerate(report.groups)}
 
-def _settings(report: Report, group: Group) -> str:
-    pairs = zip(report.keys, report.cells(group), strict=True)
-    return ", ".join(f"{key}={value}" for key, value in pairs) or "the only settings there are"
+    def workload(self, workload: Workload) -> dict[str, Any]:
+        fronts = sorted(workload.fronts, key=lambda front: front.x is not INTERACTIVITY)
+        metrics = (self._report.throughput, TTFT, ITL)
+        return {
+            "words": workload.words,
+            "slo": slo_words(workload.slo),
+            "cards": self._cards(workload.winners),
+            "charts": [self._chart(workload, front) for front in fronts],
+            "throughput": self._report.throughput.words,
+            "leaders": [(leader.load, map(self._leader, leader.verdicts, metrics)) for leader in workload.leaders],
+        }
 
+    def _called(self, group: Group) -> str:
+        name = self._server[group.first.server_id]
+        return f"{group.first.sweep}: {name}" if len(self._sweeps) > 1 else name
 
-def _front(report: Report, front: Front) -> dict[str, Any]:
-    from markupsafe import Markup
+    def _series(self, group: Group) -> int:
+        return self.names.index(self._server[group.first.server_id])
 
-    names = [sweep.name for sweep in report.sweeps]
-    marks = []
-    for group in front.groups:
+    def _cards(self, winners: Sequence[Winner]) -> list[dict[str, Any]]:
+        """One for each distinct server that is best at something."""
+        cards: dict[str, dict[str, Any]] = {}
+        for winner in winners:
+            group, metric = winner.verdict.best, winner.metric
+            server = group.first.server_id
+            made = {"name": self._server[server], "command": winner.command, "winners": []}
+            card = cards.setdefault(server, {**made, "mark": _markup(legend_mark(self._series(group)))})
+            card["winners"].append(
+                {
+                    "title": winner.title,
+                    "number": short(group.mean(metric) or 0.0),
+                    "unit": metric.unit,
+                    "interval": spelled(spread_of(group, metric)),
+                    "at": load_of_point(group)[2],
+                    "limit": share_words(group),
+                    "verdict": winner.verdict,
+                }
+            )
+        return list(cards.values())
+
+    def _leader(self, verdict: Verdict | None, metric: Metric) -> dict[str, Any] | None:
+        if verdict is None:
+            return None
+        words = f"{self._called(verdict.best)}: {short(verdict.best.mean(metric) or 0.0)} {metric.unit}"
+        return {"mark": _markup(legend_mark(self._series(verdict.best))), "words": words, "verdict": verdict}
+
+    def _chart(self, workload: Workload, front: Front) -> dict[str, Any]:
+        marks = [mark for group in front.groups if (mark := self._mark(workload, front, group)) is not None]
+        x = Axis(_axis_words(front.x), front.x.more_is_better, _limit_of(front.x, workload.slo))
+        y = Axis(front.y.words, True)
+        has_log = all(mark.x > 0 and mark.y > 0 for mark in marks)
+        title = f"{front.y.words} against {front.x.words}"
+        return {"title": title, "even": _markup(scatter(marks, x, y)), "log": _markup(scatter(marks, x, y, has_log))}
+
+    def _mark(self, workload: Workload, front: Front, group: Group) -> Mark | None:
         x, y = group.mean(front.x), group.mean(front.y)
         if x is None or y is None:
-            continue
-        numbers = f"{short(y)} {front.y.unit} at {short(x)} {front.x.unit}"
-        series = names.index(group.first.sweep)
-        marks.append(Mark(x, y, series, id(group) in front.best, f"{_settings(report, group)}: {numbers}"))
-    words = f"{front.x.words} ({front.x.unit})" if front.x.unit == "ms" else front.x.words
-    title = f"{front.y.words} against {front.x.words}"
-    return {"title": title, "svg": Markup(scatter(marks, words, front.y.words))}
+            return None
+        order, label, _ = load_of_point(group)
+        return Mark(
+            x,
+            y,
+            self._series(group),
+            id(group) in front.best,
+            self._title(workload, group),
+            f"{group.first.sweep} {group.first.server_id}",
+            order,
+            label,
+            len(self._sweeps) - 1 - self._sweeps.index(group.first.sweep),
+            self._points[id(group)],
+            misses(group, workload.slo),
+            spread_of(group, front.x),
+            spread_of(group, front.y),
+        )
+
+    def _title(self, workload: Workload, group: Group) -> str:
+        """What is shown of a point that is pointed at: its server, its load, its numbers with their noise."""
+        lines = [self._called(group), load_of_point(group)[2]]
+        for metric in dict.fromkeys((self._report.throughput, INTERACTIVITY, TTFT, ITL)):
+            if (mean := group.mean(metric)) is not None:
+                noise = spelled(spread_of(group, metric))
+                unit = "ms" if metric.unit == "ms" else ""
+                lines.append(f"{metric.words}: {short(mean)} {unit}".rstrip() + (f" ({noise})" if noise else ""))
+        lines += [share_words(group), plural(len(group.rows), "repeat")]
+        if workload.slo and misses(group, workload.slo):
+            lines.append(f"misses {slo_words(workload.slo)}")
+        return "\n".join(printable(line) for line in lines if line)
+
+    def row(self, group: Group) -> dict[str, Any]:
+        numbers = []
+        for metric in self._report.columns:
+            mean = group.mean(metric)
+            numbers.append(
+                {
+                    "words": number_cell(metric, mean),
+                    "spread": "" if mean is None else spelled(spread_of(group, metric)),
+                    "value": "" if mean is None else repr(mean),
+                    "share": min(mean, 100.0) if metric is LIMIT_SHARE and mean is not None else None,
+                }
+            )
+        fronts = [front for workload in self._report.workloads for front in workload.fronts]
+        return {
+            "point": self._points[id(group)],
+            "series": self._series(group),
+            "sweep": group.first.sweep,
+            "settings": self._report.cells(group),
+            "numbers": numbers,
+            "repeats": len(group.rows),
+            "fronts": ", ".join(front.x.words for front in fronts if id(group) in front.best),
+        }
+
+
+def share_words(group: Group) -> str:
+    """The share of the hardware's limit in words; empty where it is not known."""
+    share = group.mean(LIMIT_SHARE)
+    if share is None:
+        return ""
+    return f"{short(share)} % of the hardware's limit" + (", check inputs" if share > 100 else "")
+
+
+def _axis_words(metric: Metric) -> str:
+    return f"{metric.words} ({metric.unit})" if metric.unit == "ms" else metric.words
+
+
+def _limit_of(metric: Metric, slo: Mapping[str, float]) -> float | None:
+    """The limit of an axis. A user who waits ``itl_ms`` for each token sees 1000 / itl_ms of them in a second."""
+    if metric is INTERACTIVITY:
+        return 1000 / slo["itl_ms"] if "itl_ms" in slo else None
+    return slo.get(metric.key.partition(".")[0])
 
 
 def _heat(heat: Heat, several: bool) -> dict[str, Any]:
-    from markupsafe import Markup
-
-    svg = Markup(heat_map(heat.columns, heat.rows, heat.values, heat.x, heat.y))
+    svg = _markup(heat_map(heat.columns, heat.rows, heat.values, heat.x, heat.y))
     where = f"{heat.sweep}: " if several else ""
     return {"title": f"{where}{heat.metric.words} by {heat.x} and {heat.y}", "svg": svg}
 
@@ -136,21 +274,6 @@ def _change(item: Changed) -> dict[str, str]:
         "interval": spelled(item.interval),
         "verdict": verdict if item.noise is not False else "better" if better else "worse",
         "kind": "unsure" if item.noise is not False else "sure" if better else "failed",
-    }
-
-
-def _row(report: Report, group: Group) -> dict[str, Any]:
-    numbers = []
-    for metric in report.columns:
-        mean = group.mean(metric)
-        spread = spelled(spread_of(group, metric))
-        numbers.append("" if mean is None else f"{short(mean)} ({spread})" if spread else short(mean))
-    return {
-        "sweep": group.first.sweep,
-        "settings": report.cells(group),
-        "numbers": numbers,
-        "repeats": len(group.rows),
-        "fronts": ", ".join(front.x.words for front in report.fronts if id(group) in front.best),
     }
 
 

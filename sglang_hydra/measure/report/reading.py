@@ -12,6 +12,7 @@ from typing import Any
 from sglang_hydra.measure.sweep.files import read_json
 from sglang_hydra.measure.sweep.store import DONE, FAILED, Store
 from sglang_hydra.planning.plan import NOT_IDENTITY
+from sglang_hydra.planning.roofline import measured_share
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program
@@ -187,7 +188,7 @@ def _row(store: Store, name: str, point_id: str, point: Mapping[str, Any], plan:
         shown, reasons = state, tuple(_failure_reasons(record))
     else:
         shown, reasons = state, ()
-    workload = record.get("workload") or {}
+    workload, measures = record.get("workload") or {}, record.get("measures") or {}
     return Row(
         name,
         point_id,
@@ -198,7 +199,7 @@ def _row(store: Store, name: str, point_id: str, point: Mapping[str, Any], plan:
         shown,
         reasons,
         {**_server_settings(plan), **_load_settings(workload), **_client(record), "latency_from": latency_from(record)},
-        record.get("measures") or {},
+        {**measures, **measured_share(plan, workload, measures)},
         record,
     )
 

@@ -32,11 +32,13 @@ _MOST_KEPT = 4096
 
 @dataclass(frozen=True)
 class Span:
-    """Numbers from ``low`` to ``high``, both of them among them: all, or every ``step`` from ``low`` on."""
+    """Numbers from ``low`` to ``high``, both of them among them: all, or every ``step`` from ``low`` on. ``log``: a
+    search draws their logarithms evenly (``tag(log, interval(LOW,HIGH))``)."""
 
     low: Decimal
     high: Decimal
     step: Decimal | None = None
+    log: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,14 +188,15 @@ def _interval(key: str, override: Override, request: Request) -> Axis:
     """Raises ConfigError where its ends leave nothing in between."""
     value: Any = override.value()
     low, high = (Decimal(str(end)) for end in (value.start, value.end))
-    if not low <= high or not (low.is_finite() and high.is_finite()):
+    log = "log" in value.tags
+    if not low <= high or not (low.is_finite() and high.is_finite()) or (log and low <= 0):
         raise _nothing(request)
 
     def values() -> Iterator[tuple[Request, ...]]:
         message = f"{request.place}: {short(request.text)} is an interval, which has no list of values"
         raise _error("SWP002", message, key)
 
-    return Axis((_bare(key),), request.place, values, Span(low, high), request)
+    return Axis((_bare(key),), request.place, values, Span(low, high, log=log), request)
 
 
 def _span(value: Any) -> Span | None:

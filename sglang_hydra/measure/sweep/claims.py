@@ -17,7 +17,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from sglang_hydra.measure.periodic import Repeating
@@ -64,9 +63,7 @@ class Claims:
         self._beating.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         self._beating.end()
         self._runner_file(self.runner).unlink(missing_ok=True)
 

@@ -16,15 +16,20 @@ from typing import Any
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.sweep import TPE
-from sglang_hydra.measure.sweep.axes import Axis, axis_of, axis_of_params, zipped
+from sglang_hydra.facts.declared import model_facts
+from sglang_hydra.measure.sweep.axes import Axis, axis_of, axis_of_params, combinations, zipped
+from sglang_hydra.measure.sweep.outside import with_server
 from sglang_hydra.measure.sweep.setters import SetBy, naming_setters, set_by
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.gpu_class import choose_gpu_class
+from sglang_hydra.planning.serving_release import chosen, first_serving, is_open, needed_by
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
 _HYDRA = re.compile(r"^(\+{0,2}|~)hydra([./=@]|$)")
 _NAME = re.compile(r"\w[\w.+-]*")
+_OF_MODEL = ("model", "model_path", "recipe", "experiment")
+"""What varies the model of a point."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,8 @@ def read_grid(
     Raises ConfigError for what is wrong whatever the point: a word, a list, the settings, a key in ``sweep.zip`` that
     does not vary.
     """
+    if measured:
+        requests = with_server(requests)
     # What a file says is one value of it: only what is typed varies.
     varied = [(request, axis_of(request, composer.options) if request.is_word else None) for request in requests]
     common = tuple(request for request, axis in varied if axis is None)
@@ -106,6 +113,7 @@ def _grid(
             if axis.is_interval:
                 axis.values()
     name = settings["name"] or composition.choices.get("sweep") or "sweep"
+    common, remarks = _with_one_release(composer, common, axes)
     if measured:
         common = with_metrics(composer, common, composition, [key for axis in axes for key in axis.keys])
     return Grid(
@@ -114,7 +122,7 @@ def _grid(
         {**settings, "name": name},
         tuple(request.text for request in requests),
         tuple(request.text for request in requests if _HYDRA.match(request.text)),
-        space.remarks if space else (),
+        (*(space.remarks if space else ()), *remarks),
         known,
         measured,
     )
@@ -150,6 +158,32 @@ def _check(settings: Mapping[str, Any]) -> None:
         raise ConfigError(*findings)
 
 
+def _with_one_release(
+    composer: Composer, common: tuple[Request, ...], axes: Sequence[Axis]
+) -> tuple[tuple[Request, ...], tuple[Finding, ...]]:
+    """``common`` with the first release that serves the models of all points, unless a person, a preset or an installed
+    SGLang decides, or 0.5.2 serves them all; and the finding on it."""
+    of_model = [axis for axis in axes if any(key.partition(".")[0] in _OF_MODEL for key in axis.keys)]
+    if not of_model or any(re.match(r"engine([./]|$)", key) for axis in axes for key in axis.keys):
+        return common, ()
+    needed = []
+    for own in combinations(of_model):
+        requests = [*common, *own]
+        try:
+            composition = composer.compose(requests)
+            if not is_open(composition, plan_engine(composition.nodes["engine"])):
+                return common, ()
+            model, _ = model_facts(composition, os.environ, composer.model_presets(requests))
+        except ConfigError:  # the point says it itself
+            continue
+        needed.append(needed_by(composition, model, os.environ))
+    first = first_serving(needed)
+    if first is None:
+        return common, ()
+    found = chosen(first, "serves each of these models")
+    return (Request(f"engine.version={first}", found.message, "engine"), *common), (found,)
+
+
 FIELD = "enable_metrics"
 _WANTED = Request(f"{FIELD}=true", "bench: cache hits and retractions are read from the server's metrics", "bench")
 
@@ -167,5 +201,5 @@ def with_metrics(
     here = False
     if node["name"] == "auto" and "gpu" not in varied:
         _, hardware = choose_gpu_class(composer, common, composition, os.environ)
-        here = hardware.without_accelerator
+        here = hardware.embedded
     return (_WANTED, *common) if plan_engine(node, embedded_first=here).name == "sglang" else common

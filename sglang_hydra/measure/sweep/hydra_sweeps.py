@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.grammar import quoted
-from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.overrides import KEPT, Request, is_hydras
 from sglang_hydra.compose.schema import SCHEMA_NAME
+from sglang_hydra.measure.sweep.axes import axis_of
 from sglang_hydra.measure.sweep.grid import read_grid
 from sglang_hydra.measure.sweep.planning import Outcome, plan_sweep, verdict_on
 from sglang_hydra.measure.sweep.points import HydraRun, Sweep
@@ -27,12 +29,69 @@ _FOREIGN = ("params", "zip", "where", "dry_run", "budget_gpu_hours")
 """What of the ``sweep`` node the sweeper's own node can say."""
 
 
+class HydraSettings(NamedTuple):
+    """What Hydra's node says of a sweep: values of the ``sweep`` node, further words, and whether any file or word
+    names a key of it."""
+
+    given: Mapping[str, Any] = {}
+    requests: tuple[Request, ...] = ()
+    is_named: bool = False
+
+
+def hydra_settings(composer: Composer, requests: Sequence[Request], config_dirs: Sequence[str]) -> HydraSettings:
+    """Reads ``hydra.sweep.dir``, ``hydra.sweeper.params`` and the rest of the sweeper's node for a sweep of ours.
+
+    Raises ConfigError for a key that Hydra does not have, and for a launcher that is not installed.
+    """
+    from omegaconf import OmegaConf
+
+    requests = _without_foreign_searchpath(requests)
+    common = [item for item in requests if not item.is_word or axis_of(item, composer.options) is None]
+    typed = {item.text.lstrip("+").partition("=")[0] for item in requests}
+    own = [item.text for item in requests if item.key is None and is_hydras(item.text)]
+    of_files = composer.hydra_keys(common)
+    if not own and not of_files:
+        return HydraSettings()
+    config, _ = _composed(composer, common, config_dirs, composer.config_name, own)
+    node = OmegaConf.to_container(config.hydra.sweeper, resolve=True)
+    node = dict(node) if isinstance(node, dict) else {}
+    given = {name: node[name] for name in _FOREIGN if name != "params" and node.get(name)}
+    named = {word.lstrip("+").partition("=")[0] for word in own}.union(of_files)
+    if "hydra.sweep.dir" in named and "sweep.folder" not in typed:
+        given["folder"] = str(config.hydra.sweep.dir)
+    params = (node.get("params") or {}).items()
+    words = [f"{key}={value}" for key, value in params if str(key).lstrip("+") not in typed]
+    return HydraSettings(given, tuple(Request(word, "hydra.sweeper.params", KEPT) for word in words), True)
+
+
+def _without_foreign_searchpath(requests: Sequence[Request]) -> list[Request]:
+    """Hydra imports a pkg:// that it searches: only a typed one is searched, as in ``Composer``."""
+    return [item for item in requests if item.layer in ("cli", "experiment") or not _is_searchpath(item.text)]
+
+
+def _is_searchpath(word: str) -> bool:
+    return word.lstrip("+~").startswith("hydra.searchpath")
+
+
 def with_launcher(sweep: Sweep, composer: Composer) -> Sweep:
-    """The sweep with what it takes to instantiate the Hydra launcher that was typed (``hydra/launcher=joblib``).
+    """The sweep with what it takes to instantiate the Hydra launcher that was named (``hydra/launcher=joblib``).
 
     Raises ConfigError where Hydra refuses one of its own keys.
     """
+    source = sweep.source
+    own = [word for word in sweep.hydra_words if not _is_searchpath(word)]
+    own.append(f"hydra.sweep.dir={quoted(str(sweep.folder / 'jobs'))}")
+    requests = _without_foreign_searchpath(source.requests)
+    config, context = _composed(composer, requests, source.config_dirs, source.config_name, own)
+    return replace(sweep, running=HydraRun(config, context, _nothing))
+
+
+def _composed(
+    composer: Composer, requests: Sequence[Request], config_dirs: Sequence[str], config_name: str, own: Sequence[str]
+) -> tuple[Any, Any]:
+    """The config that Hydra composes for a multirun, and the context of its launchers."""
     from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
     from hydra.types import RunMode
     from omegaconf.errors import OmegaConfBaseException
@@ -40,21 +99,17 @@ def with_launcher(sweep: Sweep, composer: Composer) -> Sweep:
     from sglang_hydra.compose.hydra_internals import context_of, hydra_over
     from sglang_hydra.run.launch.hydra_run import setup_error, with_our_sweeper
 
-    source = sweep.source
-    own = list(sweep.hydra_words)
-    if not any(word.lstrip("+").startswith("hydra.sweep.dir=") for word in own):
-        own.append(f"hydra.sweep.dir={quoted(str(sweep.folder / 'jobs'))}")
-    words = with_our_sweeper([*composer.canonical(source.requests), *own])
+    words = with_our_sweeper([*composer.canonical(requests), *own])
     try:
-        hydra = hydra_over(_JOB, source.config_dirs)
-        config = hydra.compose_config(source.config_name, words, run_mode=RunMode.MULTIRUN)
+        hydra = hydra_over(_JOB, config_dirs)
+        config = hydra.compose_config(config_name, words, run_mode=RunMode.MULTIRUN)
+        HydraConfig.instance().set_config(copy.deepcopy(config))  # for ${hydra:...}; what it holds is read-only
         check_plugins(config)
-        context = context_of(hydra, config)
+        return config, context_of(hydra, config)
     except (HydraException, OmegaConfBaseException) as failure:
         raise setup_error(failure) from failure
     finally:
         GlobalHydra.instance().clear()
-    return replace(sweep, running=HydraRun(config, context, _nothing))
 
 
 def check_plugins(config: Any) -> None:

@@ -11,12 +11,13 @@ from typing import NamedTuple, Protocol
 from sglang_hydra.measure.sweep.points import Point
 from sglang_hydra.measure.sweep.store import Store
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.topology.plan import Topology
 from sglang_hydra.run.launch.local import LocalServer
 from sglang_hydra.text.errors import SglangHydraError
 
 
-class Watcher(Protocol):
-    """Receives the events of a sweep: the live screen, the line printer, a test."""
+class Watcher:
+    """Receives the events of a sweep: the live screen, the line printer, a test. This one does nothing with them."""
 
     def server(self, server_id: str, detail: str) -> None:
         """The state of a server has changed: starting, loading weights, ready, stopped."""
@@ -91,7 +92,7 @@ class Work:
     """
 
     store: Store
-    plan: Plan
+    plan: Plan | Topology
     points: list[Point]
     policy: Policy
     watcher: Watcher
@@ -100,14 +101,23 @@ class Work:
     holds: Callable[[], bool] = field(default=lambda: True)
     search: SearchOf = field(default=lambda point: None)
     settle: Callable[[], None] = field(default=lambda: None)
-    plan_again: Callable[[], Plan] | None = None
+    plan_again: Callable[[], Plan | Topology] | None = None
     more: Callable[[], list[Point]] = field(default=list)
     attempts: dict[str, int] = field(default_factory=dict)
     failed: bool = False
 
     @property
     def folder(self) -> Path:
-        return self.store.server(self.plan.server_id)
+        return self.store.server(self.server_id)
+
+    @property
+    def server_id(self) -> str:
+        return self.plan.server_id if isinstance(self.plan, Plan) else self.plan.topology_id
+
+    @property
+    def common(self) -> Plan:
+        """The plan; of several servers that of what they share."""
+        return self.plan if isinstance(self.plan, Plan) else self.plan.common
 
     @property
     def goes_on(self) -> bool:

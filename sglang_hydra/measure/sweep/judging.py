@@ -6,6 +6,7 @@ Points that differ in nothing but their load share one plan, which is made once 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import has_several_servers
 from sglang_hydra.measure.bench.checks import problems
 from sglang_hydra.measure.sweep.loads import Room, load_problems, room_of
-from sglang_hydra.measure.sweep.points import workload_id_of
+from sglang_hydra.measure.sweep.points import Point, ServerGroup, workload_id_of
 from sglang_hydra.measure.sweep.setters import SetBy, set_by, who_set
 from sglang_hydra.measure.sweep.values import check_keys, value_of
 from sglang_hydra.measure.sweep.where import Uncomputable, Where, read_where
@@ -24,10 +25,10 @@ from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.replan import replanner
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.words import plural
 
 LEFT_OUT = "SWP006"
 """The id under which points are counted that ``sweep.where`` leaves out."""
+NODE_LAUNCHER = "submitit_slurm"
 _CLIENT_NODES = ("bench", "sweep")
 
 
@@ -42,6 +43,16 @@ class Server:
     nodes: int
     errors: tuple[Finding, ...]
     room: Room = field(default_factory=Room)
+    fullest: int | None = None
+
+    @property
+    def gpus_of_node(self) -> int:
+        """The GPUs of the node that has most of them."""
+        return self.gpus // max(1, self.nodes) if self.fullest is None else self.fullest
+
+    def group(self, requests: Sequence[Request], points: Sequence[Point] = ()) -> ServerGroup:
+        """The server to start, with its points."""
+        return ServerGroup(self.server_id, tuple(requests), self.gpus, self.nodes, tuple(points), self.gpus_of_node)
 
 
 @dataclass(frozen=True)
@@ -70,19 +81,20 @@ class Judged:
 
 class Judge:
     """Judges the points of one sweep. ``common`` is what all of them share. Those that are to be ``measured`` need a
-    server that a sweep can start, and a load that it can take."""
+    server that a sweep can start, and a load that it can take; ``gives_nodes``: on several nodes, too."""
 
     def __init__(
         self,
         composer: Composer,
         common: Sequence[Request],
         *,
-        seed: int,
+        seed: int | None,
         where: str | None = None,
         env: Mapping[str, str] | None = None,
         measured: bool = True,
+        gives_nodes: bool = False,
     ) -> None:
-        self._measured = measured
+        self._measured, self._gives_nodes = measured, gives_nodes
         self._composer = composer
         self._common = tuple(common)
         self._seed = seed
@@ -122,10 +134,10 @@ class Judge:
             return self._topology(plan, words)
         forced = plan.ok and bool(plan.nodes["launch"]["force"])
         nodes = int(plan.values["nnodes"])
+        if self._measured and plan.nodes["bench"]["url"]:  # it runs, whatever we think of it
+            return Server(plan, plan.server_id, gpus_of(plan), nodes, (), room_of(plan))
         errors = () if forced else self._with_offers(plan.errors, words)
-        if self._measured and nodes > 1:
-            errors = (*errors, _not_one_server(f"a server on {nodes} nodes", "nnodes", "nnodes=1"))
-        errors = (*errors, *self._launched_otherwise(plan))
+        errors = (*errors, *self._carried(nodes, "nnodes"), *self._launched_otherwise(plan))
         return Server(plan, plan.server_id, gpus_of(plan), nodes, errors, room_of(plan))
 
     def _with_offers(self, errors: Sequence[Finding], words: Sequence[Request]) -> tuple[Finding, ...]:
@@ -144,17 +156,22 @@ class Judge:
             hint = "launch=local hydra/launcher=submitit_slurm"
             yield Finding("error", "RNR003", message, ("launch.name",), hint)
 
+    def _carried(self, nodes: int, key: str) -> Iterator[Finding]:
+        """Several nodes need a launcher that gives them."""
+        if self._measured and nodes > 1 and not self._gives_nodes:
+            message = f"{nodes} nodes are planned, and this sweep starts its servers on one"
+            yield Finding("error", "RNR003", message, (key,), f"hydra/launcher={NODE_LAUNCHER}")
+
     def _topology(self, common: Plan, words: Sequence[Request]) -> Server:
         """Several servers behind a router: each is planned, and they are judged together."""
         from sglang_hydra.planning.topology.plan import plan_topology
 
         topology = plan_topology(self._composer, words, common=common, seed=self._seed, env=self._env)
         errors = tuple(finding for finding in topology.findings if finding.level == "error")
-        gpus = {number for server in topology.servers for number in server.gpus}
-        if self._measured:
-            what = f"topology={topology.name}, {plural(len(topology.servers), 'server')} behind a router,"
-            errors = (*errors, _not_one_server(what, "topology", "topology=single"))
-        return Server(common, topology.topology_id, len(gpus), 1, errors)
+        gpus = {(node, gpu) for server in topology.servers for node in server.nodes for gpu in server.gpus}
+        errors = (*errors, *self._carried(topology.nodes, "topology.nodes"), *self._launched_otherwise(common))
+        fullest = max(Counter(node for node, _ in gpus).values(), default=0)
+        return Server(common, topology.topology_id, len(gpus), topology.nodes, errors, fullest=fullest)
 
     def _left_out(self, plan: Plan, bench: Mapping[str, Any], errors: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """What nobody wants is left out first; of what is refused, some values may not be known."""
@@ -173,15 +190,11 @@ class Judge:
         return (Finding("error", LEFT_OUT, why, tuple(where.keys)),)
 
 
-def _not_one_server(what: str, key: str, hint: str) -> Finding:
-    return Finding("error", "RNR003", f"{what} is planned, and a sweep measures one server on one node", (key,), hint)
-
-
 def gpus_of(plan: Plan) -> int:
     """The GPUs that a server takes on all its nodes together; 0 on a CPU."""
     if plan.gpu.device in (None, "cpu") or plan.values["device"] == "cpu":
         return 0
-    values = plan.values
+    values = plan.view
     replicas = 1 if values["enable_dp_attention"] else values["dp_size"]
     return int(values["tp_size"] * values["pp_size"] * replicas)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+import os
 import re
 import signal
 import sys
@@ -24,12 +25,13 @@ from typing import Any
 
 from sglang_hydra.measure.periodic import Repeating
 from sglang_hydra.measure.sweep.claims import Claim, Claims
-from sglang_hydra.measure.sweep.job import Policy, Stop
+from sglang_hydra.measure.sweep.job import Policy, Stop, Watcher
 from sglang_hydra.measure.sweep.points import ServerGroup, Sweep
-from sglang_hydra.measure.sweep.progress import FolderScreen, Printed, Silent
+from sglang_hydra.measure.sweep.progress import FolderScreen, Printed
 from sglang_hydra.measure.sweep.server_points import open_points, policy_of, run_group, writing_to
 from sglang_hydra.measure.sweep.store import FAILED, Store
 from sglang_hydra.run.launch.signals import stopping_on_signals
+from sglang_hydra.run.launch.slurm.states import cancel, run_slurm
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 
@@ -116,16 +118,12 @@ class Round:
         return _in_queue(jobs) if jobs else None
 
     def _cancel(self) -> None:
-        from sglang_hydra.run.launch.slurm.states import cancel
-
         for job in self._slurm_jobs() - self._before:
             cancel(job)
 
 
 def _in_queue(jobs: Collection[str]) -> bool:
     """Whether Slurm has one of these jobs waiting or running; also where it does not answer now."""
-    from sglang_hydra.run.launch.slurm.states import run_slurm
-
     asked = run_slurm("squeue", "--noheader", "--jobs", ",".join(sorted(jobs)), "--format", "%T")
     if asked is None or asked.stdout.strip():
         return True
@@ -153,6 +151,8 @@ class GroupJob:
     def __call__(self, config: Any) -> None:
         from hydra.core.hydra_config import HydraConfig
 
+        if int(os.environ.get("SLURM_PROCID", "0")) > 0:
+            return  # of a job on several nodes the first takes the points: its servers are steps of the job
         began = time.monotonic()
         for name in ("httpx", "httpcore"):
             # Hydra's log has every message of every package: a line for each request would be measured with it.
@@ -173,7 +173,7 @@ class GroupJob:
         ):
             if self.stop_file.exists():
                 stop()  # it came while this job waited for its place, and nobody has looked since
-            watcher = Silent() if self.silent else Printed(sys.stderr)
+            watcher = Watcher() if self.silent else Printed(sys.stderr)
             good = run_group(self.sweep, store, claims, group, policy, watcher)
             if good is False and policy.fail_fast:
                 self.stop_file.touch()
@@ -195,7 +195,10 @@ def launcher_of(sweep: Sweep) -> Any:
         if target.endswith(SLURM):
             if sweep.settings["max_jobs"]:
                 changed.hydra.launcher["array_parallelism"] = sweep.settings["max_jobs"]
-            gpus = max(group.gpus // max(1, group.nodes) for group in sweep.groups)
+            gpus = max(group.gpus_of_node for group in sweep.groups)
+            nodes = max(group.nodes for group in sweep.groups)
+            if nodes > 1 and (changed.hydra.launcher.get("nodes") or 1) < nodes:
+                changed.hydra.launcher["nodes"] = nodes
             if gpus and changed.hydra.launcher.get("gpus_per_node") is None and not changed.hydra.launcher.get("gres"):
                 changed.hydra.launcher["gpus_per_node"] = gpus
         elif "joblib" in target and sweep.settings["max_jobs"]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sglang_hydra.facts.config_view import text_config, view_of
+from sglang_hydra.measure.bench.load import load_of
+from sglang_hydra.measure.bench.trace import read_trace
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.rules.checks.model_config import derived_context_length
 from sglang_hydra.text.findings import Finding
@@ -61,6 +63,12 @@ def load_problems(plan: Plan, room: Room, bench: Mapping[str, Any]) -> Iterator[
 
 
 def _too_long(room: Room, bench: Mapping[str, Any]) -> Iterator[Finding]:
+    if bench["trace"] is not None:
+        longest = read_trace(bench["trace"], bench["num_prompts"]).longest
+        if room.tokens is not None and longest > room.tokens:
+            message = f"bench.trace={bench['trace']} has a request of {longest} tokens; {room.what} is all there is"
+            yield Finding("error", "BEN014", message, ("bench.trace", "context_length"), room.hint)
+        return
     # How long the prompts of a file are, only the model's tokenizer can say.
     input_len, output_len = (0 if bench["dataset"] == "file" else bench["input_len"]), bench["output_len"]
     if room.tokens is None or input_len + output_len <= room.tokens:
@@ -102,7 +110,6 @@ def _no_text(plan: Plan, bench: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _not_for_bench_serving(plan: Plan, bench: Mapping[str, Any]) -> Iterator[Finding]:
     from sglang_hydra.measure.bench.bench_serving import cannot_measure
-    from sglang_hydra.measure.bench.load import load_of
 
     why = cannot_measure(plan.engine.name, plan.engine.python, load_of(bench))
     if why:

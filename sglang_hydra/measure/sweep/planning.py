@@ -17,7 +17,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.measure.sweep.axes import combinations
 from sglang_hydra.measure.sweep.grid import Grid
-from sglang_hydra.measure.sweep.judging import Judge, Judged
+from sglang_hydra.measure.sweep.judging import NODE_LAUNCHER, Judge, Judged
 from sglang_hydra.measure.sweep.points import Estimate, Point, Refused, ServerGroup, Source, Sweep, point_id_of
 from sglang_hydra.measure.sweep.search import most_steps
 from sglang_hydra.measure.sweep.setters import naming_setters, with_setters
@@ -37,7 +37,8 @@ class Outcome:
     A ladder or a bisection is one point, and ``further`` the steps that they may take beyond one each.
 
     Of a search through all that varies these are the first proposals, ``share`` of all that there may be; ``space`` is
-    its identity, and ``search`` are the lines that say what it looks for.
+    its identity, and ``search`` are the lines that say what it looks for. ``estimates`` are points whose release
+    was not asked, for the reason ``not_asked``.
     """
 
     grid: Grid
@@ -54,6 +55,8 @@ class Outcome:
     groups: tuple[ServerGroup, ...] = ()
     left_out: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
     identity: int = 0
+    estimates: int = 0
+    not_asked: str | None = None
     _refused: dict[str, Refused] = field(default_factory=dict)
 
     @property
@@ -87,11 +90,14 @@ class Outcome:
         self._refused[first.id] = replace(example, count=count)
 
 
-def judge_of(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str] | None = None) -> Judge:
+def judge_of(composer: Composer, grid: Grid, seed: int | None = None, env: Mapping[str, str] | None = None) -> Judge:
     """The judge of a grid's points. Raises ConfigError for a constraint that is none."""
     with naming_setters(grid.set_by):
         where = grid.settings["where"]
-        return Judge(composer, grid.common, seed=seed, where=where, env=env, measured=grid.measured)
+        gives_nodes = any(word.lstrip("+") == f"hydra/launcher={NODE_LAUNCHER}" for word in grid.hydra_words)
+        return Judge(
+            *(composer, grid.common), seed=seed, where=where, env=env, measured=grid.measured, gives_nodes=gives_nodes
+        )
 
 
 def judged_points(grid: Grid, judge: Judge) -> Iterator[tuple[tuple[Request, ...], Judged]]:
@@ -126,6 +132,8 @@ def plan_sweep(
                 outcome.left_out.append((words, tuple(dict.fromkeys(finding.id for finding in judged.refused))))
             continue
         server = judged.server
+        if not server.plan.is_exact:
+            outcome.estimates, outcome.not_asked = outcome.estimates + judged.repeats, server.plan.resolution.not_asked
         workload_id = judged.workload_id if merges else digest({"load": judged.workload_id, "words": words})
         if server.server_id not in servers:
             servers.add(server.server_id)
@@ -146,7 +154,7 @@ def plan_sweep(
             if outcome.listed:
                 point = Point(words, judged.workload, repeat, server.server_id, workload_id, point_id)
                 if server.server_id not in groups:
-                    groups[server.server_id] = _Group(ServerGroup(server.server_id, own, server.gpus, server.nodes, ()))
+                    groups[server.server_id] = _Group(server.group(own))
                 groups[server.server_id].points.append(point)
         if not keeps_all and outcome.kept > MOST_LISTED:
             groups.clear()

@@ -7,17 +7,17 @@ ids mean the same measurement, however it was typed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
-from sglang_hydra.planning.plan import digest
+from sglang_hydra.planning.plan import Plan, digest
 
 if TYPE_CHECKING:
-    from sglang_hydra.planning.plan import Plan
+    from sglang_hydra.planning.topology.plan import Topology
 
 _SLO = ("ttft_ms", "itl_ms", "e2e_ms")
 
@@ -56,7 +56,17 @@ class Source:
         from sglang_hydra.planning.make import make_plan
 
         composer = Composer(self.config_dirs, self.config_name, hydra_syntax=self.hydra_syntax)
+        composer.for_start = True
         return make_plan(composer, [*self.requests, *requests], seed=self.seed)
+
+    def topology(self, requests: Sequence[Request], is_free: Callable[[int], bool]) -> Topology:
+        """The servers behind a router that these overrides ask for. Raises ConfigError as composing does."""
+        from sglang_hydra.compose.composer import Composer
+        from sglang_hydra.planning.topology.plan import plan_topology
+
+        composer = Composer(self.config_dirs, self.config_name, hydra_syntax=self.hydra_syntax)
+        composer.for_start = True
+        return plan_topology(composer, [*self.requests, *requests], seed=self.seed, is_free=is_free)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +84,14 @@ class Point:
 @dataclass(frozen=True)
 class ServerGroup:
     """The points of one server start, in the order in which they are taken. ``requests`` plan that server; ``gpus``
-    are those of all its nodes together."""
+    are those of all its nodes together, ``gpus_of_node`` those of the node that has most of them."""
 
     server_id: str
     requests: tuple[Request, ...]
     gpus: int
     nodes: int
     points: tuple[Point, ...]
+    gpus_of_node: int
 
 
 @dataclass(frozen=True)

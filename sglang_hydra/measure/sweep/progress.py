@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol, TextIO
 
 from sglang_hydra.measure.periodic import Repeating
 from sglang_hydra.measure.sweep.claims import Claims, Holder
+from sglang_hydra.measure.sweep.job import Watcher
 from sglang_hydra.measure.sweep.points import Point, Sweep
 from sglang_hydra.measure.sweep.search import search_of
 from sglang_hydra.measure.sweep.store import DONE, FAILED, Store
@@ -139,7 +139,7 @@ def numbers(record: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-class Printed:
+class Printed(Watcher):
     """A line for each event."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -158,17 +158,7 @@ class Printed:
             print(harmless(line), file=self._stream, flush=True)
 
 
-class Silent:
-    """Nothing: somebody else tells it, from the folder."""
-
-    def server(self, server_id: str, detail: str) -> None:
-        """Nothing."""
-
-    def point(self, point: Point, state: str, detail: str) -> None:
-        """Nothing."""
-
-
-class LiveScreen:
+class LiveScreen(Watcher):
     """Counts, time to go and the best so far below the lines of events; lines alone where there is no terminal."""
 
     def __init__(self, counts: Counts, stream: TextIO | None = None) -> None:
@@ -192,9 +182,7 @@ class LiveScreen:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         if self._live is not None:
             self._live.stop()
 
@@ -254,12 +242,10 @@ class FolderScreen(LiveScreen):
         self._watching.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         self._watching.end()
         self._look()
-        super().__exit__(kind, error, trace)
+        super().__exit__()
 
     def _look(self) -> None:
         with contextlib.suppress(OSError, SglangHydraError):  # what cannot be read is said by whoever ends the sweep

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.settings.topology import has_several_servers
 from sglang_hydra.facts.trust import begin_to_start
 from sglang_hydra.measure.sweep.claims import Claims
 from sglang_hydra.measure.sweep.files import cannot_write
@@ -27,7 +28,8 @@ from sglang_hydra.measure.sweep.serving import take_points
 from sglang_hydra.measure.sweep.store import OPEN, Store
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.run.launch.head import free_port
+from sglang_hydra.planning.topology.plan import Topology
+from sglang_hydra.run.launch.head import free_port, is_free
 from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.text.findings import Finding
 
@@ -110,12 +112,15 @@ def policy_of(sweep: Sweep, stop: Stop, stop_at: float | None = None) -> Policy:
     return Policy(sweep.settings["retries"], sweep.settings["fail_fast"], stop_at, stop)
 
 
-def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan:
-    """The plan of a server as it starts here: on a free port, on its own GPUs. Neither changes its identity.
+def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan | Topology:
+    """The plan of a server, or of several behind a router, as it starts here: on a free port, on its own GPUs. Neither
+    changes its identity.
 
     Raises ConfigError where it would be another server than was planned.
     """
     place = f"sweep on {socket.gethostname()}"
+    if group.points and group.points[0].workload["url"]:
+        return sweep.source.plan(group.requests)
     requests = [*group.requests, Request.typed("port", free_port(), place)]
     if gpus:
         requests.append(Request.typed("base_gpu_id", visible_gpus(None).index(gpus[0]), place))
@@ -127,11 +132,15 @@ def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan:
         message = f"{plan.engine.name} is planned and not installed here: {starts} would be measured in its place"
         hint = f"engine={starts} plans that; or engine.python=<an interpreter that has {plan.engine.name}>"
         raise ConfigError(Finding("error", "RNR001", message, ("engine",), hint))
-    if plan.server_id != group.server_id:
-        message = f"planned here, server {group.server_id} becomes {plan.server_id}"
+    topology = sweep.source.topology(requests, is_free) if has_several_servers(plan.nodes) else None
+    id = plan.server_id if topology is None else topology.topology_id
+    if id != group.server_id:
+        message = f"planned here, server {group.server_id} becomes {id}"
         hint = "do this machine's SGLANG_* variables, packages or presets differ from where the sweep was planned?"
+        if not plan.is_exact:
+            hint = f"its values are an estimate here: {plan.resolution.not_asked}"
         raise ConfigError(Finding("error", "RNR001", message, ("sweep",), hint))
-    return plan
+    return topology or plan
 
 
 def _fail_all(sweep: Sweep, store: Store, group: ServerGroup, error: SglangHydraError, watcher: Watcher) -> None:
@@ -147,11 +156,11 @@ def _gpus_of(
 ) -> Iterator[tuple[int, ...] | None]:
     """A set of GPUs for this server, waiting while others have them; None when the time is over before. Where a runner
     died with a server on them, its memory is waited for, too."""
-    if not group.gpus:
+    if not group.gpus or group.points[0].workload["url"]:
         yield ()
         return
     sets = GpuSets(claims, visible_gpus(sweep.source.plan(group.requests).gpu.count or group.gpus))
-    each = group.gpus // max(1, group.nodes)
+    each = group.gpus_of_node
     if each > len(sets):
         message = f"the server takes {each} GPUs, and {len(sets)} can be seen here"
         raise MachineError(Finding("error", "RNR004", message, ("tp_size", "gpu.count"), f"tp_size={len(sets) or 1}"))

@@ -4,33 +4,48 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sglang_hydra.arguments.secrets import API_KEY_VARIABLE
 from sglang_hydra.measure.bench.bench_serving import BenchServing
 from sglang_hydra.measure.bench.load import Load, load_of
 from sglang_hydra.measure.bench.point import INVALID, Client, client_for, run_point
 from sglang_hydra.measure.bench.server import Server
 from sglang_hydra.measure.sweep.files import write_below
 from sglang_hydra.measure.sweep.job import Failed, Work
+from sglang_hydra.measure.sweep.outside import Outside, still_the_same
 from sglang_hydra.measure.sweep.points import Point
 from sglang_hydra.measure.sweep.progress import numbers
 from sglang_hydra.measure.sweep.records import failure_record, point_record
 from sglang_hydra.measure.sweep.store import DONE
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.topology.plan import Topology
+from sglang_hydra.planning.topology.router import absent
 from sglang_hydra.run.diagnose.classes import classes_by_kind
 from sglang_hydra.run.launch.as_planned import KIND as NOT_AS_PLANNED
 from sglang_hydra.run.launch.as_planned import must_be_planned, record_of
+from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.failure import HOST_MEMORY
 from sglang_hydra.run.launch.listening import OURS
 from sglang_hydra.run.launch.local import LocalServer
-from sglang_hydra.run.launch.preflight import preflight
+from sglang_hydra.run.launch.preflight import Preflight, preflight
 from sglang_hydra.run.launch.serve import launch_of
 from sglang_hydra.run.launch.server_info import compared_with_plan
 from sglang_hydra.run.launch.signals import describe_exit
-from sglang_hydra.text.errors import MachineError, ServerError, SglangHydraError
+from sglang_hydra.run.launch.slurm.inside import BESIDE_OTHERS, prepared
+from sglang_hydra.run.launch.slurm.keys import leave_secrets, secrets_of
+from sglang_hydra.run.launch.slurm.record import Account, Record
+from sglang_hydra.run.launch.slurm.serve import server_spec
+from sglang_hydra.run.topology.behind_router import BehindRouter
+from sglang_hydra.run.topology.serve import folder_of, members_of, router_launch
+from sglang_hydra.run.topology.slurm import parts_in_job, topology_spec
+from sglang_hydra.text.errors import CarriedError, MachineError, ServerError, SglangHydraError
 
 _LOG_TAIL = 40
 _TAIL_BYTES = 1 << 16
@@ -52,7 +67,7 @@ def take_points(work: Work) -> bool:
     """
     while work.goes_on:
         try:
-            with _server_of(work) as running:
+            with _outside(work) if work.common.nodes["bench"]["url"] else _server_of(work) as running:
                 failed = _take_in_turn(work, running)
         except _NotUpError as error:
             failed = error.failed
@@ -64,13 +79,13 @@ def take_points(work: Work) -> bool:
 
 
 class _Running(NamedTuple):
-    local: LocalServer
+    local: LocalServer | Outside
     server: Server
     actual: dict[str, Any]
     """What was seen of the server before its first point: whose its port is, and how it compares with its plan."""
 
 
-class _NotUpError(Exception):
+class _NotUpError(CarriedError):
     """The server did not come up; ``failed`` is None where it was only asked to stop."""
 
     def __init__(self, failed: Failed | None) -> None:
@@ -81,16 +96,8 @@ class _NotUpError(Exception):
 @contextlib.contextmanager
 def _server_of(work: Work) -> Iterator[_Running]:
     """The server of the plan, ready; it has ended when the block has. Raises _NotUpError."""
-    plan = work.plan
-    found = preflight(plan)
-    wrong = [finding for finding in found.findings if finding.level == "error"]
-    if wrong:
-        again = all(finding.id == _PORT_TAKEN for finding in wrong)
-        raise _NotUpError(Failed(NOT_HERE, MachineError(*wrong), retryable=again, fatal=True))
-    write_below(work.folder / "plan.json", json.dumps(plan.to_json(), indent=1) + "\n")
     display = _ServerDisplay(work)
-    launch = launch_of(plan, found.machine, work.folder / "server.log")
-    local = work.policy.stop.server = LocalServer(launch, display)
+    local = work.policy.stop.server = _started_by_us(work, display)
     try:
         display.note("starting")
         if work.policy.stop.asked:
@@ -103,7 +110,8 @@ def _server_of(work: Work) -> Iterator[_Running]:
         if seconds is None:
             raise _NotUpError(None)
         display.note(f"ready after {seconds:.1f} s")
-        yield _Running(local, _bench_server(work, local), _seen_of(work, local))
+        server = _bench_server(work, local.launch.url, lambda: local.pid is not None)
+        yield _Running(local, server, _seen_of(work, local))
     finally:
         work.policy.stop.server = None
         local.stop()
@@ -112,17 +120,90 @@ def _server_of(work: Work) -> Iterator[_Running]:
             work.settle()
 
 
+def _started_by_us(work: Work, display: Display) -> LocalServer:
+    """The server, or several behind their router, as it starts here; on several nodes as steps of this job. Raises
+    _NotUpError where this machine cannot have it."""
+    plan, common, folder = work.plan, work.common, work.folder
+    nodes = int(plan.values["nnodes"]) if isinstance(plan, Plan) else plan.nodes
+    plans = [plan] if isinstance(plan, Plan) else [server.plan for server in plan.servers]
+    looks = [preflight(each) for each in plans] if nodes == 1 else []
+    wrong = [finding for look in looks for finding in look.findings if finding.level == "error"]
+    missing = None if isinstance(plan, Plan) else absent(plan.router)
+    wrong += [missing] if missing is not None else []
+    if wrong:
+        again = all(finding.id == _PORT_TAKEN for finding in wrong)
+        raise _NotUpError(Failed(NOT_HERE, MachineError(*wrong), retryable=again, fatal=True))
+    # The report reads what all servers share under the id of them all.
+    write_below(folder / "plan.json", json.dumps({**common.to_json(), "server_id": work.server_id}, indent=1) + "\n")
+    if not isinstance(plan, Plan):
+        for server in plan.servers:
+            folder_of(folder, server).mkdir(parents=True, exist_ok=True)
+    try:
+        return _server(plan, nodes, looks, folder, display)
+    except MachineError as error:
+        raise _NotUpError(Failed(NOT_HERE, error, retryable=False, fatal=True)) from None
+
+
+def _server(
+    plan: Plan | Topology, nodes: int, looks: Sequence[Preflight], folder: Path, display: Display
+) -> LocalServer:
+    job = Account(os.environ.get("SLURM_JOB_ID", ""))
+    secrets = leave_secrets(folder, secrets_of(_key_of(plan), _environment_of(plan), os.environ)) if nodes > 1 else None
+    if isinstance(plan, Plan):
+        if nodes == 1:
+            return LocalServer(launch_of(plan, looks[0].machine, folder / "server.log"), display)
+        spec = server_spec(plan, folder, secrets)
+        return LocalServer(prepared(replace(spec, srun=[*BESIDE_OTHERS, *spec.srun]), Record(folder, job)), display)
+    if nodes == 1:
+        return BehindRouter(members_of(plan, looks, folder), router_launch(plan, folder / "router.log"), display)
+    return BehindRouter(*parts_in_job(topology_spec(plan, folder, secrets), Record(folder, job)), display)
+
+
+def _key_of(plan: Plan | Topology) -> str | None:
+    return (plan if isinstance(plan, Plan) else plan.common).secrets.get("api_key")
+
+
+def _environment_of(plan: Plan | Topology) -> Mapping[str, str]:
+    return (plan if isinstance(plan, Plan) else plan.common).environment
+
+
+@contextlib.contextmanager
+def _outside(work: Work) -> Iterator[_Running]:
+    """The server of ``bench.url``, as it runs. Raises _NotUpError where it is another than was planned, or is gone."""
+    plan = work.common
+    local = Outside(str(plan.nodes["bench"]["url"]).rstrip("/"))
+    try:
+        still_the_same(plan)
+    except ServerError as error:
+        raise _NotUpError(Failed(NOT_AS_PLANNED, error, retryable=False, fatal=True)) from None
+    except MachineError as error:
+        raise _NotUpError(Failed(NOT_HERE, error, retryable=True, fatal=True)) from None
+    write_below(work.folder / "plan.json", json.dumps(plan.to_json(), indent=1) + "\n")
+    server = replace(_bench_server(work, local.url, lambda: True), flushes=False, log=None)
+    yield _Running(local, replace(server, api_key=os.environ.get(API_KEY_VARIABLE)), {"owner": "outside"})
+
+
 def _seen_of(work: Work, local: LocalServer) -> dict[str, Any]:
     """Holds the server against its plan. Raises _NotUpError for one that is not the planned one: it passes another time
     where a stranger may have answered, and not where the server itself is another."""
+    if isinstance(work.plan, Plan) or not isinstance(local, BehindRouter):
+        return _record_of(work.common, local, work.folder)
+    records = {
+        server.name: _record_of(server.plan, local.servers[server.name], folder_of(work.folder, server))
+        for server in work.plan.servers
+    }
+    return {**next(iter(records.values())), "servers": records}
+
+
+def _record_of(plan: Plan, local: LocalServer, folder: Path) -> dict[str, Any]:
     launch = local.launch
-    compared = compared_with_plan(work.plan, launch.host, launch.port, work.folder)
+    compared = compared_with_plan(plan, launch.host, launch.port, folder)
     try:
-        must_be_planned(work.plan, compared, local.owner, local)
+        must_be_planned(plan, compared, local.owner, local)
     except ServerError as error:
         seen = local.owner is not None and local.owner.whose == OURS
         raise _NotUpError(Failed(NOT_AS_PLANNED, error, retryable=not seen, fatal=True)) from None
-    return record_of(work.plan, compared, local.owner)
+    return record_of(plan, compared, local.owner)
 
 
 def _failed(local: LocalServer, error: SglangHydraError, *, fatal: bool) -> Failed:
@@ -134,12 +215,12 @@ def _failed(local: LocalServer, error: SglangHydraError, *, fatal: bool) -> Fail
     return Failed(kind, error, killed or (known.retryable if known else kind != NOT_HERE), fatal)
 
 
-def _bench_server(work: Work, local: LocalServer) -> Server:
-    plan = work.plan
+def _bench_server(work: Work, url: str, alive: Callable[[], bool]) -> Server:
+    plan = work.common
     config = plan.model.config or {}
     vocabulary = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size") or _SMALLEST_VOCABULARY
     return Server(
-        url=local.launch.url,
+        url=url,
         model=str(plan.values["served_model_name"] or plan.values["model_path"]),
         engine=plan.engine.name,
         model_path=str(plan.values["tokenizer_path"] or plan.values["model_path"]),
@@ -150,7 +231,7 @@ def _bench_server(work: Work, local: LocalServer) -> Server:
         gpu_ids=work.gpu_ids,
         log=work.folder / "server.log",
         api_key=plan.secrets.get("api_key"),
-        alive=lambda: local.pid is not None,
+        alive=alive,
     )
 
 
@@ -231,11 +312,13 @@ def _take(work: Work, running: _Running, client: Client, load: Load, point: Poin
     result = run_point(running.server, client, load, point_id=point.point_id, repeat=point.repeat)
     if work.given_up:
         return Failed(CLIENT, MachineError(), retryable=True)
-    if result.state == INVALID and result.measures["failed"]:
+    # A router sends what one server fails to another: the point may look valid without it.
+    is_partial = isinstance(running.local, BehindRouter) and running.local.pid is None
+    if is_partial or (result.state == INVALID and result.measures["failed"]):
         dead = _died(running)
         if dead is not None:
             return dead
-    if not running.local.look_at_port() and running.local.pid is not None:
+    if isinstance(running.local, LocalServer) and not running.local.look_at_port() and running.local.pid is not None:
         error = running.local.port_lost("the point does not count")
         return _failed(running.local, error, fatal=False)
     record = {**point_record(point), **result.to_json(), "actual": running.actual}
@@ -247,6 +330,8 @@ def _take(work: Work, running: _Running, client: Client, load: Load, point: Poin
 
 def _died(running: _Running) -> Failed | None:
     """Why the server is no longer there, None if it is. A process takes a moment to be gone."""
+    if not isinstance(running.local, LocalServer):
+        return None
     end = time.monotonic() + _DEATH_S
     while running.local.pid is not None and running.local.health() is None and time.monotonic() < end:
         time.sleep(0.05)
@@ -287,20 +372,11 @@ def _tail(log: Path) -> list[str]:
         return []
 
 
-class _ServerDisplay:
-    """A server's display inside a sweep: its lines are in the log, its progress goes to the watcher."""
+class _ServerDisplay(Display):
+    """A server's display inside a sweep: its lines are in the log, its notes, milestones too, go to the watcher."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
 
-    def line(self, stream: str, text: str) -> None:
-        """It is in the log."""
-
-    def waiting(self, elapsed_s: float, milestone: str) -> None:
-        """The milestones come as notes."""
-
     def note(self, text: str) -> None:
-        self._work.watcher.server(self._work.plan.server_id, text.strip())
-
-    def close(self) -> None:
-        """Nothing is kept."""
+        self._work.watcher.server(self._work.server_id, text.strip())

@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.origins import Origin
-
-if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composer, Composition
 
 SetBy = Mapping[str, Origin | Sequence[Origin]]
 """Keys with who set them; of several, the last one won."""

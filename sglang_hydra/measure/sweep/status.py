@@ -10,7 +10,7 @@ from typing import Any
 from sglang_hydra.measure.sweep.claims import Claims
 from sglang_hydra.measure.sweep.progress import holders, named
 from sglang_hydra.measure.sweep.store import DONE, FAILED, Store
-from sglang_hydra.text.screen import Line, columns, text, write
+from sglang_hydra.text.screen import Line, columns, print_json, text, write
 from sglang_hydra.text.words import plural, program, short
 
 STATUS_SCHEMA = "sglang_hydra.sweep_status/1"
@@ -21,8 +21,6 @@ def status(folder: str, *, as_json: bool = False) -> int:
     """Shows how a sweep stands; from any terminal that sees its folder."""
     record = status_record(Path(folder).expanduser())
     if as_json:
-        from sglang_hydra.text.screen import print_json
-
         print_json(record)
     else:
         write(_lines(record))

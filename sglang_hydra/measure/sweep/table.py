@@ -72,10 +72,12 @@ def _counts(outcome: Outcome, done: int) -> list[list[Span]]:
     if done:
         on = f"of {plural(outcome.kept, 'point')}: the others have been taken"
         assumed += ", for all of them"
+    by_rules = f"points whose values are 0.5.2's, an estimate: {outcome.not_asked}"
     return [
         [text("to run"), text(f"{outcome.kept - done:,}", "bold"), text(on)],
         [text("left out"), text(f"{refused:,}"), text(_reasons(outcome))],
         [text("merged"), text(f"{outcome.merged:,}"), text("the same measurement as another point")],
+        *([[text("by rules"), text(f"{outcome.estimates:,}"), text(by_rules, "yellow")]] if outcome.estimates else []),
         [text("estimate"), text(""), text(f"{took}; {assumed}")],
         [text("results in"), text(""), text(str(outcome.folder))],
     ]

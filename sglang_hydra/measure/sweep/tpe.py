@@ -69,7 +69,8 @@ class Dimension:
         span = self.axis.span
         assert span is not None
         ends = (span.low, span.high, span.step or Decimal(1))
-        return all(end == int(end) for end in ends) and not _takes_fractions(self.axis.keys[0])
+        typed_whole = all(str(end).isdigit() or end < 0 == end % 1 for end in ends)
+        return all(end == int(end) for end in ends) and not _takes_fractions(self.axis.keys[0], not typed_whole)
 
     @property
     def distribution(self) -> BaseDistribution:
@@ -80,9 +81,9 @@ class Dimension:
         if span is None:
             return CategoricalDistribution(tuple(self.choices))
         if self.is_whole:
-            return IntDistribution(int(span.low), int(span.high), step=int(span.step or 1))
+            return IntDistribution(int(span.low), int(span.high), step=int(span.step or 1), log=span.log)
         step = None if span.step is None else float(span.step)
-        return FloatDistribution(float(span.low), float(span.high), step=step)
+        return FloatDistribution(float(span.low), float(span.high), step=step, log=span.log)
 
     def requests(self, value: Any) -> tuple[Request, ...]:
         """The overrides that a drawn value stands for. A fraction has as many digits as anyone would type."""
@@ -123,10 +124,11 @@ def dimensions_of(axes: Sequence[Axis]) -> list[Dimension]:
 
 
 class Study:
-    """Asked for points, and told what came of them. Raises MachineError where Optuna is not installed."""
+    """Asked for points, and told what came of them. Raises MachineError where Optuna, which ``wanted`` needs, is not
+    installed. Without a ``seed`` each study draws other points."""
 
-    def __init__(self, dimensions: Sequence[Dimension], seed: int) -> None:
-        check_packages(f"sweep.search={TPE}", "optuna", extra="search")
+    def __init__(self, dimensions: Sequence[Dimension], seed: int | None, wanted: str = f"sweep.search={TPE}") -> None:
+        check_packages(wanted, "optuna", extra="search")
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -157,12 +159,12 @@ class Study:
         self._study.tell(trial, state=self._failed)
 
 
-def _takes_fractions(key: str) -> bool:
-    """Whether a key holds numbers that need not be whole."""
+def _takes_fractions(key: str, of_others: bool) -> bool:
+    """Whether a key holds numbers that need not be whole; ``of_others`` for a key that is not ours."""
     if key in FIELDS:
         return "float" in FIELDS[key].type
     schema: Any = Root
     for name in key.split("."):
         known = types_of(schema) if isinstance(schema, type) and hasattr(schema, "__dataclass_fields__") else {}
         schema = without_none(known.get(name))
-    return schema is float
+    return of_others if schema is None else schema is float

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,12 +20,13 @@ from sglang_hydra.compose.settings.sweep import TPE
 from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.measure.sweep.grid import Grid
 from sglang_hydra.measure.sweep.judging import Judged, Server
-from sglang_hydra.measure.sweep.planning import judge_of
+from sglang_hydra.measure.sweep.planning import Outcome, judge_of
 from sglang_hydra.measure.sweep.points import Point, ServerGroup, has_slo, point_id_of
 from sglang_hydra.measure.sweep.records import planned_record
 from sglang_hydra.measure.sweep.settings_checks import check_search, check_values
 from sglang_hydra.measure.sweep.store import FAILED, OPEN, SEARCH_SCHEMA, Store
-from sglang_hydra.measure.sweep.tpe import Study, dimensions_of
+from sglang_hydra.measure.sweep.tpe import AT_RANDOM, Study, dimensions_of
+from sglang_hydra.text.words import plural
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -71,9 +72,7 @@ class Proposal:
     @property
     def group(self) -> ServerGroup:
         """The server to start for it, with its points."""
-        return ServerGroup(
-            self.server.server_id, self.requests, self.server.gpus, self.server.nodes, tuple(self.points)
-        )
+        return self.server.group(self.requests, self.points)
 
 
 class Objective:
@@ -268,3 +267,45 @@ def _ends_only(word: str) -> bool:
     """Whether a word says where results go or how much is done, and not what is searched."""
     key = word.partition("=")[0].lstrip("+~")
     return key.startswith(("sweep.", "hydra")) and key not in ("sweep.where",)
+
+
+def plan_search(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str] | None = None) -> Outcome:
+    """The first proposals of a search, which depend on no result: those drawn at random, and more until one of them can
+    be launched. Nothing is started. Raises ConfigError and MachineError as ``Tuning`` does."""
+    tuning = Tuning(composer, grid, seed, env=env)
+    outcome = Outcome(grid, space=tuning.space)
+    trials = grid.settings["trials"]
+    groups: dict[str, ServerGroup] = {}
+    seen: set[str] = set()
+    running = ""
+    while len(tuning.proposals) < AT_RANDOM or not seen:
+        proposal = tuning.advance()
+        if proposal is None:
+            break
+        if proposal.key not in seen:
+            seen.add(proposal.key)
+            before = groups.get(proposal.server.server_id)
+            points = (*(before.points if before else ()), *proposal.points)
+            groups[proposal.server.server_id] = replace(proposal.group, points=points)
+            outcome.total += len(proposal.points)
+            outcome.kept += len(proposal.points)
+            starts = proposal.server.server_id != running
+            running = proposal.server.server_id
+            outcome.starts += starts
+            seconds = starts * grid.settings["start_seconds"] + len(proposal.points) * grid.settings["point_seconds"]
+            outcome.gpu_seconds += proposal.server.gpus * seconds
+        tuning.tell(Brought(OPEN))
+    refused = {proposal.words: proposal.judged for proposal, _ in tuning.proposals if not proposal.points}
+    for words, judged in refused.items():
+        outcome.total += judged.repeats
+        outcome.count_refused(words, judged)
+        outcome.left_out.append((words, tuple(dict.fromkeys(finding.id for finding in judged.refused))))
+    outcome.groups = tuple(groups.values())
+    most = trials if tuning.size is None else min(trials, tuning.size)
+    outcome.share = min(1.0, len(seen) / most) if seen else 1.0
+    outcome.search = (
+        ("draws from", "; ".join(dimension.shown for dimension in tuning.dimensions)),
+        ("maximises", str(tuning.objective)),
+        ("ends after", f"{plural(most, 'measured point')} at the latest (sweep.trials); below are the first proposals"),
+    )
+    return outcome

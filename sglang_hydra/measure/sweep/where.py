@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -72,8 +73,6 @@ class Where:
 
 def read_where(text: str) -> Where:
     """Reads a constraint. Raises ConfigError, with the column, for what is none."""
-    import warnings
-
     text = text.replace("\n", " ").strip()
     if len(text) > _LONGEST:
         raise _error(text, 0, f"it is longer than {_LONGEST} characters")

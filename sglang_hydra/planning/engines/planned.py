@@ -15,46 +15,57 @@ from sglang_hydra.planning.engines.base import Availability, Engine, Machine, Re
 from sglang_hydra.planning.engines.sglang import ENGINE as SGLANG
 from sglang_hydra.planning.engines.transformers import ENGINE as TRANSFORMERS
 from sglang_hydra.releases.order import is_candidate_of, same_release
-from sglang_hydra.rules.resolution import Resolution
+from sglang_hydra.rules.resolution import Basis, Resolution
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import program
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([a-z.+-]*[0-9a-z]+)*")
 
 
 @dataclass(frozen=True)
 class PlannedEngine:
-    """An engine and the release that the plan is made for; ``installed`` is None where this machine has none."""
+    """An engine and the release that the plan is made for; ``installed`` is None where this machine has none.
+    ``first_of`` is the model's class where the release was chosen because it is the first that has it."""
 
     engine: Engine
     version: str
     python: str | None
     installed: str | None
     settled: bool = True
+    first_of: str | None = None
 
     @property
     def name(self) -> str:
         return self.engine.name
 
     @property
+    def program(self) -> str | None:
+        """The interpreter that has it, by its path; None where this machine has none."""
+        return None if self.installed is None else find_python(self.python) or sys.executable
+
+    @property
     def by_own_rules(self) -> bool:
         """Whether the rules that make the plan are those of its release."""
         return self.engine is not SGLANG or same_release(self.version, SPECIFIED_VERSION)
 
-    @property
-    def note(self) -> str:
+    def note(self, basis: Basis) -> str:
+        """A line on what is installed here, and on what made the values."""
         if self.engine is not SGLANG:
             return f"engine: {self.name} {self.version}, the embedded default; values below are what SGLang would use"
-        if self.installed is None:
-            return f"engine: SGLang is not installed here; planned by the rules of {SPECIFIED_VERSION}"
-        if self.installed != SPECIFIED_VERSION:
-            return f"engine: SGLang {self.installed} is installed; planned by the rules of {SPECIFIED_VERSION}"
-        return f"engine: SGLang {self.installed}"
+        if self.installed == self.version:
+            return f"engine: SGLang {self.installed}"
+        own = f"the rules of {SPECIFIED_VERSION}"
+        made = {"exact": f"{self.version}'s own code", "recorded": f"{self.version}'s own code, recorded", "rules": own}
+        by = own if self.by_own_rules else made[basis]
+        here = "SGLang is not installed here" if self.installed is None else f"SGLang {self.installed} is installed"
+        first = f"; {self.version} is the first recorded release with {self.first_of}" if self.first_of else ""
+        return f"engine: {here}; planned by {by}{first}"
 
     def request(
         self, resolution: Resolution, env: Mapping[str, str], machine: Machine, extra: Mapping[str, Any] | None = None
     ) -> Request:
-        """The request to the engine: the intent as it was given, and the seed, drawn or not. ``extra`` are arguments
+        """The request to the engine: the intent as it was given, and a seed that was drawn. ``extra`` are arguments
         that only its release has."""
         # Null where that is the default is left out; elsewhere the engine reports whether its command can pass it.
         defaults = fresh_defaults()
@@ -63,7 +74,8 @@ class PlannedEngine:
             for name, value in resolution.intent.items()
             if value is not None or defaults.get(name) is not None
         }
-        intent["random_seed"] = resolution.values["random_seed"]
+        if resolution.values["random_seed"] is not None:
+            intent["random_seed"] = resolution.values["random_seed"]
         return Request(
             intent=intent,
             # Ours by its path where it has the engine: the first `python` on PATH may be another one.
@@ -140,10 +152,11 @@ def _planned(engine: Engine, node: Mapping[str, Any], found: Availability, settl
         from sglang_hydra.releases.table import known_versions
 
         known = known_versions()
-        message = f"engine.version={node['version']!r} is no version of SGLang; known are {', '.join(known)}"
+        message = f"engine.version={node['version']!r} is no version of SGLang"
         plain = node["version"].lstrip("vV=")
-        meant = plain if plain in known else known[-1]
-        raise ConfigError(Finding("error", "ENG012", message, ("engine.version",), f"engine.version={meant}"))
+        fix = f"engine.version={plain if plain in known else known[-1]}"
+        hint = f"{fix}; or {program()} release list shows all {len(known)}"
+        raise ConfigError(Finding("error", "ENG012", message, ("engine.version",), hint, fix=fix))
     if engine is SGLANG and node["version"] not in (None, found.version, SPECIFIED_VERSION):
         from sglang_hydra.releases.table import nearest_known
 

@@ -59,7 +59,7 @@ class SGLang:
         intent = dict(request.intent)
         secret = intent.pop("api_key", None)
         translated = translation_of(replace(request, intent=intent))
-        flags = render_argv(intent) if translated is None else translated.flags()
+        flags = render_argv(intent, defaults=True) if translated is None else translated.flags(defaults=True)
         python = find_python(request.python) or str(request.python)
         child = Path(__file__).parents[2] / "run" / "launch" / "child_sglang.py"
         return Command(

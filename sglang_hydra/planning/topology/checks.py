@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
 from sglang_hydra.planning.topology.placement import LAST_PORT, PortUse, gpu_offsets
+from sglang_hydra.releases.order import at_least
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import plural
 
@@ -30,10 +32,12 @@ def together(name: str, servers: Sequence[Server], router: Router, common: Plan)
         *_two_to_draw_from(servers, router),
     ]
     if name == PD:
-        kinds = {server.role: server.plan.values for server in reversed(servers)}
+        kinds = {server.role: server.plan.view for server in reversed(servers)}
         prefill, decode = kinds[PREFILL], kinds[DECODE]
-        for check in (_tp, _decode_pipeline, _transfer, _kv_layout, _round_robin, _same_model):
+        for check in (_tp, _transfer, _kv_layout, _round_robin, _same_model):
             findings += check(prefill, decode)
+        findings += _decode_pipeline(prefill, decode, common.engine.version)
+        findings += _windows(servers, common)
     return findings
 
 
@@ -45,7 +49,7 @@ def hint_for(id: str, hint: str | None, roles: Collection[str]) -> str | None:
         return "topology.decode.args.tp_size=N, or topology.prefill.args.tp_size=N"
     if id == "DIS004" and role == DECODE:
         return f"{_role_key(DECODE, 'prefill_round_robin_balance')}=true"
-    if id not in ("FIT001", "FIT002", "GPU001") or hint is None:
+    if id not in ("FIT001", "FIT002", "FIT003", "GPU001") or hint is None:
         return hint
     remedies = [part for part in hint.split("; or ") if "nnodes=" not in part]
     return "; or ".join(_for_role(part, role) if role in (PREFILL, DECODE) else part for part in remedies) or None
@@ -74,19 +78,31 @@ def _enough_gpus(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
     total = sum(len(server.gpus) for server in servers)
     roles = dict.fromkeys(server.role for server in servers)
     fields = [f"topology.{role}.replicas" if role != "replica" else "replicas" for role in roles]
-    each = len(gpu_offsets(common.values))
+    each = len(gpu_offsets(common.view))
     hints = [f"gpu.count={max(used) + 1} if the node has as many"]
     if servers[0].role == "replica" and each and count // each:
         hints.insert(0, f"replicas={count // each}")
+    hints += _enough_nodes(servers, count)
     need = f"{plural(len(servers), 'server')} need {plural(total, 'GPU')}"
     message = f"{need}, and {common.gpu.name} has {count}: {needed}"
     yield Finding("error", "TOP004", message, (*fields, "tp_size"), "; or ".join(hints))
 
 
+def _enough_nodes(servers: Sequence[Server], count: int) -> Iterator[str]:
+    """The nodes on which servers of one node each have room."""
+    sizes = {server.role: len(server.gpus) for server in servers}
+    if any(server.nodes != (0,) for server in servers) or max(sizes.values()) > count:
+        return
+    counted = Counter(server.role for server in servers)
+    nodes = {role: -(-counted[role] // (count // size)) for role, size in sizes.items() if size}
+    keys = {"replica": "topology.nodes"}
+    yield " ".join(f"{keys.get(role, f'topology.{role}.nodes')}={number}" for role, number in nodes.items())
+
+
 def _disjoint_gpus(servers: Sequence[Server]) -> Iterator[Finding]:
     for position, server in enumerate(servers):
         for other in servers[:position]:
-            shared = sorted(set(server.gpus) & set(other.gpus))
+            shared = sorted(set(server.gpus) & set(other.gpus)) if set(server.nodes) & set(other.nodes) else []
             if shared:
                 message = f"{other.name} and {server.name} both take GPU {numbers(shared)}"
                 hint = f"leave {_key(server, 'base_gpu_id')} out: each server then gets GPUs of its own"
@@ -156,15 +172,53 @@ def _tp(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Findi
         yield Finding("error", "TOP007", message, fields, "the same tp_size and dp_size for both")
 
 
+# disaggregation/nixl/conn.py and mooncake/conn.py of 0.5.9 to 0.5.23: the first and the last release whose transfer of
+# a sliding window's pool raises an error where the ranks of both sides differ in number (llm-d issue 2433: 0.5.16).
+_EQUAL_RANKS_FOR_WINDOWS = {"nixl": ("0.5.9", "0.5.23"), "mooncake": ("0.5.9", "0.5.21")}
+
+
+def _windows(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
+    """A sliding window's KV pool is not sent between servers of another split of attention: requests then wait for
+    ever."""
+    plans = {server.role: server.plan for server in reversed(servers)}
+    prefill, decode = plans[PREFILL], plans[DECODE]
+    backend, release = prefill.view["disaggregation_transfer_backend"], common.engine.version
+    first, last = _EQUAL_RANKS_FOR_WINDOWS.get(str(backend), ("", ""))
+    cache = prefill.fit.kv if prefill.fit is not None else None
+    kinds = {kind.kind for kind in cache.kinds} if cache is not None else set()
+    held = prefill.values if prefill.is_exact else prefill.intent  # an estimate has what 0.5.2 makes of it
+    pooled = "sliding window" in kinds and "latent" not in kinds and not held.get("disable_hybrid_swa_memory")
+    shares = [_attention_tp(plan.view) for plan in (prefill, decode)]
+    if not (first and pooled and at_least(release, first) and at_least(last, release)) or shares[0] == shares[1]:
+        return
+    message = (
+        f"attention is split over {shares[0]} ranks of a prefill server and {shares[1]} of a decode server, and "
+        f"{backend} of SGLang {release} sends the KV cache of a sliding window between equal splits only"
+    )
+    fields = ("topology.decode.args.tp_size", "topology.prefill.args.tp_size")
+    yield Finding("error", "TOP023", message, fields, "the same tp_size and dp_size for both")
+
+
 def _attention_tp(values: Mapping[str, Any]) -> int:
     return int(values["tp_size"] // max(values["dp_size"], 1) if values["enable_dp_attention"] else values["tp_size"])
 
 
-def _decode_pipeline(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
-    """SGLang 0.5.2 has no pipeline on the decode side (disaggregation/decode.py, lines 194-195)."""
-    if decode["pp_size"] > 1:
-        message = f"decode servers with pp_size={decode['pp_size']}: SGLang 0.5.2 receives the KV cache in one stage"
-        yield Finding("error", "TOP008", message, ("topology.decode.args.pp_size",), "topology.decode.args.pp_size=1")
+# The first release whose decode servers may have the stages of the prefill servers (disaggregation/common/conn.py of
+# 0.5.7: lines 166 and 182; 0.5.10 and later assert it, line 312 there). Before: disaggregation/decode.py of 0.5.2,
+# lines 194-195.
+_FIRST_WITH_DECODE_STAGES = "0.5.7"
+
+
+def _decode_pipeline(prefill: Mapping[str, Any], decode: Mapping[str, Any], release: str) -> Iterator[Finding]:
+    """Decode servers receive the KV cache in one stage, or in as many as the prefill servers have."""
+    equal = at_least(release, _FIRST_WITH_DECODE_STAGES)
+    if decode["pp_size"] <= 1 or (equal and decode["pp_size"] == prefill["pp_size"]):
+        return
+    key = "topology.decode.args.pp_size"
+    allowed = f"in one stage or in the {prefill['pp_size']} of a prefill server" if equal else "in one stage"
+    message = f"decode servers with pp_size={decode['pp_size']}: SGLang {release} receives the KV cache {allowed}"
+    more = f"; or {key}={prefill['pp_size']}" if equal and prefill["pp_size"] > 1 else ""
+    yield Finding("error", "TOP008", message, (key,), f"{key}=1{more}")
 
 
 def _transfer(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:

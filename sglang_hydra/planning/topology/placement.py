@@ -1,19 +1,21 @@
-"""Where a server stands on its machine: the GPUs and the ports that it takes, and those of the next beside them."""
+"""Where a server stands: its nodes, the GPUs and the ports that it takes there, and those of the next beside them."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.ports import ZMQ_TCP_PORT_DELTA
+from sglang_hydra.planning.nodes import ports_for_head
+from sglang_hydra.rules.checks.nodes import gpu_numbers
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
 FIRST_PORT = 30000
 LAST_PORT = 65535
-_MOST_RANKS = 4096
 
 # SGLang 0.5.2 draws its NCCL port from this far above the HTTP port (server_args.py, lines 2594-2604).
 _NCCL_FIRST, _NCCL_LAST = 100, 1000
@@ -36,13 +38,16 @@ class PortUse(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """The GPUs and ports of one server. ``nccl`` is None where SGLang has to draw the port itself."""
+    """The nodes, GPUs and ports of one server. ``nccl`` is None where SGLang has to draw the port itself; ``head`` is
+    where the nodes of one server meet, the first of the ports that it takes there."""
 
     gpus: tuple[int, ...]
     port: int
     nccl: int | None
     bootstrap: int | None
     base_gpu_id: int
+    nodes: tuple[int, ...] = (0,)
+    head: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,22 +67,11 @@ class Needs:
 
 
 def gpu_offsets(values: Mapping[str, Any]) -> tuple[int, ...]:
-    """The GPUs of a server on one node, counted from its ``base_gpu_id``; empty for one that uses none.
-
-    As SGLang 0.5.2 numbers them (data_parallel_controller.py, lines 131-156 and 241-247): a tensor parallel rank is a
-    step further, a pipeline stage tp_size further, a data parallel rank tp_size steps further.
-    """
-    tp, pp, step = (values[name] for name in ("tp_size", "pp_size", "gpu_id_step"))
-    dp = 1 if values["enable_dp_attention"] else values["dp_size"]
-    if values["device"] == "cpu" or min(tp, pp, dp, step) < 1 or tp * pp * dp > _MOST_RANKS:
+    """The GPUs of a server on each of its nodes, counted from its ``base_gpu_id``; empty for one that uses none."""
+    sizes = ("tp_size", "pp_size", "dp_size", "gpu_id_step", "nnodes")
+    if values["device"] == "cpu" or min(values[name] for name in sizes) < 1:
         return ()
-    found = {
-        replica * tp * step + stage * tp + rank * step
-        for replica in range(dp)
-        for stage in range(pp)
-        for rank in range(tp)
-    }
-    return tuple(sorted(found))
+    return tuple(sorted(set(gpu_numbers(SimpleNamespace(**{**values, "base_gpu_id": 0})))))
 
 
 def draws_nccl_port(values: Mapping[str, Any]) -> bool:
@@ -108,41 +102,49 @@ def ports_of(values: Mapping[str, Any]) -> list[PortUse]:
 
 
 class Floor:
-    """One machine's GPUs and ports while they are given out. ``is_free`` tells what else is in use there."""
+    """GPUs by node, and ports, while they are given out. ``is_free`` tells what else is in use. A port is given once
+    for all nodes: several of Slurm's nodes may be one machine."""
 
     def __init__(self, taken_ports: Iterable[int] = (), is_free: Callable[[int], bool] = lambda port: True) -> None:
-        self._gpus: set[int] = set()
+        self._gpus: set[tuple[int, int]] = set()
         self._ports: set[int] = set(taken_ports)
         self._is_free = is_free
 
-    def give(self, needs: Needs, own: Floor) -> Place:
-        """The next place for a server; ``own`` holds what its role has got so far.
+    def give(self, needs: Needs, own: Floor, nodes: tuple[int, ...] = (0,)) -> Place:
+        """The next place for a server on ``nodes``; ``own`` holds what its role has got so far.
 
         Raises ConfigError where no port is left.
         """
         offsets = gpu_offsets(needs.values)
         seen = own._gpus if "base_gpu_id" in needs.fixed else self._gpus
         bases = itertools.count(needs.base_gpu_id)
-        base = next(base for base in bases if seen.isdisjoint(base + offset for offset in offsets))
+        base = next(
+            base for base in bases if seen.isdisjoint((node, base + offset) for node in nodes for offset in offsets)
+        )
         gpus = tuple(base + offset for offset in offsets)
-        self._gpus.update(gpus)
-        own._gpus.update(gpus)
+        self._gpus.update((node, gpu) for node in nodes for gpu in gpus)
+        own._gpus.update((node, gpu) for node in nodes for gpu in gpus)
         # What moves with the HTTP port; the rest is found below, or stands in dist_init_addr.
         moving = {**needs.values, "nccl_port": None, "disaggregation_mode": "null"}
         meeting = _port_in(moving["dist_init_addr"]) is not None
-        pinned = not draws_nccl_port(moving) and not meeting
-        if pinned or meeting:
+        several = len(nodes) > 1 and not meeting
+        pinned = not draws_nccl_port(moving) and not meeting and not several
+        if pinned or meeting or several:
             moving.update(nccl_port=_NONE, dist_init_addr=None)
-        if meeting:
+        if meeting or several:
             moving["enable_dp_attention"] = False
         port = self._first("port", needs, own, lambda port: [use.ports for use in ports_of({**moving, "port": port})])
-        nccl = bootstrap = None
+        nccl = bootstrap = head = None
+        if several:
+            count = ports_for_head(needs.values)
+            above = replace(needs, nccl_port=port + _NCCL_FIRST)
+            head = self._first("nccl_port", above, own, lambda first: [range(first, first + count)])
         if pinned:
             start = needs.nccl_port if needs.nccl_port is not None else port + _NCCL_FIRST
             nccl = self._first("nccl_port", replace(needs, nccl_port=start), own)
         if needs.disaggregation_bootstrap_port is not None:
             bootstrap = self._first("disaggregation_bootstrap_port", needs, own)
-        return Place(gpus, port, nccl, bootstrap, base)
+        return Place(gpus, port, nccl, bootstrap, base, nodes, head)
 
     def port(self, start: int) -> int:
         """The first free port from ``start`` on."""

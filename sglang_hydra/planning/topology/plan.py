@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,24 +16,31 @@ from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan, Recorded, digest
 from sglang_hydra.planning.topology import checks
 from sglang_hydra.planning.topology.placement import FIRST_PORT, LAST_PORT, Floor, Needs, Place, PortUse, ports_of
-from sglang_hydra.planning.topology.roles import Role, roles_of
+from sglang_hydra.planning.topology.roles import Role, nodes_of_servers, roles_of
 from sglang_hydra.planning.topology.router import PROMETHEUS_PORT, Router, api_key_finding, plan_router
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 
 SCHEMA = "sglang_hydra.topology/1"
 LAYER = "topology"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+NODE = "NODE"
+"""NODE0, NODE1 stand for the addresses of the nodes, which are known when they are given."""
 
 
 @dataclass(frozen=True)
 class Server:
     """One server of a topology: what it is for (``replica``, ``prefill``, ``decode``), its number within that role,
-    its plan, and the numbers of the GPUs that it takes (none on a CPU)."""
+    its plan, and the numbers of the GPUs that it takes on each of its ``nodes`` (none on a CPU). ``head_port`` is where
+    several nodes of one server meet. ``address`` stands for its first node, None where that is the router's."""
 
     role: str
     index: int
     plan: Plan
     gpus: tuple[int, ...]
+    nodes: tuple[int, ...] = (0,)
+    head_port: int | None = None
+    address: str | None = None
 
     @property
     def name(self) -> str:
@@ -43,7 +49,8 @@ class Server:
     @property
     def url(self) -> str:
         """Where the router reaches it."""
-        return server_url(self.plan.values)
+        values = self.plan.values
+        return server_url(values if self.address is None else {"host": self.address, "port": values["port"]})
 
     @property
     def bootstrap_port(self) -> int:
@@ -52,7 +59,10 @@ class Server:
 
     @property
     def ports(self) -> list[PortUse]:
-        return ports_of(self.plan.values)
+        values = self.plan.view
+        if self.head_port is not None:
+            values = {**values, "dist_init_addr": f"{self.address}:{self.head_port}"}
+        return ports_of(values)
 
 
 @dataclass(frozen=True)
@@ -61,13 +71,14 @@ class Topology:
 
     ``common`` is the plan of what all share, as if it were one server; it gives the settings and is not judged.
     ``together`` are the findings about the servers as a whole; each plan has its own. ``ok`` is SGLang's verdict on
-    every server, ``launchable`` adds ours.
+    every server, ``launchable`` adds ours. ``nodes`` is the number of nodes; the router is on the first.
     """
 
     name: str
     common: Plan
     servers: tuple[Server, ...]
     router: Router
+    nodes: int = 1
     together: tuple[Finding, ...] = ()
     ignored: tuple[Finding, ...] = field(default=())
 
@@ -129,10 +140,12 @@ class Topology:
             "name": self.name,
             "ok": self.ok,
             "launchable": self.launchable,
+            "nodes": self.nodes,
             "servers": [
                 {
                     "role": server.role,
                     "index": server.index,
+                    "nodes": list(server.nodes),
                     "gpus": list(server.gpus),
                     "url": server.url,
                     "ports": [{"use": use.what, "first": use.ports[0], "last": use.ports[-1]} for use in server.ports],
@@ -169,14 +182,14 @@ def plan_topology(
     """Plans every server of the topology that ``requests`` ask for.
 
     ``common`` is the plan of these requests, where the caller has it; the rest is as for ``app.make_plan``, and one
-    drawn seed is for all servers. Ports that nobody named are those for which ``is_free`` is true. Raises ConfigError
+    ``seed`` is for all servers. Ports that nobody named are those for which ``is_free`` is true. Raises ConfigError
     for what is no topology.
     """
     with asking_once():
         if common is None:
             common = make_plan(composer, requests, seed=seed, env=env, recorded=recorded)
-        if seed is None:
-            seed = int(common.values["random_seed"]) if common.seed_drawn else random.randint(0, 1 << 30)
+        if seed is None and common.seed_drawn:
+            seed = common.values["random_seed"]
 
         def planned(*more: Request) -> Plan:
             return make_plan(composer, [*requests, *more], seed=seed, env=env, recorded=recorded)
@@ -186,17 +199,18 @@ def plan_topology(
         node = common.nodes["topology"]["router"]
         host, port = _address(common)
         floor = Floor([port, *([] if node["prometheus_port"] is None else [node["prometheus_port"]])], is_free)
-        places = _places(floor, roles, kinds, port)
+        nodes, count = nodes_of_servers(common, roles, kinds)
+        places = _places(floor, roles, kinds, port, nodes)
         servers = tuple(
-            _server(role, index, place, kinds, planned, common)
+            _server(role, index, place, kinds, planned, common, count > 1)
             for role in roles
             for index, place in enumerate(places[role.name])
         )
     metrics = floor.port(PROMETHEUS_PORT) if node["prometheus_port"] is None else node["prometheus_port"]
-    return _with_router(common, servers, host, port, metrics)
+    return _with_router(common, servers, count, host, port, metrics)
 
 
-def _with_router(common: Plan, servers: tuple[Server, ...], host: str, port: int, metrics: int) -> Topology:
+def _with_router(common: Plan, servers: tuple[Server, ...], nodes: int, host: str, port: int, metrics: int) -> Topology:
     """The servers as a topology: with the router that belongs to them, and everything looked at together."""
     name, ignore = common.nodes["topology"]["name"], common.nodes["ignore"]
     router, findings = plan_router(
@@ -216,6 +230,7 @@ def _with_router(common: Plan, servers: tuple[Server, ...], host: str, port: int
         common=common,
         servers=servers,
         router=router,
+        nodes=nodes,
         together=tuple(finding for finding in findings if finding.id not in ignore),
         ignored=tuple(finding for finding in findings if finding.id in ignore),
     )
@@ -229,14 +244,20 @@ def _address(common: Plan) -> tuple[str, int]:
     return str(host), int(port)
 
 
-def _places(floor: Floor, roles: Sequence[Role], kinds: Mapping[str, Plan], router_port: int) -> dict[str, list[Place]]:
-    """A place for every server; servers with ports or GPUs that were set come first."""
+def _places(
+    floor: Floor,
+    roles: Sequence[Role],
+    kinds: Mapping[str, Plan],
+    router_port: int,
+    nodes: Mapping[str, Sequence[tuple[int, ...]]],
+) -> dict[str, list[Place]]:
+    """A place for every server on its nodes; servers with ports or GPUs that were set come first."""
     first = router_port if 0 < router_port < LAST_PORT else FIRST_PORT
     places: dict[str, list[Place]] = {}
     for role in sorted(roles, key=lambda role: -len(role.fixed)):
         kind, own = kinds[role.name], Floor()
         needs = Needs(
-            values=kind.values,
+            values=kind.view,
             base_gpu_id=kind.values["base_gpu_id"],
             port=kind.values["port"] if "port" in role.fixed else first + 1,
             disaggregation_bootstrap_port=(
@@ -245,7 +266,7 @@ def _places(floor: Floor, roles: Sequence[Role], kinds: Mapping[str, Plan], rout
             nccl_port=kind.intent.get("nccl_port"),
             fixed=role.fixed,
         )
-        places[role.name] = [floor.give(needs, own) for _ in range(role.replicas)]
+        places[role.name] = [floor.give(needs, own, of_one) for of_one in nodes[role.name]]
     return places
 
 
@@ -256,23 +277,30 @@ def _server(
     kinds: Mapping[str, Plan],
     planned: Callable[..., Plan],
     common: Plan,
+    several_nodes: bool,
 ) -> Server:
     topology = f"topology={common.nodes['topology']['name']}"
     alone = [
         Request.typed(name, value, f"{topology}, {role.name} {index}", LAYER)
-        for name, value in _placed(role, place, kinds, common)
+        for name, value in _placed(role, place, kinds, common, several_nodes)
     ]
     settings = [
         Request.typed(name, value, f"{topology}, {role.name}", LAYER)
         for name, value in _values_of_other_role(role, kinds)
     ]
-    return Server(role.name, index, planned(*role.requests, *settings, *alone), place.gpus)
+    plan = planned(*role.requests, *settings, *alone)
+    address = f"{NODE}{place.nodes[0]}" if several_nodes else None
+    return Server(role.name, index, plan, place.gpus, place.nodes, place.head, address)
 
 
-def _placed(role: Role, place: Place, kinds: Mapping[str, Plan], common: Plan) -> Iterator[tuple[str, Any]]:
+def _placed(
+    role: Role, place: Place, kinds: Mapping[str, Plan], common: Plan, several_nodes: bool
+) -> Iterator[tuple[str, Any]]:
     """The arguments that the topology itself sets for one server, where they are not what it has already."""
     own = kinds[role.name]
     host = common.nodes["topology"]["worker_host"]
+    if several_nodes and host in LOOPBACK:
+        host = "0.0.0.0"  # the router and the other role are on other machines
     if own.values["host"] != host and "host" not in role.fixed:
         yield "host", host
     yield "port", place.port
@@ -285,14 +313,16 @@ def _placed(role: Role, place: Place, kinds: Mapping[str, Plan], common: Plan) -
 
 
 def _values_of_other_role(role: Role, kinds: Mapping[str, Plan]) -> Iterator[tuple[str, Any]]:
-    """The arguments by which servers of one role know the sizes of the other, where SGLang would assume others."""
+    """The arguments by which servers of one role know the sizes of the other, where SGLang would assume others. Later
+    releases have some of them no more: their servers tell each other."""
     own = kinds[role.name]
+    asked = {name for name in own.values if name not in own.intent}
     if role.name == PREFILL:
         decode = kinds[DECODE].values
         for name, theirs in (("disaggregation_decode_tp", "tp_size"), ("disaggregation_decode_dp", "dp_size")):
-            if name not in own.intent and decode[theirs] != own.values[theirs]:
+            if name in asked and decode[theirs] != own.values[theirs]:
                 yield name, decode[theirs]
-    if role.name == DECODE and "disaggregation_prefill_pp" not in own.intent:
+    if role.name == DECODE and "disaggregation_prefill_pp" in asked:
         stages = kinds[PREFILL].values["pp_size"]
         if stages != own.values["disaggregation_prefill_pp"]:
             yield "disaggregation_prefill_pp", stages

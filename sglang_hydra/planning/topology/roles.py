@@ -1,4 +1,5 @@
-"""What ``topology`` asks for, taken apart: the roles, how many servers each has, and what differs from the rest."""
+"""What ``topology`` asks for, taken apart: the roles, how many servers and nodes each has, and what differs from the
+rest."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from sglang_hydra.planning.topology.placement import gpu_offsets
 from sglang_hydra.planning.topology.router import secret_flags
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.words import nearest
+from sglang_hydra.text.words import nearest, plural
 
 NAMES = (SINGLE, REPLICAS, PD)
 MOST_SERVERS = 256
@@ -24,18 +25,18 @@ PLACING = ("port", "base_gpu_id", "nccl_port", "disaggregation_bootstrap_port", 
 _NOT_FOR_A_ROLE = {
     "disaggregation_mode": "it is what the role says",
     "api_key": "all servers and the router have one key: api_key='${oc.env:MY_KEY}'",
-    "nnodes": "the servers of a topology stand on one node",
-    "node_rank": "the servers of a topology stand on one node",
+    "node_rank": "every node of a server gets its own",
 }
 
 
 @dataclass(frozen=True)
 class Role:
     """The servers of one kind. ``requests`` are what they add to the common ones; ``fixed`` the placing arguments
-    among them."""
+    among them. ``nodes`` is how many nodes they were given, None where nobody said."""
 
     name: str
     replicas: int
+    nodes: int | None = None
     requests: tuple[Request, ...] = ()
     fixed: frozenset[str] = frozenset()
 
@@ -47,7 +48,7 @@ def roles_of(common: Plan, requests: Sequence[Request]) -> list[Role]:
     roles: list[Role] = []
     if node["name"] == REPLICAS:
         findings += _replicas(common)
-        roles = [Role(REPLICA, common.nodes["replicas"] or 1)]
+        roles = [Role(REPLICA, common.nodes["replicas"] or 1, node["nodes"])]
     elif node["name"] == PD:
         for name in (PREFILL, DECODE):
             findings += _role_findings(name, node[name])
@@ -56,6 +57,47 @@ def roles_of(common: Plan, requests: Sequence[Request]) -> list[Role]:
     if findings:
         raise ConfigError(*findings)
     return roles
+
+
+def nodes_of_servers(
+    common: Plan, roles: Sequence[Role], kinds: Mapping[str, Plan]
+) -> tuple[dict[str, list[tuple[int, ...]]], int]:
+    """The nodes of each server of each role, counted from 0, and how many nodes there are.
+
+    All share one node unless a role was given nodes or has a server on several, or ``launch=slurm`` has more GPUs to
+    give than one node has. Then each role has nodes of its own, and its servers take turns on them. Raises ConfigError
+    for a number of nodes that its servers cannot use.
+    """
+    each = {role.name: max(int(kinds[role.name].values["nnodes"]), 1) for role in roles}
+    gpus = {role.name: len(gpu_offsets(kinds[role.name].view)) for role in roles}
+    count = common.gpu.count
+    total = sum(gpus[role.name] * role.replicas for role in roles)
+    too_many = common.nodes["launch"]["name"] == "slurm" and count is not None and total > count
+    if not too_many and all(role.nodes is None and each[role.name] == 1 for role in roles):
+        return {role.name: [(0,)] * role.replicas for role in roles}, 1
+    found: dict[str, list[tuple[int, ...]]] = {}
+    first, findings = 0, []
+    for role in roles:
+        size = each[role.name]
+        beside = max((count or 0) // gpus[role.name], 1) if gpus[role.name] and size == 1 else role.replicas
+        needed = size * (role.replicas if size > 1 else -(-role.replicas // beside))
+        nodes = needed if role.nodes is None else role.nodes
+        if nodes % size or not size <= nodes <= size * role.replicas:
+            findings.append(_unusable_nodes(role, nodes, size))
+        groups = max(nodes // size, 1)
+        starts = [first + server % groups * size for server in range(role.replicas)]
+        found[role.name] = [tuple(range(start, start + size)) for start in starts]
+        first += nodes
+    if findings:
+        raise ConfigError(*findings)
+    return found, first
+
+
+def _unusable_nodes(role: Role, nodes: int, size: int) -> Finding:
+    key = "topology.nodes" if role.name == REPLICA else f"topology.{role.name}.nodes"
+    servers = plural(role.replicas, f"{role.name} server")
+    message = f"{key}={nodes}: {servers} on {plural(size, 'node')} each cannot share out {plural(nodes, 'node')}"
+    return Finding("error", "TOP001", message, (key,), f"{key}={size * role.replicas}")
 
 
 class Places:
@@ -83,6 +125,10 @@ def _settings(common: Plan, node: Mapping[str, Any]) -> Iterator[Finding]:
     yield from secret_flags(node["router"]["args"])
     if name == SINGLE:
         yield Finding("error", "TOP001", "one server is planned, and no topology", ("topology",), "topology=replicas")
+    if name == PD and node["nodes"] is not None:
+        message = f"topology.nodes={node['nodes']} is for topology=replicas"
+        hint = f"topology.prefill.nodes={node['nodes']} or topology.decode.nodes=..."
+        yield Finding("error", "TOP001", message, ("topology.nodes",), hint)
     if name == PD and common.nodes["replicas"] is not None:
         message = f"replicas={common.nodes['replicas']} is for topology=replicas"
         hint = f"topology.prefill.replicas={common.nodes['replicas']} or topology.decode.replicas=..."
@@ -101,14 +147,6 @@ def _common_arguments(common: Plan) -> Iterator[Finding]:
     if mode not in (None, "null"):
         message = f"disaggregation_mode={mode} is for a server that is started alone; a topology sets it itself"
         yield Finding("error", "TOP002", message, ("disaggregation_mode",), "topology=pd, without disaggregation_mode")
-    nodes = common.intent.get("nnodes")
-    if isinstance(nodes, int) and nodes != 1:
-        message = f"nnodes={nodes}: the servers of a topology stand on one node"
-        hint = "nnodes=1, or start each server on its nodes and a router with all their URLs"
-        yield Finding("error", "TOP003", message, ("nnodes",), hint)
-    if common.nodes["launch"]["name"] != "local":
-        message = f"launch={common.nodes['launch']['name']}: a topology is started on this machine"
-        yield Finding("error", "TOP003", message, ("launch",), "launch=local, inside the job that has the GPUs")
     if common.nodes["launch"].get("detach"):
         message = "launch.detach=true: a topology runs in the foreground"
         yield Finding("error", "TOP003", message, ("launch.detach",), "launch.detach=false, under tmux or a service")
@@ -119,7 +157,7 @@ def _replicas(common: Plan) -> Iterator[Finding]:
     if count is not None:
         yield from _count("replicas", count)
         return
-    gpus, each = common.gpu.count, len(gpu_offsets(common.values))
+    gpus, each = common.gpu.count, len(gpu_offsets(common.view))
     fitting = gpus // each if gpus and each else 0
     hint = f"replicas={fitting or 2}" + (f": {common.gpu.name} has {gpus}, a server takes {each}" if fitting else "")
     yield Finding("error", "TOP001", "topology=replicas: how many?", ("replicas",), hint)
@@ -153,4 +191,4 @@ def _role(name: str, node: Mapping[str, Any], places: Places) -> Role:
         place, layer = places.of(f"topology.{name}.args.{key}")
         requests.append(Request.typed(key, value, place, layer))
     fixed = frozenset(key for key in PLACING if args.get(key) is not None)
-    return Role(name, node["replicas"], tuple(requests), fixed)
+    return Role(name, node["replicas"], node["nodes"], tuple(requests), fixed)

@@ -7,23 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.facts.packages import find_python, installed
 from sglang_hydra.facts.trust import grant, may_start
+from sglang_hydra.planning.upstream.case import case_for, folder_to_read
 from sglang_hydra.releases.order import release_key
-from sglang_hydra.releases.table import nearest_known, release
 from sglang_hydra.text.errors import MachineError
-from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.json_types import plain
-from sglang_hydra.upstream.release import Answer, Case, ask_installed, ask_release, machine_facts, require
+from sglang_hydra.upstream.case import Answer, Case
+from sglang_hydra.upstream.release import ask_installed, ask_release, require
 
 if TYPE_CHECKING:
     from sglang_hydra.planning.plan import Plan
 
 INSTALLED = "installed"
-_MOST_BYTES = 1 << 22
-"""Of one file of a model's folder. Larger ones are tokenizers and lists of weights, which no argument is made from."""
 
 
 class Authority(NamedTuple):
@@ -73,22 +69,20 @@ def ask_about(authority: Authority, plans: Sequence[Plan]) -> list[Mapping[str, 
 
 
 def folder_of(plan: Plan) -> str | None:
-    """The model's folder where the release can read it as the plan did; None where it is told the plan's facts.
-
-    With trust_remote_code it would run what lies there: no question runs code that a model brings.
-    """
-    folder = plan.model.extra.get("folder")
-    return None if folder is None or plan.values["trust_remote_code"] else str(folder)
+    """The model's folder where the release can read it as the plan did; None where it is told the plan's facts."""
+    return folder_to_read(plan.model, plan.view)
 
 
 def case_of(plan: Plan, version: str) -> Case:
     """The plan's command line, machine and models, as a release is asked about them."""
-    facts = machine_facts(plan.gpu, _planned_environment(plan), _cuda_of(version))
-    return Case(tuple(_flags(plan)), facts, _models(plan))
+    environment = {**plan.inherited, **plan.environment}
+    return case_for(
+        _flags(plan), plan.gpu, plan.model, plan.view, environment, version, plan.nodes["engine"].get("facts", {})
+    )
 
 
 def _asked(authority: Authority, plan: Plan) -> Mapping[str, Any] | CannotAsk:
-    obstacle = _obstacle(plan)
+    obstacle = obstacle_to(plan)
     if obstacle is not None:
         return CannotAsk(obstacle)
     case = case_of(plan, authority.version)
@@ -104,18 +98,18 @@ def _asked(authority: Authority, plan: Plan) -> Mapping[str, Any] | CannotAsk:
 def _answer(answer: Answer, *, read: bool) -> Mapping[str, Any] | CannotAsk:
     if answer.ok is None:
         return CannotAsk(str(answer.unanswered))
-    if answer.by_library and not read:
+    if answer.by_library and not read and not answer.lacks_type:
         return CannotAsk(f"the model's facts are not all that it reads of a model: {answer.error}")
     return {
         "ok": answer.ok,
         "stage": answer.stage,
-        "error": answer.error,
+        "error": str(answer.error).partition("\n\n")[0] if answer.lacks_type else answer.error,
         "values": answer.values,
         "read": read,
     }
 
 
-def _obstacle(plan: Plan) -> str | None:
+def obstacle_to(plan: Plan) -> str | None:
     """Why a plan cannot be put to the release at all."""
     if plan.engine.name != "sglang":
         return f"the plan is for engine={plan.engine.name}"
@@ -137,44 +131,4 @@ def _flags(plan: Plan) -> list[str]:
     return words[next((at for at, word in enumerate(words) if word.startswith("--")), len(words)) :]
 
 
-def _cuda_of(version: str) -> str | None:
-    """The CUDA that a release's torch is made for."""
-    known = nearest_known(version)
-    return release(known).needs["cuda"] if known else None
-
-
-def _models(plan: Plan) -> dict[str, Any]:
-    """What the release reads of the model and of its draft: the JSON files of a folder, else the config.json as
-    stated, since a release has class defaults of its own."""
-    found = {}
-    paths = (plan.values["model_path"], plan.values["speculative_draft_model_path"])
-    for path, model in zip(paths, (plan.model, plan.model.draft), strict=True):
-        if path is None or model is None:
-            continue
-        folder = None if plan.values["trust_remote_code"] else model.extra.get("folder")
-        if folder is not None:
-            found[str(path)] = {"files": _json_files(Path(folder))}
-        elif model.config is not None:
-            found[str(path)] = dict(plain(model.extra.get("stated") or model.config))
-    return found
-
-
-def _json_files(folder: Path) -> dict[str, str]:
-    """The text of each JSON file in a model's folder, by its name."""
-    found = {}
-    for file in sorted(folder.glob("*.json")):
-        try:
-            if file.stat().st_size <= _MOST_BYTES:
-                found[file.name] = read_text(file, _MOST_BYTES, errors="replace")
-        except (OSError, ValueError):
-            continue
-    return found
-
-
-def _planned_environment(plan: Plan) -> dict[str, str]:
-    """The SGLANG_* variables that the server would find."""
-    found = {**plan.inherited, **plan.environment}
-    return {name: value for name, value in found.items() if name.startswith("SGLANG_") and not is_secret_name(name)}
-
-
-__all__ = ["Authority", "CannotAsk", "ask_about", "case_of", "find_authority", "folder_of"]
+__all__ = ["Authority", "CannotAsk", "ask_about", "case_of", "find_authority", "folder_of", "obstacle_to"]

@@ -56,7 +56,7 @@ class Verdict:
         is only remarked on where the plan's release accepts it."""
         found = list(plan.findings)
         if self.ok is None:
-            message = f"{self.text}; the values stay those of 0.5.2's rules"
+            message = f"{self.text}; the values stay the plan's"
             found.append(Finding("warning", "AUT002", message))
         elif not self.ok and plan.ok:
             found.append(Finding("error", "AUT003", self.text, stage=self.stage or "check"))  # type: ignore[arg-type]
@@ -95,18 +95,18 @@ class Verdict:
 
 def verdicts_on(authority: Authority, plans: Sequence[Plan]) -> list[Verdict]:
     """The release's word on each plan, in their order."""
-    return [judged(authority, plan, said) for plan, said in zip(plans, ask_about(authority, plans), strict=True)]
+    return [judged(authority, plan, answer) for plan, answer in zip(plans, ask_about(authority, plans), strict=True)]
 
 
-def judged(authority: Authority, plan: Plan, said: Mapping[str, Any] | CannotAsk) -> Verdict:
+def judged(authority: Authority, plan: Plan, answer: Mapping[str, Any] | CannotAsk) -> Verdict:
     """One answer of ``ask_about`` as a verdict."""
-    if isinstance(said, CannotAsk):
-        return Verdict(authority, None, why=str(said))
-    given = _given(plan, read=bool(said.get("read")))
-    if not said["ok"]:
-        return Verdict(authority, False, stage=str(said["stage"]), error=str(said["error"]), given=given)
+    if isinstance(answer, CannotAsk):
+        return Verdict(authority, None, why=str(answer))
+    given = _given(plan, read=bool(answer.get("read")))
+    if not answer["ok"]:
+        return Verdict(authority, False, stage=str(answer["stage"]), error=str(answer["error"]), given=given)
     # It was asked without the key, which it has nothing to decide about.
-    known = {**said["values"], "api_key": plan.values["api_key"], "version": authority.version}
+    known = {**answer["values"], "api_key": plan.values["api_key"], "version": authority.version}
     return Verdict(authority, True, compared=compare(plan, known), given=given)
 
 

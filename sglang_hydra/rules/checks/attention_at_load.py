@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.checks.kernels_at_load import ATTENTION_FIELDS, is_latent, unset_backend
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Offer
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 # What model_specific_adjustment takes for latent attention.
 _FOR_LATENT = ("aiter", "flashinfer", "fa3", "triton", "flashmla", "cutlass_mla", "trtllm_mla", "ascend")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, rule
 
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
-
 _INSTEAD = {
-    "enable_ep_moe": "ep_size=<tp_size>",
+    "enable_ep_moe": "ep_size={tp_size}",
     "enable_deepep_moe": "moe_a2a_backend=deepep",
     "enable_triton_kernel_moe": "moe_runner_backend=triton_kernel",
     "enable_flashinfer_cutlass_moe": "moe_runner_backend=flashinfer_cutlass",
@@ -33,5 +29,5 @@ def check_deprecated_flags(args: ServerArgs, facts: Facts) -> Outcome:
     return Notice(
         f"{', '.join(used)} {'is' if len(used) == 1 else 'are'} deprecated",
         *used,
-        offers=" ".join(f"{flag}=false {_INSTEAD[flag]}" for flag in used),
+        offers=" ".join(f"{flag}=false {_INSTEAD[flag].format(tp_size=args.tp_size)}" for flag in used),
     )

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.memory import TRTLLM_MHA, TRTLLM_MLA, PagedBackend
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
-
 
 MLA_CACHE_DTYPES = ("fp8_e4m3", "auto")
 

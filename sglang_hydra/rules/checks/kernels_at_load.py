@@ -2,61 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import ConfigView, view_of
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
+from sglang_hydra.text.json_types import json_beside
 
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
-
+_TABLE: Mapping[str, Any] = json_beside(__file__)
 # The lowest compute capability, times ten, that each method asks for (SGLang 0.5.2, layers/quantization/*,
 # get_min_capability).
-_MIN_CAPABILITY: Mapping[str, int] = {
-    "awq": 75,
-    "awq_marlin": 80,
-    "blockwise_int8": 80,
-    "fbgemm_fp8": 80,
-    "fp8": 80,
-    "gptq": 60,
-    "gptq_marlin": 80,
-    "marlin": 80,
-    "modelopt": 89,
-    "modelopt_fp4": 100,
-    "moe_wna16": 70,
-    "mxfp4": 80,
-    "petit_nvfp4": 90,
-    "qoq": 80,
-    "w4afp8": 90,
-    "w8a8_fp8": 89,
-    "w8a8_int8": 75,
-    "compressed-tensors": 70,
-}
-
+_MIN_CAPABILITY: Mapping[str, int] = _TABLE["min_capability"]
 # Architectures with multi-head latent attention (SGLang 0.5.2, configs/model_config.py).
-_MLA = (
-    "DeepseekV2ForCausalLM",
-    "DeepseekV3ForCausalLM",
-    "DeepseekV3ForCausalLMNextN",
-    "LongcatFlashForCausalLM",
-    "LongcatFlashForCausalLMNextN",
-    "MiniCPM3ForCausalLM",
-    "DeepseekVL2ForCausalLM",
-    "KimiVLForConditionalGeneration",
-)
+_MLA: Sequence[str] = _TABLE["latent_attention"]
 ATTENTION_FIELDS = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
 _MLA_BACKENDS = ("flashmla", "cutlass_mla", "trtllm_mla")
 _LOWEST_CAPABILITY = 75
 # Drafts that come from the model itself, so that no draft model has to be named.
-_OWN_DRAFT = (
-    "DeepseekV3ForCausalLM",
-    "Glm4MoeForCausalLM",
-    "LongcatFlashForCausalLM",
-    "MiMoForCausalLM",
-    "Ernie4_5_MoeForCausalLM",
-    "Qwen3NextForCausalLM",
-)
+_OWN_DRAFT: Sequence[str] = _TABLE["own_draft"]
 
 
 @rule("RUN001", stage="plan")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sglang_hydra.rules.checks import (
     api,
     attention_at_load,
@@ -16,8 +18,21 @@ from sglang_hydra.rules.checks import (
 )
 from sglang_hydra.rules.rule import Rule
 
+if TYPE_CHECKING:
+    from sglang_hydra.rules.resolution import Resolution
+
 OUT_OF_RANGE = ("ARG020", "ARG022", "CFG005")
 """After one of these nothing more is computed from the values: they are not sizes of anything."""
+
+
+def checks_for(resolution: Resolution) -> tuple[Rule, ...]:
+    """The checks that hold for a plan's release. With context parallelism, which later releases have, the heads are
+    divided otherwise than CFG004 knows."""
+    if resolution.is_0_5_2:
+        return PLAN_CHECKS
+    unheld = {"CFG004"} if resolution.view.get("attn_cp_size") not in (None, 1) else ()
+    return tuple(check for check in PLAN_CHECKS if check.every_release and check.id not in unheld)
+
 
 PLAN_CHECKS: tuple[Rule, ...] = (
     model_config.check_context_length,
@@ -28,6 +43,7 @@ PLAN_CHECKS: tuple[Rule, ...] = (
     model_config.check_mem_fraction,
     ranges.check_sizes,
     ranges.check_ports,
+    ranges.check_host,
     ranges.check_model_path,
     machine.check_gpu_count,
     nodes.check_node_rank,

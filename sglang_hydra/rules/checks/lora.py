@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.lora import is_adapter
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.words import typed
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
-
 
 _FORMS = "a list of NAME=PATH, of paths, or of {lora_name: NAME, lora_path: PATH}"
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Offer
 from sglang_hydra.text.words import plural
 
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
-
-@rule("GPU001", stage="plan")
+@rule("GPU001", stage="plan", every_release=True)
 def check_gpu_count(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: tp_size x pp_size ranks, times dp_size when data parallelism is not inside attention, need as many GPUs:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.memory import vision_tower
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 
 @rule("MEM005", (2513, 2537))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import ConfigView, UnreadableOverrides, read_overrides, view_of
 from sglang_hydra.rules.model import GPT_OSS_BACKENDS, LLAMA_4_BACKENDS, gpt_oss_view
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Offer
 from sglang_hydra.text.words import typed
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 _OVERRIDES = "json_model_override_args"
 _NO_GAUDI = "another GPU: device=hpu forces torch_native"

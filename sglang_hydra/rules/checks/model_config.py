@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import text_config, view_of
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Offer
+from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.words import number
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 LONGER_CONTEXT_VARIABLE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 
@@ -19,27 +18,11 @@ LONGER_CONTEXT_VARIABLE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 # (SGLang 0.5.2, hf_transformers_utils.CONTEXT_LENGTH_KEYS).
 _CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 
+_TABLE: Mapping[str, Any] = json_beside(__file__)
 # Checkpoint formats that a kernel of another name can run (SGLang 0.5.2, layers/quantization/*).
-_CONVERTIBLE: Mapping[str, tuple[str, ...]] = {
-    "awq": ("awq_marlin", "marlin", "moe_wna16"),
-    "gptq": ("gptq_marlin", "marlin", "moe_wna16"),
-    "modelopt": ("modelopt_fp4", "petit_nvfp4"),
-    "compressed-tensors": ("w8a8_int8", "w8a8_fp8"),
-    "compressed_tensors": ("w8a8_int8", "w8a8_fp8"),
-}
+_CONVERTIBLE: Mapping[str, Sequence[str]] = _TABLE["convertible"]
 # What runs on ROCm (SGLang 0.5.2, ModelConfig._verify_quantization); the MX formats need gfx95 there.
-_ON_ROCM = (
-    "awq",
-    "gptq",
-    "fp8",
-    "compressed_tensors",
-    "compressed-tensors",
-    "fbgemm_fp8",
-    "w8a8_fp8",
-    "petit_nvfp4",
-    "quark",
-    "mxfp4",
-)
+_ON_ROCM: Sequence[str] = _TABLE["on_rocm"]
 _MX_FORMATS = ("mxfp4", "quark")
 _DTYPES = ("auto", "half", "float16", "bfloat16", "float", "float32")
 
@@ -136,7 +119,7 @@ def check_dtype(args: ServerArgs, facts: Facts) -> Outcome:
     return Refusal(f"dtype={args.dtype!r} is none of {', '.join(_DTYPES)}", "dtype", offers="dtype=auto")
 
 
-@rule("CFG004", stage="plan")
+@rule("CFG004", stage="plan", every_release=True)
 def check_heads(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: the attention heads must divide evenly over the ranks that share an attention layer: tp_size, or
@@ -175,7 +158,7 @@ def _divides_or_repeats(kv_heads: int, ranks: int) -> bool:
     return kv_heads % ranks == 0 or ranks % kv_heads == 0
 
 
-@rule("CFG005", stage="plan")
+@rule("CFG005", stage="plan", every_release=True)
 def check_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: mem_fraction_static must lie between 0 and 1.

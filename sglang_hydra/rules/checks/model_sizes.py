@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import TEXT_PARTS, ConfigView, is_own_text, text_config, view_of
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.words import typed
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 _OVERRIDES = "json_model_override_args"
 _LATENT = ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV3ForCausalLMNextN", "LongcatFlashForCausalLM")
@@ -35,7 +33,7 @@ def config_states_its_sizes(args: ServerArgs, facts: Facts) -> Outcome:
         return Refusal(
             f"{_OVERRIDES} replaces {replaced} by a mapping that SGLang cannot read",
             _OVERRIDES,
-            hint="""json_model_override_args='{"key": value}', of keys beside it""",
+            hint='a JSON object, {"key": value}, of keys beside it',
         )
     text = text_config(view)
     wrong = next(_unusable(args, view, text), None)

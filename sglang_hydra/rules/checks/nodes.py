@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import Counter
+from typing import Any, NamedTuple
 
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Offer
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 # More ranks than any machine has GPUs: they are not listed one by one.
 _MOST_RANKS = 4096
@@ -50,7 +49,7 @@ def gpu_numbers(args: Any) -> list[int]:
     ]
 
 
-@rule("NOD001", stage="plan")
+@rule("NOD001", stage="plan", every_release=True)
 def check_node_rank(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: node_rank must lie between 0 and nnodes - 1.
@@ -76,7 +75,7 @@ def check_node_rank(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@rule("NOD002", stage="plan")
+@rule("NOD002", stage="plan", every_release=True)
 def check_nodes_start_all_ranks(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: the nodes together must start each of the tp_size x pp_size ranks once: nnodes is a multiple or a divisor
@@ -102,7 +101,7 @@ def check_nodes_start_all_ranks(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@rule("NOD003", stage="plan")
+@rule("NOD003", stage="plan", every_release=True)
 def check_each_rank_has_a_gpu(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: no two ranks of a node may be given the same GPU.
@@ -114,7 +113,6 @@ def check_each_rank_has_a_gpu(args: ServerArgs, facts: Facts) -> Outcome:
     """
     if not facts.gpu.device or facts.gpu.device == "cpu" or args.device == "cpu" or min(_sizes(args)) < 1:
         return None
-    from collections import Counter
 
     shared = sorted(number for number, ranks in Counter(gpu_numbers(args)).items() if ranks > 1)
     if not shared:
@@ -136,7 +134,7 @@ def check_each_rank_has_a_gpu(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@rule("NOD004", stage="plan")
+@rule("NOD004", stage="plan", every_release=True)
 def check_head_address(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: dist_init_addr must be HOST:PORT, an IPv6 address in brackets.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sglang_hydra.arguments.fields import FIELDS, ServerArgs
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.words import short, typed
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 # The least and the most that make sense of each: beyond that a digit too many was typed.
 _RANGES = {
@@ -34,7 +32,7 @@ _USUAL_PORTS = {"port": "30000", "nccl_port": "null", "disaggregation_bootstrap_
 _LAST_PORT = 65535
 
 
-@rule("ARG020", stage="plan")
+@rule("ARG020", stage="plan", every_release=True)
 def check_sizes(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: sizes and counts must be 1 or more and no absurd number: tp_size, dp_size, context_length, ...
@@ -43,7 +41,8 @@ def check_sizes(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: none.
     Example: tp_size=0 -> refused
     """
-    wrong = [name for name, value in vars(args).items() if not _is_in(_RANGES.get(name, _ANY_NUMBER), value)]
+    numbers = ((name, value) for name, value in vars(args).items() if isinstance(value, (int, list)))
+    wrong = [name for name, value in numbers if not _is_in(_RANGES.get(name, _ANY_NUMBER), value)]
     if not wrong:
         return None
     problems = []
@@ -53,7 +52,7 @@ def check_sizes(args: ServerArgs, facts: Facts) -> Outcome:
     return Refusal("; ".join(problems), *wrong, offers=_usual(wrong), hint="leave it out")
 
 
-@rule("ARG021", stage="plan")
+@rule("ARG021", stage="plan", every_release=True)
 def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: ports must lie between 1 and 65535. port=0 is allowed: a free one is taken when the server starts.
@@ -72,7 +71,20 @@ def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@rule("ARG022", stage="plan")
+@rule("ARG023", stage="plan", every_release=True)
+def check_host(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: host must be the name or the address of an interface: neither empty nor a URL.
+    Why: Inferred: an unset shell variable (host=$HOST) would start a server that listens where nobody meant it to.
+    Upstream: none.
+    Example: host='' -> refused
+    """
+    if args.host.strip() and "://" not in args.host:
+        return None
+    return Refusal(f"host={args.host!r} names no interface", "host", offers=("host=127.0.0.1", "host=0.0.0.0"))
+
+
+@rule("ARG022", stage="plan", every_release=True)
 def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: model_path must name a model: it is neither empty nor Hydra's sign for a missing value.
@@ -92,8 +104,6 @@ def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
 
 def _usual(names: list[str]) -> tuple[str, ...]:
     """The names with SGLang's defaults; a list or a number without one is left to SGLang."""
-    from sglang_hydra.arguments.fields import FIELDS
-
     if not all(name in FIELDS for name in names):
         return ()
     return (" ".join(f"{name}={typed(FIELDS[name].default)}" for name in names),)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Offer
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 
 @rule("DEV002", (444, 445))
@@ -22,11 +18,11 @@ def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
     if args.device is not None:
         return None
     return Refusal(
-        "no accelerator was found and device is not set",
+        "no GPU is here and device is not set: gpu= names the class to plan for",
         "device",
         offers=(
-            Offer("gpu=h100", " (or another class) plans for a machine that has one"),
-            *("gpu=cpu", "gpu=h200", "gpu=b200"),
+            Offer("gpu=h100", ": plans for a machine that has one, as any other class does"),
+            *("gpu=h200", "gpu=cpu"),
         ),
     )
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.memory import TRTLLM_MHA
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.rules.speculative import DRAFTING, WITH_OWN_DRAFT
 from sglang_hydra.text.findings import Offer
 from sglang_hydra.text.words import typed
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
 
 _CHAIN = "speculative_num_steps=3 speculative_eagle_topk=1"
 _ALL_THREE = Offer(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import ConfigView, text_config, view_of
 from sglang_hydra.rules.checks.model_config import LONGER_CONTEXT_VARIABLE, derived_context_length, stored_quantization
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.fields import ServerArgs
+from sglang_hydra.text.findings import Offer
 
 _BLOCK_METHODS = ("fp8", "blockwise_int8", "blockwise-int8", "awq", "awq_marlin", "gptq", "gptq_marlin")
 _FP8_METHODS = ("fp8", "compressed-tensors", "compressed_tensors")
@@ -158,26 +157,41 @@ def check_eagle3_target(args: ServerArgs, facts: Facts) -> Outcome:
     )  # fmt: skip
 
 
-@rule("RUN015", stage="plan")
+@rule("RUN015", stage="plan", every_release=True)
 def check_class(args: ServerArgs, facts: Facts) -> Outcome:
     """
-    What: the model's first architecture should be a class of SGLang 0.5.2.
-    Why: one that is not is tried through transformers, or refused; other releases have other classes. SGLang
-        warns that through transformers features may be missing and performance may not be the best.
-    Upstream: model_loader/utils.py 0.5.2, get_model_architecture.
-    Example: model=Qwen/Qwen3.5-27B -> warned
+    What: the release should have a class for one of the model's architectures. One that only a later release has is
+        refused with that release; one that no release has is warned of.
+    Why: a release without it tries transformers' own class, or stops. Ways out are model_impl=transformers where that
+        is meant, a package of your own that SGLANG_EXTERNAL_MODEL_PACKAGE names, and ignore=RUN015. SGLang warns that
+        through transformers features may be missing and performance may not be the best.
+    Upstream: model_loader/utils.py 0.5.2, get_model_architecture; what EntryClass names in srt/models of each release.
+    Example: model=qwen3_5_27b engine.version=0.5.2 -> refused
     """
     view = view_of(facts.model, args.json_model_override_args)
-    if view is None or not view.architecture:
+    names = view.architectures if view is not None else None
+    if not isinstance(names, (list, tuple)) or not names or str(args.model_impl) == "transformers":
         return None
-    from sglang_hydra.architecture.architectures import is_served
+    from sglang_hydra.releases.architectures import first_release_of, has_class, last_release
+    from sglang_hydra.releases.order import at_least
 
-    if is_served(view.architecture) or str(args.model_impl) == "transformers":
+    if facts.env.get("SGLANG_EXTERNAL_MODEL_PACKAGE") or has_class(facts.release, map(str, names)) is not False:
         return None
-    return Notice(
-        f"SGLang 0.5.2 has no class {view.architecture}: it tries transformers' own, or stops",
+    first = first_release_of(map(str, names))
+    message = f"SGLang {facts.release} has no class {names[0]}"
+    if first is None or at_least(facts.release, first):
+        since = f", and no release up to {last_release()}" if first is None else " any more"
+        return Notice(
+            f"{message}{since}: it tries transformers' own, or stops",
+            "model_path",
+            hint="a later SGLang, or model_impl=transformers where that is meant",
+        )
+    return Refusal(
+        f"{message}: {first} is the first release that has it",
         "model_path",
-        hint="a later SGLang, or model_impl=transformers where that is meant",
+        hint="engine.env.SGLANG_EXTERNAL_MODEL_PACKAGE names a package of your own with the class, "
+        "ignore=RUN015 starts it all the same",
+        offers=(f"engine.version={first}", Offer("model_impl=transformers", " where transformers' own class is meant")),
     )
 
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.releases.successors import name_in
+from sglang_hydra.releases.table import known_versions
+from sglang_hydra.run.diagnose.log_numbers import LogNumbers
+from sglang_hydra.text.quick_yaml import quick_load
 from sglang_hydra.text.words import program
 
 _ALTERNATIVE = "; or "
@@ -28,34 +35,103 @@ def as_typed(advice: str) -> str:
     return _PROGRAM.sub(f"{program()} ", advice)
 
 
-def fitted(advice: str, args: Mapping[str, Any] | None) -> str:
-    """``advice`` for a server with ``args``: no value that it had, and none in the wrong direction."""
+def fitted(advice: str, args: Mapping[str, Any] | None, numbers: LogNumbers | None = None) -> str:
+    """``advice`` for a server with ``args``: no value that it had, none in the wrong direction, and none that the
+    ``numbers`` of its log show impossible."""
     advice = as_typed(advice)
-    if not args:
-        return advice
-    kept = [better for part in advice.split(_ALTERNATIVE) if (better := _better(part, args)) is not None]
+    parts = advice.split(_ALTERNATIVE)
+    kept = [better for part in parts if (better := _better(part, args or {}, numbers or LogNumbers())) is not None]
     return _ALTERNATIVE.join(kept) or advice
 
 
-def _better(part: str, args: Mapping[str, Any]) -> str | None:
+def with_costs(advice: str, kind: str) -> str:
+    """``advice`` for a class of failure with what each change of an argument costs."""
+    return _ALTERNATIVE.join(_with_cost(part, kind) for part in advice.split(_ALTERNATIVE))
+
+
+def in_release(advice: str, version: str | None) -> str:
+    """``advice`` with the names that arguments have in ``version``; what has none there is left out."""
+    if version not in known_versions():
+        return advice
+    parts = [_renamed(part, version) for part in advice.split(_ALTERNATIVE)]
+    return _ALTERNATIVE.join(part for part in parts if part) or advice
+
+
+def _renamed(part: str, version: str) -> str | None:
     found = _TYPED.match(part)
-    if found is None or found[1] not in args:
+    if found is None or found[1] not in FIELDS:
+        return part
+    name = name_in(found[1], version)
+    return None if name is None else name + part[len(found[1]) :]
+
+
+def _with_cost(part: str, kind: str) -> str:
+    found = _TYPED.match(part)
+    if found is None or "cost" in part:
+        return part
+    cost = _costs().get(kind, {}).get(found[1]) or _costs()["any"].get(found[1])
+    return f"{part} (costs {cost})" if cost else part
+
+
+@cache
+def _costs() -> Mapping[str, Mapping[str, str]]:
+    costs: Mapping[str, Mapping[str, str]] = quick_load(
+        Path(__file__).with_name("costs.yaml").read_text(encoding="utf-8")
+    )
+    return costs
+
+
+def _better(part: str, args: Mapping[str, Any], numbers: LogNumbers) -> str | None:
+    found = _TYPED.match(part)
+    if found is None:
         return part
     name, advised, rest = found[1], found[2].rstrip("."), found[3]
+    value = _number(advised)
+    if name == _FRACTION and value is not None:
+        return _better_fraction(part, value, args.get(name), rest, numbers)
+    if name == "context_length" and (longest := numbers.tokens if "KV cache" in rest else numbers.derived):
+        return f"context_length={longest}{rest}"
+    if name == "tp_size" and value is not None and (more := numbers.ranks_beyond(_whole(args.get("tp_size")))):
+        return f"tp_size={more[0]}, with weights of {more[1]:.1f} GB for each GPU"
+    if name == "hicache_size" and numbers.host_free_gb:
+        return f"hicache_size={int(numbers.host_free_gb * 0.8 / _ranks(args)) or 1}{rest}"
+    if name not in args:
+        return part
     had = args[name]
     if advised in _WORDS:
         return None if had is _WORDS[advised] else part
     if had == advised:
         return None
-    value = _number(advised)
     if value is None or isinstance(had, bool) or not isinstance(had, int | float):
         return part
-    if name == _FRACTION:
-        other = _fraction(value, float(had))
-        return None if other is None else f"{name}={other:.2f}".rstrip("0") + rest
     if name in _LARGER and had >= value:
         return f"{name}={had * 2:g}{rest}"
     return None if had == value or (name in _SMALLER and 0 < had <= value) else part
+
+
+def _better_fraction(part: str, advised: float, had: Any, rest: str, numbers: LogNumbers) -> str | None:
+    """Another mem_fraction_static than ``had``, by the log's numbers where it has them; None: no room."""
+    if isinstance(had, bool) or not isinstance(had, int | float):
+        had = None
+    if had is not None and advised < _LOW_ENOUGH and (worked := numbers.lower_fraction(float(had))) is not None:
+        tokens = numbers.tokens_at(float(had), worked)
+        return f"{_FRACTION}={worked:.2f}{f', with {tokens:,} tokens of KV cache' if tokens else ''}"
+    other = advised if had is None else _fraction(advised, float(had))
+    least = numbers.least_fraction
+    if least is not None and advised >= _LOW_ENOUGH:
+        other = max(other or 0, min(_MOST, round(least + _STEP, 2)))
+    if other is None or not numbers.possible(other):
+        return None
+    return part if other == advised else f"{_FRACTION}={other:.2f}".rstrip("0") + rest
+
+
+def _ranks(args: Mapping[str, Any]) -> int:
+    """The ranks of one node, which share its memory."""
+    return max(1, _whole(args.get("tp_size")) // _whole(args.get("nnodes")))
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 1
 
 
 def _fraction(advised: float, had: float) -> float | None:

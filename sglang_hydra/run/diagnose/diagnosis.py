@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sglang_hydra.run.diagnose.advice import fitted
+from sglang_hydra.run.diagnose.advice import fitted, in_release, with_costs
 from sglang_hydra.run.diagnose.classes import classes_by_kind
-from sglang_hydra.run.diagnose.failure_class import UNKNOWN, FailureClass
-from sglang_hydra.run.diagnose.life import Life
+from sglang_hydra.run.diagnose.failure_class import UNKNOWN, FailureClass, Weight
+from sglang_hydra.run.diagnose.life import Evidence, Life
 from sglang_hydra.run.diagnose.lines import Line
+from sglang_hydra.run.diagnose.log_numbers import LogNumbers
 from sglang_hydra.run.diagnose.log_origin import version_of
 from sglang_hydra.run.diagnose.reader import LogReader
 from sglang_hydra.run.diagnose.server_args import CUT
+from sglang_hydra.run.diagnose.threads import Thread, thread_of
 from sglang_hydra.run.diagnose.verdict import STOPPED, Verdict, decide, without_secrets
 from sglang_hydra.text.findings import Finding
 
@@ -34,8 +36,9 @@ class Diagnosis:
     names there), None where it does not say. ``gpu`` and ``gpu_memory_mib`` are the device that it speaks of.
     ``ready`` says that the server had begun to serve. ``finding`` is the message: what happened, and what to type.
     ``also`` are the other classes with evidence, ``last_lines`` the end of the log, ``lines`` how many there were.
-    ``remedies`` are the changes of the hint that were planned clean, ``notes`` what was assumed to plan them, or why
-    nothing was planned.
+    ``remedies`` are the changes of the hint that were planned clean, ``notes`` what upstream knows of it, what was
+    assumed to plan them, or why nothing was planned, ``upstream`` the thread on it. ``numbers`` are those of memory
+    that the log writes down.
     """
 
     kind: str
@@ -57,6 +60,8 @@ class Diagnosis:
     last_lines: tuple[tuple[int, str], ...] = field(default=(), repr=False)
     remedies: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    upstream: Thread | None = None
+    numbers: LogNumbers = field(default_factory=LogNumbers, repr=False)
 
     @property
     def known(self) -> bool:
@@ -85,22 +90,27 @@ def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
     args = next((life.server_args for life in reversed(reader.lives) if life.server_args is not None), None)
     found = verdict.found
     healthy = verdict.failure is None and _is_healthy(reader, exit_code)
+    version = reader.version or _version(args)
+    thread = thread_of(found.failure.kind, found.line.text, found.place, version) if found else None
     return Diagnosis(
-        kind=verdict.failure.kind if verdict.failure else UNKNOWN,
+        kind=_kind(verdict),
         confidence=verdict.confidence,
         line=_shown(found.line) if found else None,
         line_number=found.line.number if found else None,
-        version=reader.version or _version(args),
+        version=version,
         server_args={key: value for key, value in args.items() if key != CUT} if args is not None else None,
-        finding=_finding(verdict, reader, args, healthy=healthy),
+        finding=_finding(verdict, reader, args, thread, healthy=healthy),
         stage=found.stage.name.lower() if found and found.stage else None,
         rank=(found.line.rank or None) if found else None,
         ready=reader.life.ready,
         healthy=healthy,
-        retryable=verdict.failure.retryable if verdict.failure else False,
+        retryable=_retryable(verdict),
         gpu=reader.devices.name,
         gpu_memory_mib=reader.devices.capacity_mib,
-        also=tuple(dict.fromkeys(other.failure.kind for other in verdict.also)),
+        also=tuple(dict.fromkeys(kind for other in verdict.also if (kind := other.failure.kind) != _kind(verdict))),
+        notes=(f"upstream knows it: {thread.address}",) if thread else (),
+        upstream=thread,
+        numbers=reader.numbers,
         lines=reader.count,
         last_lines=tuple((number, without_secrets(text.rstrip("\r\n"))) for number, text in reader.last),
     )
@@ -110,6 +120,18 @@ def _version(args: Mapping[str, Any] | None) -> str | None:
     if args is None:
         return None
     return version_of([name for name in args if name != CUT], whole=CUT not in args)
+
+
+def _kind(verdict: Verdict) -> str:
+    return verdict.failure.kind if verdict.failure else UNKNOWN
+
+
+def _retryable(verdict: Verdict) -> bool:
+    """Whether the same command may succeed, by the class, or by the line where that says otherwise."""
+    if verdict.failure is None:
+        return False
+    own = verdict.found.signature.retryable if verdict.found else None
+    return verdict.failure.retryable if own is None else own
 
 
 def _shown(line: Line) -> str:
@@ -122,14 +144,21 @@ def _is_healthy(reader: LogReader, exit_code: int | None) -> bool:
     if reader.others.name is not None:
         return False
     ended = life.ended_at is not None and not _was_stopped(life)
-    return life.ready and not ended and not life.troubled and exit_code in (None, 0)
+    return life.ready and not ended and not life.quit and not life.troubled and exit_code in (None, 0)
 
 
 def _was_stopped(life: Life) -> bool:
     return any(kind == STOPPED for kind, _ in life.evidence)
 
 
-def _finding(verdict: Verdict, reader: LogReader, args: Mapping[str, Any] | None, *, healthy: bool = False) -> Finding:
+def _finding(
+    verdict: Verdict,
+    reader: LogReader,
+    args: Mapping[str, Any] | None,
+    thread: Thread | None,
+    *,
+    healthy: bool = False,
+) -> Finding:
     failure, found = verdict.failure, verdict.found
     if failure is None:
         return _healthy(reader) if healthy else _unknown(reader)
@@ -137,13 +166,32 @@ def _finding(verdict: Verdict, reader: LogReader, args: Mapping[str, Any] | None
         failure.detail(_shown(found.line)) if found else f"ended by signal {verdict.signal}, and the log says no more"
     )
     advice = (found.signature.advice if found else None) or failure.advice
+    what = (found.signature.what if found else None) or failure.what
+    if found is not None and found.weight == Weight.FAULT:
+        detail = found.place
     return Finding(
         "error",
         failure.id,
-        f"{failure.what}: {detail}" if detail else failure.what,
+        f"{what}: {detail}" if detail else what,
         failure.fields,
-        fitted(advice, args),
+        "; or ".join([*_mended_in(thread), _hint(advice, failure.kind, found, reader, args)]),
     )
+
+
+def _mended_in(thread: Thread | None) -> list[str]:
+    """What the tracker advises: the first release without the failure."""
+    if thread is None or thread.good is None:
+        return []
+    since = f", which {thread.bad} brought" if thread.bad else ""
+    return [f"SGLang {thread.good} or later, the first release without it{since} ({thread.thread})"]
+
+
+def _hint(advice: str, kind: str, found: Evidence | None, reader: LogReader, args: Mapping[str, Any] | None) -> str:
+    """The advice for this server: by the numbers of its log, with costs, in the names of its release."""
+    numbers = reader.numbers
+    if found is not None:
+        numbers.read(found.line.text)
+    return in_release(with_costs(fitted(advice, args, numbers), kind), reader.version or _version(args))
 
 
 def _healthy(reader: LogReader) -> Finding:

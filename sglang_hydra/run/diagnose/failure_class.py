@@ -23,9 +23,11 @@ class Weight(IntEnum):
     """The failure itself, in words that mean nothing else."""
     GENERAL = 2
     """The failure in words that a more specific line explains better."""
-    EFFECT = 3
+    FAULT = 3
+    """An exception inside SGLang of which only the place is known. Anything more telling in the same line decides."""
+    EFFECT = 4
     """What another process, rank or library makes of it."""
-    END = 4
+    END = 5
     """That something ended, by a signal or a code."""
 
 
@@ -51,9 +53,10 @@ class Signature:
     ``needle`` is text that the line holds, letter by letter; ``pattern`` (a regular expression, searched) what must
     hold besides, ``unless`` what must not; ``exit_code`` is one that the line must report. ``stage`` is what the server
     must have been doing, ``frame`` a file or function that must be in the traceback (``^at `` begins the innermost one
-    outside of Python's own library). ``in_warning`` believes it also in a line that calls itself a warning;
-    ``exception`` only in the line that ends a traceback. ``request`` marks what fails one request and leaves the server
-    alive: any work after it acquits it. ``advice`` replaces the class's.
+    outside of Python's own library, ``^hit at `` the same of a process that ends by it). ``in_warning`` believes it
+    also in a line that calls itself a warning; ``exception`` only in the line that ends a traceback. ``request`` marks
+    what fails one request and leaves the server alive: any work after it acquits it. ``advice``, ``what`` and
+    ``retryable`` replace the class's.
     """
 
     needle: str
@@ -67,6 +70,8 @@ class Signature:
     request: bool = False
     exception: bool = False
     advice: str | None = None
+    what: str | None = None
+    retryable: bool | None = None
 
     def fits(self, line: str) -> bool:
         """Whether a line that holds the needle also has what else must be in it, at most ``_NEAR`` characters away."""

@@ -32,6 +32,8 @@ class Evidence:
     stage: Stage
     exception: bool
     work: int
+    place: str = ""
+    """Where the exception was raised: ``FILE:FUNCTION`` below the package, empty where no frame says so."""
 
     @property
     def weight(self) -> Weight:

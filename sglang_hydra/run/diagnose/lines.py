@@ -3,6 +3,7 @@ front of each. Every line is bounded, and so is what is remembered between two o
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -33,14 +34,28 @@ _PREFIXES = tuple(
         r"(?P<compose>[A-Za-z][\w.-]{0,63}) {0,20}\| ?",
         r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@:-]{1,64}(?:\[\d{1,8}\])?: ",
         r"> ",
+        # a launcher that runs servers through a shell: sgl-project/sglang#30158, #13912
+        r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[[\w./@<>,-]{1,60}\]: ",
+        # a vendor's logger: a level, the process, the rank, and the line of the source
+        r"(?:INFO|WARNING|ERROR|CRITICAL|DEBUG) +\d{1,8} \[ ?(?:[A-Z]{1,4}\d{1,5} ){0,6}\w{1,60}\.py:\d{1,6}\] {1,4}",
         rf"\[{_TIME.replace('[T ]', 'T')}\] (?:[\w./:-]{{1,120}} >> )?",
         r"\| (?:TRACE|DEBUG|INFO|SUCCESS|WARNING|ERROR|CRITICAL) *\| [\w.:<>/-]{1,160} [|-] ?",  # loguru, FastChat
+        # stern: a pod and its container, and nothing tells where the names end but what follows
+        r"(?P<stern>[a-z0-9][\w.]*-[\w.-]{1,200} [a-z0-9][\w-]{0,62}) "
+        r"(?=Traceback \(|\s*File \"|(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w*(?:Error|Exception)\b)",
     )
 )
 # [2025-06-26 07:25:31 DP4 TP4] as SGLang begins a line; other releases of its tools add milliseconds or a level.
 _HEADER = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?(?P<rank>(?: [A-Z]{1,4}\d{1,5}){0,6})\] ?")
 _HEADER_WITHIN = 160
-_JSON_KEYS = ("log", "message", "msg", "textPayload", "line")
+_JSON_KEYS = ("log", "message", "msg", "textPayload", "line", "MESSAGE", "jsonPayload", "fields", "event", "body")
+_JSON_MORE = ("exception", "exc_info", "traceback", "stack", "stack_trace", "error")
+# supervisord announces each piece of a program's output; Ray counts what it left out.
+_ANNOUNCED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} DEBG '[^']{1,80}' std(?:out|err) output:\s*$")
+_REPEATED = re.compile(r" ?\[repeated \d{1,6}x across cluster\].*$")
+_SHOWN_AT = re.compile(r'(\s+)(?:Traceback \(most recent call last\)|\[20\d\d-|  File "[^"]+", line \d)')
+_ERROR_AT = re.compile(r"\s+(?=(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w*(?:Error|Exception): )")
+_MOST_FRONTS = 16
 _WARNING = re.compile(r"(?:^|: |\s)(?:[A-Z][A-Za-z]*Warning: |WARNING\b|WARN\b|\[W\d{3,4} |\[W )")
 
 
@@ -85,8 +100,6 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
 
 def _read_wide(file: BinaryIO, chunk: bytes) -> Iterator[str]:
     """The lines of a UTF-16 file, as PowerShell redirects a log."""
-    import codecs
-
     decoder = codecs.getincrementaldecoder("utf-16")("replace")
     rest = ""
     while chunk:
@@ -99,12 +112,14 @@ def _read_wide(file: BinaryIO, chunk: bytes) -> Iterator[str]:
 
 
 class Cleaner:
-    """Turns raw lines into ``Line``s. It remembers only the begun pieces of lines that a container runtime split, and
-    how far the latest line with SGLang's header was indented: so is all of a log that was pasted into a list."""
+    """Turns raw lines into ``Line``s. It remembers only the begun pieces of lines that a container runtime split, how
+    far the latest line with SGLang's header was indented (so is all of a log that was pasted into a list), and what
+    stood in front of such lines, which no pattern knows."""
 
     def __init__(self) -> None:
         self._begun: dict[str, str] = {}
         self._indented = ""
+        self._fronts: tuple[str, ...] = ()
 
     def clean(self, number: int, raw: str) -> Iterator[Line]:
         """The lines in ``raw``: one, several where carriage returns separate them, or none yet."""
@@ -113,6 +128,10 @@ class Cleaner:
             raw = _ESCAPES.sub("", raw)
         if raw.startswith("{") and raw.endswith("}"):
             raw = _from_json(raw)
+        elif raw.endswith("output:") and _ANNOUNCED.match(raw):
+            return
+        elif "x across cluster]" in raw:
+            raw = _REPEATED.sub("", raw)
         if "\r" not in raw and "\n" not in raw:
             yield from self._line(number, raw)
             return
@@ -124,11 +143,16 @@ class Cleaner:
         if text[:1] == "[" or text[:1].isspace():
             text = self._outdented(text)
         stream, begun = "", False
+        if self._fronts and text.startswith(self._fronts):
+            front = next(front for front in self._fronts if text.startswith(front))
+            stream, text = front.strip(), text[len(front) :]
         for _ in range(4):
             found = next((match for prefix in _PREFIXES if (match := prefix.match(text))), None)
             if found is None:
                 break
             names = found.groupdict()
+            if "stern" in names:
+                self._remember(found[0])
             begun = begun or names.pop("part", None) == "P"
             stream = next((name for name in names.values() if name), stream)
             text = text[found.end() :]
@@ -138,13 +162,29 @@ class Cleaner:
                 if len(self._begun) < _MOST_STREAMS:
                     self._begun[stream] = text
                 return
-        yield _headed(number, text, stream)
+        yield self._headed(number, text, stream)
 
     def _outdented(self, text: str) -> str:
-        """``text`` without the indentation of the latest line with a header."""
-        if _HEADER.match(text.lstrip()):
-            self._indented = text[: len(text) - len(text.lstrip())]
+        """``text`` without the indentation of the latest line that shows it: a header, or a traceback's own."""
+        if _HEADER.match(text):
+            self._indented = ""
+        elif text[:1].isspace():
+            found = _SHOWN_AT.match(text)
+            if found and (text[found.end(1)] == "[" or len(found[1]) > len(self._indented)):
+                self._indented = found[1]
+            elif not self._indented and (error := _ERROR_AT.match(text)):
+                return text[error.end() :]
         return text.removeprefix(self._indented)
+
+    def _headed(self, number: int, text: str, stream: str) -> Line:
+        line = _headed(number, text, stream)
+        if line.headed and text[:1] != "[":
+            self._remember(text[: text.find("[20")])
+        return line
+
+    def _remember(self, front: str) -> None:
+        if front.strip() and len(self._fronts) < _MOST_FRONTS:
+            self._fronts = tuple(dict.fromkeys((*self._fronts, front)))
 
 
 def _headed(number: int, text: str, stream: str) -> Line:
@@ -167,7 +207,14 @@ def _from_json(raw: str) -> str:
         return raw
     if not isinstance(record, dict):
         return raw
-    return next((record[key].rstrip("\n") for key in _JSON_KEYS if isinstance(record.get(key), str)), raw)
+    for key in _JSON_KEYS:
+        value = record.get(key)
+        if isinstance(value, dict):
+            value = next((value[inner] for inner in _JSON_KEYS if isinstance(value.get(inner), str)), None)
+        if isinstance(value, str):
+            more = (record[other] for other in _JSON_MORE if isinstance(record.get(other), str))
+            return "\n".join((value.rstrip("\n"), *more))
+    return raw
 
 
 def numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:

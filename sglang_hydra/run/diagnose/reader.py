@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cache
 
 from sglang_hydra.run.diagnose.classes import failure_classes
-from sglang_hydra.run.diagnose.failure_class import FailureClass, Signature, Stage
+from sglang_hydra.run.diagnose.failure_class import FailureClass, Signature, Stage, Weight
 from sglang_hydra.run.diagnose.life import MILESTONES, STARTED, WORK, Evidence, Life
 from sglang_hydra.run.diagnose.lines import Cleaner, Line, numbered
 from sglang_hydra.run.diagnose.log_lines import LOG_LINES
+from sglang_hydra.run.diagnose.log_numbers import LogNumbers
 from sglang_hydra.run.diagnose.log_origin import Devices, Others, stated_version
 from sglang_hydra.run.diagnose.server_args import parse_server_args
-from sglang_hydra.run.diagnose.traces import Traces, looks_like_exception
 
 SHOWN_LAST = 12
 """Lines at the end that are shown where nothing decides."""
 
-# Needles are looked for only where their group's letters are found: most lines hold few of these. Any list is correct;
-# this one is fast.
+# Needles are looked for only where their group's letters are found: most lines hold few of these, the rarest first. Any
+# list is correct; this one is fast.
 _STEMS = (
-    "rror", "ile", "emo", "xcept", "imeou", "failu", "illed", "STATU", "CCL", "GLIBC", "lib", "xit", "SIG", "path",
-    "ot ", "ali", "ort", "ect", "ble", "res", "ter", "ize", "ead", "No ", "ent", "ver", "ata", "tor", "lea", "on ",
-    " co", " re", "for", "to ", "and", "ght",
+    "CX", "SM", "xit", "Un", "sm", "IG", "ora", "und", "LE", "GL", "bi", "RO", "E ", "cc", " fi", "gf", "CC", "equ",
+    "OR", "ter", "iled", "nv", "NV", "ust", "CU", "ran", "su", "mor", "ee", "Err", "ot ", "ct", "pt", "ea", "pe",
+    " o", "ou", "as", "da", "ht", "rr", "o ", "si", " f", "nd", "ll", "et", "ai", "ke", "ti", "de", "d ", "li", "or",
 )  # fmt: skip
 # Lines that only tell of work, or repeat what a client sent: the greater part of a large log, and never a failure.
 _ROUTINE = re.compile(r"(?:Receive|Finish|Abort)\w*: obj=")
@@ -35,7 +36,7 @@ _HARMLESS = re.compile(
     r"Ignore import error|may not be an issue|will retry|[Rr]etrying|retry\(\) failed|[Ff]alling back|[Ff]all back to|"
     r"[Ff]allback to|Address family not supported|To silence this warning|This is (?:expected|normal)|"
     r"can be (?:safely )?ignored|safely ignore|Ignoring this choice|Skipping tactic|"
-    r"No valid triton configs|NCCL INFO|Aborted by AbortReq"
+    r"No valid triton configs|NCCL INFO|[Dd]isabling \S+(?: \S+){0,5} permanently"
 )
 _MILESTONE = re.compile("|".join(re.escape(words) for words, _ in MILESTONES))
 _ENDING = re.compile("|".join(map(re.escape, LOG_LINES["endings"])))
@@ -56,6 +57,7 @@ class LogReader:
         self.lives: list[Life] = [Life()]
         self.version: str | None = None
         self.devices = Devices()
+        self.numbers = LogNumbers()
         self.others = Others()
         self.last: deque[tuple[int, str]] = deque(maxlen=SHOWN_LAST)
         self.count = 0
@@ -71,6 +73,8 @@ class LogReader:
         """Reads all ``lines``."""
         for number, raw in numbered(lines):
             self.feed(number, raw)
+        for stream, code in self._traces.left_open():  # the log was cut within a traceback
+            self._judge(Line(self.count, code, stream))
         return self
 
     def feed(self, number: int, raw: str) -> None:
@@ -106,6 +110,7 @@ class LogReader:
             self._chained.add(line.stream)
         elif _MILESTONE.search(text):
             self.life.advance(line)
+            self.numbers.read(text)
         if self.version is None and "glang" in text:
             self.version = stated_version(text)
         self.devices.read(text)
@@ -116,7 +121,7 @@ class LogReader:
     def _begin_trace(self, line: Line) -> None:
         chained = line.stream in self._chained and not line.headed
         self._chained.clear() if len(self._chained) > _MOST_LIVES else self._chained.discard(line.stream)
-        self._traces.begin(line.stream, line.rank, chained=chained)
+        self._traces.begin(line.stream, line.rank, chained=chained, fatal=_ITS_OWN_END in line.text)
 
     def _start(self, line: Line) -> None:
         """Another start of the server, unless it is another node's that starts together with this one."""
@@ -127,6 +132,7 @@ class LogReader:
         begun = life.server_args is not None  # a log may begin within a life
         again = life.ended_at is not None or (begun and life.furthest >= Stage.LOAD)
         if again and not elsewhere and (begun or not line.stream):
+            self.numbers = LogNumbers()
             self.lives.append(Life(started_at=line.number))
             if len(self.lives) > _MOST_LIVES:
                 del self.lives[1]
@@ -170,7 +176,8 @@ class LogReader:
         if best is not None:
             _, failure, signature = best
             line = line._replace(rank=rank, text=text)
-            self.life.add(Evidence(failure, signature, line, stage, exception, self.life.work))
+            place = trace.place if trace is not None else ""
+            self.life.add(Evidence(failure, signature, line, stage, exception, self.life.work, place))
 
     def _stage(self, text: str, traced: Stage | None, rank: str) -> Stage:
         if "graph failed" in text:
@@ -178,10 +185,11 @@ class LogReader:
         return traced if traced is not None else self.life.stage_of(rank)
 
 
-def _rank(entry: Entry) -> tuple[int, int, int]:
-    """Of several signatures in one line the weightiest counts, then the longest needle, then the table's order."""
+def _rank(entry: Entry) -> tuple[bool, int, int, int]:
+    """Of several signatures in one line the weightiest counts, then the longest needle, then the table's order; that an
+    exception was raised counts where nothing else does."""
     order, _, signature = entry
-    return signature.weight, -len(signature.needle), order
+    return signature.weight == Weight.FAULT, signature.weight, -len(signature.needle), order
 
 
 def _needles_in(text: str) -> Iterator[str]:
@@ -209,3 +217,139 @@ def _by_stem() -> tuple[tuple[str, tuple[str, ...]], ...]:
     for needle in _by_needle():
         groups.setdefault(next((stem for stem in _STEMS if stem in needle), ""), []).append(needle)
     return tuple((stem, tuple(needles)) for stem, needles in groups.items())
+
+
+# Python's tracebacks, one a writer: which functions were running when an exception came.
+
+_FRAME = re.compile(r'^\s*File "([^"]{1,500})", line \d+(?:, in (\S{1,120}))?')
+# exceptions.py prints the dotted name of the class, then the message.
+_EXCEPTION = re.compile(
+    r"^(?:(?:struct|socket|zlib|binascii|ctypes)\.error|(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failed|Timeout\w*|\w*OOM\w*)?)(?::|$)"
+)
+_STANDARD = re.compile(r"/lib/python3\.\d+/(?!site-packages|dist-packages)|^<frozen ")
+# The outermost function of a process of SGLang: an exception that comes there ends it.
+_PROCESS = re.compile(r" in (?:_run_module_as_main|run_(?:scheduler|detokenizer|data_parallel_controller)_process)$")
+_PACKAGES = re.compile(r"^.*/(?:(?:site|dist)-packages/|sglang/(?=srt/|multimodal_gen/))")
+_MOST_FRAMES, _MOST_WRITERS, _FOLLOWING, _LONGEST_CODE = 96, 64, 40, 300
+
+_STAGES = tuple((Stage[name.upper()], re.compile("|".join(found))) for name, found in LOG_LINES["frames"].items())
+
+
+@dataclass(slots=True)
+class Trace:
+    """The frames of one writer's latest traceback, outermost first, as ``path in function``."""
+
+    frames: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_FRAMES))
+    rank: str = ""
+    fatal: bool = False
+    """Whether its first line says that the process ends by it."""
+    open: bool = False
+    following: int = 0
+    source: bool = False
+    """Whether the next line is a frame's source without its indentation, which some log drivers take away."""
+    code: str = ""
+    """The source line of the innermost frame, where the log shows it: what an assertion without words asserts."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The frames, and once more the innermost outside of Python's own library, as ``at path in function``, with
+        ``hit`` before it where the process ends by the exception."""
+        own = self._own
+        fatal = self.fatal or any(_PROCESS.search(frame) for frame in self.frames)
+        again = (f"at {own}", *([f"hit at {own}"] if fatal else [])) if own else ()
+        return (*self.frames, *again)
+
+    @property
+    def _own(self) -> str | None:
+        return next((frame for frame in reversed(self.frames) if not _STANDARD.search(frame)), None)
+
+    @property
+    def place(self) -> str:
+        """``srt/managers/scheduler.py:run_batch``: the innermost frame of SGLang's, else of any package's."""
+        frame = next((frame for frame in reversed(self.frames) if "/sglang/" in frame), None) or self._own
+        if frame is None:
+            return ""
+        path, _, function = frame.rpartition(" in ")
+        return f"{_PACKAGES.sub('', path)}:{function}"
+
+    @property
+    def stage(self) -> Stage | None:
+        """The stage that the frames show; None where they show nothing of it."""
+        for stage, pattern in _STAGES:
+            if any(pattern.search(frame) for frame in self.frames):
+                return stage
+        return None
+
+
+class Traces:
+    """Follows the tracebacks of several writers at once. Bounded in writers and in frames."""
+
+    def __init__(self) -> None:
+        self._traces: OrderedDict[str, Trace] = OrderedDict()
+
+    def begin(self, stream: str, rank: str, *, chained: bool, fatal: bool = False) -> None:
+        """A traceback begins; ``chained`` keeps the frames of the one that it follows from."""
+        trace = self._traces.pop(stream, None) or Trace()
+        if not chained:
+            trace = Trace(rank=rank, fatal=fatal)
+        trace.rank = rank or trace.rank
+        trace.open, trace.following = True, 0
+        self._traces[stream] = trace
+        if len(self._traces) > _MOST_WRITERS:
+            self._traces.popitem(last=False)
+
+    def frame(self, stream: str, text: str) -> bool:
+        """Takes note of a frame; False where the line is none."""
+        found = _FRAME.match(text)
+        if found is None:
+            return False
+        trace = self._traces.get(stream)
+        if trace is None or not trace.open:  # the log begins within a traceback, or it has none of Python's first lines
+            self.begin(stream, "", chained=False)
+            trace = self._traces[stream]
+        trace.frames.append(f"{found[1]} in {found[2]}")
+        trace.code = ""
+        trace.source = text.startswith("File")
+        return True
+
+    def of(self, stream: str, text: str, *, headed: bool) -> tuple[Trace | None, bool]:
+        """The traceback that a line belongs to, if any, and whether the line is what it ends in.
+
+        Lines of the message that follow are of it too, until the writer begins another line of its log.
+        """
+        trace = self._traces.get(stream)
+        if trace is None:
+            return None, False
+        if headed:
+            trace.open = False
+            return None, False
+        if trace.open and trace.source and not looks_like_exception(text):
+            trace.source = False
+            trace.code = text.strip()[:_LONGEST_CODE]
+            return trace, False
+        if trace.open and text[:1].strip() and text[0] not in "^~":
+            trace.open = False
+            return trace, _EXCEPTION.match(text) is not None
+        if trace.open and text[:1].isspace() and text.strip(" ^~"):
+            trace.code = text.strip()[:_LONGEST_CODE]
+        trace.following += 1
+        if trace.following > _FOLLOWING:
+            return None, False
+        return trace, False
+
+    def left_open(self) -> list[tuple[str, str]]:
+        """The writers of tracebacks whose end is missing, each with the last source line, where it raises something."""
+        open_ones = ((stream, trace.code) for stream, trace in self._traces.items() if trace.open)
+        return [(stream, code) for stream, code in open_ones if code.startswith(("raise ", "assert "))]
+
+    def within(self, stream: str) -> bool:
+        """Whether the frames of a traceback are just being listed."""
+        trace = self._traces.get(stream)
+        return trace is not None and trace.open
+
+
+def looks_like_exception(text: str) -> bool:
+    """Whether a line on its own reads like the end of a traceback."""
+    return _EXCEPTION.match(text) is not None and any(
+        word in text for word in ("Error", "Exception", "Interrupt", ".error:")
+    )

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+import yaml
+
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.releases.table import known_versions
+from sglang_hydra.rules.rule import Facts
+from sglang_hydra.run.diagnose.advice import in_release, with_costs
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.failure_class import FailureClass
 from sglang_hydra.run.diagnose.replan import Replanned, offline, replan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.screen import shown
-
-if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.planning.plan import Plan
 
 MOST_OFFERED = 4
 _STEP = 0.04
@@ -25,7 +30,17 @@ _LEAST_STEP = 0.01
 _TRIED = 12
 _ARGUMENT = re.compile(r"[a-z][a-z0-9_.]*=")
 
+_COMMAND = "the whole command"
+_PLACE = "the log"
+
 Change = Mapping[str, Any]
+
+
+class Offer(NamedTuple):
+    """A change that was planned clean, and how it is worded."""
+
+    change: Change
+    text: str
 
 
 def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Diagnosis:
@@ -38,9 +53,43 @@ def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[
         return diagnosis
     planned = replan(diagnosis, composer, overrides)
     if isinstance(planned, str):
-        return replace(diagnosis, notes=(planned,))
-    offers = offered(failure, diagnosis, planned, composer)
-    return with_offers(replace(diagnosis, notes=planned.remarks), offers)
+        return replace(diagnosis, notes=(*diagnosis.notes, planned))
+    offers, notes = in_its_release(offered(failure, diagnosis, planned, composer), diagnosis, planned, composer)
+    return with_offers(replace(diagnosis, notes=(*diagnosis.notes, *planned.remarks, *notes)), offers)
+
+
+def in_its_release(
+    offers: Sequence[Offer], diagnosis: Diagnosis, planned: Replanned, composer: Composer
+) -> tuple[list[str], list[str]]:
+    """Of ``offers`` those that the log's own release takes, in its words, and the whole command of the first.
+
+    Only a release that is here already, installed or recorded, is asked: a log never makes us fetch one.
+    """
+    known = diagnosis.version if diagnosis.version in known_versions() else None
+    kept: list[str] = []
+    notes: list[str] = []
+    for offer in offers:
+        requests = [*planned.requests[0]]
+        if known:
+            requests.insert(0, Request(f"engine.version={known}", _PLACE, "experiment"))
+        plan = _clean(composer, requests, offer.change, fitted=False)
+        if plan is None and known:
+            notes.append(f"left out, as SGLang {known} refuses it here: {offer.text}")
+            continue
+        kept.append(in_release(with_costs(offer.text, diagnosis.kind), known))
+        if plan is not None and plan.command and not any(note.startswith(_COMMAND) for note in notes):
+            by = plan.engine.version if plan.basis in ("exact", "recorded") else f"the rules of {SPECIFIED_VERSION}"
+            notes.append(f"{_COMMAND}, planned by {by}: {shlex.join(_typed_only(plan))}")
+    return kept, notes
+
+
+def _typed_only(plan: Plan) -> list[str]:
+    """The plan's command, without a seed that nobody named."""
+    words = list(plan.command)
+    if plan.seed_drawn and "--random-seed" in words:
+        at = words.index("--random-seed")
+        del words[at : at + 2]
+    return words
 
 
 def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Sequence[Request]) -> Diagnosis:
@@ -49,7 +98,8 @@ def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Se
     if failure is None:
         return diagnosis
     planned = Replanned((plan,), (tuple(requests),), ())
-    return with_offers(diagnosis, offered(failure, diagnosis, planned, composer))
+    offers = offered(failure, diagnosis, planned, composer)
+    return with_offers(diagnosis, [with_costs(offer.text, failure.kind) for offer in offers])
 
 
 def with_offers(diagnosis: Diagnosis, offers: Sequence[str]) -> Diagnosis:
@@ -66,17 +116,17 @@ def _can_be_planned(failure: FailureClass) -> bool:
     return failure.memory or bool(failure.changes) or failure.kind in _BY_KIND
 
 
-def offered(failure: FailureClass, diagnosis: Diagnosis, planned: Replanned, composer: Composer) -> list[str]:
+def offered(failure: FailureClass, diagnosis: Diagnosis, planned: Replanned, composer: Composer) -> list[Offer]:
     """The changes that plan clean on every GPU that the log's may be, worded to be typed."""
     first = planned.plans[0]
-    found: list[str] = []
+    found: list[Offer] = []
     for tried, change in enumerate(_candidates(failure, diagnosis, first, composer)):
         if len(found) == MOST_OFFERED or tried == _TRIED:
             break
         cleans = [_clean(composer, requests, change, fitted=failure.memory) for requests in planned.requests]
         plans = [plan for plan in cleans if plan is not None]
         if len(plans) == len(cleans):
-            found.append(_worded(change, plans))
+            found.append(Offer(change, _worded(change, plans)))
     return found
 
 
@@ -125,8 +175,6 @@ def _smallest(change: Change, plan: Plan) -> Change:
 
 
 def _declared(failure: FailureClass) -> Iterator[Change]:
-    import yaml
-
     for text in failure.changes:
         name, _, value = text.partition("=")
         yield {name: yaml.safe_load(value)}
@@ -169,11 +217,11 @@ def _fit_remedies(plan: Plan, composer: Composer) -> Iterator[Change]:
     """What the memory fit knows where the server does not fit at all; else more GPUs."""
     if plan.fit is not None and plan.fit.fits is False:
         from sglang_hydra.planning.catalog import gpu_classes
-        from sglang_hydra.planning.memory import remedies_of
-        from sglang_hydra.rules.rule import Facts
+        from sglang_hydra.planning.memory import fit_settings, remedies_of
 
-        facts = Facts(plan.gpu, plan.model, plan.environment, 0, plan.intent)
-        for remedy in remedies_of(plan.resolution, facts, plan.fit, partial(gpu_classes, composer)):
+        facts = Facts(plan.gpu, plan.model, plan.environment, 0, plan.intent, plan.engine.version)
+        wanted = fit_settings(plan.nodes["fit"])[1]
+        for remedy in remedies_of(plan.resolution, facts, plan.fit, wanted, partial(gpu_classes, composer)):
             yield remedy.overrides
         return
     yield from _larger_sizes(plan)

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.rules.resolution import resolve
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.server_args import named
 from sglang_hydra.text.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composer
     from sglang_hydra.planning.catalog import Model
-    from sglang_hydra.planning.plan import Plan
 
 # What decides memory, ranks and kernels. Ports, paths, logging and the like are of the other machine.
 _CONCERNS = frozenset(
@@ -93,7 +94,7 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
 
 def _ranks_of_a_node(plan: Plan) -> int:
     """The GPUs that the server had on a node: one for each of its ranks there."""
-    values = plan.values
+    values = plan.view
     copies = 1 if values["enable_dp_attention"] else int(values["dp_size"] or 1)
     return -(-int(values["tp_size"]) * int(values["pp_size"] or 1) * copies // int(values["nnodes"] or 1))
 
@@ -193,7 +194,6 @@ def _minimal(
     can be composed.
     """
     from sglang_hydra.planning.make import make_plan
-    from sglang_hydra.rules.resolution import resolve
 
     plan, values = _composed(composer, fixed, dict(values), overrides, remarks)
     intent = {name: value for name, value in plan.intent.items() if value is not None}

@@ -49,6 +49,7 @@ def _entry(name: str, found: Diagnosis) -> dict[str, Any]:
         "finding": found.finding.to_json(),
         "remedies": list(found.remedies),
         "notes": list(found.notes),
+        "upstream": found.upstream.record if found.upstream is not None else None,
         "also": list(found.also),
         "lines": found.lines,
         "last_lines": [{"number": number, "text": content} for number, content in found.last_lines],
@@ -93,6 +94,8 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
     if found.gpu or found.gpu_memory_mib:
         memory = f"{found.gpu_memory_mib / 1024:.1f} GiB" if found.gpu_memory_mib else None
         yield "GPU", ", ".join(filter(None, (found.gpu, memory)))
+    if str(found.numbers) and found.failure is not None and found.failure.memory:
+        yield "memory", str(found.numbers)
     if found.stage in _DOING and found.failure is not None and found.failure.memory:
         yield "when", _DOING[found.stage]
     if found.known:

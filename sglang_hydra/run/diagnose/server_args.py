@@ -45,7 +45,7 @@ def parse_server_args(text: str) -> dict[str, Any] | None:
         values[name] = HIDDEN if written != "None" and is_secret_name(name) else _value(written)
     if not values:
         return None
-    if not _is_closed(text, begin):
+    if text.rstrip()[-1:] != (")" if begin[0].endswith("(") else "}"):
         values[CUT] = True
     return values
 
@@ -137,7 +137,3 @@ def _as_plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _as_plain(item) for key, item in value.items()}
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
-
-
-def _is_closed(text: str, begin: re.Match[str]) -> bool:
-    return text.rstrip()[-1:] == (")" if begin[0].endswith("(") else "}")

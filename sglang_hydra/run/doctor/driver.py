@@ -3,47 +3,41 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from sglang_hydra.run.doctor.examination import Verdict, check
 from sglang_hydra.run.doctor.machine_state import World
 from sglang_hydra.run.doctor.phrases import dotted
+from sglang_hydra.text.json_types import json_beside
 
 Version = tuple[int, ...]
 
-TOOLKIT_DRIVERS: dict[tuple[int, int], str] = {
-    (11, 8): "520.61.05",
-    (12, 0): "525.60.13",
-    (12, 1): "530.30.02",
-    (12, 2): "535.54.03",
-    (12, 3): "545.23.06",
-    (12, 4): "550.54.14",
-    (12, 5): "555.42.02",
-    (12, 6): "560.28.03",
-    (12, 8): "570.26",
-    (12, 9): "575.51.03",
-    (13, 0): "580.65.06",
-    (13, 1): "590.44.01",
-    (13, 2): "595.45.04",
-}
+
+def read_version(text: str | None) -> Version | None:
+    """``580.82.07`` as (580, 82, 7); None for what is no version."""
+    found = re.match(r"\d+(\.\d+)*", text or "")
+    return tuple(int(part) for part in found[0].split(".")) if found else None
+
+
+_TABLE: Mapping[str, Any] = json_beside(__file__)
+
+TOOLKIT_DRIVERS = {read_version(cuda): least for cuda, least in _TABLE["toolkit_drivers"].items()}
 """CUDA toolkit to the driver of its first release for Linux: all of its features work from there on. Source: the table
 of toolkits and drivers in NVIDIA's CUDA toolkit release notes; from 13.2 on the driver that the installer's name states
 (cuda_13.2.0_595.45.04_linux.run)."""
 
-FAMILY_DRIVERS: dict[int, str] = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
+FAMILY_DRIVERS = {int(cuda): least for cuda, least in _TABLE["family_drivers"].items()}
 """CUDA major version to the oldest driver that runs programs built with any of its toolkits, without what came later:
 CUDA's minor version compatibility. Source: NVIDIA's CUDA compatibility guide (>= 450, 525, 580) and release notes."""
 
-TORCH_CUDA: dict[str, str] = {"2.6": "12.4", "2.7": "12.6", "2.8": "12.8", "2.9": "12.8"}
+TORCH_CUDA: Mapping[str, str] = _TABLE["torch_cuda"]
 """torch to the CUDA of its wheels on PyPI, which is what an SGLang that pins it brings. Source: what those wheels
 require (nvidia-cuda-runtime-cu12 of the same CUDA); SGLang 0.5.2 pins torch 2.8.0 (its pyproject.toml)."""
 
 # The GPU architecture and the first CUDA toolkit that can build for it. Source: NVIDIA's toolkit release notes.
-_ARCHITECTURES: dict[int, tuple[str, Version]] = {
-    9: ("Hopper", (11, 8)),
-    10: ("Blackwell", (12, 8)),
-    12: ("Blackwell", (12, 8)),
-}
+_ARCHITECTURES: Mapping[str, tuple[str, Sequence[int]]] = _TABLE["architectures"]
 
 
 class Need(NamedTuple):
@@ -55,12 +49,6 @@ class Need(NamedTuple):
 
 def driver_for(cuda: Version) -> Need:
     return Need(TOOLKIT_DRIVERS.get((cuda[0], cuda[1] if len(cuda) > 1 else 0)), FAMILY_DRIVERS.get(cuda[0]))
-
-
-def read_version(text: str | None) -> Version | None:
-    """``580.82.07`` as (580, 82, 7); None for what is no version."""
-    found = re.match(r"\d+(\.\d+)*", text or "")
-    return tuple(int(part) for part in found[0].split(".")) if found else None
 
 
 @check("DOC001", "NVIDIA driver")
@@ -79,6 +67,7 @@ def check_driver(world: World) -> Verdict:
         "driver_cuda": dotted(nvidia.cuda) if nvidia.cuda else None,
         "torch_cuda": (world.interpreter.torch_build or {}).get("cuda"),
     }
+    verdict = partial(Verdict, values=values)
     if nvidia.problem is not None or not nvidia.gpus:
         return _without_gpu(world, values)
     shown = f"{nvidia.driver or 'version unknown'} (runs CUDA up to {dotted(nvidia.cuda)})"
@@ -91,16 +80,14 @@ def check_driver(world: World) -> Verdict:
     fix = f"install driver {need.full or 'for CUDA ' + str(values['torch_cuda'])} or newer"
     fix += ", or a torch built for an older CUDA"
     if _runs(nvidia.cuda, wanted) or _at_least(nvidia.driver, need.full):
-        return Verdict("ok", f"{shown}; {built}", values=values)
+        return verdict("ok", f"{shown}; {built}")
     if nvidia.cuda is None and read_version(nvidia.driver) is None:
-        return Verdict("unknown", f"{shown}; {built}", values=values)
+        return verdict("unknown", f"{shown}; {built}")
     if (nvidia.cuda is not None and nvidia.cuda[0] == wanted[0]) or _at_least(nvidia.driver, need.least):
         limits = "kernels compiled at run time from PTX and newer driver functions fail"
-        return Verdict(
-            "warning", f"{shown}; {built}: it runs by minor version compatibility, but {limits}", fix, values=values
-        )
+        return verdict("warning", f"{shown}; {built}: it runs by minor version compatibility, but {limits}", fix)
     asked = f", which needs driver {need.least} or newer" if need.least else ""
-    return Verdict("error", f"{shown}; {built}{asked}", fix, values=values)
+    return verdict("error", f"{shown}; {built}{asked}", fix)
 
 
 def _before_torch(world: World, shown: str, values: dict[str, str | None]) -> Verdict:
@@ -153,13 +140,12 @@ def check_torch_build(world: World) -> Verdict:
     build = world.interpreter.torch_build
     version = world.interpreter.versions.get("torch")
     values = {"torch": version, **{name: (build or {}).get(name) for name in ("cuda", "hip", "xpu")}}
+    verdict = partial(Verdict, values=values)
     vendor = "nvidia" if world.visible else world.other.vendor if world.other else "none"
     if build is None:
         found = "torch is not installed in the engine's environment"
         needed = world.interpreter.versions.get("sglang") is not None
-        return Verdict(
-            "error" if needed else "unknown", found, _install_torch(world) if needed else None, values=values
-        )
+        return verdict("error" if needed else "unknown", found, _install_torch(world) if needed else None)
     kinds = [
         f"{label} {build[name]}"
         for name, label in (("cuda", "CUDA"), ("hip", "ROCm"), ("xpu", "XPU"))
@@ -168,16 +154,14 @@ def check_torch_build(world: World) -> Verdict:
     shown = f"torch {version or '(version unknown)'} is built for {' and '.join(kinds) or 'the CPU alone'}"
     wanted = {"nvidia": "cuda", "amd": "hip", "intel": "xpu"}.get(vendor)
     if wanted is not None and not build.get(wanted):
-        return Verdict(
-            "error", f"{shown}, but the accelerator here is {vendor}'s", _install_torch(world), values=values
-        )
+        return verdict("error", f"{shown}, but the accelerator here is {vendor}'s", _install_torch(world))
     cuda = read_version(build.get("cuda"))
     for gpu in world.visible:
-        name, first = _ARCHITECTURES.get((gpu.capability or (0, 0))[0], ("", (0,)))
-        if cuda is not None and cuda < first:
+        name, first = _ARCHITECTURES.get(str((gpu.capability or (0, 0))[0]), ("", [0]))
+        if cuda is not None and cuda < tuple(first):
             found = f"{shown}; {gpu.name} is {name} and needs CUDA {dotted(first)} or newer"
-            return Verdict("error", found, _install_torch(world), values=values)
-    return Verdict("ok", shown, values=values)
+            return verdict("error", found, _install_torch(world))
+    return verdict("ok", shown)
 
 
 def _install_torch(world: World) -> str:

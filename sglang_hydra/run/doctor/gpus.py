@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from sglang_hydra.run.doctor.examination import State, Verdict, check, worst
 from sglang_hydra.run.doctor.machine_state import Gpu, Holder, World
@@ -35,13 +36,14 @@ def check_accelerators(world: World) -> Verdict:
         "memory_mib": [_rounded(gpu.total_mib) for gpu in seen],
         "compute_capability": [dotted(gpu.capability) if gpu.capability else None for gpu in seen],
     }
+    verdict = partial(Verdict, values=values)
     lost = [gpu for gpu in every if gpu.problem]
     details = tuple(f"GPU {gpu.number} does not answer: {gpu.problem}" for gpu in lost)
     if lost:
         fix = f"sudo nvidia-smi --gpu-reset -i {lost[0].number}, or reboot; sudo dmesg | grep -i xid says why"
-        return Verdict("error", f"{several([gpu.number for gpu in lost])} of {len(every)} failed", fix, details, values)
+        return verdict("error", f"{several([gpu.number for gpu in lost])} of {len(every)} failed", fix, details)
     if not seen:
-        return Verdict("error", f"of {plural(len(every), 'GPU')} here none is visible", "see DOC006", values=values)
+        return verdict("error", f"of {plural(len(every), 'GPU')} here none is visible", "see DOC006")
     kinds = Counter(
         f"{gpu.name or 'unnamed'}, {mib(gpu.total_mib)}, compute capability {dotted(gpu.capability)}" for gpu in seen
     )
@@ -50,15 +52,12 @@ def check_accelerators(world: World) -> Verdict:
         found += f" (visible of {len(every)})"
     old = [gpu.number for gpu in seen if gpu.capability is not None and gpu.capability < _OLDEST]
     if old:
-        return Verdict(
-            "error",
-            f"{found}: {several(old)} too old, SGLang needs compute capability 7.5",
-            _other(world, old),
-            values=values,
+        return verdict(
+            "error", f"{found}: {several(old)} too old, SGLang needs compute capability 7.5", _other(world, old)
         )
     if len(kinds) > 1:
-        return Verdict("warning", f"{found}: of mixed GPUs the smallest decides for all", _same(seen), values=values)
-    return Verdict("ok", found, values=values)
+        return verdict("warning", f"{found}: of mixed GPUs the smallest decides for all", _same(seen))
+    return verdict("ok", found)
 
 
 def _other_accelerators(world: World) -> Verdict:
@@ -85,8 +84,9 @@ def _other_accelerators(world: World) -> Verdict:
         "memory_mib": probe.memory_mib,
         "compute_capability": dotted(probe.compute_capability) if probe.compute_capability else None,
     }
+    verdict = partial(Verdict, values=values)
     found = f"{probe.count} x {probe.name or 'unnamed'}, {mib(probe.memory_mib)} ({probe.vendor})"
-    return Verdict("ok", found, details=tried, values=values)
+    return verdict("ok", found, details=tried)
 
 
 @check("DOC003", "GPU memory")
@@ -112,20 +112,21 @@ def check_gpu_memory(world: World) -> Verdict:
             for holder in gpu.holders or ()
         ],
     }
+    verdict = partial(Verdict, values=values)
     known = [gpu for gpu in seen if gpu.free_mib is not None]
     if not known:
-        return Verdict("unknown", "the driver does not tell, as is usual under MIG", values=values)
+        return verdict("unknown", "the driver does not tell, as is usual under MIG")
     free = [gpu.free_mib or 0.0 for gpu in known]
     held = [gpu for gpu in known if (gpu.used_mib or 0.0) > HELD_MIB]
     found = f"{mib(min(free))} free on the fullest of {plural(len(known), 'GPU')}"
     if not held:
-        return Verdict("ok", found, values=values)
+        return verdict("ok", found)
     details = tuple(line for gpu in held for line in holder_lines(gpu, world.container))
     found += f"; others hold memory of {several([gpu.number for gpu in held])}"
     if len(known) > 1 and min(free) < BALANCE * max(free):
         found += ": with tp_size over these SGLang stops, one has less than 90 % of another's free"
     hopeless = all((gpu.free_mib or 0.0) < LEFT * (gpu.total_mib or 0.0) for gpu in known)
-    return Verdict("error" if hopeless else "warning", found, _make_room(held, known), details, values)
+    return verdict("error" if hopeless else "warning", found, _make_room(held, known), details)
 
 
 def holder_lines(gpu: Gpu, container: str | None) -> Iterator[str]:
@@ -177,16 +178,17 @@ def check_gpu_modes(world: World) -> Verdict:
         "compute_mode": [gpu.compute_mode for gpu in seen],
         "persistence": [gpu.persistence for gpu in seen],
     }
+    verdict = partial(Verdict, values=values)
     remarks = [remark for gpu in seen for remark in _mode_remarks(gpu)]
     if not remarks:
         unknown = all(gpu.compute_mode is None and gpu.ecc_errors is None for gpu in seen)
         found = "the driver does not tell" if unknown else "default compute mode, no MIG, no memory errors"
-        return Verdict("unknown" if unknown else "ok", found, values=values)
+        return verdict("unknown" if unknown else "ok", found)
     state = worst([remark[0] for remark in remarks])
     first = next(remark for remark in remarks if remark[0] == state)
     # Persistence alone costs seconds at the start and nothing after: worth a line, not a warning.
     found = first[1] if state != "ok" else "nothing wrong; persistence mode is off, so that starts take longer"
-    return Verdict(state, found, first[2], tuple(remark[1] for remark in remarks), values)
+    return verdict(state, found, first[2], tuple(remark[1] for remark in remarks))
 
 
 def _mode_remarks(gpu: Gpu) -> Iterator[tuple[State, str, str]]:

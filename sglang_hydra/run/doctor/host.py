@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sglang_hydra.run.doctor.examination import Verdict, check
 from sglang_hydra.run.doctor.machine_state import Limit, World
 from sglang_hydra.run.doctor.phrases import gib, listed, numbers, size
@@ -37,26 +39,24 @@ def check_shared_memory(world: World) -> Verdict:
         "writable": shm.writable,
         "gpus": ranks,
     }
+    verdict = partial(Verdict, values=values)
     if shm.free_bytes is None:
-        return Verdict("unknown", "its size cannot be read", values=values)
+        return verdict("unknown", "its size cannot be read")
     found = f"{size(shm.free_bytes)} free of {size(shm.total_bytes)}"
     if shm.writable is False:
-        return Verdict(
+        return verdict(
             "error" if ranks > 1 else "warning",
             f"{found}, but this user may not write there",
             "sudo chmod 1777 /dev/shm",
-            values=values,
         )
     if ranks > 1 and shm.free_bytes < _SEGMENT * ranks:
         need = size(_SEGMENT * ranks)
-        return Verdict("error", f"{found}; NCCL needs {need} at least for {ranks} GPUs", _grow(world), values=values)
+        return verdict("error", f"{found}; NCCL needs {need} at least for {ranks} GPUs", _grow(world))
     if ranks > 1 and shm.free_bytes < _SHM_ASKED:
-        return Verdict(
-            "warning", f"{found}; NVIDIA asks for 1 GiB for NCCL between {ranks} GPUs", _grow(world), values=values
-        )
+        return verdict("warning", f"{found}; NVIDIA asks for 1 GiB for NCCL between {ranks} GPUs", _grow(world))
     if shm.free_bytes < _SEGMENT:
-        return Verdict("warning", f"{found}: next to nothing", _grow(world), values=values)
-    return Verdict("ok", found, values=values)
+        return verdict("warning", f"{found}: next to nothing", _grow(world))
+    return verdict("ok", found)
 
 
 def _grow(world: World) -> str:
@@ -81,15 +81,16 @@ def check_locked_memory(world: World) -> Verdict:
     """
     bound = world.memlock
     values = {"soft_kib": _kib(bound and bound.soft), "hard_kib": _kib(bound and bound.hard), "rdma": list(world.rdma)}
+    verdict = partial(Verdict, values=values)
     if bound is None:
-        return Verdict("unknown", "this system does not tell", values=values)
+        return verdict("unknown", "this system does not tell")
     if bound.soft is None:
-        return Verdict("ok", "unlimited", values=values)
+        return verdict("ok", "unlimited")
     found = f"limited to {_kib(bound.soft)} KiB"
     if world.rdma:
         found += f"; RDMA ({listed(world.rdma)}) needs more"
-        return Verdict("warning", found, _raise(world, "memlock", "-1", "-l unlimited"), values=values)
-    return Verdict("ok", f"{found}, and there is no RDMA adapter that needs more", values=values)
+        return verdict("warning", found, _raise(world, "memlock", "-1", "-l unlimited"))
+    return verdict("ok", f"{found}, and there is no RDMA adapter that needs more")
 
 
 @check("DOC009", "open files")
@@ -105,13 +106,14 @@ def check_open_files(world: World) -> Verdict:
     if bound is None:
         return Verdict("unknown", "this system does not tell")
     values = {"soft": bound.soft, "hard": bound.hard, "wanted": _NOFILE}
+    verdict = partial(Verdict, values=values)
     if bound.hard is None or bound.hard >= _NOFILE:
-        return Verdict("ok", f"SGLang may raise its limit to {_NOFILE} ({_shown(bound)})", values=values)
+        return verdict("ok", f"SGLang may raise its limit to {_NOFILE} ({_shown(bound)})")
     found = f"SGLang cannot raise its limit to {_NOFILE} ({_shown(bound)})"
     if bound.soft is None or bound.soft >= _NOFILE_ENOUGH:
-        return Verdict("ok", f"{found}, which is enough for most loads", values=values)
+        return verdict("ok", f"{found}, which is enough for most loads")
     fix = _raise(world, "nofile", f"{_NOFILE}:{_NOFILE}", f"-n {_NOFILE}")
-    return Verdict("warning", f"{found}: at most {bound.soft} connections and files", fix, values=values)
+    return verdict("warning", f"{found}: at most {bound.soft} connections and files", fix)
 
 
 def _shown(bound: Limit) -> str:
@@ -141,19 +143,20 @@ def check_host_memory(world: World) -> Verdict:
     """
     memory, ranks = world.memory, len(world.visible)
     values = {"total_gib": gib(memory.total), "available_gib": gib(memory.available), "limit_gib": gib(memory.limit)}
+    verdict = partial(Verdict, values=values)
     if memory.available is None:
-        return Verdict("unknown", "this system does not tell", values=values)
+        return verdict("unknown", "this system does not tell")
     found = f"{size(memory.available)} free of {size(memory.total)}"
     if memory.limit is not None and (memory.total is None or memory.limit < memory.total):
         found += f", limited to {size(memory.limit)}"
     weights = world.model.weight_bytes if world.model else None
     if not world.accelerated and weights is not None and weights > memory.available:
         fix = "a smaller model, or a machine with an accelerator (gpu=CLASS plans for it)"
-        return Verdict("error", f"{found}; the weights alone are {size(weights)}", fix, values=values)
+        return verdict("error", f"{found}; the weights alone are {size(weights)}", fix)
     need = max(_MEMORY_AT_ALL, ranks * _MEMORY_PER_GPU)
     if memory.available < need:
-        return Verdict("warning", f"{found}; a server wants about {size(need)}", _more_memory(world), values=values)
-    return Verdict("ok", found, values=values)
+        return verdict("warning", f"{found}; a server wants about {size(need)}", _more_memory(world))
+    return verdict("ok", found)
 
 
 def _more_memory(world: World) -> str:
@@ -191,18 +194,19 @@ def check_ports(world: World) -> Verdict:
     """
     taken = [port for port in world.ports if port.obstacle is not None]
     values = {"port": world.request.port, "taken": [port.number for port in taken]}
+    verdict = partial(Verdict, values=values)
     details = tuple(port.obstacle.message for port in taken if port.obstacle is not None)
     for port in taken:
         if port.purpose == "http" and port.obstacle is not None:
-            return Verdict("error", port.obstacle.message, port.obstacle.hint, details, values)
+            return verdict("error", port.obstacle.message, port.obstacle.hint, details)
     inner = [port.number for port in world.ports if port.purpose != "http"]
     if taken:
         found = (
             f"{world.request.port} is free; {numbers(port.number for port in taken)} is not, which DP attention needs"
         )
-        return Verdict("warning", found, f"port={_elsewhere(world)} with enable_dp_attention=true", details, values)
+        return verdict("warning", found, f"port={_elsewhere(world)} with enable_dp_attention=true", details)
     rest = f", and {numbers(inner)} for DP attention" if inner else ""
-    return Verdict("ok", f"{world.request.host}:{world.request.port} is free{rest}", values=values)
+    return verdict("ok", f"{world.request.host}:{world.request.port} is free{rest}")
 
 
 def _elsewhere(world: World) -> int:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
+from importlib.metadata import distributions
 
+from sglang_hydra.facts.environments import environment_settings
+from sglang_hydra.facts.installed import interpreter_paths, torch_build
+from sglang_hydra.facts.trust import may_start
 from sglang_hydra.run.doctor.machine_state import Interpreter
 
 _TIMEOUT_S = 20.0
@@ -20,9 +27,7 @@ _ASK = (
 def read_interpreter(python: str | None) -> Interpreter:
     """The environment of ``python`` (None: ours). Another interpreter that may be started is run once and imports
     nothing but its own standard library."""
-    from sglang_hydra.facts.installed import torch_build
     from sglang_hydra.facts.packages import find_python, installed
-    from sglang_hydra.facts.trust import may_start
 
     path = find_python(python)
     packages = installed(python)
@@ -48,15 +53,10 @@ def read_interpreter(python: str | None) -> Interpreter:
 
 
 def _ourselves() -> tuple[tuple[int, int, int], Sequence[str], str]:
-    import sysconfig
-
     return (sys.version_info[:3], [path for path in sys.path if path], sysconfig.get_paths()["include"])
 
 
 def _asked(path: str) -> tuple[tuple[int, int, int], Sequence[str], str] | None:
-    import json
-    import subprocess
-
     try:
         done = subprocess.run(
             [path, "-c", _ASK],
@@ -74,9 +74,6 @@ def _asked(path: str) -> tuple[tuple[int, int, int], Sequence[str], str] | None:
 
 def _on_disk(path: str) -> tuple[tuple[int, int, int], Sequence[str], str] | None:
     """What the pyvenv.cfg of a virtual environment says, which is not started; None where it does not say enough."""
-    from sglang_hydra.facts.environments import environment_settings
-    from sglang_hydra.facts.installed import interpreter_paths
-
     settings = environment_settings(path)
     version = re.match(r"(3)\.([0-9]{1,3})\.([0-9]{1,3})", settings.get("version_info") or settings.get("version", ""))
     if version is None or "home" not in settings:
@@ -88,8 +85,6 @@ def _on_disk(path: str) -> tuple[tuple[int, int, int], Sequence[str], str] | Non
 
 def _metadata(folders: Sequence[str]) -> Mapping[str, Sequence[str]]:
     """What SGLang's METADATA says of its requirements; empty if it is not installed or cannot be read."""
-    from importlib.metadata import distributions
-
     found = next(iter(distributions(name="sglang", path=list(folders))), None)
     header = found.metadata if found is not None else None
     names = ("Requires-Dist", "Requires-Python")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from sglang_hydra.run.doctor.examination import Verdict, check
 from sglang_hydra.run.doctor.machine_state import World
@@ -30,18 +31,17 @@ def check_links(world: World) -> Verdict:
         "peer_pairs": sum(pair.obstacle == "" for pair in pairs),
         "fabric": sorted({gpu.fabric for gpu in seen if gpu.fabric}),
     }
+    verdict = partial(Verdict, values=values)
     down = [gpu for gpu in seen if gpu.fabric not in (None, "ready")]
     if down:
         found = f"the NVSwitch fabric of {several([gpu.number for gpu in down])} is {down[0].fabric}"
         fix = "sudo systemctl restart nvidia-fabricmanager (its version must be the driver's)"
         # One GPU handed to a virtual machine has no fabric to wait for.
-        return Verdict(
-            "error" if len(seen) > 1 else "warning", f"{found}: CUDA fails with error 802", fix, values=values
-        )
+        return verdict("error" if len(seen) > 1 else "warning", f"{found}: CUDA fails with error 802", fix)
     if len(seen) < 2:
-        return Verdict("ok", "fewer than two NVIDIA GPUs are visible: none is needed", values=values)
+        return verdict("ok", "fewer than two NVIDIA GPUs are visible: none is needed")
     if not pairs or all(pair.nvlink is None and pair.obstacle is None for pair in pairs):
-        return Verdict("unknown", "the driver does not tell (nvidia-smi topo -m may)", values=values)
+        return verdict("unknown", "the driver does not tell (nvidia-smi topo -m may)")
     shown = f"{len(linked)} of {plural(len(pairs), 'pair')} linked by NVLink"
     details = tuple(
         f"GPU {pair.first} and {pair.second}: no peer access, {pair.obstacle}"
@@ -51,15 +51,13 @@ def check_links(world: World) -> Verdict:
     if blocked:
         fix = "disable_custom_all_reduce=true; peer access comes with ACS and the IOMMU off (nvidia-smi topo -p2p r)"
         found = f"{shown}; {len(blocked)} without peer access: they exchange data through host memory"
-        return Verdict("warning", found, fix, details, values)
+        return verdict("warning", found, fix, details)
     paths = Counter(pair.path for pair in pairs if not pair.nvlink and pair.path)
     ways = tuple(f"{plural(count, 'pair')} {path}" for path, count in paths.items())
     if len(linked) < len(pairs) and len(seen) > 2:
         found = f"{shown}: beyond two GPUs SGLang's own all-reduce needs it between all, NCCL's is used"
-        return Verdict("warning", found, "disable_custom_all_reduce=true says so, or tp_size=2", ways, values)
-    return Verdict(
-        "ok", f"{shown}, the rest by PCIe" if len(linked) < len(pairs) else shown, details=ways, values=values
-    )
+        return verdict("warning", found, "disable_custom_all_reduce=true says so, or tp_size=2", ways)
+    return verdict("ok", f"{shown}, the rest by PCIe" if len(linked) < len(pairs) else shown, details=ways)
 
 
 @check("DOC006", "CUDA_VISIBLE_DEVICES")
@@ -75,25 +73,24 @@ def check_visible(world: World) -> Verdict:
     total = len(world.nvidia.gpus)
     everything = f"export CUDA_VISIBLE_DEVICES={','.join(str(place) for place in range(total))}"
     values = {"value": value, "count": total, "visible": len(world.visible)}
+    verdict = partial(Verdict, values=values)
     mixed = len({gpu.name for gpu in world.nvidia.gpus}) > 1 and world.env.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
     if value is None:
-        return Verdict(
-            "ok", "not set: every GPU is visible" if total else "not set, and there is no NVIDIA GPU", values=values
-        )
+        return verdict("ok", "not set: every GPU is visible" if total else "not set, and there is no NVIDIA GPU")
     shown = f"CUDA_VISIBLE_DEVICES={value or chr(39) * 2}"
     if not total:
-        return Verdict("ok", f"{shown}, but there is no NVIDIA GPU to select", values=values)
+        return verdict("ok", f"{shown}, but there is no NVIDIA GPU to select")
     seen = world.seen
     if not seen.devices:
-        return Verdict("error", f"{shown}: {seen.note or 'no GPU is visible'}", everything, values=values)
+        return verdict("error", f"{shown}: {seen.note or 'no GPU is visible'}", everything)
     chosen = several([gpu.number for gpu in world.visible])
     if seen.note:
-        return Verdict("warning", f"{shown}: {seen.note}; visible: {chosen}", everything, values=values)
+        return verdict("warning", f"{shown}: {seen.note}; visible: {chosen}", everything)
     if len(seen.devices) > 1 and not all(entry.strip().isdigit() for entry in value.split(",")):
         by_number = f"export CUDA_VISIBLE_DEVICES={','.join(str(gpu.number) for gpu in world.visible)}"
         found = f"{shown}: with tp_size above 1 SGLang 0.5.2 reads numbers only and fails on a UUID"
-        return Verdict("warning", found, by_number, values=values)
+        return verdict("warning", found, by_number)
     if mixed:
         found = f"{shown} on GPUs of several kinds: CUDA counts the fastest first"
-        return Verdict("warning", found, "export CUDA_DEVICE_ORDER=PCI_BUS_ID", values=values)
-    return Verdict("ok", f"{shown}: {chosen}", values=values)
+        return verdict("warning", found, "export CUDA_DEVICE_ORDER=PCI_BUS_ID")
+    return verdict("ok", f"{shown}: {chosen}")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.facts.hub import OWN, Access
+from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.facts.visible_gpus import Device, Slice, Visible, visible_devices
-
-if TYPE_CHECKING:
-    from sglang_hydra.facts.probe import GpuProbe
-    from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding
 
 
 class Request(NamedTuple):

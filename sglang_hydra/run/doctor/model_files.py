@@ -6,7 +6,8 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from sglang_hydra.facts.hub import OWN, Access
+from sglang_hydra.facts.hub import OWN, Access, cached_folder, is_remote_url, read_config
+from sglang_hydra.facts.weights import weights_bytes
 from sglang_hydra.run.doctor.machine_state import HubAnswer, ModelFiles
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import open_plain, read_text
@@ -41,8 +42,6 @@ def look_for_model(
     A hub id is looked for, in that ``revision``, in ``download_dir`` and in the Hugging Face cache; only where its
     weights are in neither is the hub asked (``ask``).
     """
-    from sglang_hydra.facts.hub import cached_folder, is_remote_url
-
     if is_remote_url(model_path):
         return ModelFiles("remote")
     path = os.path.expanduser(model_path)
@@ -70,9 +69,6 @@ def look_for_model(
 
 def look_in_folder(folder: str, kind: str = "folder") -> ModelFiles:
     """A checkpoint's folder: its config.json, tokenizer and weights, and what of them cannot be used."""
-    from sglang_hydra.facts.hub import read_config
-    from sglang_hydra.facts.weights import weights_bytes
-
     try:
         names = sorted(os.listdir(folder))
     except OSError as failure:

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from sglang_hydra.arguments.ports import ZMQ_TCP_PORT_DELTA
+from sglang_hydra.facts.hub import cache_root
 from sglang_hydra.run.doctor import interpreter, model_files, system
 from sglang_hydra.run.doctor.machine_state import Port, Request, Space, World
 from sglang_hydra.run.doctor.nvml import survey_nvidia
+from sglang_hydra.run.launch.port import port_obstacle
 
 # With DP attention the node's processes take five ports above that of its head, and one more for each rank.
 _SHARED_PORTS, _DP_RANKS = 5, 8
@@ -18,7 +20,6 @@ _SHARED_PORTS, _DP_RANKS = 5, 8
 
 def observe(env: Mapping[str, str], request: Request) -> World:
     """The machine as a server with the environment ``env`` would find it."""
-    from sglang_hydra.facts.hub import cache_root
     from sglang_hydra.facts.probe import probe_gpu
 
     nvidia = survey_nvidia()
@@ -67,8 +68,6 @@ def _caches(env: Mapping[str, str]) -> tuple[Space, ...]:
 
 
 def _ports(request: Request) -> tuple[Port, ...]:
-    from sglang_hydra.run.launch.port import port_obstacle
-
     first = request.port + ZMQ_TCP_PORT_DELTA + 1
     inner = range(first, first + _SHARED_PORTS + _DP_RANKS)
     http = Port(request.port, "http", port_obstacle(request.host, request.port))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from sglang_hydra.run.doctor.examination import Verdict, check
@@ -42,18 +43,16 @@ def check_python(world: World) -> Verdict:
         "version": dotted(one.version) if one.version else None,
         "requires": one.requires_python,
     }
+    verdict = partial(Verdict, values=values)
     if one.problem or one.version is None:
-        return Verdict(
-            "error",
-            one.problem or "its version cannot be read",
-            "engine.python=an interpreter that runs here",
-            values=values,
+        return verdict(
+            "error", one.problem or "its version cannot be read", "engine.python=an interpreter that runs here"
         )
     found = f"{dotted(one.version)} ({one.path})"
     if one.requires_python and not _satisfies(dotted(one.version), one.requires_python):
         fix = "engine.python=an environment with a Python that SGLang supports"
-        return Verdict("error", f"{found}; SGLang asks for {one.requires_python}", fix, values=values)
-    return Verdict("ok", found, values=values)
+        return verdict("error", f"{found}; SGLang asks for {one.requires_python}", fix)
+    return verdict("ok", found)
 
 
 @check("DOC016", "installed packages")
@@ -81,14 +80,15 @@ def check_packages(world: World) -> Verdict:
     extra = _extra(one)
     wrong = mismatches(one, extra)
     values = {"versions": versions, "mismatches": [item._asdict() for item in wrong]}
+    verdict = partial(Verdict, values=values)
     details = tuple(item.message for item in wrong)
     if not wrong:
-        return Verdict("ok", f"{shown}; all as SGLang asks", details=details, values=values)
+        return verdict("ok", f"{shown}; all as SGLang asks", details=details)
     named = f'{one.path} -m pip install "sglang{f"[{extra}]" if extra else ""}=={versions["sglang"]}"'
     fatal = [item for item in wrong if item.name in _KERNELS and _too_old(item)]
-    if fatal and _is_cuda(one):
-        return Verdict("error", f"{shown}; SGLang stops at the start: {fatal[0].message}", named, details, values)
-    return Verdict("warning", f"{shown}; {plural(len(wrong), 'package')} not as SGLang asks", named, details, values)
+    if fatal and (one.torch_build or {}).get("cuda"):
+        return verdict("error", f"{shown}; SGLang stops at the start: {fatal[0].message}", named, details)
+    return verdict("warning", f"{shown}; {plural(len(wrong), 'package')} not as SGLang asks", named, details)
 
 
 def mismatches(one: Interpreter, extra: str | None) -> list[Mismatch]:
@@ -156,10 +156,6 @@ def _too_old(item: Mismatch) -> bool:
         return False
 
 
-def _is_cuda(one: Interpreter) -> bool:
-    return bool((one.torch_build or {}).get("cuda"))
-
-
 def _satisfies(version: str, wanted: str) -> bool:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.version import InvalidVersion, Version
@@ -181,30 +177,26 @@ def check_compilers(world: World) -> Verdict:
     """
     one, tools = world.interpreter, world.tools
     values = {**tools, "python_headers": one.headers}
+    verdict = partial(Verdict, values=values)
     if not world.visible:
-        return Verdict("ok", "no NVIDIA GPU is visible, so nothing is compiled for one", values=values)
+        return verdict("ok", "no NVIDIA GPU is visible, so nothing is compiled for one")
     if tools.get("cc") is None:
         found = "no C compiler on PATH: Triton cannot start a kernel"
-        return Verdict("error", found, "sudo apt-get install build-essential (or export CC=COMPILER)", values=values)
+        return verdict("error", found, "sudo apt-get install build-essential (or export CC=COMPILER)")
     if one.headers is False:
         version = dotted(one.version[:2]) if one.version else "3"
-        return Verdict(
+        return verdict(
             "error",
             f"{one.path} has no Python.h: Triton cannot start a kernel",
             f"sudo apt-get install python{version}-dev",
-            values=values,
         )
     if tools.get("nvcc") is None and not _brings_kernels(one.versions):
         found = "no nvcc: FlashInfer and DeepGEMM fail where their wheels lack a kernel"
         fix = "install the CUDA toolkit and export CUDA_HOME=/usr/local/cuda, or attention_backend=triton"
-        return Verdict("warning", found, fix, values=values)
-    return Verdict("ok", ", ".join(_found(tools)), values=values)
+        return verdict("warning", found, fix)
+    return verdict("ok", ", ".join(filter(None, tools.values())))
 
 
 def _brings_kernels(versions: Mapping[str, str]) -> bool:
     """Whether FlashInfer's compiled kernels are installed beside it."""
     return any(name in versions for name in ("flashinfer-jit-cache", "flashinfer-cubin"))
-
-
-def _found(tools: Mapping[str, str | None]) -> Sequence[str]:
-    return [path for path in tools.values() if path]

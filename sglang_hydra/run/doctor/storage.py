@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sglang_hydra.run.doctor.examination import Verdict, check
 from sglang_hydra.run.doctor.machine_state import HubAnswer, ModelFiles, Space, World
 from sglang_hydra.run.doctor.phrases import gib, listed, plural, size
@@ -29,18 +31,19 @@ def check_weights_disk(world: World) -> Verdict:
         "total_gib": gib(disk.total_bytes),
         "weights_gib": gib(wanted),
     }
+    verdict = partial(Verdict, values=values)
     found = f"{size(disk.free_bytes)} free on {disk.path}"
     if model is not None and model.complete:
-        return Verdict("ok", f"{found}; the weights are here already", values=values)
+        return verdict("ok", f"{found}; the weights are here already")
     fix = "download_dir=/another/disk, or export HF_HOME=/another/disk"
     # Only a part may be missing: what is there of it is not counted, so this asks for too much rather than too little.
     if wanted is not None and wanted > disk.free_bytes:
-        return Verdict("error", f"{found}, {size(wanted)} to download", fix, values=values)
+        return verdict("error", f"{found}, {size(wanted)} to download", fix)
     if wanted is not None:
-        return Verdict("ok", f"{found}, {size(wanted)} to download", values=values)
+        return verdict("ok", f"{found}, {size(wanted)} to download")
     if disk.free_bytes < _LITTLE:
-        return Verdict("warning", f"{found}, which is little for a model's weights", fix, values=values)
-    return Verdict("ok", found, values=values)
+        return verdict("warning", f"{found}, which is little for a model's weights", fix)
+    return verdict("ok", found)
 
 
 @check("DOC012", "folders to write to")
@@ -58,33 +61,24 @@ def check_writable(world: World) -> Verdict:
             {"path": folder.path, "writable": folder.writable, "free_gib": gib(folder.free_bytes)} for folder in folders
         ]
     }
+    verdict = partial(Verdict, values=values)
     model = world.model
     needless = model is not None and model.complete
     closed = [folder for folder in folders if folder.writable is False and not (needless and folder is world.weights)]
     full = [folder for folder in world.caches if folder.free_bytes is not None and folder.free_bytes < _CACHE_NEED]
     if closed:
         details = tuple(f"{folder.path}: this user may not write to {folder.existing}" for folder in closed)
-        return Verdict(
-            "error",
-            f"{plural(len(closed), 'folder')} cannot be written to",
-            _elsewhere(world, closed[0]),
-            details,
-            values,
+        return verdict(
+            "error", f"{plural(len(closed), 'folder')} cannot be written to", _elsewhere(world, closed[0]), details
         )
     if full:
         details = tuple(f"{folder.path}: {size(folder.free_bytes)} free" for folder in full)
-        return Verdict(
-            "warning",
-            f"{plural(len(full), 'folder')} with less than 1 GiB free",
-            _elsewhere(world, full[0]),
-            details,
-            values,
+        return verdict(
+            "warning", f"{plural(len(full), 'folder')} with less than 1 GiB free", _elsewhere(world, full[0]), details
         )
     if all(folder.writable is None for folder in folders):
-        return Verdict("unknown", "this system does not tell", values=values)
-    return Verdict(
-        "ok", f"all {len(folders)} can be written to", details=tuple(folder.path for folder in folders), values=values
-    )
+        return verdict("unknown", "this system does not tell")
+    return verdict("ok", f"all {len(folders)} can be written to", details=tuple(folder.path for folder in folders))
 
 
 def _elsewhere(world: World, folder: Space) -> str:
@@ -121,15 +115,13 @@ def check_model(world: World) -> Verdict:
         "token": model.token,
         "hub": model.hub.state if model.hub else None,
     }
+    verdict = partial(Verdict, values=values)
     if model.kind == "missing":
-        return Verdict(
-            "error",
-            f"{name} is not on this machine",
-            "model_path=an existing folder, or a hub id (org/name)",
-            values=values,
+        return verdict(
+            "error", f"{name} is not on this machine", "model_path=an existing folder, or a hub id (org/name)"
         )
     if model.kind == "remote":
-        return Verdict("unknown", f"{name} is read when the server starts", values=values)
+        return verdict("unknown", f"{name} is read when the server starts")
     obstacle = _local_obstacle(model)
     if obstacle is not None and (model.kind != "cached" or model.unreadable):
         return obstacle._replace(values=values)
@@ -137,11 +129,11 @@ def check_model(world: World) -> Verdict:
         return _from_hub(model, str(name))._replace(values=values)
     place = f"{model.folder} ({size(model.weight_bytes)})"
     if model.kind == "file":
-        return Verdict("ok", place, values=values)
+        return verdict("ok", place)
     if not model.tokenizer:
         fix = "tokenizer_path=FOLDER, or skip_tokenizer_init=true"
-        return Verdict("warning", f"{place} has no tokenizer", fix, values=values)
-    return Verdict("ok", f"{place}, config and tokenizer there", values=values)
+        return verdict("warning", f"{place} has no tokenizer", fix)
+    return verdict("ok", f"{place}, config and tokenizer there")
 
 
 def _local_obstacle(model: ModelFiles) -> Verdict | None:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import masked
 from sglang_hydra.planning.actual import UNNAMED, Comparison, Difference
 from sglang_hydra.planning.actual_reasons import DRAWN
 from sglang_hydra.planning.actual_values import comparable
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.upstream.ask import INSTALLED, find_authority
+from sglang_hydra.planning.upstream.verdict import verdicts_on
 from sglang_hydra.releases.order import same_release
 from sglang_hydra.run.launch.failure import Failure
 from sglang_hydra.run.launch.listening import UNSEEN, Owner
-from sglang_hydra.text.errors import ServerError
+from sglang_hydra.run.launch.local import LocalServer
+from sglang_hydra.text.errors import ServerError, SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.words import plural
-
-if TYPE_CHECKING:
-    from sglang_hydra.planning.plan import Plan
-    from sglang_hydra.run.launch.local import LocalServer
 
 Compared = Comparison | Finding | None
 """A comparison; or why there is none; or None for an engine that says nothing of itself."""
@@ -68,7 +67,7 @@ def failing(plan: Plan, compared: Comparison, hidden: bool = False) -> list[Diff
     ``hidden``: nothing else identifies it, so it has to name what it was passed."""
     passed = {*plan.intent, *plan.nodes["extra"], "random_seed"}
     wrong = [item for item in compared.differences if item.field in passed]
-    if plan.by_own_rules and (compared.version == UNNAMED or same_release(compared.version, plan.engine.version)):
+    if plan.is_exact and (compared.version == UNNAMED or same_release(compared.version, plan.engine.version)):
         ours = [item for item in compared.differences if item.field not in (*passed, *_FOLLOWS)]
         wrong += [item for item in ours if item.field not in DRAWN or item.field == "port"]
         return [*wrong, *(_unnamed(plan, name) for name in compared.absent if hidden and name in plan.intent)]
@@ -84,7 +83,7 @@ def _unnamed(plan: Plan, name: str) -> Difference:
 def _asked(plan: Plan, name: str) -> Any:
     if name not in plan.intent:
         return plain(plan.nodes["extra"].get(name))
-    return comparable(FIELDS[name], plan.intent[name])
+    return comparable(name, plan.intent[name])
 
 
 def owner_note(owner: Owner | None) -> Finding | None:
@@ -113,10 +112,6 @@ def record_of(plan: Plan, compared: Compared, owner: Owner | None) -> dict[str, 
 def _made_by_release(plan: Plan) -> Sequence[Difference]:
     """What the installed release's own argument code makes of the plan's command line, where it differs from the plan;
     nothing where it cannot be asked. Takes the seconds that it takes to be imported."""
-    from sglang_hydra.planning.upstream.ask import INSTALLED, find_authority
-    from sglang_hydra.planning.upstream.verdict import verdicts_on
-    from sglang_hydra.text.errors import SglangHydraError
-
     try:
         (verdict,) = verdicts_on(find_authority(INSTALLED, plan.engine.python), [plan])
     except SglangHydraError:

@@ -39,6 +39,7 @@ _CONSEQUENCE = re.compile(
 )
 _KILLED = 137
 _DRAIN_S = 10.0
+_LOOK_AGAIN_S = 1.0
 
 
 def orders_of(file: str, secret_names: str) -> bytes:
@@ -108,7 +109,10 @@ def main(file: str, secret_names: str, *command: str) -> int:
         left = memoryview(orders)
         while left:
             left = left[stdin.write(left) :]
-    code = ranks.wait()
+    code = None
+    while code is None:  # a signal that comes just before a wait without a limit would not wake it
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = ranks.wait(_LOOK_AGAIN_S)
     for thread in copying:
         thread.join(_DRAIN_S)
     if code and codes:

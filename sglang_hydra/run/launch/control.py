@@ -22,7 +22,7 @@ from sglang_hydra.run.launch.servers import chosen, damaged, forget, records, st
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import MachineError, ServerError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import Line, columns, shown, text, write
+from sglang_hydra.text.screen import Line, columns, print_json, shown, text, write
 from sglang_hydra.text.words import program
 
 _HEALTH_S = 5.0
@@ -49,8 +49,6 @@ def status(words: Sequence[str], *, as_json: bool = False) -> int:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         conditions = list(pool.map(condition_of, picked))
     if as_json:
-        from sglang_hydra.text.screen import print_json
-
         servers = [
             {
                 **record.to_json(),
@@ -111,8 +109,6 @@ def stop(words: Sequence[str], *, as_json: bool = False) -> int:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         ends = list(pool.map(_stop, picked))
     if as_json:
-        from sglang_hydra.text.screen import print_json
-
         stopped = [
             {"name": record.name, "server_id": record.server_id, "how": end.how, "seconds": round(end.seconds, 3)}
             for record, end in zip(picked, ends, strict=True)

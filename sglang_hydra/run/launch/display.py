@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from sglang_hydra.text.screen import Line, printable, write
 
@@ -22,8 +22,8 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _GONE = contextlib.suppress(OSError, ValueError)
 
 
-class Display(Protocol):
-    """Where a launcher reports. ``line`` is called from other threads, one call at a time."""
+class Display:
+    """Where a launcher reports; this one shows nothing. ``line`` is called from other threads, one call at a time."""
 
     def line(self, stream: str, text: str) -> None:
         """One line that the server wrote to ``stream`` (``stdout`` or ``stderr``)."""
@@ -57,7 +57,7 @@ def display_for(errors: TextIO | None = None) -> Display:
     return TerminalDisplay(errors) if errors.isatty() else PlainDisplay(errors)
 
 
-class PlainDisplay:
+class PlainDisplay(Display):
     """Lines as they come; a word on the progress every ``every_s`` seconds."""
 
     def __init__(self, errors: TextIO | None = None, output: TextIO | None = None, every_s: float = 10.0) -> None:
@@ -76,11 +76,8 @@ class PlainDisplay:
     def note(self, text: str) -> None:
         _write(self._errors, harmless(text))
 
-    def close(self) -> None:
-        return
 
-
-class TerminalDisplay:
+class TerminalDisplay(Display):
     """The server's lines scroll; below them stands for how long it has been starting and what it does."""
 
     def __init__(self, errors: TextIO) -> None:

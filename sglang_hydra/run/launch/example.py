@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.shell import shell_word
-
-if TYPE_CHECKING:
-    from sglang_hydra.planning.plan import Plan
 
 
 def curl_line(plan: Plan, url: str, *, stream: bool = True) -> str:

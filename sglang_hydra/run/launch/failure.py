@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch.log_reading import log_lines
 from sglang_hydra.run.launch.signals import FOR_MEMORY
 from sglang_hydra.text.findings import Finding
 
 if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.compose.overrides import Request
-    from sglang_hydra.planning.plan import Plan
     from sglang_hydra.run.diagnose import Diagnosis
 
 _LONGEST_QUOTE = 500

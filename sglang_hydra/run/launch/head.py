@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import secrets
+import socket
+import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.nodes import Head, head_of, ports_for_head
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 
 if TYPE_CHECKING:
     from sglang_hydra.cli.invocation import Invocation
-    from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.planning.plan import Plan
 
 # Below the ports that Linux gives to outgoing connections, and below SGLang's own default of 30000.
 _FIRST_PORT, _LAST_PORT = 20000, 29000
@@ -42,12 +46,12 @@ def with_head(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
         _must_be_free(head)
         _must_lead_here(head)
         return plan
-    chosen = Head(own_address(), free_port_block(ports_for_head(plan.values), [int(plan.values["port"])]))
+    chosen = Head(own_address(), free_port_block(ports_for_head(plan.view), [int(plan.values["port"])]))
     place = "this machine's address and a port that was free"
     invocation.requests.append(Request.typed("dist_init_addr", chosen.address, place))
     engine = Request(f"engine={plan.engine.name}", "engine=auto", "engine")
     rest = [request for request in invocation.requests if request.text.partition("=")[0] != "engine"]
-    return make_plan(composer, [*rest, engine], seed=int(plan.values["random_seed"]))
+    return make_plan(composer, [*rest, engine], seed=plan.values["random_seed"])
 
 
 def own_address(toward: str = _NOBODY) -> str:
@@ -55,8 +59,6 @@ def own_address(toward: str = _NOBODY) -> str:
 
     Nothing is sent. Where there is no such way, the loopback address.
     """
-    import socket
-
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(toward, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -106,8 +108,6 @@ def _must_lead_here(head: Head) -> None:
 
     An address of this machine is that; any other (behind a translation, a service of Kubernetes) is tried.
     """
-    import socket
-
     try:
         if _is_own(head.host) or _comes_back(head):
             return
@@ -128,9 +128,6 @@ def _must_lead_here(head: Head) -> None:
 
 def _is_own(host: str) -> bool:
     """Whether a name or an address is one of this machine's: only those can be bound. Raises OSError for no name."""
-    import contextlib
-    import socket
-
     for family, _, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind(address)
@@ -140,10 +137,6 @@ def _is_own(host: str) -> bool:
 
 def _comes_back(head: Head) -> bool:
     """Whether a connection to the head's address ends at a listener of ours. Raises OSError where there is none."""
-    import secrets
-    import socket
-    import struct
-
     word = secrets.token_bytes(16)
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
@@ -160,8 +153,6 @@ def _comes_back(head: Head) -> bool:
 
 def _must_be_reachable(head: Head) -> None:
     """A head that is up but does not listen yet is fine: torch asks again until it does."""
-    import socket
-
     try:
         socket.create_connection((head.host, head.port), _CONNECT_S).close()
     except ConnectionRefusedError:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.compose.composer import Composer
-from sglang_hydra.compose.grammar import quoted
-from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.compose.grammar import as_override, quoted
+from sglang_hydra.compose.schema import PAIR, PRIMARY_NAME
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text import whole_file
 from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.screen import write
+from sglang_hydra.text.words import program
 
 if TYPE_CHECKING:
     from sglang_hydra.cli.invocation import Invocation
@@ -40,11 +42,13 @@ def in_hydra(composer: Composer, invocation: Invocation, task: Callable[[], int]
 
     codes: list[int] = []
     begun = False
+    lifted = _lifted(composer, invocation)
 
     def job(config: Any) -> None:
         nonlocal begun
         begun = True
         try:
+            _record_config(config, lifted)
             codes.append(task())
         except SglangHydraError as failure:
             write(finding_lines(list(failure.findings)), sys.stderr)
@@ -72,25 +76,61 @@ def ask_hydra(composer: Composer, invocation: Invocation) -> int:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
+    from sglang_hydra.compose.hydra_internals import FOLDERS
+
     # Hydra 1.3 demands the argument, Hydra 1.4 warns of it.
     base = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
     main = hydra.main(config_path=str(conf_dir()), config_name=invocation.config_name or PRIMARY_NAME, **base)
-    folders = [word for folder in invocation.config_dirs[:1] for word in ("--config-dir", folder)]
+    words = _words(composer, invocation)
+    for name, value in _lifted(composer, invocation).items():
+        words.append(f"{name}={value}" if str(value).startswith("${") else as_override(name, value))
     before, full_error = sys.argv, os.environ.get(_FULL_ERROR)
     # Otherwise Hydra prints its errors in its own words and leaves with its own exit code.
     os.environ[_FULL_ERROR] = "1"
-    sys.argv = [before[0], *with_our_sweeper(_words(composer, invocation)), *folders, *_hydra_flags(before[1:])]
+    sys.argv = [before[0], *with_our_sweeper(words), *invocation.hydra_flags]
+    token = FOLDERS.set(tuple(invocation.config_dirs))
+    logging.raiseExceptions = False  # Hydra's --info is logged, and a reader that goes (head) ends it
     try:
         main(lambda config: None)()
+    except BrokenPipeError:
+        raise
     except (HydraException, OmegaConfBaseException, OSError) as failure:
         raise setup_error(failure) from failure
     finally:
+        FOLDERS.reset(token)
         sys.argv = before
         if full_error is None:
             os.environ.pop(_FULL_ERROR, None)
         else:
             os.environ[_FULL_ERROR] = full_error
     return 0
+
+
+def _lifted(composer: Composer, invocation: Invocation) -> dict[str, Any]:
+    """The arguments that presets bring, by their keys in the config: Hydra knows them only below the presets' nodes, to
+    which these refer. Without ``model_path``, which refers to its preset in the schema."""
+    found: dict[str, Any] = {}
+    composition = composer.compose(invocation.requests)
+    mount = composer.mount
+    for name, chain in composition.origins.items():
+        layer = chain[-1].layer
+        if layer in ("gpu", "model") and name != "model_path":
+            found[f"{mount}{name}"] = f"${{{mount}{layer}.args.{name}}}"
+        elif layer == PAIR:
+            found[f"{mount}{name}"] = composition.intent[name]
+    return found
+
+
+def _record_config(config: Any, lifted: Mapping[str, Any]) -> None:
+    """Writes the config of the Hydra job again, with what the presets bring in the arguments."""
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
+
+    file = run_folder() / str(HydraConfig.get().output_subdir) / "config.yaml"
+    if file.is_file():
+        for key, value in lifted.items():
+            OmegaConf.update(config, key, value, merge=False)
+        write_in_run_folder(file, OmegaConf.to_yaml(config))
 
 
 def run_folder() -> Path:
@@ -139,22 +179,10 @@ def _is_hydras(word: str) -> bool:
     return word.lstrip("+~").startswith(("hydra.", "hydra/"))
 
 
-def _hydra_flags(words: Sequence[str]) -> list[str]:
-    """The flags that only Hydra reads (``--cfg job``), with their values."""
-    from sglang_hydra.text.flags import HYDRA_FLAGS
-
-    kept: list[str] = []
-    for position, word in enumerate(words):
-        if word.partition("=")[0] in HYDRA_FLAGS:
-            following = words[position + 1 : position + 2]
-            kept += [word, *(value for value in following if "=" not in value and not value.startswith("-"))]
-    return kept
-
-
 def setup_error(failure: Exception) -> ConfigError:
     """The error for what Hydra raised about its own keys."""
     message = " ".join(str(failure).split())
-    hint = "hydra.run.dir=FOLDER names the run folder; python serve.py --hydra-help lists Hydra's own keys"
+    hint = f"hydra.run.dir=FOLDER names the run folder; {program()} --hydra-help lists Hydra's own keys"
     return ConfigError(Finding("error", "CLI023", f"Hydra cannot set up the run: {message}", ("hydra",), hint))
 
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.arguments.ports import host_and_port
@@ -27,7 +26,7 @@ from sglang_hydra.run.launch.log import BoundedLog
 from sglang_hydra.run.launch.output import Output
 from sglang_hydra.run.launch.port import client_host, port_obstacle
 from sglang_hydra.run.launch.processes import writers_of
-from sglang_hydra.run.launch.signals import describe_exit, stopping_on_signals
+from sglang_hydra.run.launch.signals import describe_exit, stopping_on_signals, wait_for_end
 from sglang_hydra.text.errors import MachineError, ServerError
 from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
@@ -42,6 +41,7 @@ _POLL_ANSWERING_S = 1.0
 _TICK_S = 0.1
 # Beyond its own deadline, for the guard to collect the dead.
 _GUARD_EXTRA_S = 8.0
+_KILL_TICK_S = 0.01
 _DRAIN_S = 2.0
 # What asyncio says of a port that was taken since the check. SGLang 0.5.2 does not end then: its warm-up goes on.
 _CANNOT_LISTEN = "error while attempting to bind on address"
@@ -52,7 +52,8 @@ class Launch:
     """One server to run here: its command, where it will listen, how it tells that it is ready. Times in seconds.
 
     ``stop_timeout_s`` is how long it may take to end by itself before it is killed. ``job`` is the Slurm job whose
-    processes are the server, where they are no children of ours.
+    processes are the server, where they are no children of ours. The ports of a server that ``is_remote``, on another
+    node of that job, are not looked at.
     """
 
     command: Command
@@ -65,6 +66,7 @@ class Launch:
     milestones: Mapping[str, str] = field(default_factory=dict)
     log_file: Path | None = None
     job: str = ""
+    is_remote: bool = False
 
     @property
     def url(self) -> str:
@@ -118,9 +120,7 @@ class LocalServer:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         self.stop()
 
     @property
@@ -136,7 +136,7 @@ class LocalServer:
         """Starts the server. Raises MachineError where it could not listen or cannot be run at all."""
         if os.name != "posix":
             raise MachineError(_not_posix())
-        obstacle = port_obstacle(self.launch.host, self.launch.port)
+        obstacle = None if self.launch.is_remote else port_obstacle(self.launch.host, self.launch.port)
         if obstacle is not None:
             raise MachineError(obstacle)
         command = self.launch.command
@@ -197,15 +197,16 @@ class LocalServer:
 
     def look_at_port(self) -> bool:
         """Looks again who listens on the port. False where that is another process, or one beside the server."""
-        self.owner = port_owner(self.launch.host, self.launch.port, self.pid, self.launch.job)
+        if not self.launch.is_remote:
+            self.owner = port_owner(self.launch.host, self.launch.port, self.pid, self.launch.job)
         return not self.lost_port
 
     def port_lost(self, what: str, id: str = "ENG010") -> ServerError:
         """Ends the server, and is the error for a port that another process has taken, which it names."""
         if self.owner is None or self.owner.whose != FOREIGN:
-            self.owner = port_owner(self.launch.host, self.launch.port, self.pid, self.launch.job)
+            self.look_at_port()
         self.stop()
-        there = self.owner.who if self.owner.whose == FOREIGN else ""
+        there = self.owner.who if self.owner is not None and self.owner.whose == FOREIGN else ""
         port = f"port {self.launch.port}"
         why = f"it cannot listen on {port}" if self.without_port else f"{port} is answered by another process"
         advice = "port=0 takes a free one; or end the other process"
@@ -214,7 +215,7 @@ class LocalServer:
     def wait(self) -> int:
         """Waits for the server's end, however it comes about; its exit code, 128 + N for signal N."""
         assert self._process is not None
-        code = self._process.wait()
+        code = wait_for_end(self._process)
         self._kill_orphans()
         return code
 
@@ -244,7 +245,8 @@ class LocalServer:
 
     def _kill_orphans(self) -> None:
         """For a guard that was killed itself: its second process ends the server, and is waited for. Should both have
-        been killed, what is known of the server's processes is their group, and that they write into our pipes."""
+        been killed, what is known of the server's processes is their group, and that they write into our pipes. They
+        are killed until no one holds a pipe: a process that is still ending could hold its port and GPU memory, too."""
         process = self._process
         if process is None or (process.returncode or 0) >= 0:
             return
@@ -252,9 +254,12 @@ class LocalServer:
             select.select([self._watch], [], [], self.launch.stop_timeout_s + _GUARD_EXTRA_S)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        for pid in writers_of(self._pipes):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + _GUARD_EXTRA_S
+        while (left := writers_of(self._pipes)) and time.monotonic() < deadline:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_KILL_TICK_S)
 
     def failed(
         self, id: str, what: str, exit_code: int | None = None, advice: str | None = None, kind: str | None = None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
 import time
 
 from sglang_hydra.run.launch.listening import listening, named, process_with
+from sglang_hydra.run.launch.processes import Life
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program
 
@@ -49,8 +51,6 @@ def _listen_once_free(host: str, port: int) -> None:
 
 
 def _listen(host: str, port: int) -> None:
-    import socket
-
     places = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     failures = []
     # A name may stand for several addresses, and servers listen on each of them that this machine has.
@@ -92,7 +92,6 @@ def _finding(host: str, port: int, failure: OSError, field: str) -> Finding:
 def _end_of(port: int) -> str:
     """How the server on the port is stopped: by its name where it is a detached one of ours that lives, the first of
     those that want the port, and not the one that is being started here."""
-    from sglang_hydra.run.launch.processes import Life
     from sglang_hydra.run.launch.servers import records
 
     others = (record for record in records() if record.url.endswith(f":{port}") and record.process.pid != os.getpid())

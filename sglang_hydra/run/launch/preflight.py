@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.machine import read_machine
+from sglang_hydra.planning.memory import checkpoint_bytes
+from sglang_hydra.planning.paths import missing_paths
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.text.findings import Finding
 
 if TYPE_CHECKING:
-    from sglang_hydra.planning.plan import Plan
     from sglang_hydra.run.doctor.examination import Check
     from sglang_hydra.run.doctor.machine_state import ModelFiles
 
 _LEVELS = {"error": "error", "warning": "warning"}
 # Models that are on no disk or made up: nothing of them has to be here.
+_MODELS = ("model_path", "speculative_draft_model_path")
 _NO_WEIGHTS = ("dummy", "remote", "remote_instance")
 
 
@@ -43,20 +47,24 @@ def preflight(plan: Plan, env: Mapping[str, str] | None = None) -> Preflight:
         from sglang_hydra.run.launch.preflight_gpus import look_at_gpus
 
         machine, findings = look_at_gpus(plan, seen)
-    findings += [*port_findings(plan.values), *version_findings(plan), *model_findings(plan, seen)]
+    findings += [*port_findings(plan.view), *version_findings(plan), *model_findings(plan, seen), *path_findings(plan)]
     return Preflight(machine, tuple(findings))
 
 
 def port_findings(values: Mapping[str, Any]) -> list[Finding]:
     """The ports that the server and its processes would take on this node, and somebody else has."""
-    from sglang_hydra.run.launch.port import port_obstacle
-
     found = []
     for key, host, port in _ports(values):
         obstacle = port_obstacle(host, port, key)
         if obstacle is not None:
             found.append(obstacle)
     return found
+
+
+def path_findings(plan: Plan) -> list[Finding]:
+    """Files that arguments name and that are not here, those of models left to ``model_findings``."""
+    named = {name: value for name, value in plan.intent.items() if name not in _MODELS}
+    return list(missing_paths(named, plan.nodes["extra"], served_here=True))
 
 
 def _ports(values: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
@@ -168,6 +176,5 @@ def _download_bytes(plan: Plan, field: str) -> int | None:
     """The size of the checkpoint's files by what the plan knows of the model; None where that is too little."""
     if field != "model_path" or not plan.model.known or plan.values["load_format"] == "gguf":
         return None
-    from sglang_hydra.planning.memory import checkpoint_bytes
 
     return checkpoint_bytes(plan.values, plan.gpu, plan.model)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sglang_hydra.facts.probe import GpuProbe
+from sglang_hydra.fit.result import Fit
 from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.machine import read_machine
+from sglang_hydra.planning.memory import fit_of, fit_settings
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.topology.placement import gpu_offsets
+from sglang_hydra.rules.rule import Facts
 from sglang_hydra.run.doctor.gpus import BALANCE, HELD_MIB, LEFT, holder_lines, named
+from sglang_hydra.run.doctor.machine_state import Gpu, World
 from sglang_hydra.run.doctor.phrases import listed, mib, numbers, plural
+from sglang_hydra.run.doctor.system import container
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-
-if TYPE_CHECKING:
-    from sglang_hydra.facts.probe import GpuProbe
-    from sglang_hydra.fit.result import Fit
-    from sglang_hydra.planning.plan import Plan
-    from sglang_hydra.run.doctor.machine_state import Gpu
 
 _MIB_PER_GIB = 1024
 
@@ -31,29 +33,20 @@ def look_at_gpus(plan: Plan, env: Mapping[str, str]) -> tuple[Machine, list[Find
         return read_machine(), [_other_vendor(plan, probe)]
     bytes_free = int(probe.visible_memory_mib * 2**20) if probe.visible_memory_mib else None
     findings = [_other_class(plan, probe)] if _is_other(plan, probe) else []
-    wanted = gpu_numbers(plan.values)
+    wanted = gpu_numbers(plan.view)
     if wanted and wanted[-1] >= probe.count:
         findings.append(_too_few(plan, wanted, probe))
     elif probe.vendor == "nvidia" and not probe.mig:
-        from sglang_hydra.run.doctor.machine_state import World
         from sglang_hydra.run.doctor.nvml import survey_nvidia
 
         world = World(env=env, nvidia=survey_nvidia())
-        findings += memory_findings(plan, world.visible, wanted, in_container=_in_container(env))
+        findings += memory_findings(plan, world.visible, wanted, in_container=container(env) is not None)
     return read_machine(plan.gpu.device, bytes_free), findings
 
 
 def gpu_numbers(values: Mapping[str, Any]) -> tuple[int, ...]:
-    """The GPUs that this node's ranks take, as CUDA numbers the visible ones; empty for a server without any.
-
-    Source: SGLang 0.5.2, entrypoints/engine.py:748-773: of several nodes each has its share of the tensor parallel
-    ranks, or of the pipeline stages.
-    """
-    from sglang_hydra.planning.topology.placement import gpu_offsets
-
-    nodes, tp, pp = (max(int(values[name]), 1) for name in ("nnodes", "tp_size", "pp_size"))
-    own = {**values, "tp_size": tp // max(nodes // pp, 1), "pp_size": max(pp // nodes, 1)}
-    return tuple(int(values["base_gpu_id"]) + offset for offset in gpu_offsets(own))
+    """The GPUs that this node's ranks take, as CUDA numbers the visible ones; empty for a server without any."""
+    return tuple(int(values["base_gpu_id"]) + offset for offset in gpu_offsets(values))
 
 
 def memory_findings(
@@ -99,12 +92,10 @@ def _fit_beside(plan: Plan, used_mib: float) -> Fit | None:
     """The plan's fit with as much less memory as others hold."""
     if plan.fit is None:
         return None
-    from sglang_hydra.planning.memory import fit_of, reserved_gib
-    from sglang_hydra.rules.rule import Facts
 
-    seed = int(plan.values["random_seed"])
-    facts = Facts(plan.gpu, plan.model, {**plan.inherited, **plan.environment}, seed, plan.intent)
-    reserved = max(reserved_gib(plan.nodes["fit"]), used_mib / _MIB_PER_GIB)
+    env = {**plan.inherited, **plan.environment}
+    facts = Facts(plan.gpu, plan.model, env, plan.values["random_seed"], plan.intent)
+    reserved = max(fit_settings(plan.nodes["fit"])[0], used_mib / _MIB_PER_GIB)
     try:
         return fit_of(plan.resolution, facts, reserved)
     except ConfigError:  # the checkpoint's files have changed since the plan was made
@@ -173,9 +164,3 @@ def _largest_power(count: int) -> int:
 
 def _asked(plan: Plan) -> str:
     return f"gpu={plan.choices.get('gpu') or plan.gpu.name}"
-
-
-def _in_container(env: Mapping[str, str]) -> bool:
-    from sglang_hydra.run.doctor.system import container
-
-    return container(env) is not None

@@ -16,9 +16,11 @@ from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.make import make_plan
-from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.plan import Plan, may_start
 from sglang_hydra.run.launch.display import write_lines
 from sglang_hydra.run.launch.example import curl_line
+from sglang_hydra.run.launch.failure import diagnosis_of, with_smallest_change
+from sglang_hydra.run.launch.head import with_head
 from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run_folder
 from sglang_hydra.run.launch.listening import Owner
 from sglang_hydra.run.launch.local import Launch, LocalServer, Outcome
@@ -28,6 +30,7 @@ from sglang_hydra.run.launch.server_info import ACTUAL, after_start
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path
 from sglang_hydra.text.screen import Line, text, write
@@ -57,11 +60,6 @@ def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Lau
         milestones=planned.engine.milestones,
         log_file=log_file,
     )
-
-
-def may_start(plan: Plan) -> bool:
-    """Whether nothing of the plan speaks against starting it, or only we do and ``launch.force`` overrides us."""
-    return plan.launchable or (plan.ok and bool(plan.nodes["launch"]["force"]))
 
 
 def ready_lines(
@@ -97,7 +95,7 @@ def serve_here(composer: Composer, invocation: Invocation, plan: Plan) -> int:
         plan = _with_head(composer, invocation, plan)
     except MachineError as failure:
         findings += [finding for finding in failure.findings if finding not in findings]
-    write([*plan_screen(plan), *finding_lines(findings, plan)])
+    write([*plan_screen(plan, everything=invocation.all), *finding_lines(findings, plan)])
     if not may_start(plan):
         return 2
     wrong = [finding for finding in findings if finding.level == "error"]
@@ -110,8 +108,6 @@ def serve_here(composer: Composer, invocation: Invocation, plan: Plan) -> int:
     run = _run_detached if plan.nodes["launch"]["detach"] else _run
 
     def explain(findings: Sequence[Finding], diagnosis: Diagnosis | None) -> Sequence[Finding]:
-        from sglang_hydra.run.launch.failure import with_smallest_change
-
         return with_smallest_change(findings, diagnosis, plan, composer, invocation.requests)
 
     node = f"-node{plan.values['node_rank']}" if plan.values["nnodes"] > 1 else ""
@@ -139,7 +135,7 @@ def _settle_engine(composer: Composer, requests: Sequence[Request], plan: Plan, 
         return plan
     settled = Request(f"engine={choice.engine.name}", f"engine=auto: {choice.reason}", "engine")
     rest = [request for request in requests if request.text.partition("=")[0] != "engine"]
-    return make_plan(composer, [*rest, settled])
+    return make_plan(composer, [*rest, settled], seed=plan.values["random_seed"])
 
 
 def _with_port(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
@@ -151,13 +147,12 @@ def _with_port(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
     invocation.requests.append(Request.typed("port", free_port(), "port=0: one that was free"))
     engine = Request(f"engine={plan.engine.name}", "engine=auto", "engine")
     rest = [request for request in invocation.requests if request.text.partition("=")[0] != "engine"]
-    return make_plan(composer, [*rest, engine], seed=int(plan.values["random_seed"]))
+    return make_plan(composer, [*rest, engine], seed=plan.values["random_seed"])
 
 
 def _with_head(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
     if plan.values["nnodes"] <= 1:
         return plan
-    from sglang_hydra.run.launch.head import with_head
 
     return with_head(composer, invocation, plan)
 
@@ -172,13 +167,18 @@ def _run(plan: Plan, machine: Machine, explain: Explain) -> int:
 
     outcome: Outcome = run_server(launch_of(plan, machine, folder / "server.log"), on_ready=ready)
     write_lines(finding_lines(explain(outcome.findings, outcome.diagnosis)), sys.stderr)
+    write_lines(stopped_lines(outcome.exit_code, "the server"))
     return outcome.exit_code
+
+
+def stopped_lines(exit_code: int, what: str) -> list[Line]:
+    """The last line after Ctrl-C; nothing after another end."""
+    return [[text(f"Stopped: {what}, with all of its processes")]] if exit_code == INTERRUPTED else []
 
 
 def _run_detached(plan: Plan, machine: Machine, explain: Explain) -> int:
     """The same, but the server stays when this command has returned."""
     from sglang_hydra.run.launch.detach import start_detached
-    from sglang_hydra.run.launch.failure import diagnosis_of
 
     folder = _leave_plan(plan)
     launch = launch_of(plan, machine, folder / "server.log")

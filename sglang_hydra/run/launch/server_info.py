@@ -5,28 +5,35 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from socket import SHUT_RDWR, socket
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.planning.actual import SCHEMA, compare, summary_of
+from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.releases.order import at_least
+from sglang_hydra.run.launch.hydra_run import write_in_run_folder
+from sglang_hydra.run.launch.listening import Owner
+from sglang_hydra.run.launch.local import Launch, LocalServer
 from sglang_hydra.run.launch.port import client_host
 from sglang_hydra.show.comparison import comparison_lines
+from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import MachineError, SglangHydraError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line
 
 if TYPE_CHECKING:
-    from socket import socket
-
-    from sglang_hydra.facts.gpu import GpuFacts
-    from sglang_hydra.planning.plan import Plan
     from sglang_hydra.run.launch.as_planned import Compared
-    from sglang_hydra.run.launch.listening import Owner
-    from sglang_hydra.run.launch.local import Launch, LocalServer
 
 ACTUAL = "actual.json"
 """In a run folder: what the server held, against its plan."""
@@ -59,7 +66,6 @@ def after_start(
     a server that is not the planned one.
     """
     from sglang_hydra.run.launch.as_planned import must_be_planned, owner_note
-    from sglang_hydra.show.findings import finding_lines
 
     compared = compared_with_plan(plan, host, port, folder, wait_s=wait_s)
     must_be_planned(plan, compared, owner, server)
@@ -76,7 +82,6 @@ def compared_with_plan(
     """The same for programs: the comparison, None where there is nothing to compare, or why there is none."""
     if plan.engine.name != "sglang" or plan.values["node_rank"] != 0:
         return None
-    from sglang_hydra.planning.actual import compare
 
     try:
         info = read_server_info(host, port, plan.secrets.get("api_key"), plan.engine.version, wait_s=wait_s)
@@ -105,11 +110,7 @@ def compared_with_written_plan(launch: Launch, folder: Path, server: LocalServer
 
 
 def _written_plan(launch: Launch, folder: Path) -> Plan | Finding:
-    from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.compose.overrides import Request
-    from sglang_hydra.compose.schema import PRIMARY_NAME
     from sglang_hydra.planning.input_files import read_document
-    from sglang_hydra.planning.make import make_plan
 
     try:
         document = read_document(folder / "plan.json")
@@ -126,9 +127,9 @@ def _written_plan(launch: Launch, folder: Path) -> Plan | Finding:
 
 
 def read_server_info(
-    host: str, port: int, key: str | None = None, version: str = "", *, wait_s: float = _WAIT_S
+    host: str, port: int, key: str | None = None, version: str = "", *, wait_s: float = _WAIT_S, secure: bool = False
 ) -> Mapping[str, Any]:
-    """The server's own account of its arguments, from whichever of the two pages it has.
+    """The server's own account of its arguments, from whichever of the two pages it has; ``secure``: by https.
 
     Raises NoServerInfo for a server that does not answer within ``wait_s`` seconds, refuses, or answers with something
     else.
@@ -139,7 +140,7 @@ def read_server_info(
 
     def ask() -> None:
         try:
-            answer.append(_ask(host, port, key, pages, asked, wait_s))
+            answer.append(_ask(host, port, key, pages, asked, wait_s, secure))
         except Exception as failure:  # noqa: BLE001 - it is raised again in the thread that waits
             answer.append(failure)
 
@@ -160,8 +161,6 @@ def written_comparison(folder: Path, server_id: str) -> dict[str, Any] | None:
 
     None where there is none for the plan ``server_id``, or none that can be read.
     """
-    from sglang_hydra.planning.actual import SCHEMA, summary_of
-
     try:
         record = json.loads(read_text(folder / ACTUAL))
         if record["schema"] != SCHEMA or record["server_id"] != server_id:
@@ -175,7 +174,7 @@ def written_comparison(folder: Path, server_id: str) -> dict[str, Any] | None:
 
 
 def _ask(
-    host: str, port: int, key: str | None, pages: list[str], asked: list[socket], wait_s: float
+    host: str, port: int, key: str | None, pages: list[str], asked: list[socket], wait_s: float, secure: bool
 ) -> Mapping[str, Any]:
     # Not urllib: it would obey proxy settings.
     import http.client
@@ -184,7 +183,8 @@ def _ask(
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     status = 0
     for page in pages:
-        connection = http.client.HTTPConnection(client_host(host), port, timeout=max(0.1, until - time.monotonic()))
+        connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        connection = connect(client_host(host), port, timeout=max(0.1, until - time.monotonic()))
         try:
             connection.connect()
             asked.append(connection.sock)
@@ -229,8 +229,6 @@ def _parsed(page: str, content: bytes) -> Mapping[str, Any]:
 
 def _hang_up(connections: list[socket]) -> None:
     """Closes connections, which wakes the thread that reads from them."""
-    from socket import SHUT_RDWR
-
     for connection in connections:
         with contextlib.suppress(OSError):
             connection.shutdown(SHUT_RDWR)
@@ -240,7 +238,6 @@ def _machine(plan: Plan) -> GpuFacts | None:
     """What this machine's GPUs say of themselves, for a plan that is for GPUs; None where nothing can be asked."""
     if plan.gpu.device in (None, "cpu"):
         return None
-    import os
 
     from sglang_hydra.facts.probe import probe_gpu
 
@@ -254,6 +251,4 @@ def _not_compared(why: str) -> Finding:
 
 
 def _write(path: Path, record: Mapping[str, Any]) -> None:
-    from sglang_hydra.run.launch.hydra_run import write_in_run_folder
-
     write_in_run_folder(path, json.dumps(record, indent=2, allow_nan=False) + "\n")

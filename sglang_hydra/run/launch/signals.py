@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -12,6 +13,7 @@ from types import FrameType
 FOR_MEMORY = ", as the system does where memory runs out"
 """What a SIGKILL means unless something else explains it."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LOOK_AGAIN_S = 1.0
 
 
 @contextlib.contextmanager
@@ -49,6 +51,17 @@ def stopping_on_signals(
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def wait_for_end(process: subprocess.Popen[bytes]) -> int:
+    """Waits until the process has ended; its exit code. A signal that comes meanwhile is answered within a second.
+
+    A wait without a limit could miss it for good: Python runs a handler between two steps of its own, and a signal
+    that comes just before the system's wait begins does not wake that wait.
+    """
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(_LOOK_AGAIN_S)
 
 
 def describe_exit(code: int) -> str:

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from sglang_hydra.text.findings import Finding
+
 if __name__ == "__main__":
     # Run by its path: this folder is no place to import from, and the package may be in no folder that Python knows.
     _HERE, _ROOT = str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[3])
@@ -29,6 +31,7 @@ if __name__ == "__main__":
     if _ROOT not in map(os.path.realpath, sys.path):
         sys.path.insert(0, _ROOT)
 
+from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.processes import name_of
 from sglang_hydra.run.launch.server_file import FAILED, READY, ServerRecord
 from sglang_hydra.run.launch.servers import claim, forget, update
@@ -37,7 +40,6 @@ from sglang_hydra.text.exit_codes import INTERRUPTED
 
 if TYPE_CHECKING:
     from sglang_hydra.run.launch.local import Launch, LocalServer
-    from sglang_hydra.text.findings import Finding
 
 OWN_LOG = "supervisor.log"
 """The file in the run folder that gets the errors of this program itself."""
@@ -46,7 +48,7 @@ KEEP = b"keep"
 """What makes a server stay."""
 
 
-class Events:
+class Events(Display):
     """A display that writes lines of JSON to the process that started us, until it no longer reads them.
 
     ``reached`` is called with each new milestone.
@@ -69,9 +71,6 @@ class Events:
 
     def note(self, text: str) -> None:
         self.emit("note", text=text)
-
-    def close(self) -> None:
-        return
 
     def emit(self, event: str, **fields: Any) -> None:
         if self._stream is None:
@@ -146,7 +145,6 @@ def _not_compared(server: LocalServer, folder: Path) -> tuple[Finding, ...]:
     """Leaves ``actual.json`` in the run folder; why not, where it could not be written. Raises ServerError for a server
     that is not the planned one."""
     from sglang_hydra.run.launch.server_info import compared_with_written_plan
-    from sglang_hydra.text.findings import Finding
 
     compared = compared_with_written_plan(server.launch, folder, server)
     return (compared,) if isinstance(compared, Finding) else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,14 +26,15 @@ from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run
 from sglang_hydra.run.launch.local import Launch
 from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.run.launch.preflight import Preflight, preflight
-from sglang_hydra.run.launch.serve import launch_of
+from sglang_hydra.run.launch.serve import launch_of, stopped_lines
 from sglang_hydra.run.launch.server_info import after_start
-from sglang_hydra.run.topology.server_group import Crew, Member
+from sglang_hydra.run.topology.server_group import ROUTER, Crew, Member
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.topology import topology_screen
-from sglang_hydra.text.errors import MachineError, ServerError
+from sglang_hydra.text.errors import ConfigError, MachineError, ServerError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, text, write
+from sglang_hydra.text.words import plural
 
 if TYPE_CHECKING:
     from sglang_hydra.cli.invocation import Invocation
@@ -42,20 +43,30 @@ _FIRST_WITH_READINESS = "0.1.7"
 _ROUTER_MILESTONES = {"healthy": "workers found", "Starting server": "answering", "Activated": "workers found"}
 
 
-def serve_topology(composer: Composer, invocation: Invocation, plan: Plan) -> int:
+def serve_topology(
+    composer: Composer,
+    invocation: Invocation,
+    plan: Plan,
+    in_slurm: Callable[[Composer, Invocation, Topology], int],
+) -> int:
     """Plans the servers, shows them, checks the machine, and runs them behind the router until the end.
 
-    ``plan`` is the plan of what they share. Returns the exit code; raises ConfigError and MachineError before anything
-    was started.
+    ``plan`` is the plan of what they share, ``in_slurm`` runs them for launch=slurm. Returns the exit code; raises
+    ConfigError and MachineError before anything was started.
     """
     requests = [*invocation.requests, *_free_port(plan)]
     if len(requests) > len(invocation.requests):
-        topology = plan_topology(composer, requests, seed=int(plan.values["random_seed"]), is_free=is_free)
+        topology = plan_topology(composer, requests, seed=plan.values["random_seed"], is_free=is_free)
     else:
         topology = plan_topology(composer, requests, common=plan, is_free=is_free)
-    write(topology_screen(topology))
+    write(topology_screen(topology, everything=invocation.all))
     if not (topology.launchable or (topology.ok and plan.nodes["launch"]["force"])):
         return 2
+    if plan.nodes["launch"]["name"] == "slurm":
+        return in_slurm(composer, invocation, topology)
+    if topology.nodes > 1:
+        message = f"launch=local: {plural(topology.nodes, 'node')} are planned, and this is one"
+        raise ConfigError(Finding("error", "TOP003", message, ("launch",), "launch=slurm; or export k8s"))
     checked = look_at_machine(topology)
     return in_hydra(composer, invocation, lambda: _run(topology, checked))
 
@@ -84,7 +95,8 @@ def look_at_machine(topology: Topology) -> list[Preflight]:
 
 
 def router_launch(topology: Topology, log_file: Path | None = None) -> Launch:
-    """The launch of the router: its flags, the key apart from them, and its readiness check."""
+    """The launch of the router: its flags, the key apart from them, and its readiness check. Of several nodes, the
+    addresses of the servers are placeholders."""
     router = topology.router
     argv = topology.router_argv
     return Launch(
@@ -105,39 +117,51 @@ def router_launch(topology: Topology, log_file: Path | None = None) -> Launch:
 
 def crew_of(topology: Topology, checked: Sequence[Preflight], folder: Path | None = None) -> Crew:
     """The processes of a topology, none of them started. Logs go below ``folder``."""
-    members = [
-        Member(
-            server.name,
-            server.role,
-            launch_of(server.plan, look.machine, _folder(folder, server) / "server.log" if folder else None),
-        )
-        for server, look in zip(topology.servers, checked, strict=True)
-    ]
+    members = members_of(topology, checked, folder)
     router = router_launch(topology, folder / "router.log" if folder else None)
     go_on = topology.common.nodes["topology"]["on_worker_exit"] == "continue"
     return Crew(members, router, display_for(), go_on=go_on)
 
 
+def members_of(topology: Topology, checked: Sequence[Preflight], folder: Path | None = None) -> list[Member]:
+    """The servers of a topology as they start on this machine."""
+    return [
+        Member(
+            server.name,
+            server.role,
+            launch_of(server.plan, look.machine, folder_of(folder, server) / "server.log" if folder else None),
+        )
+        for server, look in zip(topology.servers, checked, strict=True)
+    ]
+
+
 def _run(topology: Topology, checked: Sequence[Preflight]) -> int:
     """Inside Hydra's run folder: leaves the plans there, starts everything, waits for the end."""
-    folder = run_folder()
-    write_in_run_folder(folder / "topology.json", json.dumps(topology.to_json(), indent=2) + "\n")
-    for server in topology.servers:
-        own = _folder(folder, server)
-        own.mkdir(parents=True, exist_ok=True)
-        write_in_run_folder(own / "plan.json", json.dumps(server.plan.to_json(), indent=2) + "\n")
+    folder = leave_plans(topology)
     crew = crew_of(topology, checked, folder)
 
     def ready(seconds: float) -> None:
-        _wait_until_all_are_known(topology)
+        wait_until_all_are_known(crew.server(ROUTER).launch, len(topology.servers))
         write([[], *_compared(topology, folder, crew), *_ready_lines(topology, seconds)])
 
     outcome = crew.run(ready)
     write(finding_lines(outcome.findings), sys.stderr)
+    write(stopped_lines(outcome.exit_code, "the servers"))
     return outcome.exit_code
 
 
-def _folder(folder: Path, server: Server) -> Path:
+def leave_plans(topology: Topology) -> Path:
+    """Writes the topology and the plan of each server. Returns the run folder."""
+    folder = run_folder()
+    write_in_run_folder(folder / "topology.json", json.dumps(topology.to_json(), indent=2) + "\n")
+    for server in topology.servers:
+        own = folder_of(folder, server)
+        own.mkdir(parents=True, exist_ok=True)
+        write_in_run_folder(own / "plan.json", json.dumps(server.plan.to_json(), indent=2) + "\n")
+    return folder
+
+
+def folder_of(folder: Path, server: Server) -> Path:
     return folder / f"{server.role}-{server.index}"
 
 
@@ -167,23 +191,22 @@ def _free_port(plan: Plan) -> list[Request]:
     return [Request.typed(key, free_port(), f"{key}=0: one that was free")]
 
 
-def _wait_until_all_are_known(topology: Topology) -> None:
+def wait_until_all_are_known(router: Launch, servers: int) -> None:
     """Later releases look for their workers in the background and are ready with the first: waits for the rest."""
-    deadline = time.monotonic() + topology.router.ready_timeout_s
+    deadline = time.monotonic() + router.ready_timeout_s
     while time.monotonic() < deadline:
-        known = _workers_known(topology)
-        if known is None or known >= len(topology.servers):
+        known = _workers_known(router)
+        if known is None or known >= servers:
             return
         time.sleep(0.1)
 
 
-def _workers_known(topology: Topology) -> int | None:
+def _workers_known(router: Launch) -> int | None:
     """How many servers the router would send requests to; None where it does not say."""
     import http.client
 
     from sglang_hydra.run.launch.port import client_host
 
-    router = topology.router
     connection = http.client.HTTPConnection(client_host(router.host), router.port, timeout=5)
     try:
         connection.request("GET", "/readiness")
@@ -198,14 +221,24 @@ def _workers_known(topology: Topology) -> int | None:
 
 
 def _compared(topology: Topology, folder: Path, crew: Crew) -> Iterator[Line]:
-    """What each server runs with against its plan; servers with the same result are named together. Raises
-    ServerError, naming it, for one that is not the planned one."""
-    names_by_lines: dict[tuple[Line, ...], list[str]] = {}
-    for server in topology.servers:
+    """What each server runs with against its plan. Raises ServerError, naming it, for one that is not the planned
+    one."""
+
+    def lines_of(server: Server) -> list[Line]:
         host, port = str(server.plan.values["host"]), int(server.plan.values["port"])
         local = crew.server(server.name)
+        return after_start(server.plan, host, port, folder_of(folder, server), owner=local.owner, server=local)
+
+    return compared_lines(topology, lines_of)
+
+
+def compared_lines(topology: Topology, lines_of: Callable[[Server], list[Line]]) -> Iterator[Line]:
+    """How each server compares with its plan; servers with the same result are named together. Raises ServerError,
+    naming it, for one that is not the planned one."""
+    names_by_lines: dict[tuple[Line, ...], list[str]] = {}
+    for server in topology.servers:
         try:
-            lines = after_start(server.plan, host, port, _folder(folder, server), owner=local.owner, server=local)
+            lines = lines_of(server)
         except ServerError as failure:
             raise ServerError(*(_of([server], finding) for finding in failure.findings)) from None
         names_by_lines.setdefault(tuple(tuple(line) for line in lines), []).append(server.name)

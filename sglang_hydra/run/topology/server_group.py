@@ -11,9 +11,11 @@ from typing import NamedTuple
 from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.local import Launch, LocalServer, Outcome
 from sglang_hydra.run.launch.signals import describe_exit, stopping_on_signals
+from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ServerError
 from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import write
 
 _TICK_S = 0.1
 ROUTER = "router"
@@ -27,7 +29,7 @@ class Member(NamedTuple):
     launch: Launch
 
 
-class Tagged:
+class Tagged(Display):
     """A display that many share: each line begins with the name of its server."""
 
     def __init__(self, display: Display, name: str, lock: threading.Lock) -> None:
@@ -155,9 +157,6 @@ class Crew:
 
     def _report(self, gone: ServerError, left: Sequence[str]) -> None:
         """Says that a server has ended, why, and who is left, while the others go on."""
-        from sglang_hydra.show.findings import finding_lines
-        from sglang_hydra.text.screen import write
-
         with self._lock:
             write(finding_lines(list(gone.findings)), sys.stderr)
             self._display.note(f"requests go on through {', '.join(left)}")

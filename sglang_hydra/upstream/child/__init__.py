@@ -9,6 +9,9 @@ packages                 which packages are real, inert or absent, and their ver
 machine                  the accelerator: torch, the vendors' tools, the operating system
 files                    the files that the release can see, and those of the models
 libraries                transformers without torch, and small libraries that answer
+source                   what a release's source says about a line, by ast
+reading                  values for an explanation: operands in a frame, masked and cut
+why                      each change of a value, with its place and conditions, where the case asks for it
 case                     one command line in, the resolved values out
 main                     the loop
 """

@@ -8,20 +8,26 @@ import functools
 import io
 import logging
 import os
+import re
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .files import Files
 from .inert import is_inert
 from .machine import Machine
 from .packages import Packages
-from .questions import Asked, Unanswered, frames_of, refuse, short_path
+from .questions import PREFIX, Asked, Unanswered, frames_of, is_importing, refuse, short_path
+from .why import Why
 
 HOME = "sglang.srt.server_args"
 _MOST_WARNINGS = 40
 _LONGEST = 600
+_HUB = re.compile(
+    r"couldn't connect to 'https://|offline mode is enabled|LocalEntryNotFound|\bhttpx2?\.|\bHfApi\b", re.I
+)
+"""How it shows that the hub was asked: SGLang's own answer to that is the same for each model, and says nothing."""
 
 
 class Warnings(logging.Handler):
@@ -41,39 +47,63 @@ class Runner:
 
     def __init__(self, release: Any, machine: Machine, files: Files, packages: Packages) -> None:
         self.machine, self.files, self.packages = machine, files, packages
+        self.release = release
         self.prepare = release.prepare_server_args
+        self.error: Exception | None = None
         self.warnings = Warnings()
         logging.getLogger("sglang").addHandler(self.warnings)
         logging.lastResort = None
         self.number = 0
+        self.imported: dict[str, str] | None = None
+        sys.addaudithook(self._heard)
+
+    def _heard(self, event: str, values: tuple[Any, ...]) -> None:
+        """Keeps the variables that a module sets while it is imported: it is imported once, and they stay."""
+        if event == "os.putenv" and self.imported is not None and is_importing():
+            self.imported[os.fsdecode(values[0])] = os.fsdecode(values[1])
 
     def run(self, case: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to one case: ``ok`` with ``values``, else ``stage`` and ``error``; ``unanswered`` where a
         question had no answer."""
         self.number += 1
-        before = dict(os.environ)
+        before, self.imported = dict(os.environ), {}
         self.machine.update(case["machine"])
+        self.machine.drawn = 0
         Asked.clear()
         self.warnings.texts = []
         forget()
         folders = self.files.begin(self.number, case, self.machine)
+        words = [_with_folder(word, folders) for word in case["argv"]]
         try:
-            answer = self._resolve([folders.get(word, word) for word in case["argv"]])
+            answer = self._explained(words) if case.get("why") else self._resolve(words)
         except Unanswered as question:
             answer = {"unanswered": str(question)}
         finally:
+            before, self.imported = before | self.imported, None
             written = {name: value for name, value in os.environ.items() if before.get(name) != value}
             os.environ.clear()
             os.environ.update(before)
             self.files.end()
         if Asked.first is not None:  # the release may have taken the refusal for an answer
             answer = {"unanswered": Asked.first}
+        if _HUB.search(str(answer.get("unanswered") or answer.get("error"))):
+            paths = [path for word in case["argv"] if (path := word.rpartition("=")[2]) not in folders and "/" in path]
+            answer = {
+                "unanswered": f"{PREFIX}the files of {' or '.join(paths) or 'a model'}, of which no facts are here"
+            }
         answer |= {"environment": written, "warnings": self.warnings.texts, "assumed": Asked.assumed}
-        named: dict[str, Any] = _with_names(answer, {folder: name for name, folder in folders.items()})
+        names = {folder: name for name, folder in folders.items()} | {self.files.home: "~", self.files.scratch: "~"}
+        named: dict[str, Any] = _with_names(answer, names)
         return {"id": case.get("id"), **named}
 
-    def _resolve(self, argv: list[str]) -> dict[str, Any]:
-        stage, printed = "argparse", io.StringIO()
+    def _explained(self, argv: list[str]) -> dict[str, Any]:
+        """The answer with why it is so."""
+        with Why(self.release.ServerArgs, plain) as why:
+            answer = self._resolve(argv, why.end)
+        return {**answer, "why": why.answer(answer.get("values"), self.error)}
+
+    def _resolve(self, argv: list[str], end: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        stage, printed, self.error = "argparse", io.StringIO(), None
         try:
             with contextlib.redirect_stderr(printed):
                 args = self.prepare(argv)
@@ -82,10 +112,12 @@ class Runner:
                 args.resolve_once()
             stage = "check"
             args.check_server_args()
+            end()
         except SystemExit:
             text = printed.getvalue().partition("error: ")[2].strip() or printed.getvalue().strip()
             return {"ok": False, "stage": "argparse", "error": text[:_LONGEST]}
         except Exception as error:  # noqa: BLE001 - whatever a release raises is an outcome
+            self.error = error
             return self._refusal(error, stage)
         if hasattr(args, "resolved_dict"):
             values = args.resolved_dict()
@@ -145,6 +177,14 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)
     return str(value)
+
+
+def _with_folder(word: str, folders: Mapping[str, str]) -> str:
+    """A word of a command line with the folder of the model that it names, also behind ``--flag=``."""
+    flag, equals, value = word.partition("=")
+    return (
+        f"{flag}={folders[value]}" if equals and flag.startswith("--") and value in folders else folders.get(word, word)
+    )
 
 
 def _with_names(value: Any, names: Mapping[str, str]) -> Any:

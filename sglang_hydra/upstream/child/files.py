@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .questions import refuse
+from .questions import Asked, refuse
 
 _SENT = ("open", "os.listdir", "os.scandir", "os.mkdir", "os.remove", "os.rename", "os.chmod")
 _FORBIDDEN = (
@@ -17,7 +17,10 @@ _FORBIDDEN = (
     *("socket.gethostname", "socket.gethostbyaddr", "subprocess.Popen", "os.system", "os.exec", "os.fork"),
     *("os.posix_spawn", "os.startfile", "pty.spawn", "ctypes.dlopen", "webbrowser.open"),
 )
-INFINIBAND = "/sys/class/infiniband"
+_DEVICES = {"/sys/class/infiniband": "infiniband", "/dev/nvidia-caps-imex-channels": "imex"}
+"""Folders of devices, with the fact that has the names in them: none where nobody declares it."""
+_HOST = {"/sys/devices/system/node": None, "/sys/fs/cgroup": None}
+"""On a CPU: the memory is that of the host, in equal parts, and no container has less."""
 _NOWHERE = ("/dev/null", "/dev/urandom")
 
 
@@ -34,10 +37,14 @@ class Files:
     def begin(self, number: int, case: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, str]:
         """Lays out the files of one case in an empty working directory. Answers with the folder of each model."""
         self.is_sealed = False
-        self.home = os.path.join(self.scratch, str(number))
+        self.home = os.path.join(self.scratch, f"{number:08}")
         os.makedirs(os.path.join(self.home, "work"))
         os.chdir(os.path.join(self.home, "work"))
-        self.declared = {INFINIBAND: machine.get("infiniband"), **case.get("files", {})}
+        host = _HOST if machine["device"] == "cpu" else {}
+        devices = {folder: machine.get(fact) for folder, fact in _DEVICES.items()}
+        self.declared = {**devices, **host, **case.get("files", {})}
+        stated = {*case.get("files", {}), *(folder for folder, fact in _DEVICES.items() if fact in machine)}
+        self.assumed = {folder: fact for folder, fact in _DEVICES.items() if folder not in stated}
         for path, content in self.declared.items():
             _write(self._place(path), content)
         folders = {name: _write_model(self.home, name, files) for name, files in case["models"].items()}
@@ -55,12 +62,21 @@ class Files:
         """Where a path that the release names lies. Raises Unanswered for one that nobody declared."""
         if not self.is_sealed or not isinstance(path, (str, bytes, os.PathLike)):
             return path
+        place = self._known_place(path)
+        if place is None:
+            raise refuse(f"the file {os.path.abspath(os.fsdecode(path))}")
+        return place
+
+    def _known_place(self, path: Any) -> Any:
         text = os.path.abspath(os.fsdecode(path))
         if f"{text}/".startswith(self.roots) or text in _NOWHERE or self._is_interpreters(text):
             return path
-        if any(text == known or text.startswith(f"{known}/") for known in self.declared):
-            return self._place(text)
-        raise refuse(f"the file {text}")
+        for known in self.declared:
+            if text == known or text.startswith(f"{known}/"):
+                if known in self.assumed:
+                    Asked.assumed[self.assumed[known]] = None
+                return self._place(text)
+        return None
 
     def _place(self, path: str) -> str:
         return os.path.join(self.home, "declared", path.lstrip("/"))
@@ -70,6 +86,15 @@ class Files:
 
     def install(self) -> None:
         """Watches every way to look at a file, and refuses sockets and processes, for the life of the process."""
+        make = os.makedirs
+
+        def makedirs(path: Any, *values: Any, **options: Any) -> None:
+            if self.is_sealed and self._known_place(path) is None:  # a folder that the server makes: it can
+                Asked.assumed["made_folders"] = [*Asked.assumed.get("made_folders", []), os.fsdecode(path)]
+            else:
+                make(path, *values, **options)
+
+        os.makedirs = makedirs  # type: ignore[assignment]
         for name in ("stat", "lstat", "listdir", "scandir", "access", "readlink"):
             setattr(os, name, self._placing(getattr(os, name)))
         import builtins

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import builtins
+import functools
 import importlib
 import json
 import re
 import sys
+import typing
+from collections.abc import Collection
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from .inert import inert_name
-from .questions import asking_package
+from .questions import asking_package, is_importing
+from .why import unwatched
 
 
-def install(is_amd: bool) -> None:
-    """Before the release is imported. Triton compiles for AMD or for CUDA."""
+def install(device: str, libraries: Collection[str]) -> None:
+    """Before the release is imported. Triton compiles for CUDA, AMD and Intel's GPUs, and has no driver for others."""
     sys.modules["regex"] = re
     orjson: Any = importlib.import_module("orjson")
     orjson.loads, orjson.JSONDecodeError = json.loads, json.JSONDecodeError
@@ -22,12 +27,39 @@ def install(is_amd: bool) -> None:
     dill: Any = importlib.import_module("dill")
     dill.dumps = lambda *_, **__: b""  # of a class of the release, for requests: no argument has it
     triton: Any = importlib.import_module("triton.runtime.driver")
-    triton.active = SimpleNamespace(get_current_target=lambda: SimpleNamespace(backend="hip" if is_amd else "cuda"))
+    triton.active = SimpleNamespace(get_current_target=functools.partial(_triton_target, device))
     runtime: Any = importlib.import_module("triton.runtime")
     runtime.driver = triton
     kernels: Any = importlib.import_module("sgl_kernel.scalar_type")
     kernels.scalar_types = _Distinct()
     _soften_transformers()
+    if "msgspec" in libraries:
+        structs: Any = importlib.import_module("msgspec.structs")
+        structs.fields = functools.cache(structs.fields)
+    _remember_hints()
+    builtins.__import__ = unwatched(builtins.__import__)
+
+
+def _remember_hints() -> None:
+    """A release asks for the types of its 500 arguments several times a case, and they stay."""
+    real = typing.get_type_hints
+
+    @functools.cache
+    def hints(kind: type, options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+        return real(kind, **dict(options))
+
+    def remembered(kind: Any, *names: Any, **options: Any) -> dict[str, Any]:
+        if names or is_importing() or set(options) - {"include_extras"} or not isinstance(kind, type):
+            return real(kind, *names, **options)
+        return dict(hints(kind, tuple(options.items())))
+
+    typing.get_type_hints = remembered  # type: ignore[assignment]
+
+
+def _triton_target(device: str) -> SimpleNamespace:
+    if device not in ("cuda", "hip", "xpu"):
+        raise RuntimeError("0 active drivers ([]). There should only be one.")
+    return SimpleNamespace(backend=device)
 
 
 class _Distinct:
@@ -48,18 +80,27 @@ def _soften_transformers() -> None:
     if kind is ModuleType:
         return
     real = kind.__getattr__
+    asked: set[str] = set()
 
     def attribute(module: Any, name: str) -> Any:
+        full = f"{module.__name__}.{name}"
+        if full in asked:  # for a tokenizer it asks for the slow one, which asks for the fast one
+            raise AttributeError(name)
+        asked.add(full)
         try:
             value = real(module, name)
+            if name == "AutoConfig":
+                value.from_pretrained = unwatched(value.from_pretrained)
             if type(value).__name__ != "DummyObject":
                 return value
         except (ImportError, RuntimeError, TypeError, AttributeError):
             pass
+        finally:
+            asked.discard(full)
         # Its config classes are all real: it looks for them in several modules, and must not find one where it is not.
         if name.startswith("__") or (name.endswith("Config") and asking_package() == "transformers"):
             raise AttributeError(name)
-        value = inert_name(f"{module.__name__}.{name}")
+        value = inert_name(full)
         setattr(module, name, value)
         return value
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 import functools
 import importlib
 import platform
 import random
 import shutil
+import socket
 import subprocess
 import sys
+import uuid
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from .questions import Asked, refuse
+from .questions import Asked, is_importing, refuse
 
+AITER = "SGLANG_USE_AITER"
+"""Set by AMD's published images: an answer for a machine whose environment does not say so names it."""
 _GFX = {(9, 0): "gfx90a", (9, 4): "gfx942", (9, 5): "gfx950"}
 _DEVICES = ("cpu", "cuda", "xpu", "npu", "hpu", "musa")
 _DTYPES = (
@@ -33,6 +39,9 @@ class Machine(dict[str, Any]):
     ones; one that is neither is refused by its name.
     """
 
+    drawn = 0
+    """How many ids the case has drawn."""
+
     def fact(self, name: str, question: str) -> Any:
         """A fact, declared or assumed. Raises Unanswered where there is none."""
         value = self.get(name)
@@ -40,7 +49,8 @@ class Machine(dict[str, Any]):
             value = self.get("assumed", {}).get(name)
             if value is None:
                 raise refuse(f"{question} (the fact {name})")
-            Asked.assumed[name] = value
+            if not Asked.is_running or not is_importing():  # a module is imported once, for each case that needs it
+                Asked.assumed[name] = value
         return value
 
     @property
@@ -62,8 +72,11 @@ def install(machine: Machine) -> None:
     """Puts ``machine`` in the place of the real one, for the life of the process."""
     _install_torch(machine)
     _install_tools(machine)
-    processor = str(machine.get("processor") or "x86_64")
-    platform.machine = lambda: processor
+    if machine["device"] == "hip" and AITER not in machine["environment"]:
+        Asked.assumed[AITER] = None
+    _install_host(machine)
+    _install_libc()
+    platform.machine = lambda: str(machine.fact("processor", "the processor's architecture"))
     platform.system = lambda: "Linux"
     sys.platform = "linux"
 
@@ -71,6 +84,79 @@ def install(machine: Machine) -> None:
         return int(machine.fact("seed", f"a random number from {low} to {high}"))
 
     random.randint = randint  # type: ignore[assignment]
+    uuid.uuid4 = functools.partial(_next_id, machine)
+
+
+def _next_id(machine: Machine) -> uuid.UUID:
+    """An id that a server draws anew at each start: the first, the second, ... of the case."""
+    machine.drawn += 1
+    if not is_importing():
+        Asked.assumed["drawn_ids"] = machine.drawn
+    return uuid.UUID(int=machine.drawn)
+
+
+def _install_host(machine: Machine) -> None:
+    """The host's memory and processors, as psutil and lscpu report them."""
+    psutil: Any = importlib.import_module("psutil")
+
+    def memory() -> SimpleNamespace:
+        is_cpu = machine["device"] == "cpu"
+        name = "memory_mib" if is_cpu else "host_memory_mib"
+        size = int(machine.fact(name, "the memory of the host") * 1024 * 1024)
+        return SimpleNamespace(total=size, available=size)
+
+    class Process:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def cpu_affinity(self) -> list[int]:
+            return list(range(_cores(machine)))
+
+        def __getattr__(self, name: str) -> Any:
+            raise refuse(f"psutil.Process().{name}")
+
+    psutil.virtual_memory, psutil.Process = memory, Process
+    socket.gethostname = lambda: str(machine.fact("hostname", "the name of the host"))
+
+
+def _install_libc() -> None:
+    """The C library can be found and its functions be declared; none is called, and no other library is there."""
+    real = ctypes.CDLL
+
+    class Function:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __call__(self, *_: Any) -> Any:
+            raise refuse(f"what {self.name} of the C library does")
+
+    class Libc:
+        def __getattr__(self, name: str) -> Any:
+            setattr(self, name, Function(name))
+            return vars(self)[name]
+
+    def find_library(name: str) -> str:
+        if name != "c":
+            raise refuse(f"whether there is the library {name}")
+        return "libc.so.6"
+
+    def load(name: Any, *values: Any, **options: Any) -> Any:
+        return Libc() if name == "libc.so.6" else real(name, *values, **options)
+
+    ctypes.util.find_library = find_library
+    ctypes.CDLL = load  # type: ignore[assignment,misc]
+
+
+def _cores(machine: Machine) -> int:
+    nodes = int(machine.fact("numa_nodes", "the number of NUMA nodes"))
+    return nodes * int(machine.fact("cores_per_node", "the processor cores of a NUMA node"))
+
+
+def _lscpu(machine: Machine) -> str:
+    """Its lines ``CPU,Core,Socket,Node``, without hardware threads."""
+    cores = _cores(machine)
+    each = cores // int(machine["numa_nodes"] if machine.get("numa_nodes") else machine["assumed"]["numa_nodes"])
+    return "".join(f"{core},{core},{core // each},{core // each}\n" for core in range(cores))
 
 
 def _install_torch(machine: Machine) -> None:
@@ -81,7 +167,7 @@ def _install_torch(machine: Machine) -> None:
     library.Library = lambda name, *_, **__: SimpleNamespace(m=SimpleNamespace(name=name))
     device = machine["device"]
     version.cuda = machine.get("cuda") if device == "cuda" else None
-    version.hip = machine.get("hip", "6.4") if device == "hip" else None
+    version.hip = machine.fact("hip", "the version of HIP") if device == "hip" else None
     version.musa = version.xpu = None
     _install_dtypes(torch)
     for kind in ("cuda", "cpu", "xpu", *({device} & {"npu", "hpu", "musa"})):
@@ -148,9 +234,12 @@ def _install_backends(torch: Any, machine: Machine) -> None:
     torch.cuda._get_nvml_device_index = no_nvml
     nvml: Any = importlib.import_module("pynvml")
     nvml.nvmlInit = no_nvml
-    # SGLang's CPU engine exists on x86 only, and the CPU is one that it is made for.
     intel: Any = importlib.import_module("torch._C._cpu")
-    intel._is_amx_tile_supported = torch.cpu._is_amx_tile_supported = functools.partial(bool, True)
+
+    def has_amx() -> bool:
+        return bool(machine.fact("amx", "whether the processor has AMX"))
+
+    intel._is_amx_tile_supported = torch.cpu._is_amx_tile_supported = has_amx
 
 
 class Device:
@@ -222,6 +311,8 @@ def tool_output(command: Any, machine: Machine) -> str | None:
     """What a vendor's tool prints on ``machine``, None where there is no such accelerator. Raises Unanswered for
     another program, and for a query that no fact answers."""
     line = _words(command)
+    if line == "lscpu -p=CPU,Core,Socket,Node":
+        return _lscpu(machine)
     tool = next((name for name in _TOOLS if line.startswith(name)), None)
     if tool is None:
         raise refuse(f"what {line!r} prints")

@@ -4,12 +4,15 @@ Its one argument is JSON: ``version``; ``release``, the folder that has SGLang; 
 which are transformers and what it needs, by name; ``real_parts``; ``parent``, the process that it ends with;
 ``limit_s``, for one case.
 The first line is the machine, which is answered with the greeting (``version``, ``start_s``). Each further line is a
-case, ``{id, machine, argv, models, files}``, answered by one line. What the release prints goes to stderr.
+case, ``{id, machine, argv, models, files}`` and ``why`` for the reasons, answered by one line. What the release prints
+goes to stderr.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes  # noqa: F401 - this one and sysconfig look at the interpreter, and a release imports both
+import gc
 import importlib
 import json
 import os
@@ -19,7 +22,7 @@ import sys
 import sysconfig  # noqa: F401
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import files, inert, libraries, machine, packages
@@ -37,11 +40,12 @@ _FIXED = {
 
 def main() -> int:
     begun = time.perf_counter()
+    gc.disable()  # nothing that a release imports is ever given back
     options = json.loads(sys.argv[1])
     watch = Watch(options["parent"], options["limit_s"])
     watch.start()
     sys.argv = ["sglang"]
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as lines, tempfile.TemporaryDirectory() as scratch:
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as lines, _scratch() as scratch:
         os.dup2(2, 1)
         answer, watch.scratch = _writer(lines), scratch
         try:
@@ -52,6 +56,8 @@ def main() -> int:
             return 1
         answer({"version": options["version"], "start_s": round(time.perf_counter() - begun, 3)})
         watch.wait()
+        gc.freeze()
+        gc.enable()
         for line in sys.stdin:
             watch.begin()
             answer(runner.run(json.loads(line)))
@@ -76,9 +82,10 @@ def _load(options: dict[str, Any], facts: dict[str, Any], scratch: str) -> Runne
     machine.install(known)
     world.install()
     world.begin(0, {"models": {}}, known)
-    libraries.install(is_amd=known["device"] == "hip")
+    libraries.install(known["device"], found.real)
     release = importlib.import_module(HOME)
     world.end()
+    Asked.at_start, Asked.is_running = Asked.assumed, True
     Asked.clear()
     return Runner(release, known, world, found)
 
@@ -105,6 +112,18 @@ class Watch:
         if os.getppid() != self.parent or time.monotonic() > self.deadline:
             shutil.rmtree(self.scratch, ignore_errors=True)
             os._exit(1)
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[str]:
+    """A folder without a small letter in its name: transformers reads a config without ``model_type`` by the first
+    type that occurs anywhere in the model's path, and a random name has one at times (``tmp`` and ``t``: MPT)."""
+    folder = os.path.join(tempfile.gettempdir(), f"SGLANG_HYDRA-{os.getpid()}-{time.time_ns()}")
+    os.mkdir(folder, 0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _writer(lines: Any) -> Callable[[dict[str, Any]], None]:

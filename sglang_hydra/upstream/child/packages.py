@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from .inert import InertLoader, InertModule, inert_name
-from .questions import asking_package, refuse
+from .questions import Asked, asking_package, refuse
 
 INERT_PARTS = ("sglang.srt.layers", "sglang.srt.distributed")
 """Kernels and process groups: the argument code mentions them. What it asks there is among a release's real parts."""
@@ -48,9 +48,14 @@ _NOT_ASKED = ("multimodal_gen", "benchmark")
 
 _REMOVED = ("transformers.models.llama.modeling_llama.LlamaFlashAttention2",)
 """Names that no transformers has that a release pins: this one went in 4.48."""
-_PRESENT = frozenset({"transformers.models.llama.modeling_llama.LlamaAttention"})
-"""Names of what is not unpacked that every pinned transformers has."""
+_INTEL_KERNEL = "torch.ops.sgl_kernel.convert_weight_packed"
+"""Registered by the kernels that are built for the CPU."""
+_PRESENT = frozenset({"transformers.models.llama.modeling_llama.LlamaAttention", _INTEL_KERNEL})
+"""Names of what is not unpacked, or inert, that are surely there."""
 
+_EXTRAS = frozenset({"http2", "fastokens", "instanttensor"})
+"""Extras that the argument code asks for: an installation without extras has not what they require."""
+_EXTRA = re.compile(r"extra == ['\"]([\w-]+)")
 _REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?\s*\(?\s*(?:.*?(?:>=|==)\s*([\w.]+))?")
 
 
@@ -77,6 +82,7 @@ class Packages(MetaPathFinder):
         self.machine = machine
         self.required = _requirements(self.places(["sglang"]))
         self.needed = _requirements(self.places(libraries))
+        self.extras = _requirements(self.places(["sglang"]), _EXTRAS).keys() - self.required.keys()
 
     def places(self, names: Collection[str]) -> list[str]:
         """What lies in the folders of these packages: modules and metadata."""
@@ -119,13 +125,16 @@ class Packages(MetaPathFinder):
             return bool(self.machine[top])
         if top in BY_DEVICE:
             return bool(BY_DEVICE[top] == self.machine["device"])
-        return top not in ABSENT
+        if top in self.extras:
+            Asked.assumed[f"package {top}"] = None
+        return top not in ABSENT and top not in self.extras
 
     def is_known_absent(self, top: str) -> bool:
         """Whether a release that imports ``top`` fails on this machine as it would on the real one."""
         declared = self.machine.get("packages", {})
         device = self.machine["device"]
-        return (top in declared and declared[top] is None) or BY_DEVICE.get(top, device) != device
+        is_declared = top in declared and declared[top] is None
+        return is_declared or top in self.extras or top in ABSENT or BY_DEVICE.get(top, device) != device
 
     def version(self, name: str) -> str | None:
         """The version of a distribution that is no real one; None where it is not installed."""
@@ -188,6 +197,8 @@ class Packages(MetaPathFinder):
     def _is_absent_attribute(self, name: str) -> bool:
         if name in _REMOVED:
             return True
+        if name == _INTEL_KERNEL:
+            return bool(self.machine["device"] != "cpu")
         module, _, attribute = name.rpartition(".")
         kinds = ("npu", "hpu", "musa", "xpu", "mps")
         return module == "torch" and attribute in kinds and attribute != self.machine["device"]
@@ -206,9 +217,9 @@ class _Declared(importlib.metadata.Distribution):
         raise refuse(f"the file {path} of a package that is not here")
 
 
-def _requirements(places: Sequence[str]) -> dict[str, str]:
+def _requirements(places: Sequence[str], extras: frozenset[str] = frozenset()) -> dict[str, str]:
     """The core requirements that the metadata among ``places`` has, each with the version that it names, else
-    "99.0.0"."""
+    "99.0.0"; with ``extras`` those of these extras alone."""
     found: dict[str, str] = {}
     for place in places:
         if not place.endswith(".dist-info"):
@@ -216,7 +227,9 @@ def _requirements(places: Sequence[str]) -> dict[str, str]:
         with open(os.path.join(place, "METADATA"), encoding="utf-8") as file:
             head = file.read().partition("\n\n")[0]
         for line in head.splitlines():
-            if not line.startswith("Requires-Dist: ") or ("extra ==" in line and "runtime-common" not in line):
+            extra = _EXTRA.search(line)
+            wanted = extra is not None and extra[1] in extras if extras else not extra or extra[1] == "runtime-common"
+            if not line.startswith("Requires-Dist: ") or not wanted:
                 continue
             match = _REQUIREMENT.match(line.removeprefix("Requires-Dist: "))
             if match:

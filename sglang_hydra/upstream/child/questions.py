@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from types import FrameType
+from typing import Any
 
 PREFIX = "unanswered question: "
 
@@ -21,11 +22,16 @@ class Asked:
     facts that were assumed and not declared."""
 
     first: str | None = None
-    assumed: dict[str, object] = {}
+    assumed: dict[str, Any] = {}
+    at_start: dict[str, Any] = {}
+    """What was assumed while the release was imported, which holds for each case."""
+    is_running = False
+    """Whether the release has been imported. A module that is imported later is so in the first case that needs it:
+    what it asks and sets is in no answer, so that the order of the cases makes no difference."""
 
     @classmethod
     def clear(cls) -> None:
-        cls.first, cls.assumed = None, {}
+        cls.first, cls.assumed = None, dict(cls.at_start)
 
 
 def refuse(question: str) -> Unanswered:

@@ -63,7 +63,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("cuda_graph_bs", [1, "2"], "cuda_graph_bs='2' is not an int"),
     ("prompt_tokens_buckets", ["tse", 1000], "prompt_tokens_buckets=1000 is not a str"),
     ("lora_target_modules", "all", "lora_target_modules='all' is not a list of module names"),
-    ("lora_target_modules", ["zzz"], "lora_target_modules='zzz' is not one of q_proj"),
+    ("lora_target_modules", ["zzz"], "lora_target_modules='zzz' is not among its 10 values"),
     ("lora_target_modules", [1], "lora_target_modules=1 is not a str"),
     ("lora_paths", "a=/l/a", "lora_paths='a=/l/a' is neither a list of adapters nor a mapping"),
     ("lora_paths", [5], "lora_paths: 5 is no str"),

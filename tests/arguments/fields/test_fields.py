@@ -185,6 +185,14 @@ class TestServerArgs:
         assert dataclasses.replace(args, tp_size=2) == ServerArgs(model_path="x", tp_size=2)
         assert dataclasses.asdict(args)["tp_size"] == 4
 
+    @pytest.mark.parametrize(
+        ("values", "named"), [((), {"tpsize": 1}), (("x",), {"model_path": "y"}), ((1,) * 211, {})]
+    )
+    def test_refuses_what_a_dataclass_refuses(self, values: tuple[Any, ...], named: dict[str, Any]) -> None:
+        assert ServerArgs("x").model_path == "x"
+        with pytest.raises(TypeError, match="takes no such argument"):
+            ServerArgs(*values, **named)
+
     def test_shows_what_differs_and_no_secret(self) -> None:
         shown = repr(ServerArgs(model_path="x", tp_size=8, api_key="hunter2"))
         assert shown == "ServerArgs(model_path='x', tp_size=8, api_key=***)"

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jsonschema
+import kubernetes_validate
 import yaml
 
 from sglang_hydra.convert.export.job import Artifact, Job, job_of
@@ -23,6 +25,8 @@ DATA = Path(__file__).parents[2] / "data" / "export"
 SCRIPTS = ("shell", "docker", "slurm")
 DEEPSEEK = ("gpu=h200", "model=deepseek_v3", "tp_size=8", "random_seed=42")
 TWO_NODES = ("gpu=h100", "model=deepseek_v3", "tp_size=16", "nnodes=2", "random_seed=42")
+
+KUBERNETES = "1.30"
 
 HOSTILE = {
     "single quotes": "it's",
@@ -257,3 +261,15 @@ def _venv_bin() -> str:
 
 def schema(name: str) -> Any:
     return json.loads((DATA / name).read_text(encoding="utf-8"))
+
+
+def check_manifest(text: str) -> None:
+    """Each document by its own schema, and unknown fields refused; a LeaderWorkerSet's pods as any other pod."""
+    for document in documents(text):
+        if document["kind"] == "LeaderWorkerSet":
+            jsonschema.validate(document, schema("leaderworkerset.json"))
+        else:
+            kubernetes_validate.validate(document, KUBERNETES, strict=True)
+    for pod in pods(text):
+        template = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}, "template": pod}
+        kubernetes_validate.validate(template, KUBERNETES, strict=True)

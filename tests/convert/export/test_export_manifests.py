@@ -20,6 +20,7 @@ from tests.convert.export.exports import (
     HOSTILE,
     TWO_NODES,
     artifact,
+    check_manifest,
     compose_reads,
     documents,
     kubernetes_reads,
@@ -31,7 +32,6 @@ from tests.convert.export.test_export_hostile import hostile_plan
 from tests.convert.export.test_export_scripts import KEY, PLANS
 
 HOME = {"HOME": "/home/me"}
-KUBERNETES = "1.30"
 NODE = {"NODE_RANK": "1", "HEAD_ADDRESS": "10.0.0.1"}
 GROUP = {"LWS_LEADER_ADDRESS": "leader.svc", "LWS_WORKER_INDEX": "1", "LWS_GROUP_SIZE": "2"}
 
@@ -49,18 +49,6 @@ def container(*overrides: str) -> dict[str, Any]:
 
 def kinds(*overrides: str) -> list[str]:
     return [document["kind"] for document in documents(artifact("k8s", *overrides).text)]
-
-
-def check_manifest(text: str) -> None:
-    """Each document by its own schema, and unknown fields refused; a LeaderWorkerSet's pods as any other pod."""
-    for document in documents(text):
-        if document["kind"] == "LeaderWorkerSet":
-            jsonschema.validate(document, schema("leaderworkerset.json"))
-        else:
-            kubernetes_validate.validate(document, KUBERNETES, strict=True)
-    for pod in pods(text):
-        template = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}, "template": pod}
-        kubernetes_validate.validate(template, KUBERNETES, strict=True)
 
 
 @pytest.mark.parametrize("overrides", PLANS.values(), ids=PLANS.keys())

@@ -130,7 +130,7 @@ def test_a_key_is_asked_for_by_name_and_handed_over_inside_the_process(format: s
     assert run.code == 0, run.stderr
     assert KEY not in run.words
     # What $(...) takes has no line end.
-    assert run.words[run.words.index("-c") + 1] == KEY_PROGRAM.rstrip("\n")
+    assert run.words[run.words.index("-c") + 1] == KEY_PROGRAM
     assert run.environment["SGLANG_API_KEY"] == KEY
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import jsonschema
-import kubernetes_validate
 import pytest
 import yaml
 
 from sglang_hydra.arguments.argv import parse_argv
 from tests.commands import Run, runner, valid
-from tests.convert.export.exports import compose_reads, kubernetes_reads, schema
+from tests.convert.export.exports import check_manifest, compose_reads, kubernetes_reads, schema
 
 SERVERS = ["gpu=h200", "model=qwen3_8b", "random_seed=1", "engine.version=0.5.2"]
 REPLICAS = [*SERVERS, "tp_size=2", "topology=replicas", "replicas=3"]
 PD = [*SERVERS, "topology=pd", "topology.prefill.replicas=2", "topology.prefill.args.tp_size=2", "port=8000"]
 KEY = "correct-horse"
+WIDE = [
+    *("gpu=h200", "model=deepseek_v3", "random_seed=1", "engine.version=0.5.2", "topology=pd", "tp_size=8"),
+    *("topology.decode.args.tp_size=16", "topology.decode.args.nnodes=2"),
+]
 SHAPES = {"replicas": REPLICAS, "pd": PD, "replicas with a key": [*REPLICAS, f"api_key={KEY}"]}
 
 
@@ -62,12 +66,11 @@ def values_of(words: list[str], option: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("words", SHAPES.values(), ids=SHAPES.keys())
+@pytest.mark.parametrize("words", [*SHAPES.values(), WIDE], ids=[*SHAPES, "over nodes"])
 def test_the_schemas_accept_them(words: list[str], run: Run) -> None:
     document = yaml.safe_load(exported(run, "compose", words))
     jsonschema.Draft7Validator(schema("compose-spec.json")).validate(document)
-    for manifest in manifests(run, words).values():
-        kubernetes_validate.validate(manifest, "1.30", strict=True)
+    check_manifest(exported(run, "k8s", words))
 
 
 def test_each_replica_has_a_container_with_its_own_gpus(run: Run) -> None:
@@ -158,7 +161,64 @@ def test_on_rdma_all_share_the_hosts_network(run: Run) -> None:
     assert values_of(found["router"]["command"], "--worker-urls")[1] == "http://127.0.0.1:30002"
 
 
-@pytest.mark.parametrize("format", ["shell", "argv", "engine-kwargs", "docker", "slurm"])
+def test_over_nodes_compose_starts_on_each_node_what_belongs_there(run: Run) -> None:
+    addresses = {f"NODE{number}": f"10.0.0.{number}" for number in range(3)}
+    text = exported(run, "compose", WIDE)
+    read = compose_reads(text, {"HOME": "/home/me", "NODE_RANK": "1", **addresses})
+    found = read["services"]
+    assert {name: service["profiles"] for name, service in found.items()} == {
+        "prefill-0": ["node0"],
+        "decode-0": ["node1", "node2"],
+        "router": ["node0"],
+    }
+    decode = told(found["decode-0"]["command"])
+    assert (decode["dist_init_addr"], decode["node_rank"], decode["nnodes"]) == ("10.0.0.1:30102", 1, 2)
+    router = found["router"]["command"]
+    assert values_of(router, "--prefill")[0] == "http://10.0.0.0:30001"
+    assert values_of(router, "--decode") == ["http://10.0.0.1:30002"]
+    assert list(found["router"]["depends_on"]) == ["prefill-0"]
+    assert all(service["network_mode"] == "host" for service in found.values())
+    assert "on node 2: NODE_RANK=1 docker compose -f THIS_FILE --profile node2 up" in text
+
+
+def test_a_role_with_several_nodes_is_a_leader_worker_set_that_the_router_finds(run: Run) -> None:
+    found = manifests(run, [*WIDE, "topology.decode.replicas=2"])
+    name = "sglang-deepseek-v3-decode"
+    decode = found["LeaderWorkerSet", name]["spec"]
+    assert (decode["replicas"], decode["leaderWorkerTemplate"]["size"]) == (2, 2)
+    [leader] = decode["leaderWorkerTemplate"]["leaderTemplate"]["spec"]["containers"]
+    asked = told(
+        [kubernetes_reads(word, {"LWS_LEADER_ADDRESS": "x.y", "LWS_WORKER_INDEX": "1"}) for word in leader["args"]]
+    )
+    assert (asked["dist_init_addr"], asked["node_rank"], asked["tp_size"]) == ("x.y:20000", 1, 16)
+    # LeaderWorkerSet makes the Service itself.
+    assert ("Service", name) not in found
+    router = container(found["Deployment", "sglang-deepseek-v3-router"])["command"]
+    assert values_of(router, "--decode") == [f"http://{name}-{index}.{name}:30002" for index in range(2)]
+    assert ("StatefulSet", "sglang-deepseek-v3-prefill") in found
+
+
+@pytest.mark.parametrize("name", ["NODE0", "router", "nodes"])
+def test_a_script_refuses_variables_that_it_needs_itself(name: str, run: Run) -> None:
+    done = run("export", "slurm", *WIDE, f"engine.env.{name}=x")
+    assert done.code == 2
+    assert f"EXP022  engine.env.{name}" in done.err
+
+
+def test_a_script_for_sbatch_starts_each_server_on_its_nodes(run: Run) -> None:
+    text = exported(run, "slurm", WIDE)
+    assert "#SBATCH --nodes=3" in text
+    assert '--nodes=2 --ntasks=2 --nodelist="${nodes[1]},${nodes[2]}"' in text
+    assert '--dist-init-addr "${NODE1}:30102" &' in text
+    assert '--decode "http://${NODE1}:30002" &' in text
+    done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    keyed = exported(run, "slurm", [*WIDE, f"api_key={KEY}"])
+    assert KEY not in keyed
+    assert '"$router" -c "$router_program"' in keyed
+
+
+@pytest.mark.parametrize("format", ["shell", "argv", "engine-kwargs", "docker"])
 def test_formats_that_know_one_server_say_so(format: str, run: Run) -> None:
     done = run("export", format, *REPLICAS)
     assert (done.code, done.out) == (2, "")

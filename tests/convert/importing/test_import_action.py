@@ -156,12 +156,13 @@ def run(*words: str) -> int:
 
 
 def test_a_command_is_printed_as_yaml_with_its_marks(capsys: pytest.CaptureFixture[str]) -> None:
-    code = run(f"{LAUNCH} --tp 2 --port 30000 --tp-sise 3", "gpu=h200")
+    code = run(f"{LAUNCH} --tp 2 --port 30000 --tp-sise 3", "gpu=h200", "engine.version=0.5.2")
     out, err = capsys.readouterr()
     assert code == 2
     assert yaml.safe_load(out) == {
         "defaults": [{"override /gpu": "h200"}, {"override /model": "qwen3_8b"}],
         "tp_size": 2,
+        "engine": {"version": "0.5.2"},
     }
     assert "yaml-language-server" not in out  # nobody knows where it will lie
     assert "#   port=30000  (default)" in out
@@ -273,3 +274,35 @@ def test_our_own_exports_come_back(folder: str) -> None:
         assert server.overrides["tp_size"] == (16 if "two" in folder else 8)
         assert server.overrides["random_seed"] == 42
         assert server.equal
+
+
+def test_a_runtime_with_env_plans_to_a_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime of OME leaves its model to the cluster: with it, ``import -o`` writes what ``plan`` can launch."""
+    monkeypatch.chdir(tmp_path)
+    runtime = {
+        "apiVersion": "ome.io/v1beta1",
+        "kind": "ClusterServingRuntime",
+        "metadata": {"name": "srt-qwen"},
+        "spec": {
+            "engineConfig": {
+                "runner": {
+                    "name": "ome-container",
+                    "image": "docker.io/lmsysorg/sglang:v0.5.12",
+                    "command": ["python3", "-m", "sglang.launch_server", "--model-path", "$(MODEL_PATH)"],
+                    "args": ["--tp-size", "$(PARALLELISM_SIZE)", "--enable-metrics"],
+                }
+            }
+        },
+    }
+    Path("rt.yaml").write_text(yaml.safe_dump(runtime))
+    env = ["--env", "MODEL_PATH=Qwen/Qwen3-8B", "PARALLELISM_SIZE=2"]
+    assert entry(["import", "rt.yaml", "gpu=h200", "-o", "mine.yaml", *env]) == 0
+    capsys.readouterr()
+    assert entry(["plan", "mine.yaml", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    command = " ".join(made["command"])
+    assert made["engine"]["version"] == "0.5.12"
+    assert "--tp-size 2" in command
+    assert "--enable-metrics" in command

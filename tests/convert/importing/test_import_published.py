@@ -45,19 +45,26 @@ def test_its_file_plans_to_the_same_server(case: Case, tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f"S=big\nTP=2\nif [ $S = big ]; then TP=8; fi\n{RUN} --tp $TP", "TP is set under a condition (line 3)"),
-        (
-            f'A=(--tp 2)\n[[ -n "$D" ]] && A+=(--log-level debug)\n{RUN} "${{A[@]}}"',
-            "A is set under a condition (line 2)",
-        ),
-        (f"X=1\ncase $S in\n a) X=2 ;;\nesac\nY=$X\n{RUN} --tp $Y", "Y is set under a condition (line 3)"),
+        (f"TP=2\nwhile read x; do TP=8; done\n{RUN} --tp $TP", "TP is set under a condition (line 2)"),
+        (f'A=(--tp 2)\ngrep x y && A+=(--log-level debug)\n{RUN} "${{A[@]}}"', "A is set under a condition (line 2)"),
+        (f"X=1\nfor a in $(ls); do X=2; done\nY=$X\n{RUN} --tp $Y", "Y is set under a condition (line 2)"),
     ],
 )
 def test_what_a_condition_decides_is_said(text: str, said: str) -> None:
     assert any(said in finding.message for finding in the_one(text).findings if finding.id == "IMP011")
 
 
-@pytest.mark.parametrize("text", [f"if true; then\n  TP=2\nfi\n{RUN} --tp $TP", f"export A=1 && {RUN} --tp 2"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"if true; then\n  TP=2\nfi\n{RUN} --tp $TP",
+        f"export A=1 && {RUN} --tp 2",
+        f"S=big\nTP=2\nif [ $S = big ]; then TP=8; fi\n{RUN} --tp $TP",
+        f"A=4\nif ((A * 2 > 7 && A != 5)); then TP=8; else TP=2; fi\n{RUN} --tp $TP",
+        f'if [ -z "$MODEL" ]; then echo usage; exit 1; fi\n{RUN} --tp 2',
+        f'[[ -n "$MODEL" ]] || {{ echo usage; exit 1; }}\n{RUN} --tp 2',
+    ],
+)
 def test_what_nothing_else_sets_needs_no_word(text: str) -> None:
     assert "IMP011" not in ids(the_one(text))
 
@@ -88,7 +95,7 @@ def test_servers_that_stand_together_are_of_one_release() -> None:
         "    prefill: {model-path: m, disable-flashinfer-autotune: true, disaggregation-mode: prefill}\n"
         "    decode: {model-path: m, disaggregation-decode-polling-interval: 8, disaggregation-mode: decode}\n"
     )
-    assert [server.version for server in imported(text)] == ["0.5.7", "0.5.7"]
+    assert [server.version for server in imported(text)] == ["0.5.23", "0.5.23"]
 
 
 def test_a_release_is_guessed_by_flags_and_choices_together() -> None:

@@ -24,6 +24,7 @@ CASES: list[tuple[str, list[tuple[str, dict[str, str], dict[str, Any], dict[str,
                 {
                     "trust_remote_code": True,
                     "host": "0.0.0.0",
+                    "port": 30000,
                     "chunked_prefill_size": 8192,
                     "tp_size": 8,
                     "api_key": KEY,
@@ -39,7 +40,7 @@ CASES: list[tuple[str, list[tuple[str, dict[str, str], dict[str, Any], dict[str,
                 "",
                 {"model": "qwen3_32b"},
                 {"mem_fraction_static": 0.8, "tp_size": 2},
-                {"engine.version": "0.5.3.post2", "extra.enable_piecewise_cuda_graph": True},
+                {"engine.version": "0.5.9", "extra.enable_piecewise_cuda_graph": True},
             )
         ],
     ),
@@ -47,11 +48,17 @@ CASES: list[tuple[str, list[tuple[str, dict[str, str], dict[str, Any], dict[str,
         "script_arrays.sh",
         [
             (
-                "",
+                "radix-off",
                 {"model": "gpt_oss_120b"},
                 {"disable_radix_cache": True, "max_running_requests": 256, "tp_size": 4, "log_level": "warning"},
                 {"engine.env.NCCL_DEBUG": "WARN"},
-            )
+            ),
+            (
+                "radix-not-off",
+                {"model": "gpt_oss_120b"},
+                {"max_running_requests": 256, "tp_size": 4, "log_level": "warning"},
+                {"engine.env.NCCL_DEBUG": "WARN"},
+            ),
         ],
     ),
     (
@@ -98,7 +105,7 @@ CASES: list[tuple[str, list[tuple[str, dict[str, str], dict[str, Any], dict[str,
                 "chat",
                 {"model": "llama_3_1_8b"},
                 {"context_length": 16384, "host": "0.0.0.0"},
-                {"engine.env.NCCL_DEBUG": "WARN", **TOKEN},
+                {"engine.version": "0.5.2", "engine.env.NCCL_DEBUG": "WARN", **TOKEN},
             )
         ],
     ),
@@ -121,7 +128,7 @@ CASES: list[tuple[str, list[tuple[str, dict[str, str], dict[str, Any], dict[str,
                 "chat",
                 {"gpu": "h200", "model": "kimi_k2"},
                 {"tp_size": 4, "api_key": "${oc.env:SERVER_KEY}"},
-                {"gpu.count": 4},
+                {"engine.version": "0.5.2", "gpu.count": 4},
             )
         ],
     ),
@@ -158,7 +165,13 @@ CASES: list[tuple[str, list[tuple[str, dict[str, str], dict[str, Any], dict[str,
             (
                 "prefill",
                 {"gpu": "gb200", "model": "kimi_k2"},
-                {"mem_fraction_static": 0.8, "tp_size": 8, "nnodes": 2, "disaggregation_mode": "prefill"},
+                {
+                    "mem_fraction_static": 0.8,
+                    "tp_size": 8,
+                    "trust_remote_code": True,
+                    "nnodes": 2,
+                    "disaggregation_mode": "prefill",
+                },
                 {"engine.version": "0.5.4", "engine.env.SGLANG_ENABLE_JIT_DEEPGEMM": "false"},
             ),
             (
@@ -168,6 +181,7 @@ CASES: list[tuple[str, list[tuple[str, dict[str, str], dict[str, Any], dict[str,
                     "tp_size": 16,
                     "dp_size": 16,
                     "enable_dp_attention": True,
+                    "trust_remote_code": True,
                     "nnodes": 4,
                     "disaggregation_mode": "decode",
                 },
@@ -181,9 +195,18 @@ CASES: list[tuple[str, list[tuple[str, dict[str, str], dict[str, Any], dict[str,
             (
                 "aggregated",
                 {"gpu": "b200", "model": "deepseek_v3"},
-                {"kv_cache_dtype": "fp8_e4m3", "max_running_requests": 512, "tp_size": 8},
+                {"kv_cache_dtype": "fp8_e4m3", "max_running_requests": 512, "tp_size": 8, "ep_size": 1},
                 {},
-            )
+            ),
+            *(
+                (
+                    f"aggregated-small-{at}",
+                    {"gpu": "b200", "model": "deepseek_v3"},
+                    {"kv_cache_dtype": "fp8_e4m3", "max_running_requests": most, "tp_size": 8, "ep_size": 1},
+                    {},
+                )
+                for at, most in enumerate((1, 8))
+            ),
         ],
     ),
     (

@@ -3,8 +3,10 @@
 python fake_sglang.py --port PORT [any flag of SGLang]     with FAKE_SGLANG='{"decode_ms": 2, ...}' in the environment
 
 Time is the only thing that it computes: ``prefill_us`` microseconds a prompt token that is not cached, ``decode_ms``
-milliseconds a token written, ``running`` requests at a time (more wait). ``starts`` names a file that gets a line a
-start. Faults: ``short`` writes one token less; ``claims``
+milliseconds a token written and ``batch_us`` microseconds more for each other request that runs, ``running`` requests
+at a time (more wait). With ``obeys`` it runs as many as --max-running-requests says, and --tp-size divides the times
+but 3 ms a token. ``starts`` names a file that gets a line a start.
+Faults: ``short`` writes one token less; ``claims``
 n says that each token written was n; ``fail_every`` n fails every n-th request; ``reject_above`` n
 those beyond n at a time; ``retract`` counts
 retractions; ``die_after`` n requests the process ends with code 9; ``deaf`` never empties its cache; ``broken``
@@ -22,12 +24,15 @@ import json
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 OPTIONS: dict[str, Any] = {
     "prefill_us": 5.0,
     "decode_ms": 4.0,
+    "batch_us": 0.0,
+    "obeys": False,
     "running": 64,
     "starts": None,
     "short": False,
@@ -54,8 +59,10 @@ class Fake:
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = {**OPTIONS, **options}
         self.cache: set[tuple[int, ...]] = set()
+        if self.options["obeys"]:
+            self.obey(dict(zip(sys.argv, sys.argv[1:], strict=False)))
         self.slots = asyncio.Semaphore(int(self.options["running"]))
-        self.requests = self.active = self.flushes = 0
+        self.running = self.requests = self.active = self.flushes = 0
         self.counted = {"prompt_tokens_total": 0, "generation_tokens_total": 0, "cached_tokens_total": 0}
 
     def cached(self, ids: list[int]) -> int:
@@ -67,6 +74,20 @@ class Fake:
                 found = end
             self.cache.add(block)
         return min(found, max(0, len(ids) - 1))
+
+    def obey(self, flags: dict[str, str]) -> None:
+        ranks = int(flags.get("--tp-size", 1))
+        times = {name: self.options[name] / ranks for name in ("prefill_us", "decode_ms", "batch_us")}
+        running = flags.get("--max-running-requests", self.options["running"])
+        self.options |= {**times, "decode_ms": 3 + times["decode_ms"], "running": running}
+
+    @contextlib.asynccontextmanager
+    async def counting(self) -> AsyncIterator[None]:
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
 
     async def generate(self, body: dict[str, Any], send: Any) -> None:
         self.requests += 1
@@ -85,13 +106,14 @@ class Fake:
             return
         self.active += 1
         try:
-            async with self.slots:
+            async with self.slots, self.counting():
                 cached = self.cached(ids)
                 await asyncio.sleep((len(ids) - cached) * self.options["prefill_us"] / 1e6)
                 meta = {"prompt_tokens": len(ids), "cached_tokens": cached, "finish_reason": None}
                 for written in range(1, count + 1):
                     if written > 1:
-                        await asyncio.sleep(self.options["decode_ms"] / 1e3)
+                        beside = self.options["batch_us"] / 1e3 * (self.running - 1)
+                        await asyncio.sleep((self.options["decode_ms"] + beside) / 1e3)
                     if body.get("stream"):
                         await send.event(
                             {"text": "x" * written, "meta_info": {**meta, "completion_tokens": written * claims}}

@@ -47,8 +47,8 @@ def answering(*parts: bytes) -> Iterator[tuple[str, list[bytes]]]:
                 except OSError:
                     return
                 with talk:
-                    heard.append(_request(talk))
                     try:
+                        heard.append(_request(talk))
                         for part in parts:
                             talk.sendall(part)
                     except OSError:
@@ -63,16 +63,23 @@ def answering(*parts: bytes) -> Iterator[tuple[str, list[bytes]]]:
 
 def _request(talk: socket.socket) -> bytes:
     """One whole request: an answer before its end would be a reset."""
-    content = b""
+    content = _received(talk)
     while b"\r\n\r\n" not in content:
-        content += talk.recv(1 << 16)
+        content += _received(talk)
     head, _, body = content.partition(b"\r\n\r\n")
     length = next(
         int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
     )
     while len(body) < length:
-        body += talk.recv(1 << 16)
+        body += _received(talk)
     return head + b"\r\n\r\n" + body
+
+
+def _received(talk: socket.socket) -> bytes:
+    content = talk.recv(1 << 16)
+    if not content:
+        raise ConnectionError("the client has gone")
+    return content
 
 
 def asked(url: str, wire: Wire | None = None, key: str | None = None, **settings: Any) -> Sample:

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -48,16 +48,12 @@ def serving(talk: Talk, context: ssl.SSLContext | None = None) -> Iterator[tuple
     connections: list[int] = []
 
     def serve(plain: socket.socket) -> None:
-        with plain:
-            try:
-                wire = context.wrap_socket(plain, server_side=True) if context else plain
-                while wire.recv(1, socket.MSG_PEEK) if context is None else True:
-                    heard.append(_request(wire))
-                    if not talk(wire):
-                        wire.close()
-                        return
-            except (OSError, IndexError, StopIteration):
-                return
+        agreed = (lambda: context.wrap_socket(plain, server_side=True)) if context else (lambda: plain)
+        with suppress(OSError, StopIteration), plain, agreed() as wire:
+            while True:
+                heard.append(_request(wire))  # raises OSError where the client has gone
+                if not talk(wire):
+                    return
 
     def accept() -> None:
         while True:
@@ -124,7 +120,9 @@ def test_connections_are_kept_as_long_as_the_server_keeps_them(talk: Talk, conne
     with serving(talk) as (url, heard, opened):
         samples = sent(url)
     assert [(one.error, one.output_tokens, len(one.gaps)) for one in samples] == [(None, 3, 2)] * 4
-    assert (len(heard), len(opened)) == (4, connections)
+    assert len(opened) == connections
+    # A request that meets the close on its way is heard, never answered, and sent again.
+    assert len(heard) in (range(4, 8) if talk is half_closes else [4])
 
 
 CUTS = [
@@ -223,7 +221,9 @@ def test_latencies_of_an_open_loop_count_from_when_a_request_was_due(start: Star
     asked = load(num_prompts=12, concurrency=1, request_rate=1000.0)
     samples = run_load(Target(server.url, "tiny", Generate()), asked, prompts_of(8), 1).samples
     found = measure(samples)
-    assert found["from_sent"]["ttft_ms"]["p50"] < 35 < found["ttft_ms"]["p50"]
+    # Each takes 7 times 5 ms at least, and half of them wait for five others or more.
+    assert found["ttft_ms"]["p50"] > 100
+    assert found["from_sent"]["ttft_ms"]["p50"] < found["ttft_ms"]["p50"]
     assert found["from_sent"]["e2e_ms"]["max"] < found["e2e_ms"]["max"]
     for one in samples:
         assert one.due is not None

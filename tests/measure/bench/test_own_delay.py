@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +22,9 @@ from sglang_hydra.measure.bench.measures import Sample, most_moved, moved_by_cli
 from sglang_hydra.measure.bench.wires import Generate, Target
 from tests.measure.bench.conftest import Start, load
 from tests.measure.bench.test_client import prompts_of
+from tests.run.launch.processes import wait_until
+
+PACKAGES = Path(__file__).parents[3]
 
 
 def sample(due: float | None = None, **own: Any) -> Sample:
@@ -71,7 +78,7 @@ def test_a_client_that_does_not_run_says_how_late_it_was(start: Start) -> None:
     server = start(decode_ms=5)
     with LoadProcesses() as processes:
         (process,) = processes.running(1)
-        stopped = threading.Timer(0.5, _stop_for_a_while, [process.pid])
+        stopped = threading.Thread(target=_stop_for_a_while, args=[process.pid, server.url])
         stopped.start()
         load_now = load(num_prompts=60, request_rate=40.0, concurrency=None)
         run = run_load(Target(server.url, "tiny", Generate()), load_now, prompts_of(8), 1, processes=processes)
@@ -84,7 +91,35 @@ def test_a_client_that_does_not_run_says_how_late_it_was(start: Start) -> None:
     assert share > 0.05
 
 
-def _stop_for_a_while(pid: int) -> None:
+def _stop_for_a_while(pid: int, url: str) -> None:
+    """Once its first requests have come."""
+    with httpx.Client(trust_env=False) as client:
+        assert wait_until(lambda: client.get(f"{url}/requests").json()["requests"] > 3, 60)
     os.kill(pid, signal.SIGSTOP)
     time.sleep(0.5)
     os.kill(pid, signal.SIGCONT)
+
+
+BUSY = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from sglang_hydra.measure.bench.priority import is_real_time, take_real_time
+take_real_time()
+print(is_real_time())
+for seconds in (0.05, 0.5):
+    time.sleep(0.01)
+    ends = time.process_time() + seconds
+    while time.process_time() < ends:
+        pass
+    print(is_real_time())
+"""
+
+
+def test_real_time_priority_is_given_back_by_who_computes_for_long() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", BUSY, str(PACKAGES)], capture_output=True, text=True, check=True
+    )
+    seen = ended.stdout.split()
+    if seen[0] == "False":
+        pytest.skip("the system grants no real-time priority")
+    assert seen == ["True", "True", "False"]

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from sglang_hydra.measure.bench import validity
 from sglang_hydra.measure.bench.client import Builtin
 from sglang_hydra.measure.bench.point import PointResult, run_point
 from sglang_hydra.measure.bench.server import Server, empty_cache
@@ -62,7 +63,6 @@ def test_the_server_counts_what_was_sent(start: Start) -> None:
         ({"fail_every": 7}, {}, "requests failed, first: HTTP 500"),
         ({"retract": 3}, {}, "threw 3 requests out of its batch"),
         ({"broken": True}, {"quality": True}, "fixed questions were answered right"),
-        ({}, {"request_rate": 4000.0, "concurrency": 1}, "requests a second were sent where 4000 were asked for"),
     ],
 )
 def test_what_is_wrong_makes_a_point_invalid(
@@ -71,6 +71,13 @@ def test_what_is_wrong_makes_a_point_invalid(
     result = taken(start(**fault), **settings)
     assert result.state == "invalid"
     assert [said for said in result.reasons if reason in said]
+
+
+def test_a_rate_that_is_not_reached_makes_a_point_invalid(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validity, "SHORTFALL", 0.9)
+    result = taken(start(), request_rate=4000.0, concurrency=1)
+    assert result.state == "invalid"
+    assert [said for said in result.reasons if "requests a second were sent where 4000 were asked for" in said]
 
 
 def test_right_answers_pass_the_quality_check(start: Start) -> None:

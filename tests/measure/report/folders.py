@@ -38,7 +38,8 @@ def result(
 
 
 def write_sweep(folder: Path, points: Sequence[dict[str, Any]], words: Sequence[str] = ("model=tiny",)) -> Path:
-    """``points``: words, workload, and either result or failure, or neither for an open one."""
+    """``points``: words, workload, and either result or failure, or neither for an open one; ``server`` is the id of
+    another server, ``values`` what its plan holds otherwise."""
     store = Store(folder)
     values = {"model_path": "tiny", "tp_size": 2, "random_seed": 1}
     plan = {
@@ -54,7 +55,9 @@ def write_sweep(folder: Path, points: Sequence[dict[str, Any]], words: Sequence[
         "words": [*words, "bench.concurrency=1,2"],
         "shared": list(words),
         "points": {},
-        "servers": {SERVER: {"gpus": 2, "nodes": 1}},
+        "servers": {
+            each: {"gpus": 2, "nodes": 1} for each in {SERVER, *(p["server"] for p in points if "server" in p)}
+        },
         "refused": [
             {"id": "MOE003", "count": 3, "words": ["tp_size=3"], "message": "<script>alert(1)</script>", "hint": None}
         ],
@@ -62,8 +65,11 @@ def write_sweep(folder: Path, points: Sequence[dict[str, Any]], words: Sequence[
     write_below(store.server(SERVER) / "plan.json", json.dumps(plan))
     for number, point in enumerate(points):
         point_id = f"{number:016x}"
+        if "server" in point:
+            other = {**plan, "values": {**values, **point["values"]}}
+            write_below(store.server(point["server"]) / "plan.json", json.dumps(other))
         record["points"][point_id] = {
-            "server_id": SERVER,
+            "server_id": point.get("server", SERVER),
             "workload_id": point.get("workload_id", point_id),
             "repeat": point.get("repeat", 1),
             "words": list(point["words"]),
@@ -92,6 +98,34 @@ def grid(speed: float = 1.0, repeats: int = 1) -> list[dict[str, Any]]:
                     {
                         "words": [f"bench.concurrency={concurrency}", f"bench.output_len={output_len}"],
                         "workload_id": f"{concurrency}-{output_len}",
+                        "repeat": repeat,
+                        "result": found,
+                    }
+                )
+    return points
+
+
+def three_servers(speed: float = 1.0, repeats: int = 3, slo: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """tp_size=1,2,4 at six concurrencies: more GPUs are faster for one user and bring less for each GPU."""
+    points = []
+    for gpus in (1, 2, 4):
+        for concurrency in (1, 2, 4, 8, 16, 32):
+            workload: dict[str, Any] = {"concurrency": concurrency, "input_len": 1024, "output_len": 128}
+            for repeat in range(1, repeats + 1):
+                itl = speed * (4 + 8 / gpus + 0.35 * concurrency / gpus) * (1 + 0.02 * (repeat - 2))
+                ttft = speed * (30 + 20 * concurrency / gpus) * (1 + 0.04 * (repeat - 2))
+                found = result(0.1, {**workload, "slo": slo} if slo else workload)
+                of_gpu = 1000 * concurrency / (itl + ttft / 128) / gpus
+                measures = {"output_throughput_per_gpu": of_gpu, "output_throughput": of_gpu * gpus}
+                found["measures"] |= {**measures, "interactivity": 1000 / itl}
+                for name, value in (("ttft_ms", ttft), ("itl_ms", itl), ("tpot_ms", itl)):
+                    found["measures"][name] |= {"p50": value, "p90": 1.2 * value, "p99": 1.5 * value, "mean": value}
+                points.append(
+                    {
+                        "words": [f"tp_size={gpus}", f"bench.concurrency={concurrency}"],
+                        "workload_id": f"load{concurrency}",
+                        "server": f"{gpus:016x}",
+                        "values": {"tp_size": gpus},
                         "repeat": repeat,
                         "result": found,
                     }

@@ -23,6 +23,7 @@ from sglang_hydra.measure.sweep.grid import read_grid
 from sglang_hydra.measure.sweep.planning import plan_sweep, sweep_of
 from sglang_hydra.measure.sweep.points import Source, Sweep
 from sglang_hydra.measure.sweep.store import Store
+from tests.forked import run_forked
 
 ROOT = Path(__file__).parents[3]
 FAKE = Path(__file__).with_name("fake_sglang")
@@ -117,10 +118,15 @@ class Place:
 
     def run(self, words: Sequence[str], code: int = 0, **env: str) -> str:
         """What a command prints, after it has ended in ``code``."""
-        process = self.start(words, **env)
-        said, _ = process.communicate(timeout=DEADLINE_S)
-        assert process.returncode == code, said
-        return said
+        assert list(words[:2]) == [sys.executable, "serve.py"]
+        if any(word.startswith("hydra/launcher=") for word in words):  # launchers start processes in their own ways
+            process = self.start(words, **env)
+            printed, _ = process.communicate(timeout=DEADLINE_S)
+            ended = process.returncode
+        else:
+            ended, printed = run_forked(list(words[2:]), folder=str(ROOT), env={**os.environ, **self.env, **env})
+        assert ended == code, printed
+        return printed
 
     def starts(self) -> list[str]:
         """A line for each server that was started."""

@@ -187,7 +187,7 @@ def test_memory_is_known_of_gpus_that_tell_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 def on_one_gpu(sweep: Sweep) -> Sweep:
-    return replace(sweep, groups=tuple(replace(group, gpus=1) for group in sweep.groups))
+    return replace(sweep, groups=tuple(replace(group, gpus=1, gpus_of_node=1) for group in sweep.groups))
 
 
 def test_a_server_starts_on_a_gpu_of_its_own(
@@ -224,6 +224,6 @@ def test_a_server_that_takes_more_gpus_than_there_are_is_not_waited_for(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     sweep = here.plan("bench.concurrency=1")
-    assert run(replace(sweep, groups=tuple(replace(group, gpus=2) for group in sweep.groups))) == 4
+    assert run(replace(sweep, groups=tuple(replace(group, gpus=2, gpus_of_node=2) for group in sweep.groups))) == 4
     (failure,) = here.store.failures(next(sweep.points()).point_id)
     assert failure["findings"][0]["id"] == "RNR004"

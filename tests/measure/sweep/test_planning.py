@@ -378,6 +378,15 @@ def test_servers_behind_a_router_are_judged_together() -> None:
     assert set(left_out(made)) == {"TOP004"}
 
 
+def test_the_fullest_node_says_how_many_gpus_each_is_asked_for() -> None:
+    words = ("topology=pd", "topology.prefill.args.tp_size=4", "topology.decode.args.tp_size=8")
+    made = outcome(*H200, *words, "topology.decode.nodes=1")
+    (group,) = made.groups
+    assert (group.gpus, group.nodes, group.gpus_of_node) == (12, 2, 8)
+    (group,) = outcome(*H200, "tp_size=16", "nnodes=2", "dist_init_addr=10.0.0.1:5000").groups
+    assert (group.gpus, group.nodes, group.gpus_of_node) == (16, 2, 8)
+
+
 def test_the_place_of_a_word_is_kept() -> None:
     made = outcome(*H200, "tp_size=1,2")
     assert [request for group in made.groups for request in group.requests] == [

@@ -88,7 +88,8 @@ def test_another_terminal_sees_who_runs_what(place: Place) -> None:
     (running,) = record["running"]
     assert running["alive"]
     assert running["open"] == 1
-    assert record["best"]["words"]
+    (result,) = place.results().values()  # a busy machine may make it invalid
+    assert (record["best"] is not None) == (result["state"] == "valid")
     assert "runs, 1 point to go" in verb("status", str(place.sweep_folder))
     process.kill()
     process.communicate()

@@ -48,6 +48,13 @@ def test_each_server_starts_once_in_any_order_of_the_words(here: Place, order: t
     assert len(here.starts()) == 2
 
 
+def test_serve_measures_a_sweep_as_bench_does(here: Place) -> None:
+    said = here.run(here.command("bench.concurrency=1,2", verb=("-m",)))
+    assert "to run      2  on 1 server start" in said
+    assert len(here.starts()) == 1
+    assert len(here.results()) == 2
+
+
 def test_what_is_added_runs_alone(here: Place) -> None:
     run(here.plan("bench.concurrency=1,2"))
     before = here.results()

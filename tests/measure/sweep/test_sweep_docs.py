@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,9 @@ from sglang_hydra.measure.sweep.planning import plan_sweep
 from sglang_hydra.measure.sweep.values import check_keys
 from sglang_hydra.measure.sweep.where import read_where
 from tests.commands import Run, runner
+from tests.forked import run_forked
 from tests.plans import requests, written
+from tools import readme_screens
 
 REPOSITORY = Path(__file__).parents[3]
 PAGE = (REPOSITORY / "docs" / "sweeps.md").read_text(encoding="utf-8")
@@ -32,10 +32,12 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return runner(capsys, monkeypatch)
 
 
-def test_the_screens_are_what_the_commands_print() -> None:
-    check = [sys.executable, "tools/readme_screens.py", "--check", "docs/sweeps.md"]
-    done = subprocess.run(check, cwd=REPOSITORY, capture_output=True, encoding="utf-8", timeout=100, check=False)
-    assert done.returncode == 0, f"refresh them: tools/readme_screens.py docs/sweeps.md\n{done.stdout}{done.stderr}"
+def test_the_screens_are_what_the_commands_print(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(readme_screens, "run_serve", run_forked)
+    code = readme_screens.main(["--check", str(REPOSITORY / "docs" / "sweeps.md")])
+    assert code == 0, f"refresh them: tools/readme_screens.py docs/sweeps.md\n{capsys.readouterr().out}"
 
 
 def test_the_commands_plan(run: Run) -> None:

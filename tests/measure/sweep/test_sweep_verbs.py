@@ -56,12 +56,12 @@ def test_the_runner_gets_what_can_be_launched(run: Run, ran: list[Sweep]) -> Non
 
 
 def test_a_hydra_launcher_is_handed_on(run: Run, ran: list[Sweep]) -> None:
-    assert run("bench", "-m", *H200, "tp_size=1,2", "hydra/launcher=basic", "+hydra.job.env_set.A=1").code == 0
+    assert run("bench", "-m", *H200, "tp_size=1,2", "hydra/launcher=joblib", "+hydra.job.env_set.A=1").code == 0
     (sweep,) = ran
-    assert sweep.hydra_words == ("hydra/launcher=basic", "+hydra.job.env_set.A=1")
+    assert sweep.hydra_words == ("hydra/launcher=joblib", "+hydra.job.env_set.A=1")
     assert sweep.running is not None
     hydra = sweep.running.config.hydra
-    assert hydra.launcher._target_.endswith("BasicLauncher")
+    assert hydra.launcher._target_.endswith("JoblibLauncher")
     assert hydra.sweeper._target_ == "hydra_plugins.sglang_hydra.sweeper.SglangSweeper"
     assert hydra.sweep.dir == f"{sweep.folder}/jobs"
     assert sweep.running.config.tp_size == 1
@@ -118,20 +118,21 @@ def test_a_dry_run_has_a_record(words: tuple[str, ...], code: int, ids: list[str
 
 def test_each_point_is_judged(run: Run) -> None:
     printed = run("plan", "-m", "gpu=h100,h200", "model=deepseek_v3", "tp_size=8,3")
-    assert printed.code == 0  # nothing that SGLang itself would refuse
+    assert printed.code == 0  # it compares
     lines = printed.out.splitlines()
     assert "would fail" in lines[1]
     assert "FIT001: it does not fit" in lines[1]
     assert "gpu=h200 tp_size=8  can be launched" in lines[3]
-    assert lines[-1] == "1 of 4 points can be launched, on 1 server start"
+    at = lines.index("1 of 4 points can be launched, on 1 server start")
+    assert lines[at + 1 :] == ["", "Corrected", "  sglang-hydra plan -m gpu=h200 model=deepseek_v3 tp_size=8"]
 
 
 @pytest.mark.parametrize(
     ("flags", "words", "code", "verdicts"),
     [
         ([], ["tp_size=1,2"], 0, [(True, True), (True, True)]),
-        ([], ["tp_size=1,16"], 0, [(True, True), (True, False)]),
-        (["--strict"], ["tp_size=1,16"], 2, [(True, True), (True, False)]),
+        (["--upstream-only"], ["tp_size=1,16"], 0, [(True, True), (True, False)]),
+        ([], ["tp_size=1,16"], 2, [(True, True), (True, False)]),
         ([], ["tp_size=1,4", "pp_size=3", "nnodes=2"], 2, [(False, False), (True, False)]),
         ([], ["engine.version=zero,0.5.2"], 2, [(False, False), (True, True)]),
     ],
@@ -174,3 +175,9 @@ def test_a_terminal_shows_how_far_planning_is(run: Run, monkeypatch: pytest.Monk
     assert run("bench", "-m", *H200, "tp_size=1,2,16", "sweep.dry_run=true").code == 0
     assert "\r3 points planned, 2 to run" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_points_whose_release_was_not_asked_are_shown(run: Run, ran: list[Sweep]) -> None:
+    words = (*H200, "engine.version=0.5.23", "schedule_policy=lpm,fcfs")
+    assert "2 points by 0.5.2's rules, an estimate: its wheel is not here (" in run("plan", "-m", *words).out
+    assert "by rules    2  points whose values are 0.5.2's" in run("bench", "-m", *words, "sweep.dry_run=true").out

@@ -18,8 +18,7 @@ from sglang_hydra.measure.sweep.grid import read_grid
 from sglang_hydra.measure.sweep.planning import Outcome, sweep_of, verdict_on
 from sglang_hydra.measure.sweep.points import Source, Sweep
 from sglang_hydra.measure.sweep.store import Store
-from sglang_hydra.measure.sweep.tuning import MOST_IDLE, Proposal, Tuning
-from sglang_hydra.measure.sweep.tuning_plan import plan_search
+from sglang_hydra.measure.sweep.tuning import MOST_IDLE, Proposal, Tuning, plan_search
 from sglang_hydra.measure.sweep.tuning_run import run_search
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError, MachineError

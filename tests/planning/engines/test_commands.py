@@ -86,7 +86,7 @@ def test_the_embedded_engine_gets_what_it_knows(intent: dict[str, Any], expected
 def test_a_local_folder_may_be_served_under_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str | None, served_as: str
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("SGLANG_HYDRA_CACHE", str(tmp_path / "cache"))
     (tmp_path / folder).mkdir()
     asked = request(model_path=str(tmp_path / folder), served_model_name=name)
     _, _, model, where, alias, *_ = TRANSFORMERS.command(asked).argv

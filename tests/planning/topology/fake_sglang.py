@@ -101,6 +101,10 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
+    def handle_error(self, request, address):
+        if not isinstance(sys.exc_info()[1], OSError):  # a client that has gone
+            super().handle_error(request, address)
+
 
 def first_at(file):
     try:

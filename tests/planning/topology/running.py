@@ -17,6 +17,8 @@ from typing import Any
 
 import psutil
 
+from tests.run.launch.processes import free_port
+
 ROOT = Path(__file__).parents[3]
 ROUTER_PYTHON = os.environ.get("ROUTER_PYTHON", sys.executable)
 """An interpreter that has sglang-router: ours, as the development tools bring it."""
@@ -74,6 +76,8 @@ def running(folder: Path, python: Path, *overrides: str, **env: str) -> Iterator
     argv = [
         *(sys.executable, "serve.py", "gpu=cpu", "model=tiny", "engine=sglang", f"engine.python={python}", "port=0"),
         *("attention_backend=torch_native", "grammar_backend=none", f"topology.router.python={ROUTER_PYTHON}"),
+        # The router takes it long after it was found free, and others that are started meanwhile find it free, too.
+        f"topology.router.prometheus_port={free_port()}",
         *("launch.ready_timeout=60", "topology.router.ready_timeout=60", f"hydra.run.dir={run}", *overrides),
     ]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "XDG_CACHE_HOME": str(folder / "cache"), **env}

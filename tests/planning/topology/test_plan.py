@@ -69,6 +69,47 @@ def test_replicas_get_gpus_of_their_own(overrides: list[str], gpus: list[tuple[i
     assert made.launchable
 
 
+@pytest.mark.parametrize(
+    ("overrides", "nodes", "gpus"),
+    [
+        # One node where all fit, unless somebody asks for more.
+        (["topology=pd", "launch=slurm"], [(0,), (0,)], [(0,), (1,)]),
+        (["topology=pd", "topology.decode.nodes=1"], [(0,), (1,)], [(0,), (0,)]),
+        (["topology=pd", "tp_size=8", "launch=slurm"], [(0,), (1,)], [tuple(range(8))] * 2),
+        # Servers take turns on the nodes of their role.
+        (
+            ["topology=pd", "topology.prefill.replicas=3", "topology.prefill.nodes=2", "tp_size=2"],
+            [(0,), (1,), (0,), (2,)],
+            [(0, 1), (0, 1), (2, 3), (0, 1)],
+        ),
+        (["topology=replicas", "replicas=4", "topology.nodes=2"], [(0,), (1,), (0,), (1,)], [(0,), (0,), (1,), (1,)]),
+        (["topology=replicas", "replicas=3", "tp_size=4", "launch=slurm"], [(0,), (1,), (0,)], None),
+        # A server on several nodes has them one after the other.
+        (
+            ["topology=pd", "topology.decode.args.nnodes=2", "topology.decode.args.tp_size=16", "tp_size=8"],
+            [(0,), (1, 2)],
+            [tuple(range(8))] * 2,
+        ),
+        (["topology=replicas", "replicas=2", "nnodes=2", "tp_size=2"], [(0, 1), (2, 3)], [(0,), (0,)]),
+    ],
+    ids=lambda value: " ".join(value) if value and isinstance(value[0], str) else None,
+)
+def test_servers_are_placed_on_nodes(
+    overrides: list[str], nodes: list[tuple[int, ...]], gpus: list[tuple[int, ...]] | None
+) -> None:
+    made = topology("gpu=h200", "model=qwen3_8b", *overrides)
+    assert [server.nodes for server in made.servers] == nodes
+    assert made.nodes == max(max(own) for own in nodes) + 1
+    if gpus is not None:
+        assert [server.gpus for server in made.servers] == gpus
+    assert "TOP004" not in {finding.id for finding in made.together}
+    assert _all_ports(made) == sorted(set(_all_ports(made)))
+    several = made.nodes > 1
+    assert {server.plan.values["host"] for server in made.servers} == {"0.0.0.0" if several else "127.0.0.1"}
+    urls = [server.url.rpartition(":")[0] for server in made.servers]
+    assert urls == [f"http://NODE{own[0]}" if several else "http://127.0.0.1" for own in nodes]
+
+
 def test_servers_on_a_cpu_take_no_gpu() -> None:
     made = topology("gpu=cpu", "model=tiny", "topology=replicas", "replicas=3")
     assert [server.gpus for server in made.servers] == [(), (), ()]
@@ -279,6 +320,43 @@ def test_prefill_and_decode_servers_are_checked_together(overrides: list[str], e
     assert made.ok
 
 
+@pytest.mark.parametrize(
+    ("model", "release", "backend", "decode_tp", "refused"),
+    [
+        ("gpt_oss_120b", "0.5.16", "nixl", 4, True),
+        ("gpt_oss_120b", "0.5.16", "mooncake", 4, True),
+        ("gpt_oss_120b", "0.5.16", "nixl", 1, False),
+        ("gpt_oss_120b", "0.5.23", "nixl", 4, True),
+        ("gpt_oss_120b", "0.5.23", "mooncake", 4, False),
+        ("qwen3_8b", "0.5.16", "nixl", 4, False),
+        ("deepseek_v3", "0.5.16", "nixl", 4, False),
+    ],
+)
+def test_windows_are_sent_between_equal_splits_only(
+    model: str, release: str, backend: str, decode_tp: int, refused: bool
+) -> None:
+    """gpt-oss with 1 and 4 ranks on 0.5.16: llm-d issue 2433."""
+    made = topology(
+        *("gpu=h200", f"model={model}", "topology=pd", f"engine.version={release}", "topology.prefill.args.tp_size=1"),
+        *(f"topology.decode.args.tp_size={decode_tp}", f"disaggregation_transfer_backend={backend}"),
+    )
+    assert ("TOP023" in {finding.id for finding in made.together}) is refused
+
+
+@pytest.mark.parametrize(
+    ("release", "prefill", "decode", "refused"),
+    [("0.5.2", 2, 2, True), ("0.5.16", 2, 2, False), ("0.5.16", 4, 2, True), ("0.5.23", 2, 1, False)],
+)
+def test_decode_servers_have_one_stage_or_those_of_prefill_servers(
+    release: str, prefill: int, decode: int, refused: bool
+) -> None:
+    made = topology(
+        *(*PD, f"engine.version={release}", "disable_overlap_schedule=true"),
+        *(f"topology.prefill.args.pp_size={prefill}", f"topology.decode.args.pp_size={decode}"),
+    )
+    assert ("TOP008" in {finding.id for finding in made.together}) is refused
+
+
 def test_attention_that_is_split_unevenly_is_refused() -> None:
     made = topology(
         *("gpu=h200", "gpu.count=32", "model=deepseek_v3", "topology=pd", "load_balance_method=round_robin"),
@@ -331,7 +409,7 @@ def test_too_many_servers_are_said_once_and_how_many_fit() -> None:
         (
             "TOP004",
             "6 servers need 12 GPUs, and h200 has 8: replica 4 takes 8,9, replica 5 takes 10,11",
-            "replicas=4; or gpu.count=12 if the node has as many",
+            "replicas=4; or gpu.count=12 if the node has as many; or topology.nodes=2",
         )
     ]
 
@@ -401,8 +479,21 @@ def test_findings_of_ours_can_be_ignored() -> None:
             ("TOP002", "disaggregation_mode=prefill is for a server that is started alone; a topology sets it itself"),
         ),
         (
-            ["topology=replicas", "replicas=2", "nnodes=2"],
-            ("TOP003", "nnodes=2: the servers of a topology stand on one node"),
+            ["topology=replicas", "replicas=2", "topology.nodes=3"],
+            ("TOP001", "topology.nodes=3: 2 replica servers on 1 node each cannot share out 3 nodes"),
+        ),
+        (
+            [
+                "topology=pd",
+                "topology.prefill.replicas=2",
+                "topology.prefill.args.nnodes=2",
+                "topology.prefill.nodes=3",
+            ],
+            ("TOP001", "topology.prefill.nodes=3: 2 prefill servers on 2 nodes each cannot share out 3 nodes"),
+        ),
+        (
+            ["topology=pd", "topology.nodes=2"],
+            ("TOP001", "topology.nodes=2 is for topology=replicas"),
         ),
         (
             ["topology=pd", "topology.decode.replicas=2", "topology.decode.args.dist_init_addr=10.0.0.1:5000"],

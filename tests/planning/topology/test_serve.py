@@ -159,7 +159,15 @@ def test_without_the_router_it_says_what_to_install_and_starts_nothing(tmp_path:
     with running(tmp_path, python, *TWO, f"topology.router.python={python}") as served:
         assert served.program.wait(DEADLINE_S) == 3
         assert "TOP015" in served.printed
-        assert f"{python} -m pip install sglang-router==0.1.9" in served.printed
+        assert f"{python} -m pip install sglang-router==0.1.9" in " ".join(served.printed.split())
+        assert not served.folder.exists()
+
+
+def test_over_nodes_nothing_is_started_on_this_machine(tmp_path: Path, python: Path) -> None:
+    with running(tmp_path, python, *PD, "topology.decode.nodes=1") as served:
+        assert served.program.wait(DEADLINE_S) == 2
+        assert "TOP003" in served.printed
+        assert "launch=slurm" in served.printed
         assert not served.folder.exists()
 
 

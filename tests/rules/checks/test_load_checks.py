@@ -290,10 +290,38 @@ ROWS = (
         overrides="gpu=h100 model=qwen3_8b +model.config.quantization_config={quant_method:compressed-tensors,"
         "config_groups:{g:{targets:[Linear],weights:{num_bits:8,type:float,strategy:channel}}}}",
     ),
+    refused(
+        weights_at_load.check_class,
+        "0.5.9 is the first release",
+        overrides="gpu=h100 model=qwen3_8b model.config.architectures=[Qwen3_5ForConditionalGeneration] "
+        "engine.version=0.5.2",
+    ),
+    refused(
+        weights_at_load.check_class,
+        "SGLang 0.5.12 has no class KimiK3ForConditionalGeneration: 0.5.17",
+        overrides="gpu=b300 model=kimi_k3 tp_size=8 engine.version=0.5.12",
+    ),
+    unchanged(weights_at_load.check_class, overrides="gpu=b300 model=kimi_k3 tp_size=8 engine.version=0.5.17"),
+    unchanged(
+        weights_at_load.check_class,
+        overrides="gpu=b300 model=kimi_k3 tp_size=8 engine.version=0.5.12 "
+        "engine.env.SGLANG_EXTERNAL_MODEL_PACKAGE=mine",
+    ),
+    unchanged(
+        weights_at_load.check_class,
+        overrides="gpu=h100 model=qwen3_8b model.config.architectures=[Qwen3_5ForConditionalGeneration] "
+        "model_impl=transformers",
+    ),
     warned(
         weights_at_load.check_class,
-        "has no class",
-        overrides="gpu=h100 model=qwen3_8b model.config.architectures=[Qwen3_5ForCausalLM]",
+        "no release up to 0.5.23",
+        overrides="gpu=h100 model=qwen3_8b model.config.architectures=[NobodyForCausalLM]",
+    ),
+    warned(
+        weights_at_load.check_class,
+        "any more",
+        overrides="gpu=h100 model=qwen3_8b model.config.architectures=[VILAForConditionalGeneration] "
+        "engine.version=0.5.23",
     ),
     unchanged(weights_at_load.check_class, overrides="gpu=h100 model=qwen3_8b"),
     # old GPUs

@@ -103,5 +103,5 @@ def test_what_is_left_of_a_log_leads_to_no_other_class() -> None:
             if kind not in (case["class"], UNKNOWN):
                 wrong[case["file"]] = kind
     # Of a warning about the driver and what came of it, the half may be left that only tells the second.
-    assert set(wrong.values()) <= {"oom_gpu", "peer_lost", "missing_package", "no_gpu"}
+    assert set(wrong.values()) <= {"oom_gpu", "peer_lost", "missing_package", "no_gpu", "release_fault"}
     assert len(wrong) <= 5, wrong

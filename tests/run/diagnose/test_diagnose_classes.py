@@ -80,6 +80,7 @@ DIA057 crash
 DIA058 stopped
 DIA059 peer_lost
 DIA061 router_workers
+DIA062 release_fault
 """
 
 
@@ -138,6 +139,7 @@ def test_an_entry_that_is_not_whole_is_named(change: dict[str, object], message:
 def test_advice_names_arguments_that_exist() -> None:
     known = {
         *FIELDS,
+        "engine.env.SGLANG_ENABLE_JIT_DEEPGEMM",
         "engine.env.SGLANG_FLASHINFER_WORKSPACE_SIZE",
         "topology.router.args",
         "topology.router.worker_startup_timeout_secs",
@@ -197,5 +199,6 @@ def test_the_benchmark_prints_its_table_by_class() -> None:
     assert done.returncode == 0, done.stdout
     assert done.stdout.startswith("class ")
     assert "none is wrong" in done.stdout
+    assert re.search(r"^a grep for the last error shows the deciding line of \d+ ", done.stdout, re.MULTILINE)
     for kind in ("oom_graph", "port_in_use", "unknown"):
-        assert re.search(rf"^{kind} +\d+ +\d+ +\d+ +0$", done.stdout, re.MULTILINE)
+        assert re.search(rf"^{kind} +\d+ +\d+ +\d+ +0 +\d+$", done.stdout, re.MULTILINE)

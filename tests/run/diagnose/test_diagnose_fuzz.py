@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -129,6 +131,43 @@ def test_no_signature_takes_long_on_a_line_full_of_its_needle(failure: FailureCl
         start = time.process_time()
         signature.fits(line)
         assert time.process_time() - start < 1, signature
+
+
+_SERVING = [
+    "[2026-06-11 08:15:11 TP{0}] Decode batch. #running-req: {1}, #token: {2}, token usage: 0.{1}, cuda graph: True, "
+    "gen throughput (token/s): {2}.33, #queue-req: 0,",
+    "[2026-06-11 08:15:11 TP{0}] Prefill batch. #new-seq: 1, #new-token: {2}, #cached-token: {1}, token usage: 0.11, ",
+    '[2026-06-11 08:15:11] INFO:     10.0.0.{0}:5{2} - "POST /v1/chat/completions HTTP/1.1" 200 OK',
+]
+_STARTING = [
+    "[2026-06-11 08:15:11 TP{0}] Load weight begin. avail mem={1}.45 GB",
+    "Loading safetensors checkpoint shards:  {1}% Completed | {0}/30 [00:12<00:45,  1.2it/s]",
+    "/usr/lib/python3.12/warnings.py:{1}: UserWarning: TORCH_CUDA_ARCH_LIST is not set, all archs are included. {2}",
+    "node{0}:{2}:{1} [0] NCCL INFO Channel {1}/0 : 0[0] -> 1[1] via P2P/CUMEM",
+    "[2026-06-11 08:15:11 TP{0}] Using configuration from /x/E={1},N={2},device_name=NVIDIA_H200.json for MoE layer.",
+]
+
+
+@pytest.mark.parametrize(("lines", "times"), [(_SERVING, 3), (_STARTING, 75)], ids=["serving", "starting"])
+def test_a_large_log_costs_few_times_what_one_search_in_each_line_costs(
+    lines: list[str], times: int, tmp_path: Path
+) -> None:
+    """A ratio within one run, so that a slow machine does not matter: about a third of each limit is usual."""
+    log = tmp_path / "server.log"
+    log.write_text("".join(f"{lines[i % len(lines)].format(i % 8, i % 97, i * 7919 % 99991)}\n" for i in range(12_000)))
+    plain = re.compile("(?:Error|Exception|Traceback|out of memory|[Ff]ailed|Killed)")
+
+    def seconds(read: Callable[[Iterable[str]], object]) -> float:
+        start = time.process_time()
+        with log.open(encoding="utf-8") as content:
+            read(content)
+        return time.process_time() - start
+
+    def search(content: Iterable[str]) -> int:
+        return sum(plain.search(line) is not None for line in content)
+
+    diagnose(lines)  # read the classes before the clock starts
+    assert min(seconds(diagnose) for _ in range(3)) < times * min(seconds(search) for _ in range(5))
 
 
 def test_what_is_remembered_does_not_grow_with_the_log() -> None:

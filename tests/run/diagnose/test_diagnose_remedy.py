@@ -73,7 +73,7 @@ CASES: list[tuple[list[str], tuple[str, ...], str]] = [
     (
         log("model_path='Qwen/Qwen3-32B', tp_size=1, mem_fraction_static=0.88", oom("44.40 GiB")),
         ("gpu=l40s",),
-        "model_path=Qwen/Qwen3-32B-FP8",
+        "tp_size=2",
     ),
     (
         log("model_path='/mnt/Qwen3-8B', mem_fraction_static=0.96, cuda_graph_max_bs=160", LOADED, oom("79.11 GiB")),

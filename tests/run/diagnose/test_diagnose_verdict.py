@@ -199,14 +199,16 @@ def test_the_port_and_its_address_are_named() -> None:
 
 def test_sigkill_after_a_scheduler_s_own_exception_is_not_the_kernel_s() -> None:
     told = [ARGS, loading(), *traced("UnboundLocalError: cannot access local variable 'x'", "models/x.py forward")]
-    assert diagnose(told, -9).kind == UNKNOWN
+    found = diagnose(told, -9)
+    assert (found.kind, found.confidence) == ("release_fault", 0.7)
+    assert found.finding.message.endswith(": srt/models/x.py:forward")
     assert diagnose([ARGS, loading()], -9).kind == "host_oom"
 
 
 def test_a_size_that_differs_elsewhere_says_nothing_of_the_weights() -> None:
     store = "RuntimeError: UMBP exists result-size mismatch for pool kv: expected=3 actual=2."
     torch = "size mismatch for lm_head.weight: copying a param with shape torch.Size([2]) from checkpoint"
-    assert diagnose([ARGS, *traced(store, "mem_cache/storage.py f")]).kind == UNKNOWN
+    assert diagnose([ARGS, *traced(store, "mem_cache/storage.py f")]).kind == "release_fault"
     assert diagnose([ARGS, *traced("RuntimeError: Error(s) in loading state_dict:", "models/x.py f"), torch]).kind == (
         "weights_mismatch"
     )
@@ -271,7 +273,7 @@ ODD = traced("ValueError: something of the release", "managers/tokenizer_manager
         ([ARGS, loading(), READY, *STOPPED_LATER], None, True),
         # a failure of no known class is none that was not there
         ([ARGS, loading(), READY, *ODD], None, False),
-        ([ARGS, loading(), READY, *ODD, DECODE.format(1)], None, True),
+        ([ARGS, loading(), READY, *ODD, DECODE.format(1)], None, False),
         ([ARGS, loading(), READY, QUIT], None, False),
         ([ARGS, loading(), READY], 1, False),
         ([ARGS, loading(), READY], 139, False),

@@ -153,7 +153,8 @@ def serve(port: int, faults: tuple[str, ...]) -> None:
             super().server_bind()
 
     server = Server(("127.0.0.1", port), Page)
-    print("The server is fired up and ready to roll!", flush=True)
+    # To the same stream as all before it: what is written to two may be read in another order.
+    print("The server is fired up and ready to roll!", file=sys.stderr, flush=True)
     server.serve_forever()
 
 

@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import pytest
 
 from sglang_hydra.cli.main import entry
 from sglang_hydra.schemas import schema_of
+from tests.forked import run_forked
 from tests.run.launch.processes import free_port
 
 ROOT = Path(__file__).parents[3]
@@ -50,11 +50,10 @@ class Place:
 
     def run(self, *words: str, code: int | None = 0, **env: str) -> str:
         """What a command prints, after it has ended in ``code``."""
-        done = subprocess.run(
-            words, cwd=ROOT, env={**self.env, **env}, capture_output=True, text=True, timeout=DEADLINE_S
-        )
-        assert code is None or done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        assert words[:2] == (sys.executable, "serve.py")
+        ended, printed = run_forked(list(words[2:]), folder=str(ROOT), env={**self.env, **env})
+        assert code in (None, ended), printed
+        return printed
 
     def verb(self, *words: str, code: int = 0) -> str:
         """What a command that starts nothing prints, in this process."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import random
 import socket
+import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
+from typing import BinaryIO
 
 import psutil
-
-_given: set[int] = set()
 
 
 def marked(marker: str) -> list[psutil.Process]:
@@ -18,7 +21,10 @@ def marked(marker: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         if marker in (process.info["cmdline"] or []) and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(process)
+            # The state is read again: it could be older than the command line.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
     return found
 
 
@@ -32,15 +38,26 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """A port that is free now, given out once, and none that the system gives to outgoing connections."""
+    """A port that is free now, none that the system gives to outgoing connections. It is this process's until it ends:
+    the server that is to listen there starts later, and other test processes of this machine look for ports, too."""
     while True:
         port = random.randrange(10000, 20000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             if port not in _given:
+                fcntl.lockf(_locked_ports(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
                 _given.add(port)
                 return port
+
+
+@cache
+def _locked_ports() -> BinaryIO:
+    """A file in which each test process of this user locks one byte for each port that it was given."""
+    return open(os.path.join(tempfile.gettempdir(), f"ports-of-tests-{os.getuid()}"), "ab")
 
 
 def listens(port: int) -> bool:

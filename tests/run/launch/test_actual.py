@@ -14,13 +14,14 @@ import pytest
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.planning.actual import Comparison, compare
+from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch.as_planned import mismatch
 from sglang_hydra.run.launch.listening import OURS, UNSEEN, Owner
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
-from tests.plans import H200, planned, without_engines
+from tests.plans import H200, composer, planned, requests, without_engines
 
 LATER = Path(__file__).parents[2] / "data" / "actual" / "server_info_0_5_23.json"
 ON_CPU = (
@@ -74,6 +75,13 @@ def test_a_server_that_runs_as_planned_has_no_difference(overrides: tuple[str, .
     assert compared.summary == "210 of 210 as planned"
 
 
+def test_any_seed_is_as_planned_where_the_start_draws_it() -> None:
+    plan = make_plan(composer(), requests(*H200), env={})
+    assert compare(plan, info_of(plan, random_seed=7)).summary == "210 of 210 as planned"
+    (difference,) = compare(planned(*H200, "random_seed=8"), info_of(plan, random_seed=7)).differences
+    assert difference.field == "random_seed"
+
+
 def test_what_a_construction_draws_and_the_order_of_a_set_are_no_differences() -> None:
     plan = planned(*H200, "lora_paths=['a=/x']", "max_lora_rank=8", "lora_target_modules=[v_proj,k_proj,q_proj]")
     assert plan.values["lora_target_modules"] == {"v_proj", "k_proj", "q_proj"}
@@ -89,7 +97,7 @@ REASONS: dict[str, tuple[tuple[str, ...], dict[str, Any], GpuFacts | None, str]]
     "another seed": (H200, {"random_seed": 7}, None, "drawn when the server started"),
     "another port": (H200, {"nccl_port": 31000}, None, "drawn when the server started"),
     "a rule's value": (H200, {"grammar_backend": "outlines"}, None, "KER007 planned it"),
-    "a set value": ((*H200, "stream_interval=4"), {"stream_interval": 1}, None, "was set, and the server changed it"),
+    "a set value": ((*H200, "stream_interval=4"), {"stream_interval": 1}, None, "the plan sets it: the server"),
     "a default": (H200, {"watchdog_timeout": 5.0}, None, "no rule of ours leads there"),
 }
 
@@ -247,9 +255,12 @@ def test_which_differences_make_it_another_server(case: str) -> None:
     assert (found is not None) == fails
     for item in compare(plan, info_of(plan, **changed)).differences if found else ():
         assert item.text in found.message  # type: ignore[union-attr]
-    later = planned(*H200, "engine.version=0.5.23", *overrides)
-    answer = {**info_of(later, **changed), "version": "0.5.23"}
-    assert (mismatch(later, compare(later, answer), Owner(OURS)) is not None) == fails_later
+    exact = planned(*H200, "engine.version=0.5.23", *overrides)
+    for later in (exact, planned(*H200, "engine.version=0.5.23", "log_requests_level=1", *overrides)):
+        answer = {**info_of(later, **changed), "version": "0.5.23"}
+        expected = fails if later.is_exact else fails_later
+        assert (mismatch(later, compare(later, answer), Owner(OURS)) is not None) == expected
+    assert not later.is_exact
     forced = planned(*H200, *overrides, "launch.force=true")
     assert mismatch(forced, compare(forced, info_of(forced, **changed)), Owner(OURS)) is None
 

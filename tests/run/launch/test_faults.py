@@ -23,6 +23,7 @@ from sglang_hydra.planning.engines.sglang import ENGINE
 from sglang_hydra.run.launch.local import Launch, LocalServer, Outcome, serve
 from sglang_hydra.text.errors import MachineError
 from tests.run.launch.processes import free_port, listens, marked, wait_until
+from tests.run.launch.test_local import end_time_to_start
 
 HERE = Path(__file__).parent
 AT_ONCE = 6
@@ -34,8 +35,9 @@ FULL_DISK = Path("/dev/full")
 class Case:
     """One life: the server's faults, how it is ended, and what is to come of it.
 
-    ``end``: itself (nothing is done), stop (through the program), visit (its page that ends it), or the name of a
-    signal that our own process gets. ``kind`` is the class of the failure, None where nothing failed.
+    ``end``: itself (nothing is done), too late (its time to get ready ends when it has written the setting ``until``),
+    stop (through the program), visit (its page that ends it), or the name of a signal that our own process gets.
+    ``kind`` is the class of the failure, None where nothing failed.
     """
 
     faults: tuple[str, ...]
@@ -75,10 +77,10 @@ CASES = [
     # The port was taken while it loaded, and it does not end by itself.
     Case(("portless", "children"), "itself", 4, "port_in_use", times=2),
     # It hangs at a stage, or listens and is never well.
-    Case(("args:hang",), "itself", 4, "not_ready", {"ready_timeout_s": 2.0}, 2),
-    Case(("load:hang", "children"), "itself", 4, "not_ready", {"ready_timeout_s": 2.0}, 2),
-    Case(("graphs:hang", "stubborn"), "itself", 4, "not_ready", {"ready_timeout_s": 2.0, "stop_timeout_s": 0.5}, 2),
-    Case(("sick", "zombies"), "itself", 4, "health_check", {"ready_timeout_s": 10.0}, 2),
+    Case(("args:hang",), "too late", 4, "not_ready", {"until": "server_args="}, 2),
+    Case(("load:hang", "children"), "too late", 4, "not_ready", {"until": "Load weight begin"}, 2),
+    Case(("graphs:hang", "stubborn"), "too late", 4, "not_ready", {"until": "cuda graph", "stop_timeout_s": 0.5}, 2),
+    Case(("sick", "zombies"), "too late", 4, "health_check", {"until": '"GET /health HTTP/1.1" 503'}, 2),
     # It is well, sooner or later, and is stopped.
     Case((), "stop", 0, times=9),
     Case(("slow",), "stop", 0, times=3),
@@ -107,13 +109,16 @@ CASES = [
 
 
 class Quiet:
-    """A display that keeps what it is noted and lets go of the rest."""
+    """A display that keeps what it is noted, calls ``seen`` when a line has the text ``until``, and lets go of the
+    rest."""
 
-    def __init__(self) -> None:
+    def __init__(self, until: str = "", seen: Callable[[], None] = lambda: None) -> None:
         self.notes: list[str] = []
+        self._until, self._seen = until, seen
 
     def line(self, stream: str, text: str) -> None:
-        return
+        if self._until and self._until in text:
+            self._seen()
 
     def waiting(self, elapsed_s: float, milestone: str) -> None:
         return
@@ -150,11 +155,13 @@ class Life:
         argv = [sys.executable, "-S", str(HERE / "fake_server.py"), self.marker, str(self.port), *self.case.faults]
         settings: dict[str, Any] = {"ready_timeout_s": GENEROUS_S, "stop_timeout_s": 10.0, **self.case.settings}
         settings |= {"health_timeout_s": 5.0, "milestones": ENGINE.milestones}
+        settings.pop("until", None)
         return Launch(Command(argv, argv), "127.0.0.1", self.port, **settings)
 
     def _run(self) -> None:
-        display = Quiet()
-        outcome = serve(self._launch(), display, self._end_it)
+        launch = self._launch()
+        display = Quiet(self.case.settings.get("until", ""), lambda: end_time_to_start(launch))
+        outcome = serve(launch, display, self._end_it)
         self.exit_code, self.kind = outcome.exit_code, outcome.kind
         if self.case.settings.get("log_file") == FULL_DISK:
             self._must_say_so(display, outcome)

@@ -14,6 +14,7 @@ from sglang_hydra.run.launch.display import PlainDisplay, TerminalDisplay, displ
 from sglang_hydra.run.launch.log import BoundedLog
 from sglang_hydra.run.launch.output import Output
 from sglang_hydra.run.launch.port import client_host, port_obstacle
+from tests.run.launch.processes import free_port
 
 KEY = "k'e\"y\\12345"
 
@@ -132,9 +133,7 @@ def test_a_pipe_gets_plain_lines() -> None:
 
 
 def test_a_free_port_is_no_obstacle_and_stays_free() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     assert port_obstacle("127.0.0.1", port) is None
     assert port_obstacle("127.0.0.1", port) is None
 

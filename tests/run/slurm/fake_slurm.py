@@ -62,7 +62,7 @@ def watch(job: str, output: str, error: str) -> int:
         batch = subprocess.Popen(
             ["bash", str(folder / "script")], env=environment, stdout=stdout, stderr=stderr, start_new_session=True
         )
-        (folder / "batch").write_text(str(batch.pid))
+        written(folder / "batch", str(batch.pid))
         code = batch.wait()
     if state_of(job) == "RUNNING":
         tell(job, "COMPLETED" if code == 0 else "FAILED")
@@ -160,9 +160,14 @@ def copy(source: IO[bytes], label: bytes) -> None:
 
 
 def tell(job: str, state: str) -> None:
-    draft = STATE / f"job{job}" / ".state"
-    draft.write_text(state)
-    draft.replace(draft.with_name("state"))
+    written(STATE / f"job{job}" / "state", state)
+
+
+def written(file: Path, content: str) -> None:
+    """Whole for who reads it meanwhile."""
+    draft = file.with_name(f".{file.name}")
+    draft.write_text(content)
+    draft.replace(file)
 
 
 def state_of(job: str) -> str:

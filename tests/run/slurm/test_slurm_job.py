@@ -47,7 +47,8 @@ def test_each_rank_gets_its_number_the_head_and_a_port(tmp_path: Path) -> None:
     commands = rank_commands(spec_of(tmp_path, nnodes=2), [30000, 30007], "10.0.0.1:5000")
     assert [command[0] for command in commands] == ["/env/bin/python"] * 2
     told = [command[2:] for command in commands]
-    assert " ".join(told[0]) == "--model-path org/name --tp-size 16 --dist-init-addr 10.0.0.1:5000 --nnodes 2"
+    first = "--model-path org/name --port 30000 --tp-size 16 --dist-init-addr 10.0.0.1:5000 --nnodes 2"
+    assert " ".join(told[0]) == first
     assert told[1][-2:] == ["--node-rank", "1"]
     assert told[1][2:4] == ["--port", "30007"]
 
@@ -119,7 +120,7 @@ def test_outside_of_a_job_there_are_no_nodes(monkeypatch: pytest.MonkeyPatch, tm
 def test_a_job_with_too_few_nodes_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake_slurm_install.install(tmp_path, monkeypatch)
     monkeypatch.setenv("SLURM_JOB_NODELIST", "node1")
-    with pytest.raises(MachineError, match="SLM005: the server needs 2 nodes, and this job has 1"):
+    with pytest.raises(MachineError, match="SLM005: 2 nodes are needed, and this job has 1"):
         prepared(spec_of(tmp_path, nnodes=2), Record(tmp_path, Account("1")))
 
 

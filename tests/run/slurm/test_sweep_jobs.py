@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,6 +116,29 @@ def test_a_job_ends_before_its_walltime_and_hands_back_the_rest(cluster: Cluster
     assert not list(place.sweep_folder.glob("points/*/failed/*"))
     ended = re.findall(r"JobState=(\w+)", cluster.ask("scontrol", "show", "job"))
     assert "TIMEOUT" not in ended
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("tp_size=2", "nnodes=2", "chunked_prefill_size=512,1024"),
+        (
+            *("topology=pd", "topology.prefill.nodes=1", "topology.decode.nodes=1", "topology.prefill.replicas=1,2"),
+            f"topology.router.python={sys.executable}",
+        ),
+    ],
+    ids=["a server on two nodes", "prefill and decode on a node each"],
+)
+def test_points_on_several_nodes_are_taken_in_jobs_with_as_many(
+    cluster: Cluster, place: Place, words: tuple[str, ...]
+) -> None:
+    place.fault = {"decode_ms": 5}
+    place.run(place.command(*words, *SLURM, "sweep.max_jobs=1"))
+    assert [faultless(record) for record in place.results().values()] == [True, True]
+    assert "NumNodes=2" in cluster.ask("scontrol", "show", "job")
+    accounts = [json.loads(file.read_text()) for file in place.sweep_folder.glob("servers/*/job.json")]
+    assert {len(account["nodes"]) for account in accounts} == {2}
+    assert wait_until(lambda: place.alive() == [] and cluster.idle() == cluster.nodes, DEADLINE_S)
 
 
 def test_stopping_the_command_cancels_its_jobs(cluster: Cluster, place: Place) -> None:

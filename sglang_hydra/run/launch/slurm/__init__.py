@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.planning.plan import Plan
+
 if TYPE_CHECKING:
     from sglang_hydra.cli.invocation import Invocation
-    from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.planning.plan import Plan
 
 
 def serve_slurm(composer: Composer, invocation: Invocation, plan: Plan) -> int:

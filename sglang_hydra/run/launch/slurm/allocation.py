@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -23,14 +24,18 @@ class Node(NamedTuple):
     machine: str
 
 
-def nodes_of_job(environ: Mapping[str, str] = os.environ) -> list[Node]:
-    """This job's nodes in the order of its ranks. Raises MachineError outside of a job."""
+def nodes_of_job(environ: Mapping[str, str] = os.environ, needed: int = 1) -> list[Node]:
+    """This job's nodes in the order of its ranks. Raises MachineError outside of a job, and where there are fewer than
+    ``needed``."""
     listed = environ.get("SLURM_JOB_NODELIST")
     answer = ask_slurm("scontrol", "show", "hostnames", listed) if listed else None
     if answer is None:
         message = "this is no Slurm job: it has no list of nodes"
         raise MachineError(Finding("error", "SLM005", message, ("launch",), "launch=slurm starts it inside of one"))
     names = answer.split()
+    if len(names) < needed:
+        message = f"{needed} nodes are needed, and this job has {len(names)}"
+        raise MachineError(Finding("error", "SLM005", message, ("nnodes",), f"sbatch --nodes={needed}"))
     rows = ask_slurm("scontrol", "--oneliner", "show", "node", str(listed)) or ""
     known = {words["NodeName"]: words for line in rows.splitlines() if "NodeName" in (words := _words(line))}
     return [
@@ -51,6 +56,19 @@ def head_on(nodes: Sequence[Node], ports: int, http_port: int) -> Head:
         hint = "dist_init_addr=HOST:PORT with launch.slurm.sbatch.nodelist=..., or ask who runs the cluster"
         raise MachineError(Finding("error", "SLM006", message, ("dist_init_addr",), hint))
     return Head(host, free_port_block(ports, [http_port] if http_port else []))
+
+
+def addresses_of(nodes: Sequence[Node]) -> list[str]:
+    """An address of each node that the others reach it by; this machine is the first. Raises MachineError for a name
+    that stands for none."""
+    if len(nodes) == 1:
+        return ["127.0.0.1"]
+    own = own_address(nodes[1].address)
+    try:
+        return [own, *(socket.gethostbyname(node.address) for node in nodes[1:])]
+    except OSError as failure:
+        message = f"the nodes {', '.join(node.name for node in nodes)} have names without an address: {failure}"
+        raise MachineError(Finding("error", "SLM006", message, ("launch.slurm",), "ask who runs the cluster")) from None
 
 
 def follower_ports(nodes: Sequence[Node], port: int) -> list[int]:

@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.log_reading import LogTail
-from sglang_hydra.run.launch.slurm.inside import LOG_NAME, PROGRAMS
+from sglang_hydra.run.launch.slurm.inside import PROGRAMS
 from sglang_hydra.run.launch.slurm.record import ENDED, READY, Account, read_account
 from sglang_hydra.run.launch.slurm.states import MESSAGES, JobState, cancel, state_of
 from sglang_hydra.run.launch.slurm.submit import Job
@@ -25,14 +25,17 @@ _CANCEL_EXTRA_S, _GIVE_UP_S = 20.0, 120.0
 
 
 class Follower:
-    """Stays with one job until its end. ``stop_timeout_s`` is how long its ranks may take to stop."""
+    """Stays with one job until its end. ``stop_timeout_s`` is how long its ranks may take to stop, ``logs`` what is
+    shown of it, by the name before the lines of each."""
 
-    def __init__(self, job: Job, folder: Path, display: Display, stop_timeout_s: float) -> None:
+    def __init__(
+        self, job: Job, folder: Path, display: Display, stop_timeout_s: float, logs: Mapping[str, Path]
+    ) -> None:
         self.job, self.folder, self.display, self._stop_timeout_s = job, folder, display, stop_timeout_s
         self.state: JobState | None = None
         self.account: Account | None = None
         self._noted: list[str] = []
-        self._tail = LogTail(folder / LOG_NAME)
+        self._tails = {name: LogTail(log) for name, log in logs.items()}
         self._asked, self._asked_at = 0, 0.0
         self._stopping_since: float | None = None
         self._cancelled = False
@@ -59,17 +62,19 @@ class Follower:
             time.sleep(_LOOK_S)
         self.display.close()
         self._read_account()
-        self._show(self._tail.rest())
+        for name, tail in self._tails.items():
+            self._show(tail.rest(), name)
 
-    def _show(self, lines: Iterator[str]) -> None:
+    def _show(self, lines: Iterator[str], name: str) -> None:
         for line in lines:
             # Of ranks that were told to stop, srun says that they failed.
             if self._stopping_since is None or not line.startswith("srun: "):
-                self.display.line("stdout", line)
+                self.display.line("stdout", f"[{name}] {line}" if name else line)
 
     def _look(self) -> None:
         self._read_account()
-        self._show(self._tail.lines())
+        for name, tail in self._tails.items():
+            self._show(tail.lines(), name)
         now = time.monotonic()
         soon = self._asked < _ASK_SOON or self._stopping_since is not None or self._has_ended()
         if now - self._asked_at >= (_ASK_FIRST_S if soon else _ASK_LATER_S):

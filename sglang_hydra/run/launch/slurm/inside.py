@@ -22,14 +22,16 @@ from sglang_hydra.arguments.secrets import HIDDEN
 from sglang_hydra.planning.engines.base import Command, Request
 from sglang_hydra.planning.engines.choose import engines
 from sglang_hydra.planning.nodes import node_intents
+from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.head import free_port_block, own_address
+from sglang_hydra.run.launch.listening import Owner
 from sglang_hydra.run.launch.local import Launch, LocalServer
 from sglang_hydra.run.launch.local import serve as run_server
 from sglang_hydra.run.launch.slurm.allocation import follower_ports, head_on, nodes_of_job
 from sglang_hydra.run.launch.slurm.keys import Secrets, take_secrets
 from sglang_hydra.run.launch.slurm.record import ENDED, READY, Account, Record
 from sglang_hydra.run.launch.slurm.submit import ORIGINAL_PYTHONPATH
-from sglang_hydra.text.errors import MachineError, SglangHydraError
+from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
 
@@ -38,6 +40,8 @@ PROGRAMS = Path(__file__).parents[1]
 
 PORT_OWNER = "sglang_hydra_port_owner"
 """In what the server said of itself: whose its port was seen to be."""
+BESIDE_OTHERS = ("--overlap", "--mem=0")
+"""Words for srun that let a step share its nodes and their memory with the job's other steps."""
 ORDERS_NAME, LOG_NAME, INFO_NAME = "ranks.json", "server.log", "server_info.json"
 # Beyond their own deadline, for the ranks' guards to collect the dead and for srun to notice.
 _SRUN_EXTRA_S = 12.0
@@ -72,11 +76,11 @@ class ServerSpec:
 def serve_in_job(spec: ServerSpec) -> None:
     """The function that ``launch=slurm`` submits: runs the server until its end and keeps an account of it. Exits with
     the server's code."""
-    with contextlib.suppress(SglangHydraError), _account_of(spec) as end:
+    with contextlib.suppress(SglangHydraError), account_of(spec.folder) as end:
 
         def ready(server: LocalServer, seconds: float) -> None:
-            _leave_info(spec, server)
-            _ready(end.record, seconds)
+            leave_info(spec, server.launch, server.owner)
+            mark_ready(end.record, seconds)
 
         outcome = run_server(prepared(spec, end.record), JobDisplay(end.record), on_ready=ready)
         end.code, end.findings = outcome.exit_code, tuple(outcome.findings)
@@ -94,16 +98,16 @@ def server_of(spec: ServerSpec) -> Iterator[LocalServer]:
     is cancelled or its walltime is over; each has been written into the job's account. One server at a time: the
     ranks take all of the job's GPUs.
     """
-    with _account_of(spec) as end:
+    with account_of(spec.folder) as end:
         with LocalServer(prepared(spec, end.record), JobDisplay(end.record)) as server:
-            _ready(end.record, server.wait_ready() or 0.0)
+            mark_ready(end.record, server.wait_ready() or 0.0)
             yield server
         end.code = 0
 
 
 @dataclass
-class _End:
-    """How the server of a job has ended, for its account in ``record``."""
+class End:
+    """How what a job serves has ended, for its account in ``record``."""
 
     record: Record
     code: int = 1
@@ -111,10 +115,10 @@ class _End:
 
 
 @contextlib.contextmanager
-def _account_of(spec: ServerSpec) -> Iterator[_End]:
+def account_of(folder: Path) -> Iterator[End]:
     """Writes down how the block ends. Raises what it raises, and SystemExit (130) at SIGTERM."""
     _leave_our_path()
-    end = _End(Record(spec.folder, Account(os.environ.get("SLURM_JOB_ID", ""))))
+    end = End(Record(folder, Account(os.environ.get("SLURM_JOB_ID", ""))))
     try:
         with _ended_by_signals():
             yield end
@@ -134,10 +138,7 @@ def prepared(spec: ServerSpec, record: Record) -> Launch:
     Raises MachineError where the head's address cannot be found.
     """
     secrets = take_secrets(spec.secrets)
-    nodes = nodes_of_job()
-    if len(nodes) < spec.nnodes:
-        message = f"the server needs {spec.nnodes} nodes, and this job has {len(nodes)}"
-        raise MachineError(Finding("error", "SLM005", message, ("nnodes",), f"sbatch --nodes={spec.nnodes}"))
+    nodes = nodes_of_job(needed=spec.nnodes)
     address = spec.request.intent.get("dist_init_addr")
     head = None
     if spec.nnodes > 1 and not address:
@@ -145,9 +146,6 @@ def prepared(spec: ServerSpec, record: Record) -> Launch:
         address = head.address
     port = spec.request.port or free_port_block(1)
     ports = [port, *follower_ports(nodes, port)] if spec.nnodes > 1 else [port]
-    commands = rank_commands(spec, ports, address)
-    orders = spec.folder / ORDERS_NAME
-    orders.write_text(json.dumps(orders_of(spec, commands), indent=2) + "\n", encoding="utf-8")
     record.update(
         nodes=[node.name for node in nodes],
         node=nodes[0].name,
@@ -156,11 +154,19 @@ def prepared(spec: ServerSpec, record: Record) -> Launch:
         host=spec.request.host,
         port=port,
     )
+    return launch_of_ranks(spec, ports, address, secrets)
+
+
+def launch_of_ranks(spec: ServerSpec, ports: Sequence[int], head: str | None, secrets: Secrets) -> Launch:
+    """Writes the orders of all ranks. ``ports`` is the HTTP port of each, ``head`` where they meet."""
+    orders = spec.folder / ORDERS_NAME
+    commands = rank_commands(spec, ports, head)
+    orders.write_text(json.dumps(orders_of(spec, commands), indent=2) + "\n", encoding="utf-8")
     engine = engines()[spec.engine]
     return Launch(
         command=srun_command(spec, orders, secrets),
         host=spec.request.host,
-        port=port,
+        port=ports[0],
         health_path=engine.health_path,
         health_timeout_s=engine.health_timeout_s,
         ready_timeout_s=spec.ready_timeout_s,
@@ -204,15 +210,13 @@ def srun_command(spec: ServerSpec, orders: Path, secrets: Secrets) -> Command:
     return Command(argv=[*relay, *srun, *rank], shown=[*srun, *rank], env=dict(secrets.env), secret=secrets.key)
 
 
-class JobDisplay:
-    """A launcher's display inside a job: what people see of it is written where the terminal looks."""
+class JobDisplay(Display):
+    """A launcher's display inside a job: what people see of it is written where the terminal looks. Lines are in the
+    log."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
         self._written_at = 0.0
-
-    def line(self, stream: str, text: str) -> None:
-        """The log has it."""
 
     def waiting(self, elapsed_s: float, milestone: str) -> None:
         if time.monotonic() - self._written_at >= _WRITE_EVERY_S:
@@ -222,28 +226,24 @@ class JobDisplay:
     def note(self, text: str) -> None:
         self._record.update(notes=[*self._record.account.notes, text][-_MOST_NOTES:])
 
-    def close(self) -> None:
-        return
 
-
-def _ready(record: Record, seconds: float) -> None:
+def mark_ready(record: Record, seconds: float) -> None:
     record.update(phase=READY, elapsed_s=round(seconds, 1), milestone="answering")
 
 
-def _leave_info(spec: ServerSpec, server: LocalServer) -> None:
+def leave_info(spec: ServerSpec, launch: Launch, owner: Owner | None) -> None:
     """Writes the server's own account of itself and the owner of its port, to be compared with the plan. Asked here,
     where it can be reached."""
     from sglang_hydra.run.launch.server_info import NoServerInfo, read_server_info
 
     if spec.engine != "sglang":
         return
-    launch = server.launch
     key = launch.command.secret
     try:
         info = dict(read_server_info(launch.host, launch.port, key, spec.version))
     except (NoServerInfo, OSError, ValueError) as failure:
         info = {"problem": str(failure)}
-    content = json.dumps({**info, PORT_OWNER: list(server.owner or ())})
+    content = json.dumps({**info, PORT_OWNER: list(owner or ())})
     if key:
         content = content.replace(json.dumps(key)[1:-1], HIDDEN)
     (spec.folder / INFO_NAME).write_text(content + "\n", encoding="utf-8")

@@ -7,18 +7,26 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.ports import host_and_port
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
+from sglang_hydra.planning.actual import compare
 from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.nodes import ports_for_head
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.slurm_options import container_command, sbatch_settings, srun_settings
+from sglang_hydra.run.diagnose import diagnose
+from sglang_hydra.run.diagnose.lines import read_lines
+from sglang_hydra.run.launch.as_planned import must_be_planned, owner_note
 from sglang_hydra.run.launch.display import display_for
 from sglang_hydra.run.launch.example import curl_line
 from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run_folder
@@ -31,6 +39,7 @@ from sglang_hydra.run.launch.slurm.keys import drop_secrets, leave_secrets, secr
 from sglang_hydra.run.launch.slurm.record import ENDED, FILE_NAME, Account
 from sglang_hydra.run.launch.slurm.states import JobState, ended_finding
 from sglang_hydra.run.launch.slurm.submit import Job, require_slurm, submit
+from sglang_hydra.show.comparison import comparison_lines
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.errors import ConfigError, ServerError
@@ -40,8 +49,6 @@ from sglang_hydra.text.screen import VERBATIM, Line, text, write
 
 if TYPE_CHECKING:
     from sglang_hydra.cli.invocation import Invocation
-    from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.planning.plan import Plan
 
 JOB_FOLDER = "slurm"
 """Below the run folder: the job's script, its pickle and the output of its batch process."""
@@ -62,14 +69,19 @@ def serve(composer: Composer, invocation: Invocation, plan: Plan) -> int:
         message = "launch.detach is for servers on this machine; a job of launch=slurm lives as long as this command"
         hint = "leave it out, in tmux or screen; or sbatch what `export slurm` writes"
         raise ConfigError(Finding("error", "SLM008", message, ("launch.detach",), hint))
-    write([*plan_screen(plan), *job_lines(plan)])
+    write([*plan_screen(plan, everything=invocation.all), *job_lines(sbatch_settings(plan))])
+    look_at_cluster(plan)
+    return in_hydra(composer, invocation, lambda: _run(plan))
+
+
+def look_at_cluster(plan: Plan) -> None:
+    """Raises MachineError where this machine has no Slurm, no submitit or not the engine. Makes the tiny model."""
     require_slurm()
     if plan.nodes["launch"]["slurm"]["container"] == "none":
         # Not for this machine's memory, which is not that of the nodes.
         choose(plan.engine.name, plan.engine.python, Machine(None), None)
     if plan.values["model_path"] == str(tiny_path()):
         ensure_tiny()
-    return in_hydra(composer, invocation, lambda: _run(plan))
 
 
 def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> ServerSpec:
@@ -89,7 +101,7 @@ def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> Server
         request=replace(request, intent=intent),
         folder=folder,
         nnodes=int(plan.values["nnodes"]),
-        head_ports=ports_for_head(plan.values),
+        head_ports=ports_for_head(plan.view),
         ready_timeout_s=launch["ready_timeout"],
         stop_timeout_s=launch["stop_timeout"],
         srun=tuple(srun_settings(plan, programs)),
@@ -110,50 +122,76 @@ def refuse_recorded_secrets(plan: Plan) -> None:
             raise ConfigError(Finding("error", "SLM007", message, (f"launch.slurm.{key}",), hint))
 
 
-def job_lines(plan: Plan) -> list[Line]:
+def job_lines(options: Mapping[str, str | bool]) -> list[Line]:
     """Shows what Slurm will be asked for."""
-    options = [f"--{name}" + ("" if value is True else f"={value}") for name, value in sbatch_settings(plan).items()]
-    return [[text("Slurm job", "bold")], [text(f"  sbatch {shlex.join(options)}", VERBATIM)], []]
+    words = [f"--{name}" + ("" if value is True else f"={value}") for name, value in options.items()]
+    return [[text("Slurm job", "bold")], [text(f"  sbatch {shlex.join(words)}", VERBATIM)], []]
 
 
 def _run(plan: Plan) -> int:
     """Inside Hydra's run folder."""
     folder = run_folder()
-    _clear(folder)
     write_in_run_folder(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
+    return run_job(
+        plan,
+        folder,
+        sbatch_settings(plan),
+        lambda secrets: partial(serve_in_job, server_spec(plan, folder, secrets)),
+        lambda job, account: ready_lines(plan, job, account, folder),
+    )
+
+
+def run_job(
+    plan: Plan,
+    folder: Path,
+    options: Mapping[str, str | bool],
+    call: Callable[[Path | None], Callable[[], None]],
+    ready: Callable[[Job, Account], list[Line]],
+    logs: Mapping[str, Path] | None = None,
+) -> int:
+    """Submits ``call`` of the file of secrets, and stays with the job until its end. Returns the exit code.
+
+    ``ready`` makes the lines to show once the job says that it serves. ``logs`` are the servers' logs, each with the
+    name that is shown before its lines.
+    """
+    logs = logs or {"": folder / LOG_NAME}
+    _clear(folder, logs)
     secrets = leave_secrets(folder, secrets_of(plan.secrets.get("api_key"), plan.environment, os.environ))
     display = display_for()
     try:
         with stopping_on_signals(lambda: None, loud=False) as signals:
             job = submit(
-                serve_in_job,
-                server_spec(plan, folder, secrets),
-                options=sbatch_settings(plan),
+                call(secrets),
+                options=options,
                 folder=folder / JOB_FOLDER,
                 setup=plan.nodes["launch"]["slurm"]["setup"],
                 hidden=_hidden(plan),
             )
             with cancelled_with_us(job.id, secrets):
                 display.note(f"the job {job.id} was submitted; its files are in {folder}")
-                follower = Follower(job, folder, display, float(plan.nodes["launch"]["stop_timeout"]))
-                follower.until_end(signals, lambda account: write(ready_lines(plan, job, account, folder)))
+                follower = Follower(job, folder, display, float(plan.nodes["launch"]["stop_timeout"]), logs)
+                follower.until_end(signals, lambda account: write(ready(job, account)))
     finally:
         drop_secrets(secrets)
     if signals:
         return INTERRUPTED
-    code, findings = outcome_of(job, follower.account, follower.state, folder)
+    code, findings = outcome_of(job, follower.account, follower.state, folder, list(logs.values()))
     with contextlib.suppress(OSError):
         write(finding_lines(findings), sys.stderr)
     return code
 
 
-def _clear(folder: Path) -> None:
+def _clear(folder: Path, logs: Mapping[str, Path]) -> None:
     """A run folder that was used before holds what an earlier job said of itself."""
-    for file in (folder / FILE_NAME, folder / INFO_NAME, *log_files(folder / LOG_NAME)):
-        file.unlink(missing_ok=True)
+    (folder / FILE_NAME).unlink(missing_ok=True)
+    for log in logs.values():
+        for file in (log.with_name(INFO_NAME), *log_files(log)):
+            file.unlink(missing_ok=True)
 
 
-def outcome_of(job: Job, account: Account | None, state: JobState | None, folder: Path) -> tuple[int, list[Finding]]:
+def outcome_of(
+    job: Job, account: Account | None, state: JobState | None, folder: Path, logs: Sequence[Path] = ()
+) -> tuple[int, list[Finding]]:
     """Explains the end of a job that nobody here stopped: the exit code and the findings."""
     last = account if account is not None and account.phase == ENDED else None
     by_slurm = state is not None and state.state in _SLURM_ENDED_IT
@@ -165,15 +203,12 @@ def outcome_of(job: Job, account: Account | None, state: JobState | None, folder
             state = JobState("CANCELLED")
     ended = state or JobState("FAILED")
     findings = [ended_finding(job.id, ended, str(folder / JOB_FOLDER))]
-    diagnosed = diagnosis_of([folder / LOG_NAME, job.output[1]]) if ended.state != "CANCELLED" else None
+    diagnosed = diagnosis_of([*(logs or [folder / LOG_NAME]), job.output[1]]) if ended.state != "CANCELLED" else None
     return ServerError.exit_code, [*findings, *([diagnosed] if diagnosed else [])]
 
 
 def diagnosis_of(logs: list[Path]) -> Finding | None:
     """Returns the diagnosis from the first log that gives one; None where none does."""
-    from sglang_hydra.run.diagnose import diagnose
-    from sglang_hydra.run.diagnose.lines import read_lines
-
     for log in logs:
         try:
             with log.open("rb") as file:
@@ -187,13 +222,16 @@ def diagnosis_of(logs: list[Path]) -> Finding | None:
 
 def ready_lines(plan: Plan, job: Job, account: Account, folder: Path) -> list[Line]:
     """Shows how the server compares with the plan, where it answers, and how to reach it from here."""
+    return [[], *comparison(plan, account, folder), *reached_lines(plan, job, account)]
+
+
+def reached_lines(plan: Plan, job: Job, account: Account) -> list[Line]:
+    """Shows where the job answers, and how to reach it from here."""
     here = f"http://127.0.0.1:{account.port}"
     everywhere = account.host in _EVERYWHERE
     url = f"http://{host_and_port(str(account.address), account.port or 0)}" if everywhere else here
     where = "" if everywhere else f" on {account.node}"
     lines: list[Line] = [
-        [],
-        *comparison(plan, account, folder),
         [text(f"Ready after {account.elapsed_s:.1f} s at {url}{where}, job {job.id}", "bold green")],
     ]
     if not everywhere:
@@ -209,10 +247,6 @@ def ready_lines(plan: Plan, job: Job, account: Account, folder: Path) -> list[Li
 def comparison(plan: Plan, account: Account, folder: Path) -> list[Line]:
     """Compares the server's own account in the job with the plan; ``actual.json`` in ``folder`` has it whole. Raises
     ServerError for a server that is not the planned one."""
-    from sglang_hydra.planning.actual import compare
-    from sglang_hydra.run.launch.as_planned import must_be_planned, owner_note
-    from sglang_hydra.show.comparison import comparison_lines
-
     try:
         info = json.loads((folder / INFO_NAME).read_text(encoding="utf-8"))
     except FileNotFoundError:

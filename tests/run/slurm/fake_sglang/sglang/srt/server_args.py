@@ -14,6 +14,6 @@ def prepare_server_args(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--node-rank", type=int, default=0)
     parser.add_argument("--dist-init-addr")
     parser.add_argument("--tp-size", type=int, default=1)
+    parser.add_argument("--api-key")
     known, _ = parser.parse_known_args(argv)
-    known.api_key = None
     return known

@@ -25,6 +25,8 @@ class Page(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/health":
             self.answer(200, {})
+        elif self.path == "/get_model_info" and Page.rank == 0:
+            self.answer(200, {"model_path": Page.arguments["model_path"], "is_generation": True})
         elif self.path == "/get_server_info" and Page.rank == 0:
             self.answer(200, {**Page.arguments, "version": "0.5.2"})
         elif self.path == "/die":
@@ -33,7 +35,7 @@ class Page(http.server.BaseHTTPRequestHandler):
             self.answer(404, {})
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))) or "{}")
         if Page.rank != 0:
             self.answer(404, {})
         elif Page.key is not None and self.headers.get("Authorization") != f"Bearer {Page.key}":
@@ -41,7 +43,9 @@ class Page(http.server.BaseHTTPRequestHandler):
         else:
             answer = {"choices": [{"message": {"content": "hello"}}], "model": Page.arguments["model_path"]}
             environment = {name: os.environ.get(name) for name in ("HF_TOKEN", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")}
-            self.answer(200, {**answer, "ranks": Page.seen, "env": environment})
+            told = {name: value for name, value in asked.items() if name.startswith("bootstrap")}
+            node = os.environ.get("SLURMD_NODENAME")
+            self.answer(200, {**answer, "ranks": Page.seen, "env": environment, "bootstrap": told, "node": node})
 
     def answer(self, status: int, content: object) -> None:
         body = json.dumps(content).encode()
@@ -68,7 +72,9 @@ def launch_server(args: argparse.Namespace) -> None:
     if args.nnodes > 1:
         meet(args)
     say("Load weight begin")
-    server = http.server.ThreadingHTTPServer((args.host, args.port), Page)
+    # The nodes of a test's Slurm are one machine, and an exported script gives all ranks one port.
+    port = 0 if args.node_rank > 0 and "SLURM_PROCID" in os.environ else args.port
+    server = http.server.ThreadingHTTPServer((args.host, port), Page)
     say("The server is fired up and ready to roll!")
     try:
         server.serve_forever()

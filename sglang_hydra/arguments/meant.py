@@ -1,0 +1,94 @@
+"""What was probably meant by a value that does not fit its argument: ``meant.json`` has the values of other tools."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sglang_hydra.arguments.fields import Field
+from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.words import is_digits, nearest, size_of
+
+_TABLE: Mapping[str, Any] = json_beside(__file__)
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
+_LETTERS_FOR_DIGITS = str.maketrans("OolI", "0011")
+
+
+def word(key: str, value: str) -> str:
+    """``key=value`` as one types it in a shell."""
+    return shlex.join([f"{key}={value}"])
+
+
+def values_meant(field: Field, value: Any) -> Iterator[str]:
+    """The words for the values that were probably meant, the likeliest first."""
+    name = field.name
+    if isinstance(value, str):
+        plain = re.sub(r"[\W_]", "", value).lower()
+        own = _TABLE["values"].get(name, {})
+        near = plain if plain in own else None if methods_of_bits(value) else nearest(plain, own)
+        if near is not None:
+            yield own[near] if "=" in own[near] else f"{name}={own[near]}"
+    yield from (word(name, text) for text in _as_type(field, value))
+    if name == "lora_paths" and isinstance(value, str) and value:
+        yield word(name, f"['{value}']")
+    if name == "quantization" and (methods := methods_of_bits(value)):
+        yield _TABLE["four_bits"]["online"]
+        yield from (f"{name}={method}" for method in methods)
+
+
+def methods_of_bits(value: Any) -> Sequence[str]:
+    """The methods of quantization for weights of four bits, where ``value`` says as much (int4); else none."""
+    row = _TABLE["four_bits"]
+    return row["methods"] if str(value).lower() in row["typed"] else ()
+
+
+def _as_type(field: Field, value: Any) -> Iterator[str]:
+    """A value in another spelling, as the argument's type reads it."""
+    if field.is_list:
+        items = re.split(r"[\s,;]+", value.strip("[](){} ")) if isinstance(value, str) else [str(value)]
+        if isinstance(value, (str, int)) and not isinstance(value, bool) and all(map(_READS[field.kind], items)):
+            yield f"[{','.join(items)}]"
+    elif field.kind == "int" and isinstance(value, (str, float)):
+        text = str(value)
+        spelled = text.replace(",", "") if _THOUSANDS.fullmatch(text) else text.translate(_LETTERS_FOR_DIGITS)
+        spelled = spelled.strip().removesuffix(".0").replace("_", "")
+        if is_digits(spelled):
+            yield spelled
+        elif text and size_of(text[:-1] + text[-1].lower()) is not None:  # 32K
+            yield from (text[:-1] + "k", text[:-1] + "Ki")
+    elif field.kind == "float" and isinstance(value, str):
+        percent = re.fullmatch(r"(\d+(?:[.,]\d+)?)\s*%", value)
+        if percent:
+            yield f"{float(percent[1].replace(',', '.')) / 100:g}"
+        elif re.fullmatch(r"\d*,\d+", value):
+            yield f"0{value.replace(',', '.')}".removeprefix("0") if value[0] != "," else f"0.{value[1:]}"
+    elif field.arg.json and isinstance(value, str):
+        yield from _as_json(value)
+
+
+def _as_json(text: str) -> Iterator[str]:
+    """JSON for an object without its quotes, as a shell leaves it."""
+    import json
+
+    from sglang_hydra.text.quick_yaml import quick_load
+
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        try:
+            found = quick_load(re.sub(r"([{,]\s*[^\s{}\[\],:]+):(?=\S)", r"\1: ", text))
+        except (ValueError, RecursionError, __import__("yaml").YAMLError):
+            return
+    if isinstance(found, dict) and all(isinstance(key, str) and item is not None for key, item in found.items()):
+        yield json.dumps(found)
+
+
+_READS = {
+    "int": lambda text: re.fullmatch(r"-?\d+", text) is not None,
+    "float": lambda text: re.fullmatch(r"-?\d+(\.\d+)?", text) is not None,
+    "str": lambda text: bool(text),
+    "Any": lambda text: False,
+}

@@ -1,0 +1,103 @@
+"""vLLM's flags as arguments of SGLang: ``vllm.json`` has each with its counterpart, or why there is none."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.text.findings import Finding, Level
+from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.words import nearest, short, size_of
+
+
+class Counterpart(NamedTuple):
+    """What a flag of vLLM is here. ``argument`` is ours (``!``: the opposite of it), None where there is none, and
+    ``why`` says so. ``value`` is what the flag sets alone, ``values`` are vLLM's words with ours, ``copied`` names the
+    argument whose value it takes over, ``is_default`` is for what SGLang does unasked."""
+
+    argument: str | None = None
+    value: Any = None
+    values: Mapping[str, str] = {}
+    copied: str | None = None
+    is_default: bool = False
+    note: str | None = None
+    why: str | None = None
+
+
+@functools.lru_cache(maxsize=1)
+def _table() -> Mapping[str, Counterpart]:
+    made = {}
+    for flag, row in json_beside(__file__)["flags"].items():
+        row = {{"as": "copied", "default": "is_default"}.get(name, name): value for name, value in row.items()}
+        short = row.pop("short", None)
+        made[flag] = Counterpart(**row)
+        if short:
+            made[short] = made[flag]
+    return made
+
+
+def counterpart(flag: str) -> Counterpart | None:
+    """What a flag of vLLM, in full or short, is here; None for a flag that vLLM does not have."""
+    return _table().get(flag.partition("=")[0].replace("_", "-"))
+
+
+def in_sglangs_words(flag: str, values: Sequence[str], tp_size: str = "1") -> tuple[list[str] | None, str]:
+    """The words of SGLang's command line for an option of vLLM with its values, and what is to be said about it. None
+    where there is no counterpart. Raises KeyError for a flag that vLLM does not have."""
+    found = _table()[flag.partition("=")[0].replace("_", "-")]
+    if found.argument is None:
+        return None, found.why or ""
+    field = FIELDS[found.argument.lstrip("!")]
+    if found.is_default:
+        return [], f"SGLang does so unless {field.name} says otherwise"
+    value = " ".join(values) if found.value is None else found.value
+    value = tp_size if found.copied else found.values.get(str(value), value)
+    if field.is_flag:
+        return [field.flag], found.note or ""
+    if field.kind == "int" and (size := _size(str(value))) is not None:
+        value = size
+    return [field.flag, *(values if field.arg.nargs in ("*", "+") else [str(value)])], found.note or ""
+
+
+def _size(text: str) -> int | None:
+    """vLLM's ``32k`` (32,000) and ``32K`` (32,768): vllm/engine/arg_utils.py, human_readable_int."""
+    return size_of(f"{text}i") if text[-1:].isupper() else size_of(text.replace("m", "M").replace("g", "G"))
+
+
+def translated(words: Sequence[str]) -> tuple[list[str], list[Finding]]:
+    """The flags of SGLang for the words behind ``vllm serve``, and a finding for each that has no counterpart."""
+    argv, findings = [], []
+    options = _options(words)
+    sizes = [values[0] for flag, values in options if flag in ("--tensor-parallel-size", "-tp") and values]
+    for flag, values in options:
+        typed = " ".join([flag, *values])
+        if counterpart(flag) is None:
+            near = nearest(flag, _table())
+            hint = f"{near}?" if near else None
+            findings.append(
+                Finding("error", "IMP003", f"{short(typed)}: vLLM has no such flag that is known here", (), hint)
+            )
+            continue
+        taken, note = in_sglangs_words(flag, values, *sizes[:1])
+        argv += taken or []
+        if taken is None or note:
+            level: Level = "warning" if taken is None else "info"
+            message = f"{typed} has no counterpart in SGLang" if taken is None else f"{typed}: {' '.join(taken)}"
+            findings.append(Finding(level, "IMP018", f"{message.rstrip(': ')}: {note}"))
+    return argv, findings
+
+
+def _options(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Each option with its values; the model may stand without one."""
+    options: list[tuple[str, list[str]]] = []
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if word.startswith("-") and not word.lstrip("-").isdigit():
+            options.append((flag.replace("_", "-"), [value] if equals else []))
+        elif not options:
+            options.append(("--model", [word]))
+        else:
+            options[-1][1].append(word)
+    return options

@@ -1,0 +1,42 @@
+"""Whether what was judged is good: it decides between the exit codes 0 and 2 of plan, check, export and fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.verdict import what_is_missing
+from sglang_hydra.text.exit_codes import INVALID
+from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.topology.plan import Topology
+
+
+def code_of(invocation: Invocation, made: Plan | Topology | None, findings: Sequence[Finding] | None = None) -> int:
+    """2 for what :func:`is_good` is not."""
+    return 0 if is_good(invocation, made, findings) else INVALID
+
+
+def is_good(invocation: Invocation, made: Plan | Topology | None, findings: Sequence[Finding] | None = None) -> bool:
+    """Whether ``made``, with its ``findings`` or with others, has no error, and nothing that ``--fail-on`` names; with
+    ``--upstream-only``, whether SGLang would accept it. None is what cannot be composed."""
+    levels = _levels(invocation)
+    if made is None:
+        return False
+    plans = [made] if isinstance(made, Plan) else [server.plan for server in made.servers]
+    found = {finding.level for finding in (made.findings if findings is None else findings)}
+    if "warning" in levels and "warning" in found:
+        return False
+    if "unknown" in levels and any(map(what_is_missing, plans)):
+        return False
+    if not invocation.upstream_only:
+        return "error" not in found
+    asked = made.authority.ok if isinstance(made, Plan) and made.authority is not None else None
+    return made.ok if asked is None else asked
+
+
+def _levels(invocation: Invocation) -> set[str]:
+    return set(filter(None, (invocation.fail_on or "").split(",")))

@@ -1,0 +1,99 @@
+"""Reads the words behind the verb: what only Hydra knows, SGLang's own flags, a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sglang_hydra.cli.hydra_words import check_hydra_keys_of_file, settle_hydra_words
+from sglang_hydra.cli.invocation import Invocation, read_invocation
+from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.planning.input_files import is_document
+from sglang_hydra.text import user_settings as settings
+from sglang_hydra.text.errors import ConfigError, MachineError
+from sglang_hydra.text.exit_codes import FAIL_ON
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.flags import FLAGS, why_not
+from sglang_hydra.text.words import nearest, program
+
+_NAME_A_MODEL = {"model", "model_path", "recipe", "experiment", "lock"}
+_COMPOSED = ("serve", "plan", "check", "fit", "export", "explain")
+"""Verbs whose overrides are those of one plan."""
+
+
+def read_words(invocation: Invocation) -> None:
+    """Reads the words behind the verb: Hydra's own, SGLang's flags, a file. Raises ConfigError for what cannot be."""
+    settle_hydra_words(invocation)
+    _refuse_misplaced(invocation)
+    settings.begin(invocation.allowed)
+    if invocation.argv is not None and invocation.verb not in ("import", "upgrade"):
+        invocation.requests += requests_from_argv(invocation.argv, invocation.requests)
+    if any("=" not in request.text for request in invocation.requests):
+        from sglang_hydra.cli.file_argument import read_file_argument
+
+        read_file_argument(invocation)
+        check_hydra_keys_of_file(invocation)
+
+
+def refused(words: Sequence[str]) -> Sequence[Finding]:
+    """What is wrong with the words of a command line, as far as it shows before the verb runs."""
+    from sglang_hydra.planning.make import plan_composed
+
+    try:
+        invocation = read_invocation(words)
+        read_words(invocation)
+        if invocation.verb in _COMPOSED and not invocation.multirun:
+            first = invocation.requests[:1] if invocation.verb in ("export", "explain") else []
+            requests = [item for item in invocation.requests if item not in first and not is_document(item.text)]
+            composer = composer_of(invocation)
+            plan_composed(composer, requests, composer.compose(requests), with_remedies=False)
+    except ConfigError as failure:
+        return failure.findings
+    except MachineError:
+        pass
+    return ()
+
+
+def _refuse_misplaced(invocation: Invocation) -> None:
+    """Raises ConfigError for the first flag that does not go with the verb, or not beside another flag."""
+    verb = invocation.verb
+    if invocation.once and (verb != "serve" or invocation.multirun):
+        message = (
+            f"--run asks for one run of serve, and {'-m for several' if invocation.multirun else verb + ' was typed'}"
+        )
+        raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} serve ..., without --run"))
+    if invocation.hydra and verb != "serve":
+        message = f"Hydra's own flags go with serve, and {verb} runs without Hydra's run folder"
+        raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} --cfg job ..., or plan --json"))
+    levels = [level for level in (invocation.fail_on or "").split(",") if level]
+    if wrong := next((level for level in levels if level not in FAIL_ON), None):
+        fix = f"--fail-on={nearest(wrong, FAIL_ON) or ','.join(FAIL_ON)}"
+        message = f"--fail-on={wrong}: what is an error always fails; {' and '.join(FAIL_ON)} may be added"
+        typed = (f"--fail-on={invocation.fail_on}",)
+        raise ConfigError(Finding("error", "CLI012", message, hint=fix, typed=typed, fix=fix))
+    given = [flag for flag in FLAGS if getattr(invocation, flag.sets) not in (None, False, [])]
+    for flag in given:
+        why = why_not(flag, verb, given)
+        if why is not None and flag.elsewhere is not None:
+            known = {"verb": verb, "why": why, "program": program()}
+            message, hint = (flag.elsewhere[part].format(**known) for part in ("message", "hint"))
+            raise ConfigError(Finding("error", flag.elsewhere["id"], message, hint=hint))
+
+
+def requests_from_argv(argv: Sequence[str], others: Sequence[Request] = ()) -> list[Request]:
+    """SGLang's own flags as overrides, each with the place of the flag. Raises ConfigError as its parser refuses.
+
+    They are read by the release that ``others`` name, and need no model where those name one.
+    """
+    named = {request.key or request.text.lstrip("+").partition("=")[0]: request for request in others}
+    version = named.get("engine.version")
+    if version is None and not _NAME_A_MODEL.intersection(named):
+        from sglang_hydra.arguments.argv import parse_argv_with_places
+
+        values, places = parse_argv_with_places(argv)
+    else:
+        from sglang_hydra.arguments.release_flags import flags_as_overrides
+
+        release = None if version is None else str(version.value or version.text.partition("=")[2].strip("'\""))
+        values, places = flags_as_overrides(argv, release, needs_model=not _NAME_A_MODEL.intersection(named))
+    return [Request.typed(name, value, f"argument {places[name]} after --") for name, value in values.items()]

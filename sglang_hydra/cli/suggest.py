@@ -1,0 +1,178 @@
+"""``suggest``: plans to choose from for a model, GPUs and a load, each planned and launchable, ranked by a goal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.planning.suggest import FEWEST, GOALS, Suggestion, command_of, suggestions
+from sglang_hydra.show.plan import command_line
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import VERBATIM, Line, columns, folded, print_json, room, text, write
+from sglang_hydra.text.words import is_digits, nearest, program, size_of
+
+if TYPE_CHECKING:
+    from sglang_hydra.measure.report.replicas import Needed
+
+SCHEMA = "sglang_hydra.suggest/1"
+REPLICAS = "sglang_hydra.replicas/1"
+_CONTEXT, _CONCURRENCY, _GOAL = "context", "concurrency", "goal"
+_RESULTS, _RATE = "results", "rate"
+_GOALS_MEANT = {"speed": "latency", "tpot": "latency", "tps": "throughput", "tokens": "throughput", "cost": FEWEST}
+_LONGEST_ANSWER = 1024
+NOTE = "A limit is what the hardware allows at most, no forecast: explain roofline has the formula."
+
+
+def run(invocation: Invocation) -> int:
+    """``suggest model=M gpu=A,B context=32k concurrency=64 goal=gpus``. 2 where no plan holds the load."""
+    own, typed = _taken(invocation.requests)
+    if _RESULTS in own or _RATE in own:
+        return _replicas(invocation, own, typed)
+    goal = own.get(_GOAL, FEWEST)
+    if goal not in GOALS:
+        fix = f"goal={_GOALS_MEANT.get(goal) or nearest(goal, GOALS) or FEWEST}"
+        hint = f"{fix}; or goals: {', '.join(GOALS)}"
+        raise ConfigError(Finding("error", "SUG001", f"goal={goal} is no goal", ("goal",), hint, fix=fix))
+    context, users = (_size(name, own[name]) if name in own else None for name in (_CONTEXT, _CONCURRENCY))
+    gpus = [request.text.partition("=")[2] for request in typed if request.text.startswith("gpu=")]
+    classes = gpus[-1].strip("[]").split(",") if gpus and "," in gpus[-1] else []
+    kept = [request for request in typed if not classes or not request.text.startswith("gpu=")]
+    composer = composer_of(invocation)
+    found = suggestions(composer, [*_load(context, users, kept), *kept], classes, goal)
+    words = [request.text for request in kept]
+    if invocation.json:
+        records = [_record(words, item) for item in found]
+        head = {"goal": goal, "ranked_by": GOALS[goal], "context": context, "concurrency": users}
+        print_json({"schema": SCHEMA, **head, "note": NOTE, "suggestions": records})
+    else:
+        write(_lines(words, found, goal, context, users))
+    return 0 if found else 2
+
+
+def _taken(requests: Sequence[Request]) -> tuple[dict[str, str], list[Request]]:
+    """The words of this verb by name, and the overrides."""
+    names = (_CONTEXT, _CONCURRENCY, _GOAL, _RESULTS, _RATE)
+    own = {name: value for name, _, value in (request.text.partition("=") for request in requests) if name in names}
+    return own, [request for request in requests if request.text.partition("=")[0] not in names]
+
+
+def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Request]) -> int:
+    """``suggest results=multirun/SWEEP rate=200``: how many replicas an arrival rate needs. 2 where no point says."""
+    from pathlib import Path
+
+    from sglang_hydra.measure.report.reading import read_sweeps
+    from sglang_hydra.measure.report.replicas import needed
+
+    rate = _rate(own.get(_RATE, ""))
+    folders = [Path(name).expanduser() for name in own.get(_RESULTS, "").split(",") if name]
+    if rate is None or not folders or typed or set(own) - {_RESULTS, _RATE}:
+        message = "replicas are counted from a sweep's results and a rate in requests/s, and from nothing else"
+        hint = f"{program()} suggest results=multirun/SWEEP rate=200"
+        raise ConfigError(Finding("error", "SUG002", message, hint=hint))
+    found = needed(read_sweeps(folders), rate)
+    if invocation.json:
+        print_json({"schema": REPLICAS, "rate": rate, "servers": [item.to_json() for item in found]})
+    else:
+        write(_replica_lines(rate, found))
+    return 0 if found else 2
+
+
+def _rate(typed: str) -> float | None:
+    try:
+        rate = float(typed)
+    except ValueError:
+        return None
+    return rate if 0 < rate < 1e9 else None
+
+
+def _replica_lines(rate: float, found: Sequence[Needed]) -> list[Line]:
+    if not found:
+        return folded([text("No valid point was measured that met its SLO.", "bold red")], room())
+    titles = ("replicas", "GPUs", "requests/s of one", "95 %", "within", "point")
+    rows = [[text(title, "bold") for title in titles]]
+    for item in found:
+        noise = "one repeat" if item.noise is None else f"{item.noise.low:.4g} to {item.noise.high:.4g}"
+        count = f"{item.replicas}" if item.fewest == item.replicas else f"{item.fewest} to {item.replicas}"
+        cells = (count, f"{item.all_gpus or '?'}", f"{item.sustained:.4g}", noise, item.slo or "no SLO", item.words)
+        rows.append([text(cell) for cell in cells])
+    note = f"For {rate:g} requests/s. The larger number holds it at the lower end of the noise."
+    if any(item.noise is None for item in found):
+        note += " bench.repeats=3 tells the noise."
+    if not all(item.is_open for item in found):
+        note += (
+            " Points without bench.request_rate send when an answer ends: clients that arrive by chance wait longer."
+        )
+    return [*columns(rows), [], *folded([text(note, "dim")], room())]
+
+
+def _size(name: str, typed: str) -> int:
+    """``32k`` is 32,000 and ``32Ki`` 32,768, as SGLang reads them. Raises ConfigError for what is no number."""
+    size = int(typed) if is_digits(typed) else size_of(typed)
+    if size:
+        return size
+    unit = "k" if name == _CONTEXT else ""
+    number = "".join(re.findall(r"^[1-9]\d*", typed)) or ("32" if unit else "8")
+    others = f"{name}={number}Ki; or {name}={number}" if unit else f"{name}={number}k"
+    fix = f"{name}={number}{unit}"
+    hint = f"{fix}; or {others}: k is 1,000, Ki 1,024, M and Mi their squares"
+    message = f"{name}={typed} is no number above 0"
+    raise ConfigError(Finding("error", "SUG001", message, (name,), hint, fix=fix))
+
+
+def _load(context: int | None, users: int | None, typed: Sequence[Request]) -> list[Request]:
+    """What the fit and the limit are about: requests of ``context`` tokens, of which the last are the answer."""
+    words = []
+    if context is not None:
+        answer = min(_LONGEST_ANSWER, max(1, context // 4))
+        words += [f"fit.context={context}", f"bench.input_len={max(1, context - answer)}", f"bench.output_len={answer}"]
+    words += [f"fit.users={users or 1}", f"bench.concurrency={users or 1}"]
+    given = {request.text.partition("=")[0] for request in typed}
+    return [Request(word, "suggest") for word in words if word.partition("=")[0] not in given]
+
+
+def _record(typed: Sequence[str], item: Suggestion) -> dict[str, Any]:
+    return {
+        "gpu": item.plan.gpu.name,
+        "gpus": item.gpus,
+        "nodes": item.plan.values["nnodes"],
+        "words": list(item.words),
+        "keeps_model": item.keeps_model,
+        "command": command_of(typed, item),
+        "launch": command_line(item.plan),
+        "server_id": item.plan.server_id,
+        "kv_tokens": item.plan.fit.kv_tokens if item.plan.fit else None,
+        "requests": item.requests,
+        "limit": item.limit._asdict() if item.limit else None,
+        "limit_when_full": item.full._asdict() if item.full else None,
+    }
+
+
+def _lines(
+    typed: Sequence[str], found: Sequence[Suggestion], goal: str, context: int | None, users: int | None
+) -> list[Line]:
+    needed = f"{users or 1:,} of {context:,} tokens" if context else f"{users or 1:,} of the longest that it takes"
+    lines: list[Line] = [[text("Requests that have to run at a time: ", "bold"), text(needed)]]
+    if not found:
+        hint = f"{program()} plan {' '.join(typed)} says what is missing"
+        return [*lines, *folded([text("No plan holds them. ", "bold red"), text(hint)], room())]
+    titles = ("", "GPUs", "KV tokens", "requests", "limit tok/s/GPU", "least TPOT ms")
+    rows = [[text(title, "bold") for title in titles]]
+    for rank, item in enumerate(found, 1):
+        limits = (
+            ("?", "?")
+            if item.limit is None
+            else (f"{item.limit.tokens_per_gpu:,.0f}", f"{item.limit.tpot_all * 1e3:.1f}")
+        )
+        tokens = item.plan.fit.kv_tokens if item.plan.fit else None
+        cells = (f"{rank}", f"{item.gpus} x {item.plan.gpu.name}", f"{tokens or 0:,}", f"{item.requests:,}", *limits)
+        rows.append([text(cell) for cell in cells])
+    lines += [*columns(rows), []]
+    for rank, item in enumerate(found, 1):
+        other = "" if item.keeps_model else ", other weights"
+        lines.append([text(f"{rank}{other}: "), text(command_of(typed, item), VERBATIM)])
+    return [*lines, [], *folded([text(f"Ranked by {GOALS[goal]}. {NOTE}", "dim")], room())]

@@ -1,0 +1,147 @@
+"""``ui``: serves the site to this machine alone and opens it. Planning happens in the browser, nothing of it here."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import secrets
+import webbrowser
+from collections.abc import Sequence
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from sglang_hydra.cli.answers import OWN_FOLDER, filled
+from sglang_hydra.cli.file_argument import files_of, no_such_file
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import file_of
+from sglang_hydra.text.screen import text, write
+
+DISTRIBUTION = "sglang_hydra_ui"
+"""The package of the extra ``ui``: the site and no code."""
+OWN_FILES = "own.json"
+"""The site's file of presets and experiments: empty where it is built, the user's own here."""
+_SUFFIXES = (".yaml", ".yml", ".json")
+_MOST_BYTES = 8 << 20
+
+
+def run(invocation: Invocation) -> int:
+    """``ui [FILE.yaml] [OVERRIDES] [--config-dir FOLDER]``: serves until it is interrupted, and opens the plan."""
+    composer_of(invocation)  # refuses a folder that is not there
+    typed = [request.text for request in files_of(invocation)]
+    own = own_files(invocation.config_dirs, typed)
+    words = [_on_page(request.text) if request.text in typed else request.text for request in invocation.requests]
+    with served(site_folder(), own) as server:
+        address = server.address(filled({}, words))
+        write([[text(f"The planner is at {address}")], [text("Only this machine reaches it. Ctrl-C ends it.", "dim")]])
+        webbrowser.open(address)
+        server.serve_forever()
+    return 0
+
+
+def site_folder() -> Path:
+    """The built site: that of the extra ``ui``, or this checkout's. Raises ConfigError where there is none."""
+    spec = importlib.util.find_spec(DISTRIBUTION)
+    installed = map(Path, (spec.submodule_search_locations or ()) if spec else ())
+    built = Path(__file__).resolve().parents[2] / "build" / "site"
+    for folder in (*installed, built):
+        if (folder / "plan.html").is_file():
+            return folder
+    hint = "pip install 'sglang-hydra[ui]'; in a checkout make site"
+    raise ConfigError(Finding("error", "CLI037", "the site is not installed here", hint=hint))
+
+
+def own_files(folders: Sequence[str], typed: Sequence[str] = ()) -> dict[str, str]:
+    """What the page gets, by the path that it has there: the presets below the folders of ``--config-dir``, where the
+    first folder wins, and the files that were typed. Raises ConfigError for a file that is not there, and where all of
+    them are more than 8 MiB."""
+    files: dict[str, Path] = {}
+    for folder in map(Path, folders):
+        for file in sorted(folder.rglob("*")):
+            name = file.relative_to(folder).as_posix()
+            if file.suffix in _SUFFIXES and file.is_file() and not name.startswith("."):
+                files.setdefault(f"{OWN_FOLDER}/{name}", file)
+    for word in typed:
+        if not os.path.isfile(file_of(word)):
+            raise ConfigError(no_such_file(word))
+        files[file_of(_on_page(word))] = Path(file_of(word))
+    if sum(file.stat().st_size for file in files.values()) > _MOST_BYTES:
+        message = f"{' '.join([*folders, *typed])}: more than {_MOST_BYTES >> 20} MiB of YAML and JSON"
+        raise ConfigError(Finding("error", "CLI037", message, hint="--config-dir FOLDER, a folder of presets alone"))
+    return {name: file.read_text(encoding="utf-8", errors="replace") for name, file in files.items()}
+
+
+def _on_page(word: str) -> str:
+    """A typed file as the page names it: as typed below the working directory, else by its own name alone."""
+    path = Path(word)
+    return path.name if path.is_absolute() or ".." in path.parts else path.as_posix()
+
+
+class Server(ThreadingHTTPServer):
+    """Serves a folder on a free port of 127.0.0.1, below a path that nobody can guess: presets may be private."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path, own: dict[str, str]) -> None:
+        self.folder, self.own = folder, json.dumps(own).encode()
+        self.token = secrets.token_urlsafe(16)
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    def address(self, form: dict[str, str]) -> str:
+        """The address of the plan of a form."""
+        page = f"plan.html#{urlencode({'p': json.dumps(form)})}" if form else "index.html"
+        return f"http://127.0.0.1:{self.server_port}/{self.token}/{page}"
+
+
+def served(folder: Path, own: dict[str, str]) -> Server:
+    """The server, bound and not yet answering; a context that closes it."""
+    return Server(folder, own)
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    """Answers GET and HEAD below the server's path, and no other host name: another site cannot read through it."""
+
+    server: Server
+    extensions_map = {
+        **SimpleHTTPRequestHandler.extensions_map,
+        ".js": "text/javascript",
+        ".mjs": "text/javascript",
+        ".wasm": "application/wasm",
+    }
+
+    def __init__(self, request: Any, client: Any, server: Server) -> None:
+        super().__init__(request, client, server, directory=str(server.folder))
+
+    def send_head(self) -> Any:
+        prefix = f"/{self.server.token}/"
+        if self.headers.get("Host") != f"127.0.0.1:{self.server.server_port}" or not self.path.startswith(prefix):
+            self.send_error(404)
+            return None
+        self.path = self.path[len(prefix) - 1 :]
+        if self.path.partition("?")[0] == f"/{OWN_FILES}":
+            from io import BytesIO
+
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(self.server.own)))
+            self.end_headers()
+            return BytesIO(self.server.own)
+        return super().send_head()
+
+    def list_directory(self, path: Any) -> None:
+        self.send_error(404)
+
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("Content-Security-Policy", "frame-ancestors 'none'; form-action 'none'; connect-src 'self'")
+        super().end_headers()
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Nothing is logged."""

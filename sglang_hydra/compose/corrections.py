@@ -1,0 +1,98 @@
+"""What was probably meant by a key or an option that cannot be: the words to type in its place.
+
+``corrections.json`` has what people and other tools call an argument (``!``: the opposite of it).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.meant import word
+from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.arguments.vllm import counterpart
+from sglang_hydra.compose.schema import NODES, Root
+from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.words import is_digits, nearest
+
+_TABLE: Mapping[str, Any] = json_beside(__file__)
+_OPPOSITES = ("enable_", "disable_", "no_", "use_")
+_ON, _OFF = ("1", "on", "yes", "y", "true", ""), ("0", "off", "no", "n", "false")
+_NODES_SEARCHED = ("bench", "fit", "gpu", "engine", "launch", "sweep", "topology")
+_HUB_PAGE = re.compile(
+    r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+?)"
+    r"(?:/(?:tree|blob|resolve)/([\w.-]+)(?:/[^?#]*)?)?/?(?:[?#].*)?"
+)
+_TIMES = re.compile(r"(?:(\d+)\s*[x*]?\s*([a-z].*?)|([a-z].*?)\s*[x*:]\s*(\d+))", re.IGNORECASE)
+
+
+def key_meant(name: str) -> str | None:
+    """The key that a name means which is none: ``!`` before it where it means the opposite."""
+    if re.fullmatch(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+", name) and name.lower() not in FIELDS:
+        return f"engine.env.{name}"
+    plain = name.lower().replace("-", "_")
+    known = _TABLE["names"].get(plain)
+    if known is None and (theirs := counterpart("--" + plain.replace("_", "-"))) is not None:
+        known = theirs.argument
+    return known or _opposite(plain) or _below_a_node(plain)
+
+
+def _opposite(name: str) -> str | None:
+    """``disable_cuda_graph`` for ``enable_cuda_graph``."""
+    stem = next((name.removeprefix(head) for head in _OPPOSITES if name.startswith(head)), None)
+    same, other = ("enable_", "disable_") if name.startswith(("enable_", "use_")) else ("disable_", "enable_")
+    if stem is None:
+        return None
+    return next((f"{mark}{head}{stem}" for mark, head in (("", same), ("!", other)) if f"{head}{stem}" in FIELDS), None)
+
+
+def _below_a_node(name: str) -> str | None:
+    """``bench.concurrency`` for ``concurrency``."""
+    nodes = {item.name: item.type for item in fields(Root) if item.name in NODES}
+    keys = {node: [item.name for item in fields(kind)] for node, kind in nodes.items() if is_dataclass(kind)}
+    return next((f"{node}.{name}" for node in _NODES_SEARCHED if name in keys[node]), None)
+
+
+def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:
+    """The word that sets the key which ``key_meant`` found; ``typed`` are the other values of the command line."""
+    if meant == "ep_size" and not is_digits(value):
+        size = typed.get("tp_size", "")
+        value = size if is_digits(size) else "1"
+    if meant.startswith("!"):
+        return word(meant[1:], "false" if value.lower() in _ON else "true")
+    field = FIELDS.get(meant)
+    if is_secret_name(meant.rpartition(".")[2]):
+        return f"{meant}=VALUE"
+    if field is not None and field.is_flag and value.lower() in (*_ON, *_OFF):
+        value = "true" if value.lower() in _ON else "false"
+    return word(meant, value)
+
+
+def hub_page(address: str) -> tuple[str, str | None] | None:
+    """The repository whose page on the Hugging Face hub this is, and its revision (None: main); None for anything
+    else."""
+    page = _HUB_PAGE.fullmatch(address)
+    if page is None or page[1].partition("/")[0] in ("datasets", "spaces"):
+        return None
+    return page[1], page[2] if page[2] != "main" else None
+
+
+def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
+    """``gpu=h100 gpu.count=8`` for ``8xh100``; the class in ``NVIDIA H100 80GB``: the words for each class that was
+    probably meant, the likeliest first."""
+    flat = {option.replace("_", ""): option for option in options}
+    counted = None if re.sub(r"[\W_]", "", value).lower() in flat else _TIMES.fullmatch(value)
+    count, name = (counted[1] or counted[4], counted[2] or counted[3]) if counted else ("", value)
+    parts = [part for part in re.split(r"[\W_]+", name.lower()) if part and part not in _TABLE["vendors"]]
+    same = next((flat[head] for head in _heads(parts) if head in flat), None)
+    begun = [option for key, option in flat.items() if key.startswith("".join(parts) or "-")]
+    near = nearest("".join(parts), options)
+    found = [same] if same else begun[:3] if begun else [near] if near else []
+    return [f"gpu={option} gpu.count={count}" if count else f"gpu={option}" for option in found]
+
+
+def _heads(parts: Sequence[str]) -> Iterator[str]:
+    yield from ("".join(parts[:count]) for count in range(len(parts), 0, -1))

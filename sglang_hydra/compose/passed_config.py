@@ -1,0 +1,134 @@
+"""Reads configs that somebody else has composed: what Hydra passes to a task, and what its compose API returns.
+
+Composing once more tells who set what. Where the config holds another value (a callback, another decorator or the app
+itself set it), that value is the plan's, with the origin ``app``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.fields import FIELDS, MISSING
+from sglang_hydra.compose.by_omegaconf import GROUPS, unresolved
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.grammar import has_interpolation
+from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import NODES
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+LAYER = "app"
+_PASSED = "the config that Hydra passed"
+_GIVEN = "the config that plan was given"
+_OURS = frozenset(("model_path", "tp_size", "gpu", "model"))
+"""Keys that tell our tree from any other node."""
+
+
+def differences(composer: Composer, requests: Sequence[Request], config: DictConfig) -> list[Request]:
+    """An override for each value below our node of ``config`` that is not what ``requests`` compose to.
+
+    Raises ConfigError as composing does, and for a value that cannot be resolved.
+    """
+    composed, mount = composer.tree(requests)
+    return _overrides(composed, _select(config, mount), mount, _PASSED)
+
+
+def composer_of_api(config_dirs: Sequence[str | Path], config_name: str) -> Composer:
+    """The composer over these folders, and over those of Hydra's compose API where it is initialized."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    instance = GlobalHydra.instance()
+    sources = instance.config_loader().get_sources() if instance.is_initialized() else []
+    found = [f"{source.scheme()}://{source.path}" for source in sources if source.provider not in ("hydra", "schema")]
+    return Composer([*config_dirs, *found], config_name, trusts_files=True)
+
+
+def requests_of(composer: Composer, config: Any) -> list[Request]:
+    """What a config of the compose API holds, as overrides of our own primary config: a choice for each group whose
+    option it names, then every other value. Our tree is ``config``, or a node of it.
+
+    Raises ConfigError where no node, or more than one, is our tree.
+    """
+    found = list(_trees(config, ()))
+    if len(found) != 1:
+        places = ", ".join(".".join(path) for path in found)
+        message = f"{len(found)} nodes of the config hold SGLang's arguments: {places}" if found else None
+        hint = f"plan(config.{places.partition(',')[0]})" if found else "sglang_hydra_schema first in the defaults list"
+        message = message or "the config does not hold SGLang's arguments"
+        raise ConfigError(Finding("error", "CLI018", message, (), hint))
+    tree = _select(config, found[0])
+    chosen = []
+    for group in GROUPS:
+        name = (unresolved(tree).get(group) or {}).get("name")
+        if name in composer.options(group):
+            chosen.append(Request(f"{group}={name}", _GIVEN, LAYER))
+    composed, _ = composer.tree(chosen)
+    return [*chosen, *_overrides(composed, tree, (), _GIVEN)]
+
+
+def _trees(config: DictConfig, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The paths of the nodes that hold our keys."""
+    from omegaconf import DictConfig, OmegaConf
+
+    if {str(name) for name in config} >= _OURS:
+        yield path
+        return
+    for name in config:
+        if not OmegaConf.is_missing(config, name) and not OmegaConf.is_interpolation(config, str(name)):
+            inner = config[name]
+            if isinstance(inner, DictConfig):
+                yield from _trees(inner, (*path, str(name)))
+
+
+def _select(config: DictConfig, path: Sequence[str]) -> DictConfig:
+    node: Any = config
+    for name in path:
+        node = node[name]
+    found: DictConfig = node
+    return found
+
+
+def _overrides(composed: DictConfig, passed: DictConfig, mount: Sequence[str], place: str) -> list[Request]:
+    """The overrides that make ``composed`` the same as ``passed``; both are our tree."""
+    found = []
+    with hydra_errors_as_findings():
+        own = {name: value for name, value in unresolved(passed).items() if name in FIELDS or name in NODES}
+        for keys in _different(unresolved(composed), own, ()):
+            value = _resolved(passed, keys)
+            if value != MISSING and value != _resolved_or_none(composed, keys):
+                found.append(Request.typed(".".join((*mount, *keys)), value, place, LAYER))
+    return found
+
+
+def _different(composed: Any, passed: Any, keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The keys below which two trees differ, and those of every interpolation."""
+    if isinstance(passed, Mapping) and isinstance(composed, Mapping) and not (keys and keys[0] in FIELDS):
+        for name, value in passed.items():
+            yield from _different(composed.get(name), value, (*keys, str(name)))
+    elif passed != composed or has_interpolation(passed):
+        yield keys
+
+
+def _resolved(tree: DictConfig, keys: Sequence[str]) -> Any:
+    from omegaconf import OmegaConf
+
+    *above, last = keys
+    node: Any = _select(tree, above)
+    value = MISSING if OmegaConf.is_missing(node, last) else node[last]
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+
+
+def _resolved_or_none(tree: DictConfig, keys: Sequence[str]) -> Any:
+    """The same; None for what cannot be resolved or is not there."""
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        return _resolved(tree, keys)
+    except (OmegaConfBaseException, LookupError, TypeError, AttributeError):
+        return None

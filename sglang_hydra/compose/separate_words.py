@@ -1,0 +1,50 @@
+"""Joins what is one override and was typed as several words: ``--tp-size 8``, ``tp_size = 8``, ``gpu h200``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.vllm import counterpart
+from sglang_hydra.compose.schema import NO_CHOICE, NODES
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.overrides import Request
+
+
+def joined(requests: Iterable[Request]) -> Iterator[Request]:
+    """Puts ``--tp-size`` and the bare ``8`` after it together, and ``tp_size``, ``=``, ``8``: each is one mistake."""
+    waiting: list[Request] = []
+    for request in requests:
+        if waiting and _belongs_to(waiting, request):
+            waiting.append(request)
+            continue
+        yield from _as_one(waiting)
+        waiting = [request]
+    yield from _as_one(waiting)
+
+
+def _belongs_to(waiting: Sequence[Request], request: Request) -> bool:
+    """Whether a word is the value, or the sign before the value, of a key that stands before it."""
+    first, text = waiting[0], request.text
+    if request.key is not None or first.key is not None or text.startswith("-"):
+        return False
+    if first.is_flag or (first.key is None and counterpart(first.text) is not None):
+        return len(waiting) == 1 and "=" not in text
+    so_far = " ".join(item.text for item in waiting)
+    if first.text.rstrip("= ") not in (*FIELDS, *NO_CHOICE) or so_far.count("=") > 1:
+        return False
+    if so_far.endswith("="):
+        return "=" not in text and text != ""
+    is_key = text in FIELDS or text in NODES
+    return len(waiting) == 1 and "=" not in so_far and not is_key and ("=" not in text or text.startswith("="))
+
+
+def _as_one(waiting: Sequence[Request]) -> Iterator[Request]:
+    if len(waiting) < 2:
+        yield from waiting
+        return
+    first, words = waiting[0], tuple(item.text for item in waiting)
+    yield replace(first, text=("=" if first.text.startswith("-") else " ").join(words), words=words)

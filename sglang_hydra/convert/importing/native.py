@@ -1,0 +1,82 @@
+"""Files of others as documents to plan: manifests, Compose files, scripts, recipes, and what ``export`` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.convert.importing.experiment import is_reference
+from sglang_hydra.convert.importing.importer import import_source
+from sglang_hydra.convert.importing.proof import requests_of
+from sglang_hydra.convert.importing.sources import Source
+from sglang_hydra.convert.importing.typed import Typed, read_typed
+from sglang_hydra.convert.made_for import words_in
+from sglang_hydra.planning.input_files import Document, ReadOthers
+from sglang_hydra.text.locations import shown_path
+
+_RELEASE = "engine.version"
+_OF_IMPORT = ("IMP009", "IMP016")
+"""On secrets in the file that import writes, and its verdict on the plan: the plan has its own."""
+
+
+def native_reader(
+    composer: Composer, typed: Sequence[Request] = (), variables: Mapping[str, str] = MappingProxyType({})
+) -> ReadOthers:
+    """The reader of every server in a file of others. All that the file says is kept.
+
+    The flags are read by the release that is ``typed`` beside the file, else by the file's own. ``variables`` are those
+    that the file leaves to its caller. Nothing of the file is run, and no variable of this process is read.
+    """
+    pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
+    release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
+    has_model = any(str(key).lstrip("+") in ("model", "model_path") for key, _ in pairs)
+
+    def read(file: Path, content: str) -> list[tuple[str, Document]]:
+        name = shown_path(str(file))
+        made_for = words_in(content)
+        own = [Request(f"{key}={value}", name, "experiment") for key, value in made_for.items() if "gpu." in key]
+        source = Source(name, content.removeprefix("\ufeff"), file.parent, variables=variables)
+        found = []
+        for number, server in enumerate(import_source(source, beside_flags(made_for, composer, release), composer), 1):
+            kept = dict(server.overrides)
+            if made_for.get("seed") == "drawn":
+                kept.pop("random_seed", None)
+            if has_model:
+                kept.pop("model_path", None)
+            version = {} if server.version is None else {_RELEASE: server.version}
+            nodes = {key: value for key, value in server.nodes.items() if not _is_secret(key, value)}
+            settings = {"engine": "sglang", **version, **server.choices, **kept, **nodes}
+            findings = tuple(item for item in server.findings if item.level != "info" and item.id not in _OF_IMPORT)
+            document = Document([*requests_of(settings, server.place or name), *own], findings=findings)
+            found.append((server.name or str(number), document))
+        return found
+
+    return read
+
+
+def typed_beside(requests: Sequence[Request], text: str, composer: Composer) -> Typed:
+    """The settings beside the flags of a source: those of ``requests``, else of an export's comment in ``text``."""
+    typed, written = read_typed(requests, composer), beside_flags(words_in(text), composer)
+    return replace(typed, choices={**written.choices, **typed.choices}, nodes={**written.nodes, **typed.nodes})
+
+
+def _is_secret(key: str, value: object) -> bool:
+    """Whether a setting is a variable that holds a secret: it is given where the server runs."""
+    return key.startswith("engine.env.") and is_reference(value)
+
+
+def beside_flags(made_for: Mapping[str, str], composer: Composer, release: str | None = None) -> Typed:
+    """The release and the GPU class beside the flags: ``release`` where it was typed, else the export's comment."""
+    version = release or made_for.get(_RELEASE)
+    gpu = made_for.get("gpu")
+    nodes: dict[str, object] = {_RELEASE: version} if version else {}
+    if gpu not in composer.options("gpu"):
+        return Typed(nodes=nodes, keep_all=True)
+    # A container gets a part of the machine; the plan was made for all of it.
+    count = composer.compose([Request(f"gpu={gpu}", "the source")]).nodes["gpu"]["count"]
+    nodes["gpu.count"] = int(made_for.get("gpu.count", count))
+    return Typed({"gpu": gpu}, nodes=nodes, keep_all=True)

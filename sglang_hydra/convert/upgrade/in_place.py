@@ -1,0 +1,199 @@
+"""Changes a file of others where it stands: arguments, the image and pinned releases, and nothing else.
+
+The text is edited at the places of the flags, so that comments, order and everything beside the servers stay. What was
+written is read again: where it does not come to the servers that were planned, nothing is written.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.convert.export.images import image_of, images
+from sglang_hydra.convert.importing.native import native_reader
+from sglang_hydra.convert.importing.proof import argv_of, differences
+from sglang_hydra.convert.importing.sources import Source, launches_of
+from sglang_hydra.convert.made_for import ANNOTATION, TITLE
+from sglang_hydra.convert.upgrade.upgraded import Upgrade, composable
+from sglang_hydra.planning.input_files import ReadOthers
+from sglang_hydra.releases.table import Release, nearest_known, release
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import short
+
+_GAP = r"(?:[ \t]*\\\n[ \t]*|[ \t]+|[\"']?,\s*[\"']?|[\"']?[ \t]*(?:#[^\n]*)?\n[ \t]*-[ \t]+[\"']?)"
+_VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s,\"'\\\]#]+)"
+_COMMENT = re.compile(r"(?:^|(?<=[ \t]))#.*$", re.MULTILINE)
+_PIN = r"(sglang(?:\[[\w,-]{0,80}\])?==)"
+_PLAN = re.compile(r"((?:sglang-hydra/)?plan[=:] ?\"?)[0-9a-f]{16}")
+_MARKED = re.compile(
+    rf"^.*(?:{TITLE}: |; once more: |{ANNOTATION}: |sglang-hydra/(?:plan|version): |: plan [0-9a-f]{{16}}$).*$", re.M
+)
+
+
+def changed_text(
+    file: Path, text: str, made: Sequence[Upgrade], composer: Composer, variables: Mapping[str, str]
+) -> str:
+    """The text of a file with the changes of all of its servers. Raises ConfigError (UPG007) for one whose text cannot
+    be changed at the places of its flags."""
+    changed = text
+    for one in made:
+        for change in _changes(one):
+            changed = _outside_of_comments(changed, partial(_with_words, change))
+        for item in one.variables:
+            if item.state == "renamed" and item.place == "engine.env" and item.instead:
+                changed = re.sub(rf"\b{re.escape(item.name)}\b", item.instead, changed)
+        changed = _with_release(changed, one)
+    _check(file, text, changed, made, native_reader(composer, [_release(made)], variables), composer)
+    return changed
+
+
+def difference(name: str, before: str, after: str) -> list[str]:
+    """The lines of a unified diff."""
+    old, new = before.splitlines(), after.splitlines()
+    return list(difflib.unified_diff(old, new, name, name, lineterm=""))
+
+
+class _Change(NamedTuple):
+    """An argument that is written otherwise: its flags in the old release, its values there, and the new words, none
+    where it is gone."""
+
+    flags: Sequence[str]
+    values: Sequence[str]
+    words: Sequence[str]
+
+
+def _changes(one: Upgrade) -> Iterator[_Change]:
+    old = release(nearest_known(one.start.version) or one.start.version)
+    for item in one.steps.respelled:
+        name = item.key.removeprefix("extra.")
+        yield _Change(_flags(old, name, item.before[:1]), item.before[1:], item.after)
+    for broken in one.steps.broken:
+        name = broken.key.removeprefix("extra.")
+        values = [] if isinstance(broken.value, bool) else _listed(broken.value)
+        yield _Change(_flags(old, name, [f"--{name.replace('_', '-')}"]), values, ())
+
+
+def _flags(old: Release, name: str, more: Sequence[str]) -> list[str]:
+    argument = old.arguments.get(name)
+    others = [flag for flag, item in old.old_flags.items() if item.field == name]
+    return list(dict.fromkeys([*(argument.flags if argument else ()), *more, *others]))
+
+
+def _listed(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
+
+
+def _outside_of_comments(text: str, change: Callable[[str], str]) -> str:
+    """Applies ``change`` to the text, which sees a number in place of each comment."""
+    comments: list[str] = []
+
+    def number(found: re.Match[str]) -> str:
+        comments.append(found[2])
+        return f"{found[1]}#{len(comments) - 1}"
+
+    changed = change(re.sub(r"(^|[ \t])(#[^\n]*)", number, text, flags=re.MULTILINE))
+    return re.sub(r"(^|[ \t])#(\d+)$", lambda found: found[1] + comments[int(found[2])], changed, flags=re.MULTILINE)
+
+
+def _with_words(change: _Change, text: str) -> str:
+    flags, values, words = change
+    names = "|".join(map(re.escape, sorted(flags, key=len, reverse=True)))
+    keys = "|".join(re.escape(flag[2:]) + "|" + re.escape(flag[2:].replace("-", "_")) for flag in flags)
+    if words and list(words[1:]) == list(values):
+        text = re.sub(rf"(?<![\w-])(?:{names})(?![\w-])", lambda _: words[0], text)
+        return re.sub(rf"^([ \t]*(?:- )?)(?:{keys})(?=:)", lambda found: found[1] + words[0][2:], text, flags=re.M)
+    value = rf"(?:=(?:{_VALUE})|(?:{_GAP}{_VALUE}[\"']?){{{len(values)}}})" if values else ""
+    flag = rf"[\"']?(?<![\w-])(?:{names})(?![\w-]){value}[\"']?"
+    if not words:
+        text = re.sub(rf"^[ \t]*(?:- )?{flag},?[ \t]*(?:\\)?\n|[ \t]*{flag},?", "", text, flags=re.M)
+        return re.sub(rf"^[ \t]*(?:{keys}):[^\n]*\n", "", text, flags=re.M)
+
+    def respelled(found: re.Match[str]) -> str:
+        """Puts the new words where the old ones were, parted as these or as the words before them."""
+        gaps: list[str] = re.findall(_GAP, found[0]) or re.findall(rf"{_GAP}$", text[: found.start()]) or [" "]
+        quote: str = found[0][0] if found[0][0] in "\"'" else ""
+        gap = " " if "\\" in gaps[0] else re.sub(r"[ \t]*(?:#[^\n]*)?(?=\n)", "", gaps[0].strip("\"'"))
+        in_list = not quote and ("," in gap or re.search(r"\n[ \t]*-[ \t]", gap))
+        put = [json.dumps(word) if in_list and not word.startswith("-") else word for word in words]
+        return quote + f"{quote}{gap}{quote}".join(put) + quote
+
+    text = re.sub(flag, respelled, text)
+    new = words[1] if len(words) == 2 else "true" if len(words) == 1 else f"[{', '.join(words[1:])}]"
+    return re.sub(rf"^([ \t]*)(?:{keys}):[^\n#]*", lambda found: f"{found[1]}{words[0][2:]}: {new}", text, flags=re.M)
+
+
+def _with_release(text: str, one: Upgrade) -> str:
+    """The image, pinned packages and the line of an export, for the new release. Without a published image for it, the
+    image stays."""
+    old, new = one.start.version, one.version
+    text = re.sub(rf"{_PIN}{re.escape(old)}(?![\w.])", rf"\g<1>{new}", text)
+    image = image_of(one.plan)
+    for row in images():
+        if image is not None and row.version == old:
+            text = re.sub(rf"{re.escape(row.image)}(?![\w.-])", image.image, text)
+
+    def marked(found: re.Match[str]) -> str:
+        line = re.sub(rf"(?<=[=:\s\"]){re.escape(old)}(?![\w.])", new, found[0])
+        line = re.sub(r"(: plan )[0-9a-f]{16}$", rf"\g<1>{one.plan.server_id}", line)
+        return _PLAN.sub(rf"\g<1>{one.plan.server_id}", line)
+
+    return _MARKED.sub(marked, text)
+
+
+def _release(made: Sequence[Upgrade]) -> Request:
+    return Request(f"engine.version={made[0].version}", "--to")
+
+
+def _check(
+    file: Path, before: str, after: str, made: Sequence[Upgrade], read_file: ReadOthers, composer: Composer
+) -> None:
+    """Raises ConfigError unless ``after`` starts the servers that were planned, with every comment of ``before``."""
+    lost = [line.strip() for line in _COMMENT.findall(before) if line.strip() not in after and not _MARKED.search(line)]
+    try:
+        read = read_file(file, after)
+    except ConfigError as failure:
+        raise _refused(failure.findings[0].message) from failure
+    if lost:
+        raise _refused(f"the comment {short(lost[0])} would be lost")
+    if stale := _stale(file, after, made[0], composer):
+        raise _refused(f"{stale} stands in no place of its own")
+    if len(read) != len(made):
+        raise _refused(f"{len(made)} servers would become {len(read)}")
+    for one, (name, document) in zip(made, read, strict=True):
+        found, wanted = (composer.compose(composable(side.requests)) for side in (document, one))
+        ours, theirs = (argv_of(side.intent, side.nodes["extra"], one.version) or () for side in (wanted, found))
+        both = (*differences(ours, theirs, one.version), *differences(theirs, ours, one.version))
+        names = {item.name for item in both} - {"random_seed"}
+        if names or wanted.nodes["engine"]["env"] != found.nodes["engine"]["env"]:
+            what = ", ".join(sorted(names)[:3]) or "a variable"
+            raise _refused(f"{name}: {what} would be another than planned")
+
+
+def _stale(file: Path, text: str, one: Upgrade, composer: Composer) -> str | None:
+    """A flag that is left and that only the old release has."""
+    old, new = (_all_flags(release(nearest_known(each) or each)) for each in (one.start.version, one.version))
+    for launch in launches_of(Source(str(file), text), composer):
+        keys = [f"--{key.replace('_', '-')}" for key in launch.values or ()]
+        for flag in (*keys, *(word.partition("=")[0] for word in launch.words)):
+            if flag in old and flag not in new:
+                return flag
+    return None
+
+
+def _all_flags(known: Release) -> set[str]:
+    return {*known.old_flags, *(flag for argument in known.arguments.values() for flag in argument.flags)}
+
+
+def _refused(why: str) -> ConfigError:
+    message = f"the file cannot be changed in place: {short(why, 300)}"
+    return ConfigError(
+        Finding("error", "UPG007", message, hint="upgrade ... -o FILE writes what it starts as a new file")
+    )

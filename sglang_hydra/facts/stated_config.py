@@ -1,0 +1,77 @@
+"""The config.json that a model preset states: a whole file of ours, and the preset's own fields over it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from sglang_hydra.facts.model import QUANTIZATION, ModelFacts
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.locations import conf_dir
+
+_MIXED = "MIXED_PRECISION"
+FOLDER = "configs"
+"""The folder in conf/ that holds the whole files, named ORG--NAME.json after the checkpoint, and beside it
+ORG--NAME.hf_quant_config.json where the checkpoint's format stands in that file alone."""
+
+
+def preset_facts(node: Mapping[str, Any], source: str) -> ModelFacts | None:
+    """What a ``model`` node states: the file that ``config_file`` names, with ``config`` laid over it, also inside its
+    nested configs. None where the node states neither. ``source`` is what is shown where the node names none.
+
+    The format that hf_quant_config.json states is a ``quantization_config`` too, as SGLang reads it
+    (configs/model_config.py 0.5.2, _parse_quant_hf_config). ``quantization_config: null`` takes the format away, since
+    no config.json has a null there. Raises ConfigError for
+    a ``config_file`` that is none of ours.
+    """
+    own, name = node["config"], node["config_file"]
+    if own is None and name is None:
+        return None
+    stated = laid_over(_whole(name) if name is not None else {}, own or {})
+    if stated.get("quantization_config", stated) is None:
+        del stated["quantization_config"]
+    extra: dict[str, Any] = {}
+    format = _whole(f"{name[:-5]}.{QUANTIZATION}") if name is not None and _is_there(name) else None
+    if format is not None and "quantization_config" not in stated:
+        quantization = {"quant_method": "modelopt", **format["quantization"]}
+        # The layers of a mixed format are read from config.json, where ModelOpt writes them too (nemotron_h.py 0.5.23).
+        own_format = {"quantization_config": quantization} if quantization["quant_algo"] == _MIXED else {}
+        extra["files"] = {"config.json": json.dumps({**stated, **own_format}), QUANTIZATION: json.dumps(format)}
+        stated["quantization_config"] = quantization
+    # A preset's excerpt stays what tells its server from others, as in plans made before it named a whole file.
+    excerpt = own if own and "architectures" in own else stated
+    extra |= {} if name is None else {"whole": True, "identity": excerpt}
+    return ModelFacts(stated, source=node["source"] or source, extra=extra)
+
+
+def _is_there(name: str) -> bool:
+    return (conf_dir() / FOLDER / f"{name[:-5]}.{QUANTIZATION}").is_file()
+
+
+@lru_cache(maxsize=256)
+def _whole(name: str) -> Mapping[str, Any]:
+    folder = conf_dir() / FOLDER
+    path = folder / name
+    if path.parent != folder or not path.is_file():
+        finding = Finding(
+            "error",
+            "FCT004",
+            f"model.config_file={name} is not one of the files in {folder}",
+            ("model.config_file",),
+            "model.config_file=null model.facts_from=<its config.json>",
+        )
+        raise ConfigError(finding)
+    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return config
+
+
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """``above`` over ``below``, key by key, also inside the mappings that both have."""
+    both = dict(below)
+    for key, value in above.items():
+        inner = both.get(key)
+        both[key] = laid_over(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
+    return both

@@ -1,0 +1,127 @@
+"""Reads a trace of requests: when each arrived, how long it was, and which blocks of its prompt others share.
+
+The format is that of Mooncake (github.com/kvcache-ai/Mooncake, FAST25-release/traces), which aiperf reads as
+``mooncake_trace``: one JSON object a line with ``timestamp`` (milliseconds), ``input_length``, ``output_length`` and
+``hash_ids``, one for each block of 512 tokens, equal where the blocks and all before them are equal.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import read_text
+from sglang_hydra.text.findings import Finding
+
+BLOCK = 512
+"""Tokens of a block."""
+_MOST_TOKENS = 200_000_000
+_HINT = 'one JSON object a line: {"timestamp": 0, "input_length": 512, "output_length": 64, "hash_ids": [0]}'
+
+
+class Arrival(NamedTuple):
+    """One request: ``at`` in seconds since the first one, lengths in tokens, the hashes of its blocks."""
+
+    at: float
+    input_len: int
+    output_len: int
+    blocks: tuple[int, ...] = ()
+
+
+class Trace(NamedTuple):
+    """The requests by their time. ``rate`` is how many arrive in a second, on the mean."""
+
+    arrivals: Sequence[Arrival]
+    rate: float
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest request, prompt and answer."""
+        return max(each.input_len + each.output_len for each in self.arrivals)
+
+
+def read_trace(name: str, count: int | None = None) -> Trace:
+    """The first ``count`` requests of a trace (None: all). Raises ConfigError (BEN017) for a file that is none, and for
+    one with more tokens than are made at a time."""
+    path = Path(name).expanduser()
+    try:
+        seen = path.stat()
+        made = _read(str(path), (seen.st_mtime_ns, seen.st_size), count)
+    except OSError as failure:
+        raise ConfigError(_bad(f"bench.trace={path} cannot be read: {failure.strerror}")) from None
+    return made
+
+
+def trace_problem(name: str, count: int | None) -> Finding | None:
+    """What is wrong with a trace; None for one that can be replayed."""
+    try:
+        read_trace(name, count)
+    except ConfigError as failure:
+        return failure.findings[0]
+    return None
+
+
+def tokens_of(arrival: Arrival, seed: int, number: int, vocab_size: int, lowest: int) -> tuple[int, ...]:
+    """The prompt of request ``number``: blocks with equal hashes have equal tokens; what no hash is for is its own."""
+    found: list[int] = []
+    for block in arrival.blocks:
+        found += _block(f"{seed}/block/{block}", vocab_size, lowest)
+    own = random.Random(f"{seed}/own/{number}")
+    while len(found) < arrival.input_len:
+        found += _drawn(own, vocab_size, lowest)
+    return tuple(found[: arrival.input_len])
+
+
+@functools.lru_cache(maxsize=4096)
+def _block(seed: str, vocab_size: int, lowest: int) -> tuple[int, ...]:
+    return _drawn(random.Random(seed), vocab_size, lowest)
+
+
+def _drawn(draw: random.Random, vocab_size: int, lowest: int) -> tuple[int, ...]:
+    return tuple(draw.randrange(lowest, vocab_size) for _ in range(BLOCK))
+
+
+@functools.lru_cache(maxsize=2)
+def _read(name: str, stamp: object, count: int | None) -> Trace:
+    try:
+        lines = [line for line in read_text(name).split("\n") if line.strip()]
+    except ValueError:
+        raise ConfigError(_bad(f"bench.trace={name} is no UTF-8 text, or too long")) from None
+    rows = sorted(_row(name, number, line) for number, line in enumerate(lines[:count], 1))
+    if len(rows) < 2 or rows[-1].at <= rows[0].at:
+        raise ConfigError(_bad(f"{name} holds no two requests at different times"))
+    if (tokens := sum(row.input_len for row in rows)) > _MOST_TOKENS:
+        finding = _bad(f"{name} has {tokens:,} tokens of prompts, and {_MOST_TOKENS:,} are made at a time")
+        raise ConfigError(replace(finding, hint="bench.num_prompts=1000 takes the first 1000 requests"))
+    first = rows[0].at
+    return Trace(tuple(row._replace(at=row.at - first) for row in rows), (len(rows) - 1) / (rows[-1].at - first))
+
+
+def _row(name: str, number: int, line: str) -> Arrival:
+    try:
+        row = json.loads(line)
+        at, lengths, blocks = float(row["timestamp"]), [row["input_length"], row["output_length"]], row.get("hash_ids")
+        whole = all(type(item) is int and item > 0 for item in lengths) and math.isfinite(at)
+        hashes = _hashes(blocks or ())
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        whole, at, lengths, hashes = False, 0.0, [], ()
+    if not whole:
+        raise ConfigError(_bad(f"{name}, line {number}: no request of a trace"))
+    return Arrival(at / 1000, lengths[0], lengths[1], hashes)
+
+
+def _hashes(blocks: Any) -> tuple[int, ...]:
+    if not all(type(item) is int for item in blocks):
+        raise ValueError
+    return tuple(blocks)
+
+
+def _bad(message: str) -> Finding:
+    return Finding("error", "BEN017", message, ("bench.trace",), _HINT)

@@ -1,0 +1,108 @@
+"""A server that runs already (``bench.url``): what it says of itself is the plan of its points. Nothing is started,
+stopped or emptied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.compose.overrides import Request, value_problem
+from sglang_hydra.planning.actual_values import comparable
+from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
+from sglang_hydra.releases.table import nearest_known, release
+from sglang_hydra.releases.values import flag_for, problem
+from sglang_hydra.run.launch.drift import asked, is_url
+from sglang_hydra.run.launch.server_info import NoServerInfo
+from sglang_hydra.text.errors import ConfigError, MachineError, ServerError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import short
+
+KEY = "bench.url"
+_METRICS = "enable_metrics"
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A server that is not ours to start or to end, where a server of ours is expected."""
+
+    url: str
+
+
+def with_server(requests: Sequence[Request]) -> list[Request]:
+    """``requests`` with what the server of a typed ``bench.url`` says of itself below them; without one as they are.
+
+    Raises ConfigError (BEN018) for an address that a file names, or that is none, and for other arguments beside it;
+    MachineError (BEN019) for a server that does not say what it runs with.
+    """
+    named = [item for item in requests if _key(item) == KEY and _value(item) not in ("null", "", "None")]
+    if not named:
+        return list(requests)
+    typed = named[-1]
+    url = _value(typed)
+    if not typed.is_word or not is_url(url) or "," in url:
+        message = f"{KEY}={short(url)}: one address of a server is typed, and named by no file"
+        raise ConfigError(Finding("error", "BEN018", message, (KEY,), f"{KEY}=http://127.0.0.1:30000"))
+    beside = [_key(item) for item in requests if _key(item) in FIELDS or _key(item) in ("model", "engine.version")]
+    if beside:
+        message = f"{beside[0]} is what the server of {KEY} says of itself"
+        raise ConfigError(
+            Finding("error", "BEN018", message, (beside[0], KEY), f"{KEY}=... gpu=h200 bench.concurrency=1,8")
+        )
+    try:
+        info = asked(url)
+    except NoServerInfo as failure:
+        message = f"{url} does not say what it runs with: {failure}"
+        raise MachineError(Finding("error", "BEN019", message, (KEY,), "SGLANG_HYDRA_API_KEY is its key")) from failure
+    gpu = [] if any(_key(item) == "gpu" for item in requests) else [("gpu", "none")]
+    pairs = [*gpu, ("engine", "sglang"), *_settings(info)]
+    return [*(Request.typed(key, value, url, "experiment") for key, value in pairs), *requests]
+
+
+def _settings(info: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The arguments that the server holds otherwise than by default, as far as they can be typed."""
+    version = nearest_known(str(info.get("version") or "")) or ""
+    if not version or "model_path" not in info:
+        message = f"it names no release that is known here: {short(str(info.get('version')))}"
+        raise MachineError(Finding("error", "BEN019", message, (KEY,)))
+    known = release(version)
+    yield "engine.version", version
+    yield _METRICS, bool(info.get(_METRICS))
+    for name, argument in known.arguments.items():
+        value = info.get(name)
+        is_default = comparable(name, value) == comparable(name, argument.default)
+        if value is None or is_default or name == _METRICS or is_secret_name(name) or name in NOT_IDENTITY:
+            continue
+        if name in FIELDS and value_problem(name, value) is None:
+            yield name, value
+        elif name not in FIELDS and flag_for(argument, known) is not None and problem(argument, value) is None:
+            yield f"extra.{name}", value
+
+
+def still_the_same(plan: Plan) -> None:
+    """Raises ServerError (BEN020) where the server at ``bench.url`` holds other arguments than when it was planned, and
+    MachineError (BEN019) where it does not answer."""
+    url = plan.nodes["bench"]["url"]
+    try:
+        info = asked(url)
+    except NoServerInfo as failure:
+        raise MachineError(Finding("error", "BEN019", f"{url} does not answer: {failure}", (KEY,))) from failure
+    typed = {**plan.intent, **plan.nodes["extra"]}
+    changed = [
+        name
+        for name, value in typed.items()
+        if name in info and name not in NOT_IDENTITY and comparable(name, value) != comparable(name, info[name])
+    ]
+    if changed:
+        message = f"{url} is another server than at first: {', '.join(changed[:5])} changed"
+        raise ServerError(Finding("error", "BEN020", message, tuple(changed[:5]), "begin the sweep again"))
+
+
+def _key(request: Request) -> str:
+    return request.key or request.text.lstrip("+").partition("=")[0]
+
+
+def _value(request: Request) -> str:
+    return str(request.value if request.key else request.text.partition("=")[2]).strip("'\"")

@@ -1,0 +1,37 @@
+"""Writes a plan as the HTML that a notebook shows for it: what was set and by whom, the findings, the command."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.plan import Plan
+
+
+def plan_html(plan: Plan) -> str:
+    """A heading, a table of the arguments that somebody named, one of the findings, and the command. A secret is shown
+    as its reference."""
+    verdict = "can be launched" if plan.launchable else "cannot be launched"
+    named = [
+        (name, plan.values.get(name), f"{chain[-1].layer}: {chain[-1].place}") for name, chain in plan.origins.items()
+    ]
+    findings = [(item.level, item.id, item.message, item.hint or "") for item in plan.findings]
+    return "".join(
+        (
+            f"<p><b>Plan {escape(plan.server_id)}</b>: {verdict}, on {escape(str(plan.gpu.name))}</p>",
+            _table(("argument", "value", "set by"), named),
+            _table(("level", "id", "finding", "hint"), findings),
+            f"<pre>{escape(shlex.join(plan.command))}</pre>" if plan.launchable else "",
+        )
+    )
+
+
+def _table(titles: Sequence[str], rows: Sequence[Iterable[object]]) -> str:
+    if not rows:
+        return ""
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

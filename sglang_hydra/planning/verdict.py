@@ -1,0 +1,78 @@
+"""What a plan comes to, in a word: whether it can be launched, and what of its values is the same for every plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import plural, short
+
+_MOST_OF_A_LINE = 240
+"""Of the first error; the findings below it have it whole."""
+
+
+class Verdict(NamedTuple):
+    """Whether a plan can be launched, and why: what is wrong, what is missing to tell, or what was warned of."""
+
+    answer: Literal["yes", "no", "unknown"]
+    why: str = ""
+
+
+def verdict_on(findings: Sequence[Finding], plans: Sequence[Plan]) -> Verdict:
+    """The verdict on servers that start together, with all that was found. Any error is a no. Unknown is a plan of
+    which a fact is missing, or whose release was not asked."""
+    errors = [finding for finding in findings if finding.level == "error"]
+    if errors:
+        more = f", and {plural(len(errors) - 1, 'error')} more" if len(errors) > 1 else ""
+        return Verdict("no", f"{short(errors[0].message, _MOST_OF_A_LINE)} ({errors[0].id}){more}")
+    missing = next(filter(None, map(what_is_missing, plans)), "")
+    if missing:
+        return Verdict("unknown", missing)
+    warned = dict.fromkeys(finding.id for finding in findings if finding.level == "warning")
+    notes = [f"with {plural(len(warned), 'warning')} ({', '.join(warned)})"] if warned else []
+    tight = ["tightly"] if any(plan.fit is not None and plan.fit.tight for plan in plans) else []
+    return Verdict("yes", ", ".join([*tight, *notes]))
+
+
+def what_is_missing(plan: Plan) -> str:
+    """The facts that are missing to tell whether a plan can be launched; empty where there are all."""
+    if not plan.is_exact:
+        return f"SGLang {plan.engine.version} was not asked: {plan.resolution.not_asked}"
+    if plan.engine.name != "sglang" or plan.gpu.device == "cpu":
+        return ""
+    if not plan.model.known:
+        return f"the model's config.json ({plan.model.source})"
+    if plan.fit is None:
+        return "gpu.memory_mib" if plan.gpu.memory_mib is None else ""
+    return ", ".join(plan.fit.unknown) if plan.fit.fits is None else ""
+
+
+def gpus_used(plan: Plan) -> int:
+    """The GPUs that all ranks of the server take, on all of its nodes."""
+    view = plan.view
+    replicas = 1 if view["enable_dp_attention"] else view["dp_size"]
+    return int(view["tp_size"] * view["pp_size"] * replicas)
+
+
+def constant_fields(plan: Plan) -> set[str]:
+    """The arguments that got what every plan of the release gives them, whatever the GPU, the model and what was set:
+    what a server gets of which nothing is known, and what all recorded answers of the release agree on."""
+    from sglang_hydra.facts.gpu import GpuFacts
+    from sglang_hydra.facts.model import ModelFacts
+    from sglang_hydra.rules.resolution import resolve
+
+    path = plan.intent.get("model_path")
+    if path is None:
+        return set()
+    gpu = GpuFacts("", vendor=plan.gpu.vendor, device=plan.gpu.device)
+    bare = resolve({"model_path": path}, gpu=gpu, model=ModelFacts({}), seed=0)
+    same = {entry.field: entry.after for entry in bare.ledger}
+    if not plan.by_own_rules:
+        from sglang_hydra.upstream.recorded import always_same
+
+        same |= always_same(plan.engine.version)
+    asked = {*plan.intent, *plan.extra}
+    values = plan.values
+    return {name for name, value in same.items() if name not in asked and name in values and values[name] == value}

@@ -1,0 +1,109 @@
+"""Holds servers that run, or what they once said of themselves, against a plan. Nothing of a server is changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sglang_hydra.arguments.secrets import API_KEY_VARIABLE
+from sglang_hydra.planning.actual import UNNAMED, Comparison, Difference, compare
+from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
+from sglang_hydra.releases.order import same_release
+from sglang_hydra.run.launch.as_planned import failing
+from sglang_hydra.run.launch.server_info import NoServerInfo, read_server_info
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import RECORD_BYTES, read_text
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import short
+
+SCHEMA = "sglang_hydra.drift/1"
+_PORTS = {"http": 80, "https": 443}
+_LIKE_INFO = ("internal_states", "max_total_num_tokens")
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One server: the fields that it holds otherwise than planned, or ``problem``: why it could not be read."""
+
+    name: str
+    compared: Comparison | None
+    fields: tuple[Difference, ...] = ()
+    problem: str | None = None
+
+    def is_as_planned(self, plan: Plan) -> bool:
+        """Whether it was read, is the release of the plan, and holds every field as planned."""
+        if self.compared is None or self.fields:
+            return False
+        return self.compared.version == UNNAMED or same_release(self.compared.version, plan.engine.version)
+
+    def to_json(self, plan: Plan) -> dict[str, Any]:
+        known = self.compared
+        return {
+            "name": self.name,
+            "as_planned": self.is_as_planned(plan),
+            "version": known.version if known else None,
+            "same": known.same if known else None,
+            "of": known.of if known else None,
+            "differences": [vars(item) for item in self.fields],
+            "problem": self.problem,
+        }
+
+
+def is_url(word: str) -> bool:
+    return word.startswith(("http://", "https://"))
+
+
+def is_saved_info(word: str) -> bool:
+    """Whether a word names a file with the answer of /server_info."""
+    if not word.endswith(".json") or not os.path.isfile(word):
+        return False
+    try:
+        record = _saved(word)
+    except NoServerInfo:
+        return False
+    return "model_path" in record and any(key in record for key in _LIKE_INFO)
+
+
+def drift_of(plan: Plan, words: list[str]) -> Iterator[Drift]:
+    """Compares each server, by its address or by a file of what it said. Where a server listens, and a seed that was
+    drawn, are no drift."""
+    for word in words:
+        try:
+            compared = compare(plan, asked(word, plan.engine.version) if is_url(word) else _saved(word))
+        except (NoServerInfo, ValueError) as failure:
+            yield Drift(word, None, problem=str(failure))
+            continue
+        ignored = NOT_IDENTITY | ({"random_seed"} if plan.seed_drawn else set())
+        fields = tuple(item for item in failing(plan, compared) if item.field not in ignored)
+        yield Drift(word, compared, fields)
+
+
+def asked(word: str, version: str = "") -> Mapping[str, Any]:
+    """Asks a server what it runs with, by the key of the environment; ``version`` says which page it may have. Raises
+    ConfigError (DIF002) for a broken address, NoServerInfo for a server that does not say."""
+    try:
+        url = urlsplit(word)
+        host, port = url.hostname, url.port or _PORTS[url.scheme]
+    except ValueError:
+        host, port, url = None, 0, urlsplit("")
+    if host is None or url.path.strip("/") or url.query or url.username:
+        message = f"{short(word)} is no address of a server"
+        raise ConfigError(Finding("error", "DIF002", message, hint="http://HOST:PORT, without a path"))
+    key = os.environ.get(API_KEY_VARIABLE)
+    return read_server_info(host, port, key, version, secure=url.scheme == "https")
+
+
+def _saved(word: str) -> Mapping[str, Any]:
+    try:
+        record = json.loads(read_text(Path(word), RECORD_BYTES))
+    except (OSError, ValueError, RecursionError) as failure:
+        why = failure.strerror if isinstance(failure, OSError) else "it is no JSON"
+        raise NoServerInfo(f"it cannot be read: {why}") from failure
+    if not isinstance(record, dict):
+        raise NoServerInfo("it holds no mapping")
+    return record

@@ -1,0 +1,214 @@
+"""A topology as one Slurm job: each server a step on its nodes, the router beside the batch process, on the first.
+
+The job's life is that of ``run.launch.slurm``, the servers' that of a topology on one machine (``server_group``), run
+inside the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.planning.nodes import Head
+from sglang_hydra.planning.slurm_options import sbatch_settings_of
+from sglang_hydra.planning.topology.plan import NODE, Server, Topology
+from sglang_hydra.planning.topology.router import absent
+from sglang_hydra.run.launch.hydra_run import in_hydra
+from sglang_hydra.run.launch.local import Launch
+from sglang_hydra.run.launch.slurm.allocation import Node, addresses_of, follower_ports, nodes_of_job
+from sglang_hydra.run.launch.slurm.inside import (
+    BESIDE_OTHERS,
+    LOG_NAME,
+    JobDisplay,
+    ServerSpec,
+    account_of,
+    launch_of_ranks,
+    leave_info,
+    mark_ready,
+)
+from sglang_hydra.run.launch.slurm.keys import Secrets, take_secrets
+from sglang_hydra.run.launch.slurm.record import Account, Record, read_account
+from sglang_hydra.run.launch.slurm.serve import (
+    comparison,
+    job_lines,
+    look_at_cluster,
+    reached_lines,
+    refuse_recorded_secrets,
+    run_job,
+    server_spec,
+)
+from sglang_hydra.run.launch.slurm.submit import Job
+from sglang_hydra.run.topology.serve import (
+    compared_lines,
+    folder_of,
+    leave_plans,
+    router_launch,
+    wait_until_all_are_known,
+)
+from sglang_hydra.run.topology.server_group import ROUTER, Crew, Member
+from sglang_hydra.text.errors import MachineError, SglangHydraError
+from sglang_hydra.text.screen import Line, write
+
+if TYPE_CHECKING:
+    from sglang_hydra.cli.invocation import Invocation
+
+_NODE = re.compile(rf"(?<=http://){NODE}(\d+)(?=:)")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One server of a job: ``nodes`` are those of the job, counted from 0, ``head_port`` where several of them meet."""
+
+    name: str
+    role: str
+    nodes: tuple[int, ...]
+    head_port: int | None
+    spec: ServerSpec
+
+
+@dataclass(frozen=True)
+class TopologySpec:
+    """What a job serves. It holds no secret and can be pickled. The words of ``router`` have NODE0 where the address of
+    the first node belongs."""
+
+    parts: tuple[Part, ...]
+    router: Launch
+    nodes: int
+    folder: Path
+    go_on: bool
+    secrets: Path | None
+
+
+def serve_in_slurm(composer: Composer, invocation: Invocation, topology: Topology) -> int:
+    """Submits the topology as one job and stays with it until its end. Returns the exit code. Raises as
+    ``run.launch.slurm.serve`` does, and MachineError where the router is not installed."""
+    common = topology.common
+    for server in topology.servers:
+        refuse_recorded_secrets(server.plan)
+    options = sbatch_settings_of(topology)
+    write(job_lines(options))
+    look_at_cluster(common)
+    missing = absent(topology.router)
+    if missing is not None:
+        raise MachineError(missing)
+    return in_hydra(composer, invocation, lambda: _run(topology, options))
+
+
+def topology_spec(topology: Topology, folder: Path, secrets: Path | None = None) -> TopologySpec:
+    """Makes what a job needs to serve a topology; ``folder`` is where it writes, ``secrets`` the file of the key."""
+    router = router_launch(topology, folder / "router.log")
+    return TopologySpec(
+        parts=tuple(
+            Part(server.name, server.role, server.nodes, server.head_port, server_spec(server.plan, own))
+            for server in topology.servers
+            for own in [folder_of(folder, server)]
+        ),
+        router=replace(router, command=replace(router.command, secret=None)),
+        nodes=topology.nodes,
+        folder=folder,
+        go_on=topology.common.nodes["topology"]["on_worker_exit"] == "continue",
+        secrets=secrets,
+    )
+
+
+def serve_topology_in_job(spec: TopologySpec) -> None:
+    """The function that is submitted: runs the servers and the router until their end, and keeps an account of it.
+    Exits with their code."""
+    with contextlib.suppress(SglangHydraError), account_of(spec.folder) as end:
+        crew = crew_in_job(spec, end.record)
+
+        def ready(seconds: float) -> None:
+            wait_until_all_are_known(crew.server(ROUTER).launch, len(spec.parts))
+            for part in spec.parts:
+                server = crew.server(part.name)
+                leave_info(part.spec, server.launch, server.owner)
+            mark_ready(end.record, seconds)
+
+        outcome = crew.run(ready)
+        end.code, end.findings = outcome.exit_code, tuple(outcome.findings)
+    if end.code:
+        sys.exit(end.code)
+
+
+def crew_in_job(spec: TopologySpec, record: Record) -> Crew:
+    """The processes of a job's topology, none of them started. Raises as ``parts_in_job``."""
+    members, router = parts_in_job(spec, record)
+    return Crew(members, router, JobDisplay(record), go_on=spec.go_on)
+
+
+def parts_in_job(spec: TopologySpec, record: Record) -> tuple[list[Member], Launch]:
+    """The launches of a job's servers and of its router. Raises MachineError where its nodes are too few or cannot be
+    reached."""
+    secrets = take_secrets(spec.secrets)
+    nodes = nodes_of_job(needed=spec.nodes)
+    addresses = addresses_of(nodes[: spec.nodes])
+    members = [Member(part.name, part.role, _launch(part, nodes, addresses, secrets)) for part in spec.parts]
+    command = spec.router.command
+    argv, shown = (
+        [_NODE.sub(lambda found: addresses[int(found[1])], word) for word in words]
+        for words in (command.argv, command.shown)
+    )
+    router = replace(spec.router, command=replace(command, argv=argv, shown=shown, secret=secrets.key))
+    record.update(
+        nodes=[node.name for node in nodes],
+        node=nodes[0].name,
+        address=addresses[0],
+        host=router.host,
+        port=router.port,
+    )
+    return members, router
+
+
+def _launch(part: Part, nodes: Sequence[Node], addresses: Sequence[str], secrets: Secrets) -> Launch:
+    """One server as a step of the job: on its nodes, beside other steps."""
+    own = [nodes[number] for number in part.nodes]
+    words = [*BESIDE_OTHERS, f"--nodelist={','.join(node.name for node in own)}"]
+    spec = replace(part.spec, srun=[*words, *part.spec.srun])
+    address, port = addresses[part.nodes[0]], spec.request.port
+    ports = [port, *follower_ports(own, port)] if len(own) > 1 else [port]
+    head = Head(address, part.head_port).address if part.head_port is not None else None
+    names = [node.name for node in own]
+    Record(
+        spec.folder,
+        Account(
+            os.environ.get("SLURM_JOB_ID", ""),
+            nodes=names,
+            node=names[0],
+            address=address,
+            dist_init_addr=head,
+            host=spec.request.host,
+            port=port,
+        ),
+    )
+    launch = launch_of_ranks(spec, ports, head, secrets)
+    return launch if part.nodes[0] == 0 else replace(launch, host=address, is_remote=True)
+
+
+def _run(topology: Topology, options: Mapping[str, str | bool]) -> int:
+    """Inside Hydra's run folder."""
+    folder = leave_plans(topology)
+    logs = {server.name: folder_of(folder, server) / LOG_NAME for server in topology.servers}
+    return run_job(
+        topology.common,
+        folder,
+        options,
+        lambda secrets: partial(serve_topology_in_job, topology_spec(topology, folder, secrets)),
+        lambda job, account: _ready_lines(topology, job, account, folder),
+        {**logs, ROUTER: folder / "router.log"},
+    )
+
+
+def _ready_lines(topology: Topology, job: Job, account: Account, folder: Path) -> list[Line]:
+    def lines_of(server: Server) -> list[Line]:
+        own = folder_of(folder, server)
+        return comparison(server.plan, read_account(own) or account, own)
+
+    return [[], *compared_lines(topology, lines_of), *reached_lines(topology.servers[0].plan, job, account)]

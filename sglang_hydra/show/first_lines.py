@@ -1,0 +1,92 @@
+"""The first lines of a plan: whether it can be launched, the GPUs that it takes, the room that it has, the command."""
+
+from __future__ import annotations
+
+from sglang_hydra.fit.result import Fit, requests_of
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.verdict import Verdict, gpus_used, verdict_on, what_is_missing
+from sglang_hydra.text.screen import Line, folded, room, text
+from sglang_hydra.text.words import number, plural
+
+_STYLES = {"yes": "bold green", "no": "bold red", "unknown": "bold yellow"}
+_TITLE_WIDTH = 9
+
+
+def launch_lines(verdict: Verdict, by: str) -> list[Line]:
+    """``Launch   no: ...``: the answer, and why; of a yes ``by`` what it would be launched."""
+    answer, why = verdict
+    words = f", by {by}{f', {why}' if why else ''}" if answer == "yes" else f": {why}"
+    return _under_title([text("Launch".ljust(_TITLE_WIDTH)), text(answer, _STYLES[answer]), text(words)])
+
+
+def titled(title: str, content: str, style: str = "") -> list[Line]:
+    """``GPUs     1 of 8 x h200``: further lines stand under the content."""
+    return _under_title([text(title.ljust(_TITLE_WIDTH)), text(content, style)])
+
+
+def _under_title(line: Line) -> list[Line]:
+    title, *rest = line
+    content = "".join(piece for piece, _ in rest)
+    head, *more = folded([title, text(content)], room())
+    if len(rest) == 1:
+        return [[head[0], (head[-1][0], rest[0][1])], *([first, (piece, rest[0][1])] for first, (piece, _) in more)]
+    answer = rest[0]
+    return [[head[0], answer, text(head[-1][0][len(answer[0]) :])], *more]
+
+
+def no_command(is_corrected: bool) -> str:
+    """What stands for the command of what cannot be launched."""
+    return "none; the last line is a corrected one" if is_corrected else "none"
+
+
+def first_lines(plan: Plan) -> list[Line]:
+    """The verdict, the GPUs and the room of one server; the command is the caller's."""
+    return [
+        *launch_lines(verdict_on(plan.findings, [plan]), server_name(plan)),
+        *titled("GPUs", gpus_line(plan)),
+        *titled("Room", room_line(plan)),
+    ]
+
+
+def server_name(plan: Plan) -> str:
+    """``SGLang 0.5.2``, or the embedded engine's name."""
+    return f"SGLang {plan.engine.version}" if plan.engine.name != "transformers" else "transformers serve"
+
+
+def gpus_line(plan: Plan) -> str:
+    """The GPUs that the server takes, of how many, with the memory of each."""
+    gpu = plan.gpu
+    if gpu.device is None:
+        return "none is here; gpu=h100 plans for one that is not"
+    if gpu.device == "cpu" or plan.values["device"] == "cpu":
+        return "none, it runs on the CPU"
+    used, nodes = gpus_used(plan), plan.values["nnodes"]
+    memory = f", {number(gpu.memory_mib)} MiB each" if gpu.memory_mib else ""
+    has = f" of {gpu.count} x {gpu.name}" if gpu.count else f" x {gpu.name}"
+    if nodes > 1:
+        return f"{used} on {nodes} nodes, {-(-used // nodes)}{has} on each{memory}"
+    return f"{used}{has}{memory}"
+
+
+def room_line(plan: Plan) -> str:
+    """The tokens and the requests that the server holds; why that is unknown, or none."""
+    if plan.fit is None:
+        missing = what_is_missing(plan)
+        return f"unknown: {missing or 'it is computed for SGLang on GPUs with memory of their own'}"
+    if plan.fit.fits is False:
+        return "none: it does not fit"
+    held = _held(plan.fit, plan.nodes["fit"]["context"])
+    users = plan.nodes["fit"]["users"]
+    return f"{held}, {users:,} needed (fit.users)" if users else held
+
+
+def _held(fit: Fit, context: int | None) -> str:
+    """``959,955 KV tokens, 7 requests of 131,072 tokens at a time``: of ``context`` tokens, or of the longest."""
+    tokens = fit.kv_tokens
+    if tokens is None or fit.kv is None:
+        return f"unknown: {', '.join(fit.unknown)}" if fit.unknown else "unknown"
+    where = f" in each of {plural(fit.replicas, 'replica')}" if fit.replicas > 1 else ""
+    length = context or fit.kv.context
+    requests = fit.concurrent_requests(length)
+    held = f", {requests_of(requests, length)} at a time" if requests is not None else ""
+    return f"{tokens:,} KV tokens{where}{held}"

@@ -1,0 +1,142 @@
+"""The hardware's limit as people read it: what a step reads and computes, what bounds it, and the formula."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sglang_hydra.fit.roofline import COMPUTE, LINK, MEMORY, Limit, Load, Roofline, Step
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.roofline import known_limit
+from sglang_hydra.text.screen import Line, columns, folded, room, text
+from sglang_hydra.text.words import plural
+
+SCHEMA = "sglang_hydra.roofline/1"
+FORMULAS = (
+    "bytes(B, ctx) = weights + experts x (1 - (1 - k/E)^tokens) + B x (cache(ctx) + state), of one GPU",
+    "step(B) = max(bytes / bandwidth, FLOPs / peak, exchanged / link)",
+    "TPOT >= step(B) / T, with T tokens of a step: 1, with speculation one more than are drafted",
+    "tokens/s of a GPU <= 1 / GPUs / max over terms of (step(B) / (B x T) + prompt / output_len)",
+    "TTFT >= max(FLOPs of the prompt / (GPUs x peak), weights / bandwidth)",
+)
+NOTE = "A limit is no forecast: of 108 published points the median reached 27 % of it, the best 76 %."
+_UNITS = {MEMORY: "read", COMPUTE: "computed", LINK: "sent"}
+
+
+def roofline_record(plan: Plan) -> dict[str, Any]:
+    """``explain roofline --json``: bytes, FLOPs, seconds. Null where a fact is missing, which ``unknown`` names."""
+    known = known_limit(plan)
+    roofline, load, limit = known.roofline, known.load, known.limit
+    steps = [roofline.step(number, load.context) for number in (1, load.requests)] if roofline and load else []
+    return {
+        "schema": SCHEMA,
+        "gpu": plan.gpu.name,
+        "formulas": list(FORMULAS),
+        "unknown": list(known.unknown),
+        "terms": roofline.to_json() if roofline else None,
+        "load": load._asdict() if load else None,
+        "limit": limit._asdict() if limit else None,
+        "steps": [{**step._asdict(), "time": step.time, "bound": step.bound} for step in steps],
+    }
+
+
+def roofline_lines(plan: Plan) -> list[Line]:
+    """``explain roofline``: the limits, the numbers that they come from, the formula."""
+    known = known_limit(plan)
+    roofline, load = known.roofline, known.load
+    title: Line = [text(f"The hardware's limit: {plan.gpu.name}", "bold")]
+    if roofline is None or load is None:
+        return [title, *folded([text("  unknown: "), text(", ".join(known.unknown), "yellow")], room())]
+    limit = roofline.limit(load)
+    gpus = roofline.gpus * roofline.copies
+    lines: list[Line] = [
+        [*title, text(f" x {gpus}")],
+        *folded([text("  "), text(load_words(load))], room()),
+        [],
+        *columns(_limit_rows(roofline, load, limit)),
+        [],
+        [text("One GPU, one decode step", "bold")],
+        *columns(_step_rows(roofline, [roofline.step(number, load.context) for number in (1, load.requests)])),
+        [],
+        *_prompt_lines(roofline, load),
+        [text("One GPU", "bold")],
+        *columns(_peak_rows(roofline)),
+        [],
+        [text("Formula", "bold")],
+    ]
+    for formula in FORMULAS:
+        lines += folded([text("  "), text(formula, "dim")], room())
+    return [*lines, [], *folded([text(NOTE, "dim")], room())]
+
+
+def load_words(load: Load) -> str:
+    """``8 requests of 1,024 + 128 tokens, nothing cached``"""
+    cached = "cache hits unknown" if load.cached is None else "nothing cached" if not load.cached else "partly cached"
+    return f"{load.requests:,.0f} running requests of {load.input_len:,.0f} + {load.output_len:,.0f} tokens, {cached}"
+
+
+def limit_cells(limit: Limit | None) -> list[tuple[str, str]]:
+    """The limit in a table: output tokens/s of one GPU, the floor of TPOT in ms."""
+    if limit is None:
+        return [text("?"), text("?")]
+    return [text(f"{limit.tokens_per_gpu:,.0f}"), text(f"{limit.tpot_one * 1000:.1f}")]
+
+
+LIMIT_TITLES = ("limit tok/s/GPU", "least TPOT ms")
+
+
+def _limit_rows(roofline: Roofline, load: Load, limit: Limit) -> list[list[tuple[str, str]]]:
+    ttft = "withheld: cache hits are unknown" if limit.ttft is None else f"{limit.ttft * 1000:,.1f} ms"
+    rows = [
+        ("output tokens/s of one GPU", f"at most {limit.tokens_per_gpu:,.0f}", f"bound by {limit.bound}"),
+        ("TPOT, 1 running request", f"at least {limit.tpot_one * 1000:,.2f} ms", "holds at every load"),
+        (f"TPOT, {load.requests:,.0f} running", f"at least {limit.tpot_all * 1000:,.2f} ms", "a queue runs fewer"),
+        ("TTFT", f"at least {ttft}" if limit.ttft else ttft, f"bound by {limit.ttft_bound}" if limit.ttft else ""),
+    ]
+    if roofline.tokens > 1:
+        rows.append(("tokens of a step", f"at most {roofline.tokens}", "every draft accepted"))
+    return [[text(f"  {name}"), text(value), text(why, "dim")] for name, value, why in rows]
+
+
+def _step_rows(roofline: Roofline, steps: list[Step]) -> list[list[tuple[str, str]]]:
+    """Each term at one running request and at all, with what it is made of."""
+    rows = [[text("  "), *(text(f"B = {step.requests:,.0f}", "bold") for step in steps), text("")]]
+    experts = f"{roofline.expert_chosen} of {roofline.expert_number} a token, of {_giga(roofline.experts)}"
+    cached = f"of {steps[0].context:,.0f} tokens a request"
+    notes = {"experts": experts, "KV cache": cached, "weights": "all but routed experts"}
+    for name in steps[0].bytes:
+        if any(step.bytes[name] for step in steps):
+            sizes = (text(_giga(step.bytes[name])) for step in steps)
+            rows.append([text(f"  {name}"), *sizes, text(notes.get(name, ""), "dim")])
+    flops = (text(f"{step.flops / 1e9:,.1f} GFLOP") for step in steps)
+    rows.append([text("  arithmetic"), *flops, text(f"of {plural(roofline.gpus, 'GPU')}", "dim")])
+    for name in steps[0].seconds:
+        times = (text(f"{step.seconds[name] * 1000:,.3f} ms", "bold" if step.bound == name else "") for step in steps)
+        rows.append([text(f"  {name}"), *times, text(f"to be {_UNITS[name]}", "dim")])
+    return rows
+
+
+def _prompt_lines(roofline: Roofline, load: Load) -> list[Line]:
+    if load.cached is None:
+        return []
+    tokens = load.input_len * (1 - load.cached)
+    terms = ", ".join(f"{name} {seconds * 1000:,.3f} ms" for name, seconds in roofline.prefill(tokens).items())
+    return [[text(f"One prompt of {tokens:,.0f} tokens: ", "bold"), text(terms)], []]
+
+
+def _peak_rows(roofline: Roofline) -> list[list[tuple[str, str]]]:
+    rows = [("memory bandwidth", f"{roofline.bandwidth / 1e9:,.0f} GB/s", "data sheet, by the preset")]
+    for work in roofline.work:
+        used = f"{work.weights / 1e9:,.2f} billion weights a token" + (", lm_head" if work.sampled else "")
+        rows.append((work.format, f"{work.peak / 1e12:,.0f} TFLOP/s", used))
+    if not roofline.work:
+        rows.append(("arithmetic", "unknown", "the preset states no peak"))
+    if roofline.link and roofline.exchanged:
+        rows.append(("link", f"{roofline.link / 1e9:,.0f} GB/s", f"{roofline.exchanged:,.0f} bytes a token, one way"))
+    for cache in roofline.caches:
+        most = "" if cache.most is None else f", at most {cache.most:,} of them"
+        rows.append((f"cache, {cache.kind}", f"{cache.bytes_per_token:,.0f} bytes", f"a token{most}"))
+    return [[text(f"  {name}"), text(value), text(why, "dim")] for name, value, why in rows]
+
+
+def _giga(size: float) -> str:
+    return f"{size / 1e9:,.2f} GB"

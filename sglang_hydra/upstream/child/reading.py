@@ -1,0 +1,91 @@
+"""Values for an explanation: what an expression is in a frame without running it, and what is shown of a value."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import re
+from collections.abc import Mapping
+from types import FrameType, ModuleType
+from typing import Any
+
+from . import source
+from .inert import is_inert
+
+SECRET = re.compile(r"api_key|secret|passw|credential|watermark|private_key|(?:hf|auth|access|bearer)_token", re.I)
+HIDDEN = "***"
+_LONGEST = 120
+_MOST_ITEMS = 8
+
+
+class _Unreadable(Exception):
+    pass
+
+
+Scopes = tuple[Mapping[str, Any], ...]
+
+
+def scopes_of(frame: FrameType) -> Scopes:
+    """Where a name is looked up. Python makes a frame's local names anew each time that it is asked for them."""
+    return frame.f_locals, frame.f_globals, vars(builtins)
+
+
+@functools.cache
+def names_secret(text: str) -> bool:
+    return SECRET.search(text) is not None
+
+
+def value_of(node: ast.expr, scopes: Scopes, results: Mapping[str, Any]) -> Any:
+    """The value of a name or an attribute, or what a call in this statement answered. Nothing is called."""
+    if isinstance(node, ast.Name):
+        for names in scopes:
+            if node.id in names:
+                return names[node.id]
+    elif isinstance(node, ast.Attribute):
+        if node.attr in results:
+            return results[node.attr]
+        base = value_of(node.value, scopes, results)
+        if is_inert(base) or (isinstance(base, ModuleType) and node.attr not in vars(base)):
+            raise _Unreadable
+        descriptor = next((vars(each)[node.attr] for each in type(base).__mro__ if node.attr in vars(each)), None)
+        if isinstance(descriptor, (property, functools.cached_property)):
+            raise _Unreadable
+        return getattr(base, node.attr)
+    elif isinstance(node, ast.Call):
+        if source.called(node) in results:
+            return results[source.called(node)]
+        function = value_of(node.func, scopes, {})
+        is_kept = isinstance(function, functools._lru_cache_wrapper) and function.cache_info().currsize
+        if is_kept and not node.args and not node.keywords:
+            return function()
+    raise _Unreadable
+
+
+def is_simple(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return len(value) <= _MOST_ITEMS and all(
+            item is None or type(item) in (bool, int, float, str) for item in value
+        )
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def shortened(value: Any) -> Any:
+    """``value`` with long texts and lists cut."""
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1]}…"
+    if isinstance(value, (list, tuple)):
+        more = [f"… {len(value)} in all"] if len(value) > _MOST_ITEMS else []
+        return [*map(shortened, value[:_MOST_ITEMS]), *more]
+    if isinstance(value, dict):
+        return {name: HIDDEN if item and SECRET.search(name) else shortened(item) for name, item in value.items()}
+    return value
+
+
+def differing(before: Any, after: Any) -> tuple[Any, Any]:
+    """Of two mappings only what differs, at any depth."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return before, after
+    names = [name for name in {**before, **after} if before.get(name, ...) != after.get(name, ...)]
+    pairs = {name: differing(before.get(name), after.get(name)) for name in names}
+    return {name: pair[0] for name, pair in pairs.items()}, {name: pair[1] for name, pair in pairs.items()}

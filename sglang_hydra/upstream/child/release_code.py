@@ -1,0 +1,103 @@
+"""What is known of a function of the release, and of each of its statements, before it runs."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+from collections.abc import Sequence
+from types import CodeType
+
+from . import source
+
+_SETTERS = ("setattr", "__setattr__")
+
+
+def code_of(code: CodeType, package: str) -> Code | None:
+    """The function of the release that has this code; None for a module, a class and a comprehension."""
+    is_other = not code.co_filename.startswith(package) or code.co_name.startswith(("<", "__getattr"))
+    return None if is_other else Code(code, package)
+
+
+class Code:
+    """What is known of a function before it runs."""
+
+    def __init__(self, code: CodeType, package: str) -> None:
+        self.place = os.path.relpath(code.co_filename, os.path.dirname(package.rstrip("/")))
+        self.name = code.co_name
+        self.code = code
+        self.heads: dict[ast.stmt, Head] = {}
+        self.is_quiet: bool | None = None
+
+    @functools.cached_property
+    def source(self) -> source.Source:
+        return source.source_of_function(self.code)
+
+    @functools.cached_property
+    def statements(self) -> dict[int, ast.stmt]:
+        """The innermost statement of each of its lines."""
+        node = self.source.functions.get(self.code.co_firstlineno)
+        return source.statements(node) if node is not None and node.name == self.name else {}
+
+    def names_one_of(self, fields: frozenset[str]) -> bool:
+        """Whether a statement gives a value to a field; if none does, no line of it has to be seen."""
+        words = _words(self.code)
+        if fields.isdisjoint(words) and words.isdisjoint(_SETTERS):
+            return False  # its source need not be read
+        heads = map(self.head, set(self.statements.values()))
+        return any(each.dynamic or not fields.isdisjoint({*each.named, *each.writes}) for each in heads)
+
+    def head(self, node: ast.stmt) -> Head:
+        if node not in self.heads:
+            self.heads[node] = Head(node)
+        return self.heads[node]
+
+
+class Head:
+    """What is known of a statement before it runs: what it names, assigns, writes and reads."""
+
+    def __init__(self, node: ast.stmt) -> None:
+        expressions = source.head(node)
+        targets = source.targets(node)
+        calls = [each for item in expressions for each in ast.walk(item) if isinstance(each, ast.Call)]
+        names = [each.args[-2] for each in calls if source.called(each) in _SETTERS and len(each.args) > 1]
+        self.named = source.named(node)
+        self.locals = [target.id for target in targets if isinstance(target, ast.Name)]
+        changed = [*targets, *(getattr(call.func, "value", None) for call in calls)]  # x.f = v, x.f[k] = v, x.f.add(v)
+        inside = [getattr(each, "value", None) for each in targets]
+        self.writes = [each.attr for each in (*changed, *inside) if isinstance(each, ast.Attribute)]
+        self.writes_within = any(isinstance(each, (ast.Attribute, ast.Subscript)) for each in targets) or bool(names)
+        self.writes += [str(each.value) for each in names if isinstance(each, ast.Constant)]
+        self.dynamic = [each for each in names if not isinstance(each, ast.Constant)]
+        self.read = [item for item in expressions if item not in targets and not _is_within_tuple(item, targets)]
+
+    @functools.cached_property
+    def nodes(self) -> dict[str, ast.expr]:
+        """What it reads, by its text."""
+        return {" ".join(ast.unparse(each).split()): each for each in source.operands(self.read)}
+
+    @functools.cached_property
+    def before(self) -> list[tuple[str, ast.expr]]:
+        return [(text, each) for text, each in self.nodes.items() if not _has_call(each)]
+
+    @functools.cached_property
+    def after(self) -> list[tuple[str, ast.expr]]:
+        """What has to be read when its calls have answered."""
+        if not any(map(_has_call, self.nodes.values())):
+            return []
+        return [item for item in self.nodes.items() if isinstance(item[1], ast.Attribute) or _has_call(item[1])]
+
+
+def _words(code: CodeType) -> set[str]:
+    """The names and the texts in a function's code."""
+    texts = {each for each in code.co_consts if isinstance(each, str)}
+    lists = (each for each in code.co_consts if isinstance(each, tuple))
+    return {*code.co_names, *texts, *(each for item in lists for each in item if isinstance(each, str))}
+
+
+def _has_call(node: ast.AST) -> bool:
+    return any(isinstance(each, ast.Call) for each in ast.walk(node))
+
+
+def _is_within_tuple(item: ast.expr, targets: Sequence[ast.expr]) -> bool:
+    return any(each in targets for each in getattr(item, "elts", ()))

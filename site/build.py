@@ -1,0 +1,232 @@
+"""Builds the site into build/site: the documentation, the planner's page with all of Python, the catalog.
+
+    python site/build.py [--without-docs] [--without-catalog] [--address https://HOST/FOLDER/]
+
+Run by ``make site``, which fetches Pyodide before (npm ci in site/). Nothing else is fetched: the packages that the
+planner needs are copied from this environment, and they are pure Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import jinja2
+from markupsafe import Markup
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+OUT = ROOT / "build" / "site"
+PYODIDE = HERE / "node_modules" / "pyodide"
+RUNTIME = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm")
+DISTRIBUTIONS = ("hydra-core", "omegaconf", "antlr4-python3-runtime", "PyYAML", "packaging")
+"""What planning imports. Rich and pynvml are left out: neither is used where there is no terminal and no GPU."""
+_CODE = (".py", ".yaml", ".json", ".txt", ".bash", ".zsh", ".j2", ".gz", ".interp", ".tokens")
+CSP = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; "
+    "style-src 'self'; img-src 'self'; form-action 'none'; base-uri 'none'"
+)
+DOWNLOAD_MB = 7
+
+
+def write_zip(path: Path, files: dict[str, bytes]) -> None:
+    """An archive without compression: what sends it compresses all of it better. Equal input gives equal bytes."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), files[name])
+
+
+def package_files() -> dict[str, bytes]:
+    """The files of an installed wheel of this package, and of what it needs."""
+    files: dict[str, bytes] = {}
+    for folder, inside in (
+        ("sglang_hydra", "sglang_hydra"),
+        ("conf", "sglang_hydra/conf"),
+        ("hydra_plugins/sglang_hydra", "hydra_plugins/sglang_hydra"),
+    ):
+        for file in sorted((ROOT / folder).rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                files[f"{inside}/{file.relative_to(ROOT / folder).as_posix()}"] = file.read_bytes()
+    for name in DISTRIBUTIONS:
+        for item in distribution(name).files or ():
+            inside = item.as_posix()
+            if not inside.startswith("..") and (inside.endswith(_CODE) or ".dist-info/" in inside):
+                files[inside] = Path(str(item.locate())).read_bytes()
+    return files
+
+
+def write_python(out: Path) -> None:
+    """Pyodide and the two archives that it unpacks."""
+    (out / "pyodide").mkdir(parents=True)
+    for name in RUNTIME:
+        shutil.copy(PYODIDE / name, out / "pyodide" / name)
+    (out / "python").mkdir()
+    with zipfile.ZipFile(PYODIDE / "python_stdlib.zip") as archive:
+        write_zip(out / "python" / "stdlib.zip", {name: archive.read(name) for name in archive.namelist()})
+    write_zip(out / "python" / "packages.zip", package_files())
+    lock = json.loads((PYODIDE / "pyodide-lock.json").read_text(encoding="utf-8"))
+    (out / "python" / "lock.json").write_text(json.dumps({"info": lock["info"], "packages": {}}), encoding="utf-8")
+
+
+def options() -> dict[str, Any]:
+    """What the form offers."""
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.convert.export.registry import FORMATS
+    from sglang_hydra.planning.catalog import gpu_classes, models
+    from sglang_hydra.releases.table import known_versions
+
+    composer = Composer()
+    return {
+        "gpus": [{"name": gpu.name} for gpu in gpu_classes(composer)],
+        "models": [{"name": model.name, "path": model.path} for model in models(composer)],
+        "releases": list(reversed(known_versions())),
+        "formats": [{"name": name, "about": format.about} for name, format in FORMATS.items()],
+    }
+
+
+def first_plan() -> dict[str, Any]:
+    """The plan of the form as it stands at first: the page shows it before Python is there."""
+    from sglang_hydra.cli.answers import answer
+
+    question = {"ask": "plan", "words": ["gpu=h100", "model=llama_3_1_70b", "random_seed=42"]}
+    made: dict[str, Any] = json.loads(answer(json.dumps(question)))
+    fit = {"memory": made["memory"], "memory_gib": made["plan"]["fit"]["memory_gib"]}
+    return {**made, **fit, "bar": memory_bar(fit)}
+
+
+def script_json(content: Any) -> Markup:
+    """JSON inside a script element: no text of it can end the element."""
+    return Markup(json.dumps(content).replace("<", "\\u003c"))
+
+
+class Pages:
+    """Writes the pages below ``out`` from the templates; every value is escaped."""
+
+    def __init__(self, out: Path, pages: tuple[str, ...], address: str) -> None:
+        from sglang_hydra.text.version import VERSION
+
+        loader = jinja2.FileSystemLoader(HERE / "pages")
+        self._environment = jinja2.Environment(
+            loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        )
+        self.out = out
+        shown = {"version": VERSION, "pages": pages, "download": DOWNLOAD_MB, "preview": None}
+        self._common = {"csp": CSP, "address": address, **shown}
+
+    def write(self, name: str, template: str, /, **values: Any) -> None:
+        known = {"up": "../" * name.count("/"), "here": name.removesuffix(".html"), **self._common, **values}
+        file = self.out / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(self._environment.get_template(template).render(known), encoding="utf-8")
+
+
+def fit_verdict(path: str, gpu: str, best: dict[str, Any] | None, counts: tuple[int, ...]) -> str:
+    """The title of a page: ``Qwen/Qwen3-8B on h100: 1 GPU serves it``."""
+    if best is None:
+        return f"{path} on {gpu}: no plan of up to {counts[-1]} GPUs was found that serves it"
+    number = best["gpus"]
+    if not best["exact"]:
+        return f"{path} on {gpu}: {number} GPU{'' if number == 1 else 's'} may serve it, by an estimate"
+    return f"{path} on {gpu}: {number} GPU{' serves' if number == 1 else 's serve'} it"
+
+
+def memory_bar(shown: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The memory of a GPU as rectangles of a picture that is 1000 wide, the GPU's ``end`` in it, and its rows."""
+    if shown is None or not shown["memory_gib"]:
+        return None
+    sizes = [(name, float(size)) for name, size, _ in shown["memory"] if name != "left" and size.strip() != "?"]
+    total, x, parts = max(shown["memory_gib"], sum(size for _, size in sizes)), 0.0, []
+    for name, size in sizes:
+        width = round(1000 * max(size, 0.0) / total, 1)
+        css = f"m-{name.lower().replace(' ', '-')}"
+        parts.append({"name": name, "size": size, "class": css, "x": round(x, 1), "width": width})
+        x += width
+    return {"bar": parts, "end": round(996 * shown["memory_gib"] / total, 1), "memory": shown["memory"]}
+
+
+def write_catalog(pages: Pages) -> None:
+    """The matrix, a page for each model, and one for each model and GPU."""
+    from catalog import COUNTS, judged
+    from preview import draw
+
+    from sglang_hydra.cli.answers import answer
+
+    known = judged()
+    paths = {model["name"]: model["path"] for model in known["models"]}
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in paths}
+    for pair in known["pairs"]:
+        model, gpu, best = pair["model"], pair["gpu"], pair["smallest"]
+        verdict = fit_verdict(paths[model], gpu, best, COUNTS)
+        words = (best or pair["counts"][0])["words"]
+        form = json.loads(answer(json.dumps({"ask": "fill", "add": words})))["form"]
+        link = "#" + urlencode({"p": json.dumps(form)})
+        shown = {"best": best, "bar": memory_bar(best), "counts": pair["counts"], "recipes": pair["recipes"]}
+        named = {"model": model, "path": paths[model], "gpu": gpu, "verdict": verdict}
+        shown["preview"] = f"fit/{model}/preview.png"
+        pages.write(f"fit/{model}/{gpu}.html", "fit.html", **named, **shown, link=link, typed=shlex.join(words))
+        number = best["gpus"] if best else ""
+        css = f"c{min(16, 1 << (number - 1).bit_length())}" if best else "none"
+        mark = ("*" if best.get("changed") else "") + ("" if best["exact"] else "~") if best else ""
+        cell = {"gpu": gpu, "gpus": number, "class": css, "text": f"{number}{mark}" if best else "-", "label": verdict}
+        rows[model].append({**cell, "verdict": verdict.partition(": ")[2], "best": best})
+    for model, cells in rows.items():
+        serving = sum(cell["best"] is not None for cell in cells)
+        sentence = f"{serving} of {len(cells)} GPU classes serve it, by plan or estimate"
+        preview = f"fit/{model}/preview.png"
+        draw(pages.out / preview, paths[model], sentence, cells)
+        named = {"path": paths[model], "sentence": sentence, "preview": preview}
+        pages.write(f"fit/{model}/index.html", "model.html", **named, rows=cells)
+    table = [{"model": model, "cells": cells} for model, cells in rows.items()]
+    pages.write("catalog.html", "catalog.html", rows=table, counts=COUNTS, gpus=known["gpus"], models=known["models"])
+
+
+def write_docs(out: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out / "docs")]
+    subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--without-docs", action="store_true", help="leave the documentation out")
+    parser.add_argument("--without-catalog", action="store_true", help="leave the catalog out")
+    parser.add_argument("--address", default="", help="where the site will be: previews need it, as others fetch them")
+    arguments = parser.parse_args()
+    if not PYODIDE.is_dir():
+        sys.exit("Pyodide is missing: cd site && npm ci")
+    shutil.rmtree(OUT, ignore_errors=True)
+    OUT.mkdir(parents=True)
+    write_python(OUT)
+    shutil.copytree(HERE / "src", OUT / "assets")
+    left_out = {"docs/index": arguments.without_docs, "catalog": arguments.without_catalog}
+    (OUT / "own.json").write_text("{}", encoding="utf-8")
+    pages = Pages(
+        OUT,
+        tuple(name for name in ("plan", "paste", "catalog", "docs/index") if not left_out.get(name)),
+        arguments.address,
+    )
+    known = options()
+    form = {name: known[name] for name in ("gpus", "models", "releases")}
+    form["options"] = script_json({"formats": known["formats"]})
+    pages.write("plan.html", "plan.html", first=None, **form)
+    pages.write("index.html", "home.html", first=first_plan(), **form)
+    pages.write("paste.html", "paste.html")
+    if not arguments.without_catalog:
+        write_catalog(pages)
+    if not arguments.without_docs:
+        write_docs(OUT)
+    print(f"{OUT.relative_to(ROOT)}/plan.html")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    main()

@@ -1,0 +1,54 @@
+// Asks the worker that runs Python.
+
+/** @typedef {{resolve: (value: any) => void, reject: (reason: Error) => void}} Waiting */
+
+/** @type {Worker | null} */
+let worker = null;
+/** @type {Map<number, Waiting>} */
+const waiting = new Map();
+let last = 0;
+
+/** Whether this browser can run Python at all. */
+export function canRun() {
+  return typeof WebAssembly === "object" && typeof Worker === "function";
+}
+
+/**
+ * Loads Python, once; `told` hears when it is ready, or why it is not.
+ * @param {(state: {ready: boolean, failure?: string}) => void} [told]
+ */
+export function start(told) {
+  if (!worker) {
+    worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+    worker.addEventListener("message", ({ data }) => settle(data));
+    worker.addEventListener("error", (event) => told?.({ ready: false, failure: event.message }));
+  }
+  if (told) {
+    worker.addEventListener("message", ({ data }) => {
+      if ("ready" in data) told(data);
+    });
+  }
+  return worker;
+}
+
+/** @param {{id?: number, answer?: string, failure?: string}} data */
+function settle(data) {
+  const caller = data.id === undefined ? undefined : waiting.get(data.id);
+  if (!caller || data.id === undefined) return;
+  waiting.delete(data.id);
+  if (data.answer === undefined) caller.reject(new Error(data.failure));
+  else caller.resolve(JSON.parse(data.answer));
+}
+
+/**
+ * Asks sglang_hydra.cli.answers.answer. Rejects with the last line of what Python raised.
+ * @param {Record<string, any>} question
+ * @returns {Promise<any>}
+ */
+export function ask(question) {
+  const id = ++last;
+  return new Promise((resolve, reject) => {
+    waiting.set(id, { resolve, reject });
+    start().postMessage({ id, question: JSON.stringify(question) });
+  });
+}

@@ -1,0 +1,76 @@
+// A server of the built site on 127.0.0.1 and Debian's Chromium on it.
+import { createServer } from "node:http";
+import { copyFile, mkdir, readFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+
+export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+export const SITE = path.join(ROOT, "build/site");
+/** A machine under load may take long; a test waits for a condition, and this is where it gives up. */
+const PATIENCE_MS = 180_000;
+const PICTURES = path.join(ROOT, "build/screenshots");
+const TYPES = { ".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".json": "application/json", ".wasm": "application/wasm", ".svg": "image/svg+xml", ".zip": "application/zip" };
+const FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+
+/** Serves the site; `close` ends it. */
+export async function serve() {
+  const server = createServer(async (request, response) => {
+    const name = decodeURIComponent(new URL(request.url, "http://x").pathname);
+    const file = path.join(SITE, name.endsWith("/") ? `${name}index.html` : name);
+    try {
+      const content = await readFile(file);
+      response.writeHead(200, { "Cache-Control": "max-age=600", "Content-Type": TYPES[path.extname(file)] ?? "application/octet-stream" });
+      response.end(content);
+    } catch {
+      response.writeHead(404).end();
+    }
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return { address: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
+}
+
+/** Starts Chromium. */
+export function launch() {
+  const found = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
+  if (!found) throw new Error("the browser is missing: apt-get install chromium");
+  return chromium.launch({ executablePath: found, args: FLAGS });
+}
+
+/** Opens a page that remembers what went wrong: console errors, failed requests, requests to other hosts. */
+export async function open(browser, address, options = {}) {
+  const context = await browser.newContext({ baseURL: address, viewport: { width: 1280, height: 1000 }, ...options });
+  context.setDefaultTimeout(PATIENCE_MS);
+  const page = await context.newPage();
+  const wrong = [];
+  page.on("console", (message) => message.type() === "error" && wrong.push(message.text()));
+  page.on("pageerror", (failure) => wrong.push(String(failure)));
+  page.on("requestfailed", (request) => {
+    const why = request.failure()?.errorText;
+    // Leaving a page ends what it still loads.
+    if (why !== "net::ERR_ABORTED") wrong.push(`${why}: ${request.url()}`);
+  });
+  page.on("request", (request) => {
+    if (!request.url().startsWith(address) && !/^(data|blob):/.test(request.url())) wrong.push(`elsewhere: ${request.url()}`);
+  });
+  page.on("response", (response) => response.status() >= 400 && wrong.push(`${response.status()}: ${response.url()}`));
+  return { page, wrong, close: () => context.close() };
+}
+
+/** Waits until the answer on the page is that to what was asked last. */
+export async function answered(page) {
+  await page.waitForSelector("#answer[aria-busy=false]");
+}
+
+/**
+ * Keeps a picture of a page or an element in build/screenshots. With UPDATE_IMAGES=1 it takes the place of that in
+ * docs/images, where there is one.
+ */
+export async function picture(shown, name, options = {}) {
+  await mkdir(PICTURES, { recursive: true });
+  const file = path.join(PICTURES, `page_${name}.png`);
+  await shown.screenshot({ path: file, ...options });
+  const image = path.join(ROOT, "docs/images", path.basename(file));
+  if (process.env.UPDATE_IMAGES && existsSync(image)) await copyFile(file, image);
+}

@@ -1,0 +1,43 @@
+// The catalog and its static pages, in Chromium.
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import path from "node:path";
+import { test } from "node:test";
+import { SITE, answered, picture } from "./browser.js";
+import { onSite } from "./on_site.js";
+
+onSite("the matrix is filtered and sorted", async (page) => {
+  await page.goto("/catalog.html");
+  await page.waitForSelector("#shown:has-text('models')");
+  await picture(page, "catalog");
+  await page.fill("#filter", "llama_3_1");
+  const shown = await page.locator("#matrix tbody tr:visible th").allTextContents();
+  assert.ok(shown.includes("llama_3_1_70b") && shown.every((name) => name.includes("llama_3_1")), String(shown));
+  await page.fill("#gpu-filter", "h100");
+  assert.deepEqual(await page.locator("#matrix thead th:visible").allTextContents(), ["model", "h100", "h100_pcie"]);
+  await page.click("button[data-sort=h100]");
+  const numbers = await page.locator("#matrix tbody tr:visible td:nth-of-type(13)").evaluateAll((cells) => cells.map((cell) => Number(cell.dataset.n) || Infinity));
+  assert.deepEqual(numbers, [...numbers].sort((a, b) => a - b));
+});
+
+onSite("a static page has its verdict in the HTML, and the planner agrees", async (page) => {
+  const html = await readFile(path.join(SITE, "fit/llama_3_1_70b/h100.html"), "utf8");
+  assert.match(html, /<title>meta-llama\/Llama-3.1-70B-Instruct on h100: 4 GPUs serve it<\/title>/);
+  assert.match(html, /<meta name="description" content="meta-llama\/Llama-3.1-70B-Instruct on h100: 4 GPUs serve it/);
+  const preview = html.match(/<meta property="og:image" content="([^"]+)">/)[1];
+  const png = await readFile(path.join(SITE, "fit/llama_3_1_70b", preview));
+  assert.deepEqual([png.toString("latin1", 1, 4), png.readUInt32BE(16), png.readUInt32BE(20)], ["PNG", 1200, 630]);
+  await page.goto("/fit/llama_3_1_70b/h100.html");
+  await picture(page, "fit", { fullPage: true });
+  await page.click("text=Change this plan");
+  await answered(page);
+  assert.equal(await page.textContent("#verdict"), "Can be launched: SGLang 0.5.2");
+  assert.equal(await page.inputValue("#count"), "4");
+});
+
+test("every cell of the matrix leads to a page", async () => {
+  const html = await readFile(path.join(SITE, "catalog.html"), "utf8");
+  const links = [...html.matchAll(/href="(fit\/[^"]+)"/g)].map((match) => match[1]);
+  assert.ok(links.length > 1000);
+  for (const link of links) assert.match(await readFile(path.join(SITE, link), "utf8"), /<title>[^<]+<\/title>/, link);
+});

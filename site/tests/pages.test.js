@@ -1,0 +1,57 @@
+// Every kind of page in Chromium: no error, nothing from another host, and small enough.
+import assert from "node:assert/strict";
+import { readFile, readdir } from "node:fs/promises";
+import path from "node:path";
+import { test } from "node:test";
+import { brotliCompressSync, constants } from "node:zlib";
+import { SITE, answered, picture } from "./browser.js";
+import { onSite } from "./on_site.js";
+
+onSite("home shows a refused plan before Python is there, and plans", async (page) => {
+  assert.match(await readFile(path.join(SITE, "index.html"), "utf8"), /Cannot be launched: SGLang 0\.5\.2/);
+  await page.goto("/index.html");
+  await picture(page, "home");
+  await answered(page);
+  assert.equal(await page.textContent("#verdict"), "Cannot be launched: SGLang 0.5.2");
+  await page.selectOption("#gpu", "h200");
+  await page.fill("#count", "2");
+  await page.click("button.go");
+  await answered(page);
+  assert.equal(await page.textContent("#verdict"), "Can be launched: SGLang 0.5.2");
+});
+
+onSite("other pages and the documentation load without an error", async (page) => {
+  const names = ["catalog.html", "fit/qwen3_8b/index.html", "fit/qwen3_8b/l4.html", "docs/index.html", "docs/reference/rules.html"];
+  for (const name of names) {
+    const response = await page.goto(`/${name}`);
+    assert.equal(response.status(), 200, name);
+    await page.waitForLoadState("networkidle");
+  }
+});
+
+onSite("the documentation is searched without a server's help", async (page) => {
+  await page.goto("/docs/index.html");
+  await page.fill("input.md-search__input", "mem_fraction_static");
+  await page.waitForSelector(".md-search-result__item a");
+});
+
+for (const [name, most, ready] of [["plan.html", 7e6, answered], ["catalog.html", 300e3, (page) => page.waitForSelector("#shown:has-text('models')")]]) {
+  onSite(`what ${name} downloads is small`, async (page) => {
+    const loaded = new Set();
+    page.on("response", (response) => loaded.add(new URL(response.url()).pathname));
+    await page.goto(`/${name}`);
+    await ready(page);
+    const parameters = { [constants.BROTLI_PARAM_QUALITY]: 9, [constants.BROTLI_PARAM_LGWIN]: 24 };
+    let size = 0;
+    for (const file of loaded) size += brotliCompressSync(await readFile(path.join(SITE, file)), { params: parameters }).length;
+    console.log(`# ${name}: ${loaded.size} files, ${(size / 1e6).toFixed(2)} MB as Brotli of quality 9`);
+    assert.ok(loaded.size >= 4 && size < most, `${size} bytes`);
+  });
+}
+
+test("no page of the site or of its documentation loads anything from another host", async () => {
+  const names = (await readdir(SITE, { recursive: true })).filter((name) => name.endsWith(".html"));
+  assert.ok(names.length > 2000);
+  const loads = /<(?:script|img|iframe|link(?=[^>]*stylesheet))[^>]*(?:src|href)=["']?(https?:)?\/\//;
+  for (const name of names) assert.doesNotMatch(await readFile(path.join(SITE, name), "utf8"), loads, name);
+});

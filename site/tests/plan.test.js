@@ -1,0 +1,107 @@
+// The page that plans, in Chromium.
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import path from "node:path";
+import { ROOT, answered, open, picture } from "./browser.js";
+import { onSite } from "./on_site.js";
+
+const link = (...plans) => {
+  const parameters = new URLSearchParams();
+  for (const plan of plans) parameters.append("p", JSON.stringify(plan));
+  return `/plan.html#${parameters}`;
+};
+/** Goes to another plan on the same page, as a link in it does. */
+const follow = (page, address) =>
+  page.evaluate((hash) => new Promise((resolve) => {
+    addEventListener("hashchange", () => resolve(), { once: true });
+    location.hash = hash;
+  }), new URL(address, "http://x").hash);
+const text = (page, selector) => page.textContent(selector);
+
+onSite("a plan that does not fit is refused, and the button of a remedy makes one that fits", async (page) => {
+  await page.goto(link({ gpu: "h100", model: "llama_3_1_70b" }));
+  await answered(page);
+  assert.equal(await text(page, "#verdict"), "Cannot be launched: SGLang 0.5.2");
+  assert.match(await text(page, "#findings"), /FIT001/);
+  await picture(page, "plan_refused");
+  await page.click("button.remedy");
+  await answered(page);
+  assert.equal(await text(page, "#verdict"), "Can be launched: SGLang 0.5.2");
+  assert.equal(await page.inputValue("#count"), "4");
+  await picture(page, "plan_fits");
+  await page.click("#values button.link >> text=mem_fraction_static");
+  await page.waitForSelector("dialog[open]");
+  assert.match(await text(page, "#explained"), /MEM001/);
+  await page.keyboard.press("Escape");
+  await page.click("button:text-is('k8s')");
+  await page.waitForSelector("text=apiVersion");
+  await page.click("button:text-is('As a comment')");
+  await page.waitForSelector("text=sglang-hydra check");
+}, { viewport: { width: 1280, height: 1500 } });
+
+onSite("a link restores the plans, a comparison and a pasted config.json", async (page, { browser, address }) => {
+  const config = await readFile(path.join(ROOT, "conf/configs/Qwen--Qwen3-8B.json"), "utf8");
+  await page.goto(link({ gpu: "h200", model: "me/mine", config, more: "tp_size=2 'context_length=8192'" }, { gpu: "l4", model: "qwen3_8b" }, { gpu: "h100", model: "llama_3_1_70b" }));
+  await answered(page);
+  await page.waitForSelector("table.compare");
+  assert.equal(await text(page, "#verdict"), "Can be launched: SGLang 0.5.2");
+  assert.equal(await page.inputValue("#more"), "tp_size=2 'context_length=8192'");
+  assert.match(await text(page, "#comparison"), /l4/);
+  await picture(page.locator("#comparison"), "plan_compare");
+  const first = await text(page, "#server-id");
+  const again = await open(browser, address);
+  await again.page.goto(page.url());
+  await answered(again.page);
+  assert.equal(await text(again.page, "#server-id"), first);
+  assert.deepEqual(again.wrong, []);
+  await again.close();
+}, { viewport: { width: 1280, height: 1200 } });
+
+onSite("what is typed wrong has an answer, and nothing of it becomes markup", async (page) => {
+  const hostile = "<img src=x onerror=document.title='taken'>";
+  await page.goto(link({ gpu: "h100", model: hostile, more: "tp_siez=8" }));
+  await answered(page);
+  assert.match(await text(page, "#answer"), /tp_size/);
+  for (const config of [hostile, "{\"a\": 1,\n x", "[1]", "{\"architectures\": [\"</script><img src=x>\"]}"]) {
+    await follow(page, link({ gpu: "h100", model: hostile, config }));
+    await answered(page);
+    assert.match(await text(page, "#answer"), /<img|config\.json/);
+  }
+  assert.equal(await page.locator("main img, main script:not([id]):not([src])").count(), 0);
+  assert.doesNotMatch(await page.title(), /^taken/);
+  await follow(page, link({ gpu: "h100", model: "qwen3_8b", more: "'unfinished" }));
+  await answered(page);
+  assert.match(await text(page, "#status"), /cannot be planned/);
+});
+
+onSite("for every recipe and 200 random inputs its plans equal native ones, with each value, reason and finding", async (page) => {
+  await page.goto(link({ gpu: "h100", model: "qwen3_8b" }));
+  await answered(page);
+  const cases = JSON.parse(await readFile(path.join(ROOT, "build/native.json"), "utf8"));
+  assert.ok(cases.length > 300);
+  for (const { question, answer } of cases) {
+    const made = await page.evaluate(async (asked) => (await import("./assets/python.js")).ask(asked), question);
+    assert.deepEqual(made, answer, question.words.join(" "));
+  }
+});
+
+onSite("a release that is not here says so and names the command that asks it", async (page) => {
+  await page.goto(link({ gpu: "h100", model: "qwen3_8b", release: "0.5.9", count: "2", more: "context_length=7777 random_seed=3" }));
+  await answered(page);
+  assert.equal(await text(page, "#verdict"), "Unknown whether it can be launched: SGLang 0.5.9");
+  assert.match(await text(page, "#answer"), /SGLang 0\.5\.9 was not asked/);
+  assert.match(await text(page, "#answer"), /the command line asks that release.*engine\.version=0\.5\.9/s);
+});
+
+onSite("it can be read on a phone and in the dark", async (page) => {
+  await page.goto(link({ gpu: "h100", model: "qwen3_8b" }));
+  await answered(page);
+  assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 380, "it scrolls sideways");
+  await picture(page, "plan_phone_dark", { fullPage: true });
+}, { viewport: { width: 380, height: 800 }, colorScheme: "dark" });
+
+onSite("without WebAssembly the page says so", async (page) => {
+  await page.addInitScript("delete globalThis.WebAssembly");
+  await page.goto("/plan.html");
+  await page.waitForSelector("#status:has-text('no WebAssembly')");
+});

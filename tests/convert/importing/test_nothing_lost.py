@@ -1,0 +1,298 @@
+"""Nothing that others typed is lost: published servers, imported and exported, against an extraction of their flags
+that shares no line with the importer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.convert.importing.importer import Imported, import_source
+from sglang_hydra.convert.importing.proof import argv_of, requests_of
+from sglang_hydra.convert.importing.report import record
+from sglang_hydra.convert.importing.sources import Source
+from sglang_hydra.convert.importing.typed import Typed
+from sglang_hydra.convert.upgrade.inputs import subjects_of
+from sglang_hydra.convert.upgrade.upgraded import Upgrade, upgraded
+from tests.convert.importing.importing import composer, the_one
+from tests.convert.importing.importing import imported as imported_text
+from tests.convert.importing.published_servers import Published, meant, published
+
+_OF_THE_NODE = {"node_rank", "dist_init_addr"}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Published]:
+    return list(published(tmp_path_factory.mktemp("bash")))
+
+
+def imported(source: Published) -> list[Imported]:
+    return import_source(Source(source.name, source.text, variables=source.env), Typed(), composer())
+
+
+def exported(server: Imported) -> list[str]:
+    settings = {**server.choices, **server.overrides, **server.nodes}
+    composition = composer().compose([item for item in requests_of(settings, "") if item.key != "gpu"])
+    return list(argv_of(composition.intent, composition.nodes["extra"], server.version) or ())
+
+
+def lost(flags: list[str], after: list[str], version: str | None, hidden_model: bool) -> dict[str, str]:
+    wanted, found = meant(flags, version), meant(after, version)
+    left_out = _OF_THE_NODE | ({"model_path"} if hidden_model else set())
+    return {name: value for name, value in wanted.items() if found.get(name) != value and name not in left_out}
+
+
+def test_the_sample_is_large_enough(sources: list[Published]) -> None:
+    assert sum(len(source.flags) for source in sources) >= 230
+    assert all(source.flags for source in sources)
+    of_three = ("srt-slurm", "InferenceX", "ome")
+    counts = {name: sum(len(one.flags) for one in sources if f"/{name} " in one.name) for name in of_three}
+    assert min(counts.values()) >= 10
+    assert sum(counts.values()) >= 90
+
+
+def test_no_flag_is_lost_by_import_and_export(sources: list[Published]) -> None:
+    wrong = {}
+    for source in sources:
+        servers = imported(source)
+        assert len(servers) >= len(source.flags), source.name
+        assert not source.is_decided or len(servers) == len(source.flags), source.name
+        after = [(server, exported(server)) for server in servers]
+        for flags in source.flags:
+            tries = [
+                lost(flags, words, server.version, any("is taken from" in item.message for item in server.findings))
+                for server, words in after
+            ]
+            if min(tries, key=len):
+                wrong[f"{source.name} {flags[:3]}"] = min(tries, key=len)
+    assert wrong == {}
+
+
+def unnamed(flags: list[str], start: str, made: Upgrade) -> list[str]:
+    """The typed flags that are neither in the new command nor named with what became of them."""
+    wanted, found = meant(flags, start), meant(list(made.plan.command), made.version)
+    named = " ".join(
+        [
+            *(item.message for item in made.steps.broken),
+            *(finding.message for finding in (*made.subject.findings, *made.plan.findings)),
+            *(f"{item.key} {' '.join(item.before)}" for item in made.steps.respelled),
+        ]
+    )
+    spoken = set(named.replace("--", " ").replace("-", "_").replace("=", " ").replace(":", " ").split())
+    return [
+        name
+        for name, value in wanted.items()
+        if found.get(name) != value and name.lstrip("-").replace("-", "_") not in {*spoken, *_OF_THE_NODE}
+    ]
+
+
+def test_no_flag_is_lost_by_an_upgrade_to_0_5_23(sources: list[Published], tmp_path: Path) -> None:
+    wrong = {}
+    for number, source in enumerate(sources):
+        file = tmp_path / f"{number}.{source.suffix}"
+        file.write_text(source.text, encoding="utf-8")
+        subjects = subjects_of([Request(str(file), "argument 1")], None, None, composer(), source.env)
+        made = [upgraded(composer(), subject, "0.5.23", look_at_host=False, with_values=False) for subject in subjects]
+        for flags in source.flags:
+            least = min((unnamed(flags, one.start.version, one) for one in made), key=len)
+            if least:
+                wrong[f"{source.name} {flags[:3]}"] = least
+    assert wrong == {}
+
+
+def test_a_record_has_no_mark_of_ours() -> None:
+    (server,) = import_source(
+        Source("", "python -m sglang.launch_server --model-path $M --tp $TP"), Typed(), composer()
+    )
+    text = json.dumps(record("typed", [server], None), ensure_ascii=False)
+    assert not any("\ue000" <= char <= "\uf8ff" for char in text)
+    assert not server.complete
+
+
+def test_what_differs_is_named_with_its_reason() -> None:
+    (server,) = import_source(
+        Source("", "python -m sglang.launch_server --model-path a/b --tp $TP"), Typed(), composer()
+    )
+    assert [(item.name, item.why, item.harmless) for item in server.differences] == [
+        ("tp_size", "only known where it runs", False)
+    ]
+
+
+def test_env_fills_the_variables_of_a_runtime() -> None:
+    text = (
+        "apiVersion: ome.io/v1beta1\nkind: ClusterServingRuntime\nmetadata: {name: r}\nspec:\n  runner:\n"
+        "    image: lmsysorg/sglang:v0.5.5\n"
+        "    command: [python3, -m, sglang.launch_server, --model-path, $(MODEL_PATH), --tp-size, '${TP}']\n"
+    )
+    given = {"MODEL_PATH": "Qwen/Qwen3-8B", "TP": "2"}
+    (server,) = import_source(Source("r.yaml", text, variables=given), Typed(choices={"gpu": "h200"}), composer())
+    assert server.complete
+    assert (server.choices["model"], server.overrides["tp_size"], server.version) == ("qwen3_8b", 2, "0.5.5")
+
+
+def test_a_variable_that_is_empty_by_default_is_unset() -> None:
+    run = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B"
+    server = the_one(f'T="${{T:-}}"\n{run} --chat-template "$T/a" --tp 2 ${{MORE:-}}')
+    assert server.overrides == {"tp_size": 2}
+    assert [item.name for item in server.differences] == ["chat_template"]
+
+
+def test_the_nodes_of_a_dynamo_service_and_a_config_map_are_read() -> None:
+    text = (
+        "kind: ConfigMap\napiVersion: v1\ndata:\n  server.yaml: |\n    tp-size: 16\n    disable-radix-cache: true\n"
+        "---\napiVersion: nvidia.com/v1\nkind: DynamoGraphDeployment\nmetadata: {name: d}\nspec:\n  services:\n"
+        "    decode:\n      multinode: {nodeCount: 2}\n      extraPodSpec:\n        mainContainer:\n"
+        "          image: x/sglang-runtime:1\n"
+        "          command: [python3, -m, dynamo.sglang]\n"
+        "          args: [--model-path, Qwen/Qwen3-8B, --config, /etc/server.yaml]\n"
+    )
+    (server,) = import_source(Source("d.yaml", text), Typed(), composer())
+    assert server.overrides == {"tp_size": 16, "disable_radix_cache": True, "nnodes": 2}
+
+
+def test_workers_with_other_flags_than_their_leader_stay_apart() -> None:
+    run = "[python3, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B, --nnodes, '2', --node-rank, '%s'%s]"
+    text = (
+        "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: l}\nspec:\n"
+        "  leaderWorkerTemplate:\n    size: 2\n"
+        "    leaderTemplate: {spec: {containers: [{name: a, command: %s}]}}\n"
+        "    workerTemplate: {spec: {containers: [{name: a, command: %s}]}}\n"
+    )
+    same = import_source(Source("l.yaml", text % (run % (0, ""), run % (1, ""))), Typed(), composer())
+    assert len(same) == 1
+    listening = import_source(
+        Source("l.yaml", text % (run % (0, ", --host, '0.0.0.0', --port, '40000'"), run % (1, ""))), Typed(), composer()
+    )
+    assert [server.overrides.get("port") for server in listening] == [40000]
+    other = text % (run % (0, ""), run % (1, ", --tp, '4'"))
+    assert [server.name for server in import_source(Source("l.yaml", other), Typed(), composer())] == ["l", "l-worker"]
+
+
+def test_both_branches_of_an_if_are_servers() -> None:
+    text = (
+        'if [ "$DP" = true ]; then\n  MODE=(--dp 8 --enable-dp-attention)\nelse\n  MODE=(--ep-size 8)\nfi\n'
+        'python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 8 "${MODE[@]}"\n'
+    )
+    held, other = imported_text(text)
+    assert held.overrides == {"tp_size": 8, "dp_size": 8, "enable_dp_attention": True}
+    assert other.overrides == {"tp_size": 8, "ep_size": 8}
+    assert (held.name, other.name) == ("dp-true", "dp-not-true")
+    assert any("where DP != true" in finding.message for finding in other.findings)
+
+
+RUN = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B"
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [
+        (
+            'if [ "$A" = 1 ]; then\n  X="--dp 8"\n  if [ "$B" = 1 ]; then Y=512; else Y=64; fi\n'
+            f'else\n  X="--ep-size 8"; Y=8\nfi\n{RUN} --tp 8 $X --max-running-requests $Y\n',
+            {
+                "a-1-b-1": {"tp_size": 8, "dp_size": 8, "max_running_requests": 512},
+                "a-not-1": {"tp_size": 8, "ep_size": 8, "max_running_requests": 8},
+                "a-1-b-not-1": {"tp_size": 8, "dp_size": 8, "max_running_requests": 64},
+            },
+        ),
+        (
+            f"if [ $C -ge 512 ]; then M=0.8\nelif [ $C -ge 64 ]; then M=0.85\nelse M=0.9\nfi\n"
+            f"(( C < 64 )) && T=1 || T=2\n{RUN} --mem-fraction-static $M --tp $T\n",
+            {
+                "c-ge-512": {"mem_fraction_static": 0.8, "tp_size": 2},
+                "c-lt-512-c-ge-64": {"mem_fraction_static": 0.85, "tp_size": 2},
+                "c-lt-64": {"mem_fraction_static": 0.9, "tp_size": 1},
+            },
+        ),
+        (
+            f"case $S in\n small) TP=2 ;;\n b*|large) TP=8 ;;\n -h) echo usage; exit ;;\n *) TP=4 ;;\nesac\n"
+            f"{RUN} --tp $TP\n",
+            {"s-small": {"tp_size": 2}, "s-b": {"tp_size": 8}},
+        ),
+        (
+            f'[[ -n "$X" ]] && A="--dp 2"\n{RUN} --tp 2 $A ${{M:+--ep-size 2}}\n',
+            {
+                "x-is-not-set-m-is-not-set": {"tp_size": 2},
+                "x-is-set-m-is-not-set": {"tp_size": 2, "dp_size": 2},
+                "x-is-not-set-m-is-set": {"tp_size": 2, "ep_size": 2},
+                "x-is-set-m-is-set": {"tp_size": 2, "dp_size": 2, "ep_size": 2},
+            },
+        ),
+        (
+            f'if [ "$C" = 1 ] || [ "$C" = 32 ]; then M=0.9\nelif [[ $C -eq 64 && $I -eq 1 ]]; then M=0.8\n'
+            f"else echo no; exit 1; fi\nS=$([[ $C == 64 ]] && echo 0.5 || echo 0.1)\n"
+            f"{RUN} --mem-fraction-static $M --swa-full-tokens-ratio $S --dp $(( 8 / 2 > 3 ? 4 : 3 ))\n",
+            {
+                "c-1": {"mem_fraction_static": 0.9, "swa_full_tokens_ratio": 0.1, "dp_size": 4},
+                "c-64-i-1": {"mem_fraction_static": 0.8, "swa_full_tokens_ratio": 0.5, "dp_size": 4},
+            },
+        ),
+        (f"for T in 2 4; do\n  {RUN} --tp $T &\ndone\n", {"server": {"tp_size": 2}, "server-2": {"tp_size": 4}}),
+    ],
+    ids=["nested", "elif", "case", "joined", "several", "loop"],
+)
+def test_conditions_name_their_servers(text: str, servers: dict[str, dict[str, object]]) -> None:
+    found = {server.name: server.overrides for server in imported_text(text)}
+    assert {name: found.get(name) for name in servers} == servers
+
+
+def test_a_variable_that_is_given_decides() -> None:
+    text = (
+        f'if [ "$A" = 1 ]; then X="--dp 2"; else X="--ep-size 2"; fi\n'
+        f"if (( C >= 64 )); then X+=' --enable-metrics'; fi\n{RUN} --tp 2 $X\n"
+    )
+    (server,) = import_source(Source("", text, variables={"A": "2", "C": "64"}), Typed(), composer())
+    assert server.overrides == {"tp_size": 2, "ep_size": 2, "enable_metrics": True}
+    assert server.name == ""
+
+
+def test_many_conditions_make_a_bounded_number_of_servers() -> None:
+    lines = [f"if [ $A{number} = 1 ]; then X+=' --tp {number + 1}'; fi" for number in range(300)]
+    assert len(imported_text("\n".join(lines) + f"\n{RUN} $X\n")) <= 16
+
+
+def test_an_if_that_changes_no_flag_is_one_server() -> None:
+    text = (
+        'if [ "$A" = 1 ]; then echo a; else echo b; fi\n'
+        "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 8\n"
+    )
+    assert len(imported_text(text)) == 1
+
+
+def test_what_verl_calls_otherwise_is_translated() -> None:
+    rollout = "actor_rollout_ref.rollout"
+    server = the_one(
+        f"python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen3-8B {rollout}.max_num_seqs=64 "
+        f"{rollout}.data_parallel_size=2 {rollout}.expert_parallel_size=4 {rollout}.enforce_eager=True "
+        f"+{rollout}.engine_kwargs.sglang.enable_metrics=True"
+    )
+    assert server.overrides == {
+        "max_running_requests": 64,
+        "dp_size": 2,
+        "ep_size": 4,
+        "disable_cuda_graph": True,
+        "enable_metrics": True,
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python3 train.py --hf-checkpoint Qwen/Qwen3-8B --rollout-num-gpus-per-engine 2 --lr 1e-6 "
+        "--sglang-mem-fraction-static 0.7 --sglang-router-ip 10.0.0.1 --sglang-enable-metrics",
+        "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo actor_rollout_ref.model.path=Qwen/Qwen3-8B "
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=2 actor_rollout_ref.rollout.gpu_memory_utilization=0.7 "
+        "actor_rollout_ref.rollout.enforce_eager=False "
+        "+actor_rollout_ref.rollout.engine_kwargs.sglang.enable_metrics=True",
+        "actor: {path: Qwen/Qwen3-8B}\nsglang: {model_path: '${actor.path}', tp_size: 2, mem_fraction_static: 0.7, "
+        "enable_metrics: true}",
+    ],
+    ids=["slime", "verl", "AReaL"],
+)
+def test_a_trainer_starts_its_own_servers(text: str) -> None:
+    server = the_one(text)
+    assert server.choices["model"] == "qwen3_8b"
+    assert server.overrides == {"tp_size": 2, "mem_fraction_static": 0.7, "enable_metrics": True}
+    assert server.complete

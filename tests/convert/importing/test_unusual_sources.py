@@ -1,0 +1,220 @@
+"""Sources of unusual form: every flag is read, or is named as not known; nothing is complete that is not."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from sglang_hydra.convert.importing.importer import Imported, import_source
+from sglang_hydra.convert.importing.python_program import launches_of_program
+from sglang_hydra.convert.importing.sources import Source
+from sglang_hydra.convert.importing.typed import Typed
+from sglang_hydra.text.errors import ConfigError
+from tests.convert.importing.importing import composer
+
+RUN = "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B"
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: c\n    image: sglang:v0.5.9\n"
+TWO = {"tp_size": 2}
+
+
+def imported(name: str, text: str, **variables: str) -> list[Imported]:
+    return import_source(Source(name, text, variables=variables), Typed(), composer())
+
+
+WHOLE: list[tuple[str, str, list[dict[str, object]]]] = [
+    ("crlf.sh", f"{RUN} \\\r\n  --tp 2 \\\r\n  --port 1\r\n", [{**TWO, "port": 1}]),
+    ("windows.bat", "python -m sglang.launch_server ^\r\n  --model-path Qwen/Qwen3-8B ^\r\n  --tp 2\r\n", [TWO]),
+    ("power.ps1", "python -m sglang.launch_server `\n  --model-path Qwen/Qwen3-8B `\n  --tp 2\n", [TWO]),
+    ("tabs.sh", f"\tif true; then\n\t\t{RUN}\t\\\n\t\t\t--tp\t2\n\tfi\n", [TWO]),
+    (
+        "pod.json",
+        '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"sglang",'
+        '"command":["python3","-m","sglang.launch_server"],"args":["--model-path","Qwen/Qwen3-8B","--tp","2"]}]}}',
+        [TWO],
+    ),
+    (
+        "entry.sh",
+        "docker run --gpus all --entrypoint python3 lmsysorg/sglang:v0.5.9 -m sglang.launch_server "
+        "--model-path Qwen/Qwen3-8B --tp 2",
+        [TWO],
+    ),
+    ("login.sh", f'bash -lc "cd /x && exec {RUN} --tp 2"', [TWO]),
+    ("uv.sh", "uvx --from sglang==0.5.9 sglang serve Qwen/Qwen3-8B --tp 2", [TWO]),
+    ("env.sh", f"env -u X A=1 nice -n 5 numactl --membind=0 {RUN} --tp 2", [TWO]),
+    ("heredoc.sh", f"cat > run.sh <<EOF\n{RUN} --tp 2\nEOF\nsbatch run.sh\n", [TWO]),
+    ("remote.sh", f"ssh node1 'bash -s' <<'EOF'\n{RUN} --tp 2\nEOF\n", [TWO]),
+    ("commented.sh", f'A=(\n  --tp 2 # two\n  # --dp 4\n)\nA+=(--port 1)\n{RUN} "${{A[@]}}"\n', [{**TWO, "port": 1}]),
+    ("inline.sh", f"{RUN} --tp 2 `# all of them` --port 1\n", [{**TWO, "port": 1}]),
+    ("keys.sh", f"declare -A T=([a]=2 [b]=4)\nK=a\n{RUN} --tp ${{T[$K]}}\n", [TWO]),
+    ("counted.sh", f"G=(0 1 2 3)\n{RUN} --tp $(( ${{#G[@]}} / 2 ))\n", [TWO]),
+    ("set.sh", f'set -- --tp 2\n{RUN} "$@"\n', [TWO]),
+    (
+        "function.sh",
+        f'go() {{\n  local tp=$1; shift\n  {RUN} --tp "$tp" "$@"\n}}\ngo 2 --port 1\ngo 4\n',
+        [{**TWO, "port": 1}, {"tp_size": 4}],
+    ),
+    ("groups.sh", f"(cd /x && timeout 9 {RUN} --tp 2 &)\n{{ {RUN} --tp 4; }} | tee log\n", [TWO, {"tp_size": 4}]),
+    ("tmux.sh", f'tmux new -d "{RUN} --tp 2"\nscreen -dmS s bash -c "{RUN} --tp 4"\n', [TWO, {"tp_size": 4}]),
+    ("one.sh", f"export A=1 T=2; {RUN} --tp $T; echo done\n", [TWO]),
+    ("unit.service", f"[Service]\nEnvironment=A=1\nExecStart=/usr/bin/{RUN} \\\n    --tp 2\n", [TWO]),
+    ("supervisor.conf", f'[program:s]\ncommand={RUN} --tp 2\nenvironment=A="1"\n', [TWO]),
+    ("Procfile", f"web: {RUN} --tp 2\n", [TWO]),
+    ("sky.yaml", f"envs: {{T: 2}}\nrun: |\n  {RUN} --tp $T\n", [TWO]),
+    ("workflow.yml", f"jobs:\n  t:\n    steps:\n      - run: |\n          {RUN} --tp 2 &\n", [TWO]),
+    ("apptainer.sh", f"apptainer exec --nv --env SGLANG_A=1 x.sif {RUN} --tp 2", [TWO]),
+    ("kubectl.sh", f"kubectl run s --image=lmsysorg/sglang:v0.5.9 --command -- {RUN} --tp 2", [TWO]),
+    ("nomad.hcl", 'args = ["-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-8B", "--tp", "2"]', [TWO]),
+    ("bom.sh", f"\ufeff{RUN} --tp 2", [TWO]),
+    (
+        "job.sh",
+        f"#SBATCH --nodes=2\nsrun bash -c '{RUN} --tp 2 --nnodes $SLURM_NNODES --node-rank $SLURM_PROCID'",
+        [{**TWO, "nnodes": 2}],
+    ),
+    (
+        "ranks.sh",
+        f'if [ "$R" -eq 0 ]; then\n {RUN} --tp 2 --nnodes 2 --node-rank 0\n'
+        f"else\n {RUN} --tp 2 --nnodes 2 --node-rank 1\nfi\n",
+        [{**TWO, "nnodes": 2}],
+    ),
+    ("quotes.sh", f'{RUN} --tp=2 --json-model-override-args \'{{"a": {{"b": 1}}}}\'', [TWO]),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "servers"), WHOLE, ids=[row[0] for row in WHOLE])
+def test_every_flag_is_read(name: str, text: str, servers: list[dict[str, object]]) -> None:
+    found = imported(name, text)
+    overrides = [{key: value for key, value in one.overrides.items() if key[:4] != "json"} for one in found]
+    assert overrides == servers
+    assert all(one.complete for one in found)
+
+
+OPEN: list[tuple[str, str, dict[str, str]]] = [
+    (
+        "helm.yaml",
+        f"{POD}    command: [python3, -m, sglang.launch_server]\n    args:\n    - --model-path\n"
+        "    - {{ .Values.model | quote }}\n    - --tp={{ .Values.tp }}\n    {{- if .Values.on }}\n"
+        "    - --enable-metrics\n    {{- end }}\n",
+        {"model_path": "{{ .Values.model | quote }}", "tp_size": "{{ .Values.tp }}"},
+    ),
+    (
+        "jinja.yaml",
+        f"{POD}    command: [python3, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B]\n    args:\n"
+        "    {% if mtp %}\n    - --enable-metrics\n    {% endif %}\n    - --tp={{ tp }}\n",
+        {"tp_size": "{{ tp }}"},
+    ),
+    ("ansible.yaml", f"- tasks:\n  - shell: {RUN} --tp {{{{ tp }}}} --enable-metrics\n", {"tp_size": "{{ tp }}"}),
+    ("matrix.yml", f"jobs:\n - run: |\n    {RUN} --tp ${{{{ m.tp }}}} --enable-metrics\n", {"tp_size": "${{ m.tp }}"}),
+    ("serve.mk", f"serve:\n\t{RUN} --tp $(TP) --enable-metrics\n", {"tp_size": "$(TP)"}),
+    ("text.py", f'os.system(f"{RUN} --tp {{tp}} --enable-metrics")', {"tp_size": "{tp}"}),
+    (
+        "words.py",
+        'c = ["python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-8B", "--tp", str(tp), '
+        '"--enable-metrics"]',
+        {"tp_size": "str(tp)"},
+    ),
+    ("readme.md", f"```bash\n{RUN} --tp <number of GPUs> --enable-metrics\n```\n", {"tp_size": "<number of GPUs>"}),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "left_open"), OPEN, ids=[row[0] for row in OPEN])
+def test_what_a_template_leaves_open_is_named(name: str, text: str, left_open: dict[str, str]) -> None:
+    (server,) = imported(name, text)
+    assert {item.name: item.before for item in server.differences} == left_open
+    assert server.overrides["enable_metrics"] is True
+    assert not server.complete
+
+
+def test_a_template_is_filled_by_its_names() -> None:
+    text = f"{POD}    command: [python3, -m, sglang.launch_server, --model-path, '{{{{ .Values.m }}}}', --tp, <tp>]\n"
+    (server,) = imported("helm.yaml", text, m="Qwen/Qwen3-8B", tp="2")
+    assert (server.choices["model"], server.overrides, server.complete) == ("qwen3_8b", TWO, True)
+
+
+def test_a_patch_is_named() -> None:
+    with pytest.raises(ConfigError) as failure:
+        imported("patch.yaml", "- op: replace\n  path: /x\n  value: [--model-path, Qwen/Qwen3-8B, --tp, '2']\n")
+    assert "kubectl kustomize . |" in (failure.value.findings[0].hint or "")
+
+
+LIST = '["python3", "-m", "sglang.launch_server", "--model-path", MODEL, "--port", str(port)]'
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides"),
+    [
+        (
+            f'import subprocess\nMODEL = "Qwen/Qwen3-8B"\ndef start(port: int = 30001, tp=2):\n    cmd = {LIST}\n'
+            '    if tp > 1:\n        cmd.extend(["--tp", str(tp)])\n    else:\n        cmd.append("--enable-metrics")\n'
+            '    cmd += ["--mem-fraction-static", f"{0.8}"]\n    subprocess.Popen(cmd)\n',
+            {"port": 30001, "tp_size": 2, "mem_fraction_static": 0.8},
+        ),
+        (
+            'import sglang as sgl\nmore = {"tp_size": 2, "cuda_graph_bs": [1, 2]}\n'
+            "more.update(dict(enable_metrics=True))\n"
+            'llm = sgl.Engine(model_path="Qwen/Qwen3-8B", **more, mem_fraction_static=0.8)\n',
+            {"tp_size": 2, "cuda_graph_bs": [1, 2], "enable_metrics": True, "mem_fraction_static": 0.8},
+        ),
+        (
+            "import slime.utils.external_utils.command_utils as U\nBS = 64\n"
+            'ckpt = "--hf-checkpoint Qwen/Qwen3-8B "\nsglang_args = ("--rollout-num-gpus-per-engine 2 "\n'
+            '    f"--sglang-cuda-graph-max-bs {BS} ")\ntrain_args = f"{ckpt} {sglang_args} --colocate"\n'
+            "U.execute_train(train_args=train_args)\n",
+            {"tp_size": 2, "cuda_graph_max_bs": 64},
+        ),
+        (
+            'import os\nflags = {"--model-path": os.environ.get("MODEL", "Qwen/Qwen3-8B"), "--tp-size": "2",\n'
+            '    "--enable-metrics": ""}\nflags["--mem-fraction-static"] = "0.8"  # for sglang\n',
+            {"tp_size": 2, "enable_metrics": True, "mem_fraction_static": 0.8},
+        ),
+    ],
+    ids=["grown list", "engine", "slime", "mapping of flags"],
+)
+def test_a_python_program_is_followed(text: str, overrides: dict[str, object]) -> None:
+    (server,) = imported("serve.py", text)
+    assert (server.choices.get("model"), server.overrides) == ("qwen3_8b", overrides)
+
+
+START = 'import sglang\na = ["python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-8B"]\n'
+BOMBS = {
+    "a list that is doubled": START + "a = a + a\n" * 40,
+    "a list in a list": START + "a = [a, a]\n" * 40 + 'b = ["python3", "-m", "sglang.launch_server", a]\n',
+    "a list that unpacks itself": START + "a = [*a, *a]\n" * 40,
+    "a text that is doubled": START + 'b = "sglang"\n' + "b += b\n" * 40,
+    "a text in a text": START + 'b = "sglang"\n' + 'b = f"{b}{b}{b}"\n' * 30,
+    "a list in itself": START + "a.append(a)\n",
+    "a mapping in itself": START + 'b = {"--tp": 2, "--dp": 1, "--pp": 1}\nb["x"] = b\n',
+}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS.keys())
+def test_a_program_that_grows_without_end_is_not_followed(text: str) -> None:
+    assert launches_of_program(text, "bomb.py", {}, lambda _: []) == []
+    with contextlib.suppress(ConfigError):
+        imported("bomb.py", text)  # by the other readers, which look at its lines
+
+
+def test_what_a_python_program_computes_is_left_open() -> None:
+    text = f'import sys\nMODEL = "Qwen/Qwen3-8B"\ncmd = {LIST}\ncmd.extend(more(sys.argv))\n'
+    (server,) = imported("serve.py", text)
+    assert [item.name for item in server.differences] == ["port", "words"]
+    assert not server.complete
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        (
+            "base_image: {image: lmsysorg/sglang:v0.5.8.post1}\ndocker_server:\n"
+            "  start_command: python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B\n    --tp 2\n  port: 8000\n",
+            "0.5.8.post1",
+        ),
+        ("sglang:\n  extraArgs:\n    - --model-path=Qwen/Qwen3-8B\n    - --tp-size=2\n  replicas: 2\n", None),
+    ],
+    ids=["a folded text", "a chart's values"],
+)
+def test_a_command_in_a_file_of_unknown_form_is_read_whole(text: str, version: str | None) -> None:
+    (server,) = imported("values.yaml", text)
+    assert (server.choices["model"], server.overrides["tp_size"], server.version) == ("qwen3_8b", 2, version)
+    assert server.complete

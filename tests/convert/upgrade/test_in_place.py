@@ -1,0 +1,126 @@
+"""``upgrade --in-place``: arguments and the image change, everything else of the file stays."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tests.commands import Run, runner
+from tests.convert.importing.published_servers import published
+
+MANIFEST = """\
+# our chat server
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: chat, labels: {b: c, a: "1"}}   # in this order
+spec:
+  template:
+    spec:
+      containers:
+        - name: sidecar   # --enable-ep-moe is no flag of this one
+          image: busybox:1.36
+          command: ["tail", "-f", "/log"]
+        - name: sglang
+          image: lmsysorg/sglang:v0.5.2-cu126 # pinned
+          command: [python3, -m, sglang.launch_server]
+          args:
+            - --model-path
+            - Qwen/Qwen3-8B   # the model
+            - --enable-ep-moe  # why
+            - --tp
+            - "2"
+            # keep --mem-fraction-static low
+            - --mem-fraction-static
+            - "0.8"
+          env:
+            - {name: SGL_ENABLE_JIT_DEEPGEMM, value: "1"}
+"""
+WANTED = (
+    MANIFEST.replace("v0.5.2-cu126", "v0.5.20-cu130")
+    .replace("- --enable-ep-moe  # why", '- --ep-size\n            - "2"  # why')
+    .replace("SGL_ENABLE", "SGLANG_ENABLE")
+)
+SCRIPT = """\
+#!/bin/bash
+# start it with --enable-ep-moe
+pip install "sglang[all]==0.5.2"   # pinned
+exec python -m sglang.launch_server \\
+  --model-path Qwen/Qwen3-8B \\
+  --tp 2 --enable-ep-moe \\
+  --mem-fraction-static 0.8   # low
+"""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    monkeypatch.chdir(tmp_path)
+    return runner(capsys, monkeypatch)
+
+
+def test_only_arguments_and_the_image_change(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "deploy.yaml").write_text(MANIFEST)
+    done = run("upgrade", "--to", "0.5.20", "--in-place", "deploy.yaml", "gpu=h200")
+    assert done.code == 0, done.err
+    assert (tmp_path / "deploy.yaml").read_text() == WANTED
+    assert "-            - --enable-ep-moe  # why" in done.out
+    assert done.out.index("+            - --ep-size") < done.out.index("Written to deploy.yaml")
+
+
+def test_a_script_keeps_its_comments_and_gets_its_pinned_release(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "serve.sh").write_text(SCRIPT)
+    assert run("upgrade", "--to", "0.5.20", "--from", "0.5.2", "--in-place", "serve.sh", "gpu=h200").code == 0
+    wanted = SCRIPT.replace("--tp 2 --enable-ep-moe", "--tp 2 --ep-size 2").replace("==0.5.2", "==0.5.20")
+    assert (tmp_path / "serve.sh").read_text() == wanted
+
+
+@pytest.mark.parametrize("format", ["shell", "docker", "compose", "slurm", "k8s"])
+def test_an_export_in_place_is_the_plan_of_the_new_release(format: str, run: Run, tmp_path: Path) -> None:
+    words = ["gpu=h200", "model=qwen3_8b", "enable_ep_moe=true", "tp_size=2", "random_seed=7"]
+    file = "made.yaml" if format in ("compose", "k8s") else "made.sh"
+    (tmp_path / file).write_text(run("export", format, *words, "engine.version=0.5.2").out)
+    assert run("upgrade", "--to", "0.5.20", "--in-place", file).code == 0
+    again = json.loads(run("check", "--json", file).out)["results"][0]
+    there = json.loads(run("plan", "--json", *words[:2], *words[3:], "ep_size=2", "engine.version=0.5.20").out)
+    assert again["server_id"] == there["server_id"]
+    assert f"plan={there['server_id']}" in (tmp_path / file).read_text()
+
+
+def test_what_cannot_be_changed_at_its_place_is_left_alone(run: Run, tmp_path: Path) -> None:
+    text = "A=--enable-ep\nexec python -m sglang.launch_server --model-path Qwen/Qwen3-8B ${A}-moe --tp 2\n"
+    (tmp_path / "serve.sh").write_text(text)
+    done = run("upgrade", "--to", "0.5.20", "--from", "0.5.2", "--in-place", "serve.sh", "gpu=h200")
+    assert done.code == 2
+    assert "UPG007" in done.err
+    assert (tmp_path / "serve.sh").read_text() == text
+
+
+def test_published_servers_lose_no_flag_and_no_comment(run: Run, tmp_path: Path) -> None:
+    """Of every published source: each comment stays, and each flag of the old text is in the new one, or is named as
+    gone or renamed; a file that cannot be edited so is refused and stays as it is."""
+    changed = same = 0
+    refused: list[str] = []
+    comments = "# first\n{}\n# last --tp 64\n"
+    for number, source in enumerate(islice(published(tmp_path), 60)):
+        suffix = "yaml" if source.text.lstrip().startswith(("apiVersion", "backend", "base", "name", "model")) else "sh"
+        file = tmp_path / f"{number}.{suffix}"
+        file.write_text(before := comments.format(source.text))
+        env = ["--env", *(f"{key}={value}" for key, value in source.env.items())] if source.env else []
+        made = run("upgrade", "--to", "0.5.23", "--in-place", file.name, "gpu=h200", *env, "--json")
+        after = file.read_text()
+        if "UPG007" in made.out + made.err:
+            assert after == before
+            refused.append(source.name + made.out[-400:])
+            continue
+        assert (after[:8], after[-15:]) == ("# first\n", "# last --tp 64\n"), source.name
+        record = json.loads(made.out)
+        gone = {item["key"].removeprefix("extra.") for each in record["servers"] for item in each["breaks"]}
+        lost = set(re.findall(r"--[a-z][\w-]+", before)) - set(re.findall(r"--[a-z][\w-]+", after))
+        named = json.dumps(record)
+        assert all(flag in named or flag[2:].replace("-", "_") in gone for flag in lost), (source.name, lost)
+        changed, same = changed + (after != before), same + (after == before)
+    assert refused == []
+    assert changed + same >= 50

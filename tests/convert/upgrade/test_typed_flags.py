@@ -1,0 +1,84 @@
+"""Every flag that was typed is in the new command, or is named with what became of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sglang_hydra.cli.main import entry
+from sglang_hydra.planning.plan import Plan
+from tests.convert.importing.importing import states, the_one
+from tests.planning.upstream.environments import environment
+
+PREFILL = (
+    "--tp 8 --disaggregation-mode prefill --disable-cuda-graph --load-balance-method round_robin "
+    "--chunked-prefill-size 8192 --mem-fraction-static 0.85 --trust-remote-code --disable-radix-cache "
+    "--disaggregation-transfer-backend nixl"
+)
+
+
+def upgraded(capsys: pytest.CaptureFixture[str], words: str, typed: str) -> tuple[dict[str, Any], str]:
+    """The record of an upgrade, and its screen."""
+    command = [*words.split(), "--", "python", "-m", "sglang.launch_server", *typed.split()]
+    assert entry(["upgrade", "--json", *command]) == 0
+    (server,) = json.loads(capsys.readouterr().out)["servers"]
+    assert entry(["upgrade", *command]) == 0
+    return server, capsys.readouterr().out
+
+
+def test_a_prefill_server_with_nine_flags_keeps_all_nine(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--from 0.5.7 --to 0.5.23 gpu=h200"
+    server, _ = upgraded(capsys, words, f"--model-path deepseek-ai/DeepSeek-V3 {PREFILL}")
+    line = f" {' '.join(server['command'])} "
+    for flag in PREFILL.replace("--tp ", "--tp-size ").split(" --"):
+        flag = flag.removeprefix("--").strip()
+        assert f" --{flag} " in line
+    assert server["breaks"] == []
+
+
+def test_old_flags_stand_among_the_renamed_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    typed = "--disable-piecewise-cuda-graph --mamba-scheduler-strategy extra_buffer"
+    words = "--from 0.5.19 --to 0.5.20 gpu=h200"
+    server, screen = upgraded(capsys, words, f"--model-path Qwen/Qwen3-Next-80B-A3B-Instruct --tp 4 {typed}")
+    assert [(item["before"], item["after"]) for item in server["renamed"]] == [
+        (["--disable-piecewise-cuda-graph"], ["--cuda-graph-backend-prefill", "disabled"]),
+        (["--mamba-scheduler-strategy", "extra_buffer"], ["--mamba-radix-cache-strategy", "extra_buffer"]),
+    ]
+    assert "IMP008" not in {finding["id"] for finding in server["findings"]}
+    assert "--mamba-scheduler-strategy extra_buffer  ->  --mamba-radix-cache-strategy extra_buffer" in screen
+    assert "0 arguments break, 2 renamed" in screen
+
+
+def test_an_upgrade_against_an_install_shows_what_moves_by_both(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    venv = str(environment(tmp_path, "0.5.23"))
+    assert entry(["upgrade", "--from", "0.5.20", "--against", venv, "gpu=h200", "model=qwen3_8b"]) == 0
+    screen = capsys.readouterr().out
+    assert f"SGLang 0.5.23 ({venv}) accepts it" in screen
+    assert "Values that move  by the code of both releases" in screen
+    assert "0.5.2's rules" not in screen
+
+
+def test_a_flag_that_its_release_does_not_need_is_kept_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The release answers the same with and without --tp 1, and otherwise without the radix cache."""
+    monkeypatch.setattr(Plan, "is_exact", property(lambda plan: True))
+    monkeypatch.setattr(Plan, "server_id", property(lambda plan: str(plan.values["disable_radix_cache"])))
+    typed = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 1 --disable-radix-cache --pp-size 2"
+    server = the_one(typed, "gpu=h200", "engine.version=0.5.20")
+    notes = {state.name: state.note for state in server.states if state.state == "kept"}
+    assert notes["tp_size"] == "SGLang 0.5.20 makes the same server without it"
+    assert notes["disable_radix_cache"] == notes["pp_size"] == ""
+    assert server.overrides == {"tp_size": 1, "disable_radix_cache": True, "pp_size": 2}
+    assert states(server)["tp_size"] == "kept"
+
+
+def test_an_old_flag_that_0_5_2_has_too_is_renamed(capsys: pytest.CaptureFixture[str]) -> None:
+    typed = "--model-path Qwen/Qwen3-8B --cuda-graph-max-bs 64"
+    server, _ = upgraded(capsys, "--from 0.5.19 --to 0.5.23 gpu=h200", typed)
+    assert [(item["before"], item["after"]) for item in server["renamed"]] == [
+        (["--cuda-graph-max-bs", "64"], ["--cuda-graph-max-bs-decode", "64"])
+    ]

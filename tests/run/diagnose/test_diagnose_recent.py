@@ -1,0 +1,51 @@
+"""The failures of 2026: each row of the table is known by its deciding line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from sglang_hydra.run.diagnose import UNKNOWN, diagnose
+from sglang_hydra.run.diagnose.classes import classes_by_kind
+from tests.run.diagnose.recent import lines_of, rows
+
+RECENT = rows("recent")
+HELD_BACK = rows("recent_held_back")
+# owner/repository#thread, owner/repository:file, or host/page; with a number where one source has several failures
+_SOURCE = re.compile(r"(?:[\w.-]+/[\w.-]+(?:#\d+|:[\w./-]+\.mdx?)|[\w-]+\.[a-z]+/[\w./-]+)(?:-\d)?")
+
+
+@pytest.mark.parametrize("row", RECENT, ids=lambda row: row["id"])
+def test_a_failure_of_2026_is_of_its_class_or_of_none(row: dict[str, Any]) -> None:
+    found = diagnose(lines_of(row))
+    assert found.kind in (row["class"], UNKNOWN)
+    if found.kind != UNKNOWN:
+        shown = (*row.get("before", ()), row["line"], *row.get("after", ()))
+        line = found.line or ""
+        assert any(line.startswith(text[:200]) or line[:120] in text for text in shown)
+
+
+def test_almost_all_of_the_failures_of_2026_are_known() -> None:
+    assert sum(diagnose(lines_of(row)).kind == row["class"] for row in RECENT) >= 0.98 * len(RECENT)
+
+
+def test_of_the_failures_that_were_held_back_most_are_right_and_none_is_wrong_with_confidence() -> None:
+    found = [(row, diagnose(lines_of(row))) for row in HELD_BACK]
+    right = sum(diagnosis.kind == row["class"] for row, diagnosis in found)
+    assert right >= 0.85 * len(HELD_BACK)
+    assert [row["id"] for row, one in found if one.kind != row["class"] and one.confidence > 0.8] == []
+
+
+@pytest.mark.parametrize("row", [*RECENT, *HELD_BACK], ids=lambda row: row["id"])
+def test_a_row_is_a_fact_with_its_source(row: dict[str, Any]) -> None:
+    assert set(row) <= {"id", "date", "release", "gpu", "class", "at", "before", "line", "after"}
+    assert _SOURCE.fullmatch(row["id"])
+    assert str(row["date"]).startswith("2026")
+    assert row["class"] in {*classes_by_kind(), UNKNOWN}
+
+
+def test_no_failure_is_in_both_tables_or_twice_in_one() -> None:
+    ids = [row["id"] for row in (*RECENT, *HELD_BACK)]
+    assert len(ids) == len(set(ids))

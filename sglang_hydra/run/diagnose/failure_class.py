@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
@@ -84,9 +84,9 @@ class Signature:
             and (self.exit_code is None or _compiled(_EXITED.format(self.exit_code)).search(line) is not None)
         )
 
-    def fits_trace(self, frames: Iterable[str]) -> bool:
-        """Whether the traceback has the frame that is asked for, if any is."""
-        return self.frame is None or any(_compiled(self.frame).search(frame) for frame in frames)
+    def fits_trace(self, frames: Sequence[str]) -> bool:
+        """Whether the traceback has the frame that is asked for, if any is; ``^$`` asks for none at all."""
+        return self.frame is None or any(_compiled(self.frame).search(frame) for frame in frames or ("",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from sglang_hydra.run.diagnose.lines import Cleaner, Line, numbered
 from sglang_hydra.run.diagnose.log_lines import LOG_LINES
 from sglang_hydra.run.diagnose.log_numbers import LogNumbers
 from sglang_hydra.run.diagnose.log_origin import Devices, Others, stated_version
-from sglang_hydra.run.diagnose.server_args import parse_server_args
+from sglang_hydra.run.diagnose.server_args import parse_server_args, writes_server_args
 
 SHOWN_LAST = 12
 """Lines at the end that are shown where nothing decides."""
@@ -37,6 +37,11 @@ _HARMLESS = re.compile(
     r"[Ff]allback to|Address family not supported|To silence this warning|This is (?:expected|normal)|"
     r"can be (?:safely )?ignored|safely ignore|Ignoring this choice|Skipping tactic|"
     r"No valid triton configs|NCCL INFO|[Dd]isabling \S+(?: \S+){0,5} permanently"
+)
+# What only passes on another error's words: these are judged as that error.
+_WRAPPER = re.compile(
+    r"^(?:\w+: )?(?:[Cc]apture .{1,40}graph failed: |Piecewise CUDA [Gg]raph failed with error: |"
+    r"(?:Failed to|(?:Error|Exception) (?:in|while|during)) [^:]{1,80}: )(?!(?:\w+\.)*\w+(?:Error|Exception)\b)"
 )
 _MILESTONE = re.compile("|".join(re.escape(words) for words, _ in MILESTONES))
 _ENDING = re.compile("|".join(map(re.escape, LOG_LINES["endings"])))
@@ -125,8 +130,8 @@ class LogReader:
 
     def _start(self, line: Line) -> None:
         """Another start of the server, unless it is another node's that starts together with this one."""
-        life, args = self.life, parse_server_args(line.text)
-        if args is None:
+        life = self.life
+        if not writes_server_args(line.text):
             return
         elsewhere = bool(line.stream and life.stream and line.stream != life.stream)
         begun = life.server_args is not None  # a log may begin within a life
@@ -138,7 +143,7 @@ class LogReader:
                 del self.lives[1]
         life = self.life
         if life.server_args is None:
-            life.server_args, life.stream = args, line.stream
+            life.server_args, life.stream = parse_server_args(line.text), line.stream
         life.furthest = max(life.furthest, Stage.START)
 
     def _judge(self, line: Line) -> None:
@@ -149,6 +154,9 @@ class LogReader:
         if ends and trace is not None and trace.code and text.strip() in _WITHOUT_WORDS:
             text = f"{text.strip()}: {trace.code}"
         exception = ends or looks_like_exception(text)
+        shown, wrapper = text, _WRAPPER.match(text)
+        if wrapper is not None:
+            text = f"{wrapper[0]}RuntimeError: {text[wrapper.end() :]}"
         needles = list(_needles_in(text))
         if _HARMLESS.search(text):
             return
@@ -175,7 +183,7 @@ class LogReader:
                     best = entry
         if best is not None:
             _, failure, signature = best
-            line = line._replace(rank=rank, text=text)
+            line = line._replace(rank=rank, text=shown)
             place = trace.place if trace is not None else ""
             self.life.add(Evidence(failure, signature, line, stage, exception, self.life.work, place))
 
@@ -253,11 +261,12 @@ class Trace:
     @property
     def shown(self) -> tuple[str, ...]:
         """The frames, and once more the innermost outside of Python's own library, as ``at path in function``, with
-        ``hit`` before it where the process ends by the exception."""
+        ``hit`` before it where the process ends by the exception, and ``below sglang`` where SGLang called it."""
         own = self._own
         fatal = self.fatal or any(_PROCESS.search(frame) for frame in self.frames)
-        again = (f"at {own}", *([f"hit at {own}"] if fatal else [])) if own else ()
-        return (*self.frames, *again)
+        below = any("/sglang/srt/" in frame for frame in self.frames)
+        again = (("at", True), ("hit at", fatal), ("below sglang at", below))
+        return (*self.frames, *(f"{words} {own}" for words, is_so in again if is_so and own))
 
     @property
     def _own(self) -> str | None:

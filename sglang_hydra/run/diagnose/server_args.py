@@ -20,6 +20,7 @@ _ENUM = re.compile(r"<[\w.]{1,80}: (.{1,80})>")
 _WRAPPED = re.compile(r"(?:Posix|Windows)?Path\((['\"].*['\"])\)|(?:torch\.)(\w{1,20})", re.DOTALL)
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _LONGEST_VALUE = 20_000
+_CONSTANTS: Mapping[str, Any] = {"None": None, "True": True, "False": False}
 
 # Arguments that later releases spell otherwise.
 RENAMED: Mapping[str, str] = {
@@ -48,6 +49,12 @@ def parse_server_args(text: str) -> dict[str, Any] | None:
     if text.rstrip()[-1:] != (")" if begin[0].endswith("(") else "}"):
         values[CUT] = True
     return values
+
+
+def writes_server_args(text: str) -> bool:
+    """Whether ``parse_server_args`` would find any in a line; far cheaper."""
+    begin = _START.search(text)
+    return begin is not None and next(_items(text, begin.end()), None) is not None
 
 
 def named(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,6 +121,8 @@ def _end_of_text(text: str, start: int) -> int:
 
 
 def _value(written: str) -> Any:
+    if written in _CONSTANTS:
+        return _CONSTANTS[written]
     if len(written) > _LONGEST_VALUE:
         return written[:_LONGEST_VALUE]
     enum = _ENUM.fullmatch(written)

@@ -16,6 +16,7 @@ from sglang_hydra.run.diagnose.life import Evidence, Life
 # (docs/diagnosis.md says how they were gathered).
 _SURE = {Weight.CAUSE: 0.9, Weight.GENERAL: 0.75, Weight.FAULT: 0.7, Weight.EFFECT: 0.7, Weight.END: 0.6}
 _NOT_FATAL = 0.2
+_DISPUTED = 0.8
 _EARLIER_LIFE = 0.25
 _BY_SIGNAL_ALONE = 0.6
 ENOUGH = 0.5
@@ -57,7 +58,10 @@ def decide(lives: Iterable[Life], exit_code: int | None = None) -> Verdict:
         ranked = sorted(_plausible(life, exit_code), key=lambda found: (found.weight, found.line.number))
         if ranked:
             first = ranked[0]
-            confidence = round(max(0.0, _confidence(first, life, exit_code) - _EARLIER_LIFE * min(age, 1)), 2)
+            sure = _confidence(first, life, exit_code)
+            if any(_disputes(other, first) for other in ranked[1:]):
+                sure = min(sure, _DISPUTED)
+            confidence = round(max(0.0, sure - _EARLIER_LIFE * min(age, 1)), 2)
             if confidence >= ENOUGH:
                 return Verdict(first.failure, confidence, first, number, tuple(ranked[1:]))
         if life.ready:
@@ -89,6 +93,13 @@ def _confidence(found: Evidence, life: Life, exit_code: int | None) -> float:
     sure = _SURE[found.weight]
     fatal = life.ended_at is not None or exit_code not in (None, 0) or not life.ready
     return sure if fatal else sure - _NOT_FATAL
+
+
+def _disputes(other: Evidence, first: Evidence) -> bool:
+    """Whether another class has as good evidence, or an exception where the line that decides is none."""
+    if other.failure is first.failure:
+        return False
+    return other.weight == Weight.CAUSE or (other.exception and not first.exception and other.weight <= Weight.FAULT)
 
 
 def _by_signal(life: Life, number: int | None) -> Verdict:

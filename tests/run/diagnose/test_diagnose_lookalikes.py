@@ -113,6 +113,53 @@ def frame(place: str, function: str) -> str:
         ([HIT, frame("triton/jit.py", "run"), "AttributeError: 'NoneType' object has no attribute 'h'"],
          "release_fault"),
         (["[drm] amdgpu: page fault handler registered"], UNKNOWN),
+        # a kernel's host code, a kernel, and its allocator
+        (["tvm.error.InternalError: Tensor match failed for Tensor<64, 4>[strides=<4, 1>]"], "release_fault"),
+        (["tvm.error.InternalError: Error in function 'Plan' at /x/scheduler.cuh:52: indptr should be non-negative"],
+         "release_fault"),
+        (["tvm.error.InternalError: CUDA driver error (/x/h.hpp:72): 719 (CUDA_ERROR_LAUNCH_FAILED)"], "cuda_fault"),
+        (["RuntimeError: Error in function 'run' at /x/gemm_runner.cu:258: Error occurred when running GEMM!"],
+         "cuda_fault"),
+        (["/x/torch-xpu-ops/src/ATen/native/xpu/sycl/Kernels.cpp:18: operator(): Assertion `input_[0] != 0` failed."],
+         "cuda_fault"),
+        # a backend that may not be chosen, by its words or by the list of those that may
+        (["RuntimeError: FlashAttention on Ampere/Ada cards only supports fp16 and bf16 data type"],
+         "unsupported_backend"),
+        (["Exception: Capture cuda graph failed: FlashAttention only support fp16 and bf16 data type"],
+         "unsupported_backend"),
+        (["AssertionError: KV4 MHA expects attention_backend to be one of ['triton', 'trtllm_mha'], but got fa3"],
+         "unsupported_backend"),
+        (["[2026-06-11 08:15:11] Supported backends: ['triton', 'trtllm_mha'], fa3 was chosen"], UNKNOWN),
+        (["TypeError: FlashInfer A2A + FP8 MoE requires a BF16 dispatch payload, got torch.float8_e4m3fn."],
+         "unsupported_backend"),
+        (["RuntimeError: kernel 'a8w8_1x128_v1' is not present in the compiled registry"], "unsupported_gpu"),
+        # what is too old, and what is only named with its version
+        (["NotImplementedError: this module is only supported on Cuda toolkit 13.1 and above!"], "version_mismatch"),
+        (["ValueError: torch 2.9.1 gave 3 outputs, 4 were wanted"], UNKNOWN),
+        # MoRI moves the cache, and it exchanges tokens
+        (["[mori]src/io/rdma/backend_impl.cpp:801: BuildRdmaConn: Assertion `hdr.type == x' failed."], "pd_bootstrap"),
+        (["[mori]src/shmem/init.cpp:80: init: Assertion `heap' failed."], "expert_parallel_comm"),
+        # a check of the arguments, and a fault of the code that checks them
+        ([HIT, frame("sglang/srt/server_args.py", "check_server_args"), frame("sglang/srt/layers/mask.py", "load"),
+          "sglang.srt.layers.mask.MaskMissing: no mask at /x.json"], "invalid_arguments"),
+        ([HIT, frame("sglang/srt/layers/mask.py", "load"), "sglang.srt.layers.mask.MaskMissing: no mask at /x.json"],
+         "release_fault"),
+        ([HIT, frame("sglang/srt/server_args.py", "__post_init__"),
+          "TypeError: '>' not supported between instances of 'NoneType' and 'int'"], "release_fault"),
+        # Python's own words for code that is wrong: SGLang's, or a client's
+        (["TypeError: 'NoneType' object is not subscriptable"], "release_fault"),
+        (["Exception: Capture cuda graph failed: list index out of range"], "release_fault"),
+        (["Traceback (most recent call last):", '  File "/home/me/eval.py", line 3, in <module>',
+          "IndexError: list index out of range"], UNKNOWN),
+        # a traceback of SGLang without its first lines, and one of a handler of requests
+        ([frame("sglang/srt/layers/linear.py", "forward"), frame("torch/nn/functional.py", "linear"),
+          "RuntimeError: mat1 and mat2 shapes cannot be multiplied (6x128 and 64x3)"], "release_fault"),
+        ([frame("sglang/srt/entrypoints/openai/serving_chat.py", "create"), "ValueError: n must be 1"], UNKNOWN),
+        # SGLang's arguments, wanted by a framework that knows another release
+        ([frame("slime/backends/sglang_engine.py", "launch"),
+          "AttributeError: 'ServerArgs' object has no attribute 'encoder_only'"], "version_mismatch"),
+        (["NVRM: Check failed: Out of memory [NV_ERR_NO_MEMORY] @ mem_desc.c:1359"], "oom_gpu"),
+        (["NVRM: a check failed, and memory was there"], UNKNOWN),
     ],
 )  # fmt: skip
 def test_what_resembles_a_class_is_told_apart_from_it(lines: list[str], kind: str) -> None:

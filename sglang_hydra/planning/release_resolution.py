@@ -45,7 +45,10 @@ def _asked(
     """The release's answer, or why there is none."""
     model, view = target.facts.model, own.values
     if not model.known:
-        return NoAnswer("the model's config.json is not known", "model=./FOLDER, or model.config.KEY=VALUE")
+        return NoAnswer(
+            "the model's config.json is not known",
+            "model.facts_from=PRESET, or its config.json: model.facts_from=./config.json",
+        )
     if model.gguf:
         return NoAnswer("the model is a GGUF file, of which only the facts are here")
     try:

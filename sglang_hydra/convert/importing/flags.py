@@ -130,7 +130,8 @@ def _take_open(made: Arguments, option: Option) -> bool:
         message = f"{short(written)} may stand for more flags: nothing in the source says what it is"
         made.findings.append(Finding("warning", "IMP005", message, hint="put them behind the source as key=value"))
         return True
-    name = option.field.name if option.field is not None else name_of_flag(option.flag)
+    flag = without_marks(option.flag)
+    name = option.field.name if option.field is not None else name_of_flag(flag)
     variable = "".join(char for char in names[0].strip("${}()") if char.isalnum() or char == "_") if names else ""
     if name in SECRET_FIELDS and len(names) == 1 and variable.isidentifier() and without_marks(written) == names[0]:
         made.secrets[name] = f"${{oc.env:{variable}}}"
@@ -140,10 +141,8 @@ def _take_open(made: Arguments, option: Option) -> bool:
         message = f"{name} is left to the launch: the source takes it from {', '.join(names)} on each node"
         made.findings.append(Finding("info", "IMP005", message, (name,)))
         return True
-    shown = "" if is_secret_name(name) else f" {short(without_marks(written))}"
-    message = (
-        f"{option.flag}{shown}: nothing in the source says what {', '.join(dict.fromkeys(names))} is; it is left out"
-    )
+    shown = "" if is_secret_name(name) or not option.values else f" {short(without_marks(written))}"
+    message = f"{flag}{shown}: nothing in the source says what {', '.join(dict.fromkeys(names))} is; it is left out"
     made.findings.append(Finding("warning", "IMP005", message, (name,), f"put {name}=... behind the source"))
     return True
 

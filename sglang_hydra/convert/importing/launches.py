@@ -54,13 +54,17 @@ _NAME = re.compile(
 )
 # What a template, a program or a reader fills in.
 _TEMPLATE = re.compile(
-    r"\$?\{\{-?\s*[\w.$(][^{}]*\}\}|(?<![\w$\"':{])\{[A-Za-z_][\w.\[\]]*\}|(?<![\w<])<[A-Za-z][\w ./|-]*>(?![\w>])"
+    r"\$?\{\{-?\s*[\w.$(][^{}]*\}\}|\{%[^%\n]*%\}"
+    r"|(?<![\w$\"':{])\{[A-Za-z_][\w.\[\]]*\}|(?<![\w<])<[A-Za-z][\w ./|-]*>(?![\w>])"
 )
 _DIRECTIVE = re.compile(
     r"^[ \t]*(?:-[ \t]*)?(?:\{\{-?\s*(?:if|else|end|with|range|define|template|include|/\*)[^{}]*\}\}"
     r"|\{%[^%]*%\})[ \t]*$\n?",
     re.MULTILINE,
 )
+_IF = r"(?:\{\{-?\s*(?:if|with|range)\b[^{}]*\}\}|\{%-?\s*(?:if|for)\b[^%]*%\})"
+_END = r"(?:\{\{-?\s*end\s*-?\}\}|\{%-?\s*end(?:if|for)\s*-?%\})"
+_WITHIN_A_LINE = re.compile(rf"{_IF}((?:(?!{_IF}|{_END}|\belse\b)[^\n])*){_END}")
 _NAMED = re.compile(r"\$\{\w+(?::?-[^{}]*)?\}|\$\w+")
 _OPENED = re.compile(f"{OPEN}([^{CLOSE}]*){CLOSE}")
 
@@ -115,7 +119,7 @@ def opened(name: str) -> str:
 def with_placeholders(text: str) -> tuple[str, bool]:
     """Marks what a template or a reader would fill in (``{{ .Values.tp }}``, ``{model}``, ``<model>``), and removes a
     template's conditions. Returns whether it had some."""
-    plain = _DIRECTIVE.sub("", text)
+    plain = _WITHIN_A_LINE.sub(r"\1", _DIRECTIVE.sub("", text))
     return _TEMPLATE.sub(lambda found: opened(found[0]), plain), plain != text
 
 

@@ -82,7 +82,7 @@ def compared(
     for item in differences(arguments.words, export or (), version):
         why, harmless = _reason(item, states, *read)
         before, after = (_shown(item.name in known, item.name, value) for value in (item.before, item.after))
-        yield Difference(item.name, before, after, why, harmless)
+        yield Difference(without_marks(item.name), before, after, why, harmless)
 
 
 def _reason(

@@ -65,6 +65,7 @@ class _Program:
         self.mappings: list[dict[str, Any]] = []
         self.strings: list[str] = []
         self.calls: list[dict[str, Any]] = []
+        self.options: dict[str, Any] = {}
         self.mentions: list[str] = []
         self.has_conditions = False
         self.room = _MOST_CHARACTERS
@@ -96,7 +97,7 @@ class _Program:
     def texts(self) -> Iterator[str]:
         """The texts that start a server, without those that are a part of another."""
         spaced = [text for text in dict.fromkeys(self.strings) if len(text.split()) > 1]
-        found = [text for text in spaced if has_launch_command(f" {text}")]
+        found = [text for text in spaced if has_launch_command(f" {text}") and without_opened(text).strip()]
         for text in found:
             if not any(text in other and text != other for other in found):
                 yield f"python3 train.py {text}" if text.lstrip().startswith("--") else text
@@ -192,6 +193,9 @@ class _Program:
             return node.value
         if isinstance(node, ast.Name):
             return self.names.get(node.id, opened(node.id))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in self.options:
+            held = self.names.get(node.value.id, opened(node.value.id))
+            return self.options[node.attr] if isinstance(held, str) and is_open(held) else opened(ast.unparse(node))
         if isinstance(node, (ast.List, ast.Tuple)):
             return self._words(node.elts)
         if isinstance(node, ast.Dict):
@@ -253,6 +257,8 @@ class _Program:
         values = [self.value(item) for item in node.args]
         for keyword in node.keywords:
             self.value(keyword.value)
+        if name.endswith(".add_argument") and values:
+            self._take_option(_text(values[0]), {item.arg: item.value for item in node.keywords})
         if name in ("os.environ.get", "os.getenv") and values:
             default = values[1] if len(values) > 1 else None
             return self.given.get(_text(values[0]), opened(f"${_text(values[0])}") if default is None else default)
@@ -272,6 +278,13 @@ class _Program:
         if name == "shlex.split" and values and isinstance(values[0], str):
             return _split(values[0])
         return opened(ast.unparse(node))
+
+    def _take_option(self, flag: str, keywords: Mapping[str | None, ast.expr]) -> None:
+        """Keeps the default of an option that the program reads from its own command line."""
+        name = flag.lstrip("-").replace("-", "_")
+        default = self.value(keywords["default"]) if "default" in keywords else None
+        if isinstance(default, (str, int, float)):
+            self.options[name] = self.given.get(name, default)
 
     def _arguments(self, node: ast.Call) -> dict[str, Any]:
         made: dict[str, Any] = {}

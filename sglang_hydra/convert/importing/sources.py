@@ -17,9 +17,11 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.convert.importing.embedded_commands import (
     fenced,
     is_dockerfile,
+    is_makefile,
     launches_of_dockerfile,
     lists_of_words,
     unwrapped,
+    without_make,
 )
 from sglang_hydra.convert.importing.launches import (
     Launch,
@@ -137,6 +139,8 @@ def _launches(
         found = [replace(launch, files={**files, **launch.files}) for launch in found] if files else found
     if found or not (has_launch_command(text) or ("--" in text and len(text) <= _LONGEST_FLAGS)):
         return found
+    if is_makefile(place):
+        text = without_make(text, given)
     script = Script(place, lambda body, where: _launches(body, where, composer, True), home=os.path.expanduser("~"))
     return script.launches(unwrapped(text), given) or [
         launch for words in lists_of_words(text) if (launch := launch_of_words(words, place))

@@ -159,7 +159,12 @@ def _imported(
     variables: Mapping[str, str],
 ) -> Iterator[Subject]:
     """The servers that a text of others starts, reduced to the nearest preset."""
-    source = read_source(word) if word is not None else Source("", " ".join(map(shlex.quote, argv or ())), typed=True)
+    if word is not None:
+        source = read_source(word)
+    else:
+        words = list(argv or ())
+        start = ["sglang", "serve"] if words and words[0].startswith("--") else []
+        source = Source("", shlex.join([*start, *words]), typed=True)
     source = replace(source, variables=variables)
     if written_for is not None:
         rest = [*rest, Request(f"engine.version={written_for}", "--from")]

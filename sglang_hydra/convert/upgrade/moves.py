@@ -50,8 +50,7 @@ def compare(old: str, after: Plan, plan_in: Callable[[str], Plan], *, with_steps
         return failure.findings[0].message
     for plan in (before, after):
         if not plan.is_exact:
-            why = next((item.message for item in plan.findings if item.id == "REL011"), "it was not asked")
-            return f"{plan.engine.version}: {why}"
+            return f"{plan.engine.version}: {plan.resolution.not_asked or 'it was not asked'}"
         if not plan.resolution.ok:
             return f"{plan.engine.version} refuses it"
     between = list(_between(old, after.engine.version)) if with_steps else []

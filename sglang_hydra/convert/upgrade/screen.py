@@ -109,12 +109,8 @@ def _resolved(made: Upgrade) -> Iterator[Line]:
     if verdict is not None and verdict.ok is None:
         yield from folded([text("  ! ", "yellow"), text(verdict.text)], room())
     elif verdict is None and not same_release(made.version, SPECIFIED_VERSION):
-        version = made.version
-        why = f" ({made.comparison})" if made.comparison else ""
-        message = (
-            f"Which values {version} resolves otherwise is not known{why}: release fetch {version} brings its code"
-        )
-        yield [text(f"  {message}" if made.steps.moved else message, "dim")]
+        message = f"Which values {made.version} resolves otherwise is not known: {made.comparison}"
+        yield from folded([text(f"  {message}" if made.steps.moved else message, "dim")], room())
     yield []
 
 
@@ -141,8 +137,8 @@ def _row(item: Moved, made: Upgrade) -> list[Span]:
     since = f"since {item.since}" if item.since else ""
     values = made.plan.values
     resolved = ""
-    if item.name in values and plain(values[item.name]) != plain(item.before):
-        resolved = f"{shown(values[item.name], width=24)} by {SPECIFIED_VERSION}'s rules"
+    if made.plan.is_exact and item.name in values and plain(values[item.name]) != plain(item.after):
+        resolved = f"{shown(values[item.name], width=24)} in the plan"
     move = f"{shown(_default_value(item.before), width=24)} -> {shown(_default_value(item.after), width=24)}"
     return [text("~", "yellow"), text(item.name), text(move), text(since, "dim"), text(resolved, "dim")]
 

@@ -78,6 +78,30 @@ WHOLE: list[tuple[str, str, list[dict[str, object]]]] = [
         [{**TWO, "nnodes": 2}],
     ),
     ("quotes.sh", f'{RUN} --tp=2 --json-model-override-args \'{{"a": {{"b": 1}}}}\'', [TWO]),
+    (
+        "called.py",
+        f'import os\nos.system("{RUN} "\n          "--tp 2 "\n          "--port 1 &")\n',
+        [{**TWO, "port": 1}],
+    ),
+    (
+        "options.py",
+        'import argparse\np = argparse.ArgumentParser()\np.add_argument("--tp", "-t", type=int, default=2)\n'
+        f'args = p.parse_args()\ncmd = f"{RUN} --tp {{args.tp}}"\n',
+        [TWO],
+    ),
+    (
+        "remarks.Dockerfile",
+        'ARG V=v0.5.9\nFROM lmsysorg/sglang:${V} AS x\nARG MODEL="Qwen/Qwen3-8B"\nENV MODEL=${MODEL} TP=2\n'
+        "CMD python3 -m sglang.launch_server --model-path $MODEL \\\n    # of all\n\n    --tp $TP \\\n    --port 1\n",
+        [{**TWO, "port": 1}],
+    ),
+    (
+        "Makefile",
+        "MODEL ?= Qwen/Qwen3-8B  # the model\nLEVEL = info\nFLAGS = --tp 2 \\\n  --port 1\n"
+        "FLAGS += --log-level $(LEVEL)\n"
+        "serve:\n\t@$(PYTHON) -m sglang.launch_server --model-path $(MODEL) \\\n\t  --dp ${DP} $(FLAGS)\nDP := 4\n",
+        [{**TWO, "dp_size": 4, "port": 1, "log_level": "info"}],
+    ),
 ]
 
 
@@ -112,6 +136,18 @@ OPEN: list[tuple[str, str, dict[str, str]]] = [
         'c = ["python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-8B", "--tp", str(tp), '
         '"--enable-metrics"]',
         {"tp_size": "str(tp)"},
+    ),
+    (
+        "inline.j2",
+        f"{RUN} {{% if t %}}--tp {{{{ t }}}}{{% endif %}} {{% for k in f %}}--{{{{ k }}}} {{% endfor %}}"
+        "--enable-metrics",
+        {"tp_size": "{{ t }}", "{{ k }}": True},
+    ),
+    ("at@.service", f"[Service]\nExecStart=/bin/{RUN} --tp %i --enable-metrics\n", {"tp_size": "%i"}),
+    (
+        "build.Dockerfile",
+        f"FROM sglang:v0.5.9\nARG T\nENV T=${{T}}\nCMD {RUN} --tp $T --enable-metrics\n",
+        {"tp_size": "${T}"},
     ),
     ("readme.md", f"```bash\n{RUN} --tp <number of GPUs> --enable-metrics\n```\n", {"tp_size": "<number of GPUs>"}),
 ]

@@ -52,6 +52,20 @@ def test_old_flags_stand_among_the_renamed_ones(capsys: pytest.CaptureFixture[st
     assert "0 arguments break, 2 renamed" in screen
 
 
+def test_flags_alone_are_those_of_the_model_that_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "upgrade --from 0.5.19 --to 0.5.20 gpu=h200 model=qwen3_8b -- --mamba-scheduler-strategy extra_buffer"
+    assert entry(words.split()) == 0
+    assert "--model-path Qwen/Qwen3-8B --mamba-radix-cache-strategy extra_buffer" in capsys.readouterr().out
+
+
+def test_why_values_cannot_be_compared_is_said_with_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "upgrade --from 0.5.5 --to 0.5.23 gpu=h200 model_path=some/model tp_size=2"
+    assert entry(words.split()) == 0
+    screen = " ".join(capsys.readouterr().out.split())
+    assert "is not known: 0.5.5: the model's config.json is not known: model.facts_from=PRESET" in screen
+    assert "0.5.2's rules" not in screen
+
+
 def test_an_upgrade_against_an_install_shows_what_moves_by_both(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ class Allocation(NamedTuple):
     sized, ``no_headroom`` adds no tokens for them. Sparse attention: ``index_counted`` counts the index keys in the
     profile, ``index_shared`` keeps none where a layer has no indexer. Windows: ``window_pools`` for named classes,
     shared out ``windows_by_bytes``, refused below a ``window_floor``, or sized ``windows_by_requests``. DeepSeek-V4:
+    ``ratios_by_stage`` counts the layers of a pipeline stage (earlier all that config.json lists, the draft's too),
     ``ratio_128_by_request``, ``compressed_by_page``. ``media_reserved`` keeps 100 MiB free for multimodal inputs,
     ``fraction_resolved`` takes aiter's share off mem_fraction_static when it is resolved and not when memory is given
     out, ``requests_by_tokens`` limits requests by the pool's tokens.
@@ -41,6 +42,7 @@ class Allocation(NamedTuple):
     windows_by_bytes: bool
     requests_by_tokens: bool
     states_jointly: bool
+    ratios_by_stage: bool
     draft_counted: bool
     ratio_128_by_request: bool
     states_padded: bool

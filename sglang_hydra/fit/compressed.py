@@ -25,7 +25,9 @@ _TAILS = 4  # cached prefixes of each request whose window is kept (0.5.23:1309-
 def compressed_cells(decoder: Decoder, ranks: Ranks, values: Mapping[str, Any], rules: Allocation) -> Cells:
     """What one token of the full context takes in the fullest stage: in the window's pools by their ratio."""
     stages = stage_layers(len(decoder.layers), ranks.stages)
-    own = 0 if rules.draft_counted else _shape(decoder).listed - len(decoder.layers)  # 0.5.12 and 0.5.13 count all
+    if not rules.ratios_by_stage:
+        stages = [range(len(decoder.layers))]
+    own = 0 if rules.ratios_by_stage else _shape(decoder).listed - len(decoder.layers)
     cells = (_stage(decoder, [decoder.layers[i].kind for i in layers] + [0] * own, values, rules) for layers in stages)
     return max(cells, key=lambda cell: cell.counted)
 

@@ -161,10 +161,11 @@ def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | No
         need.fraction = overheads.kept_fraction(need.fraction, backend, context)
     need.cells = cells = _cells(known, decoder, values, rules, draft)
     held = need.before_cache
-    room = None if held is None or free is None or need.fraction is None else free.mid * need.fraction - held
-    if room is not None and rules.draft_counted:
-        room -= need.draft or 0.0
-    room = None if room is None else room - _reserved(known, rules)
+    if rules.draft_counted and draft is not None:
+        need.counted = draft.weights + draft.replaced
+    room = None
+    if held is not None and free is not None and need.fraction is not None:
+        room = free.mid * need.fraction - held - need.counted - _reserved(known, rules)
     states = states_of(decoder, ranks, values, rules, room)
     need.state = states.bytes
     shared_out = rules.states_by_share and not values.get("max_mamba_cache_size")
@@ -211,7 +212,7 @@ def _size_draft_cache(
         need.draft_cache += float(state_bytes(decoder, ranks, values) * drafted * (slots + 1))
     need.draft_cache += states.drafted
     if rules.draft_counted:
-        need.headroom = -(need.draft_cache + (need.draft or 0.0))
+        need.headroom = -(need.draft_cache + need.counted)
 
 
 def _cells(

@@ -35,8 +35,9 @@ class Need:
 
     ``fraction`` is the one that the server works with. ``least_state`` are the fewest states with which it starts.
     ``headroom`` is what speculative decoding adds to the pool beyond the static part of the memory; less than 0 where
-    the draft lies inside of it. ``window_floor``: tokens of the pool for sliding windows, and those that one request
-    needs there, where the release refuses less.
+    the draft lies inside of it. ``counted`` is what a release counts of the draft before it sizes the pool: its
+    weights, with an embedding and a head that the target's replace later. ``window_floor``: tokens of the pool for
+    sliding windows, and those that one request needs there, where the release refuses less.
     """
 
     known: Understanding
@@ -50,6 +51,7 @@ class Need:
     state: float = 0.0
     least_state: float = 0.0
     headroom: float = 0.0
+    counted: float = 0.0
     window_floor: tuple[int, int] | None = None
     draft_cache: float = 0.0
     request_table: float = 0.0
@@ -146,8 +148,9 @@ def _surely_fails(need: Need, free: Range | None) -> list[str]:
     if need.fraction is None:
         return []
     reasons = []
-    if free.high * need.fraction - least - need.least_state <= need.page:
+    if free.high * need.fraction - least - need.counted - need.least_state <= need.page:
         states = f" and {_gib(need.least_state)} of states" if need.least_state else ""
+        states = f", {_gib(need.counted)} of the draft{states}" if need.counted else states
         reasons.append(
             f"mem_fraction_static={need.fraction:.3g} of {_gib(free.mid)} is {_gib(free.mid * need.fraction)}: "
             f"{_gib(held)} of weights{states} leave nothing for the KV cache"
@@ -184,14 +187,15 @@ def interval_of(need: Need, free: Range | None) -> Interval | None:
         return None
     asked = need.values.get("mem_fraction_static")
     kept = need.fraction / float(asked) if need.fraction and asked else 1.0
-    least = held + need.least_state
+    least = held + need.counted + need.least_state
+    outside = after.mid + need.headroom
     low = (least + need.page) / free.mid / kept
-    high = (1 - (after.mid + need.headroom) / free.mid) / kept
+    high = (1 - outside / free.mid) / kept
     return Interval(
         low=math.ceil(low * 1000) / 1000,
         high=math.floor(min(high, _HIGHEST) * 1000) / 1000,
         low_reason=f"below, {_gib(least)} of weights leave nothing of {_gib(free.mid)} for the KV cache",
-        high_reason=f"above, less than {_gib(after.mid + need.headroom)} remain for graphs, activations and tables",
+        high_reason=f"above, less than {_gib(max(0.0, outside))} remain for graphs, activations and tables",
     )
 
 

@@ -64,6 +64,7 @@ def cached(*arguments: Any) -> KvCache:
         ("zai-org--GLM-5.2", "b200", "0.5.23", FP8, 78 * 576 + 21 * 132),
         ("zai-org--GLM-5.3", "h200", "0.5.23", {}, 78 * 1152 + 21 * 132),  # its qk_rope_head_dim is 0
         (V4, "h200", "0.5.12", {"page_size": 256}, 15955.85),  # as a server logged it
+        (V4, "h200", "0.5.13", {"page_size": 256}, 15956 - 0.15 - 584 * 0.1),  # without the draft's layer
         (V4, "h200", "0.5.23", {"page_size": 256}, 7086.75),
         ("nvidia--MiniMax-M3-NVFP4", "b200", "0.5.23", {}, 60 * 512 + 57 * 256),
         ("MiniMaxAI--MiniMax-M2.5", "h200", "0.5.23", {}, 62 * 512),  # attn_type_list: all of them are attention

@@ -144,7 +144,7 @@ def _is_healthy(reader: LogReader, exit_code: int | None) -> bool:
     if reader.others.name is not None:
         return False
     ended = life.ended_at is not None and not _was_stopped(life)
-    return life.ready and not ended and not life.quit and not life.troubled and exit_code in (None, 0)
+    return life.ready and not ended and not (life.quit or life.troubled or life.broken) and exit_code in (None, 0)
 
 
 def _was_stopped(life: Life) -> bool:

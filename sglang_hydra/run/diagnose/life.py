@@ -32,6 +32,8 @@ class Evidence:
     stage: Stage
     exception: bool
     work: int
+    fatal: bool = False
+    """Whether a process ended by the exception: that another one still answers does not outlive it."""
     place: str = ""
     """Where the exception was raised: ``FILE:FUNCTION`` below the package, empty where no frame says so."""
 
@@ -52,6 +54,8 @@ class Life:
     ready: bool = False
     troubled: bool = False
     """An exception of no known class came since it last worked."""
+    broken: bool = False
+    """An exception came in a scheduler, or in what it calls: no work after it shows that all is well."""
     work: int = 0
     ended_at: int | None = None
     quit: bool = False
@@ -76,26 +80,27 @@ class Life:
         self.furthest = max(self.furthest, stage)
         ready = any(words in line.text for words in LOG_LINES["ready"])
         self.ready = self.ready or ready
-        self.troubled = self.troubled and not ready
+        self.troubled, self.broken = self.troubled and not ready, self.broken and not ready
         if ready or line.headed:
             self._acquit(lambda found: ready or (found.line.rank, found.line.stream) == (line.rank, line.stream))
 
     def worked(self, text: str) -> None:
         """Takes note of work done for clients. It shows that the server is ready, and acquits what it outlived."""
-        if not (any(words in text for words in WORK) or _ANSWERED.search(text)):
+        scheduled = any(words in text for words in WORK)
+        if not scheduled and not _ANSWERED.search(text):
             return
         self.work += 1
         self.troubled = False
         if not self.ready:
             self.ready, self.furthest = True, Stage.SERVE
         if self.evidence:
-            self._acquit(lambda found: self.work - found.work >= _patience(found))
+            self._acquit(lambda found: self.work - found.work >= _patience(found) and (scheduled or not found.fatal))
 
     def refused(self, text: str) -> None:
         """Takes note of a request that was refused: what failed it alone left the server alive."""
         if self.ready and _REFUSED.search(text):
             self.troubled = False
-            self._acquit(lambda found: found.signature.request)
+            self._acquit(lambda found: found.signature.request and not found.fatal)
 
     def end(self, line: Line) -> None:
         """Takes note that a process ended."""

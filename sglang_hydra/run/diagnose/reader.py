@@ -48,7 +48,7 @@ _ENDING = re.compile("|".join(map(re.escape, LOG_LINES["endings"])))
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _TRACEBACK = "Traceback (most recent call last)"
 # A process of SGLang that says so asks the first one for SIGQUIT next: the SIGKILL that follows is SGLang's own.
-_ITS_OWN_END = " hit an exception: "
+_ITS_OWN_END = " hit an exception:"
 _WITHOUT_WORDS = ("AssertionError", "NotImplementedError", "ValueError", "RuntimeError")
 _MOST_LIVES = 32
 _KEPT = 1000
@@ -103,8 +103,8 @@ class LogReader:
         text = line.text
         if 'File "' in text and self._traces.frame(line.stream, text):
             return
+        self.life.quit = self.life.quit or _ITS_OWN_END in text
         if _TRACEBACK in text:
-            self.life.quit = self.life.quit or _ITS_OWN_END in text
             self._judge(line)
             self._begin_trace(line)
             return
@@ -158,7 +158,10 @@ class LogReader:
         if wrapper is not None:
             text = f"{wrapper[0]}RuntimeError: {text[wrapper.end() :]}"
         needles = list(_needles_in(text))
-        if _HARMLESS.search(text):
+        if exception:
+            self.life.broken = self.life.broken or (trace is not None and trace.in_scheduler)
+        ends_process = trace is not None and trace.ends_process
+        if _HARMLESS.search(text) and not (exception and ends_process):
             return
         self.life.troubled = self.life.troubled or exception
         if not needles:
@@ -185,7 +188,8 @@ class LogReader:
             _, failure, signature = best
             line = line._replace(rank=rank, text=shown)
             place = trace.place if trace is not None else ""
-            self.life.add(Evidence(failure, signature, line, stage, exception, self.life.work, place))
+            fatal = exception and ends_process
+            self.life.add(Evidence(failure, signature, line, stage, exception, self.life.work, fatal, place))
 
     def _stage(self, text: str, traced: Stage | None, rank: str) -> Stage:
         if "graph failed" in text:
@@ -237,6 +241,7 @@ _EXCEPTION = re.compile(
 _STANDARD = re.compile(r"/lib/python3\.\d+/(?!site-packages|dist-packages)|^<frozen ")
 # The outermost function of a process of SGLang: an exception that comes there ends it.
 _PROCESS = re.compile(r" in (?:_run_module_as_main|run_(?:scheduler|detokenizer|data_parallel_controller)_process)$")
+_SCHEDULER = re.compile(r"/sglang/srt/(?!entrypoints/|managers/(?:tokenizer_manager|template_manager)|parser/|utils)")
 _PACKAGES = re.compile(r"^.*/(?:(?:site|dist)-packages/|sglang/(?=srt/|multimodal_gen/))")
 _MOST_FRAMES, _MOST_WRITERS, _FOLLOWING, _LONGEST_CODE = 96, 64, 40, 300
 
@@ -263,10 +268,19 @@ class Trace:
         """The frames, and once more the innermost outside of Python's own library, as ``at path in function``, with
         ``hit`` before it where the process ends by the exception, and ``below sglang`` where SGLang called it."""
         own = self._own
-        fatal = self.fatal or any(_PROCESS.search(frame) for frame in self.frames)
         below = any("/sglang/srt/" in frame for frame in self.frames)
-        again = (("at", True), ("hit at", fatal), ("below sglang at", below))
+        again = (("at", True), ("hit at", self.ends_process), ("below sglang at", below))
         return (*self.frames, *(f"{words} {own}" for words, is_so in again if is_so and own))
+
+    @property
+    def ends_process(self) -> bool:
+        """Whether nothing in the process catches the exception."""
+        return self.fatal or any(_PROCESS.search(frame) for frame in self.frames)
+
+    @property
+    def in_scheduler(self) -> bool:
+        """Whether a scheduler, or what it calls, raised it, and not what takes requests."""
+        return self.ends_process or any(_SCHEDULER.search(frame) for frame in self.frames)
 
     @property
     def _own(self) -> str | None:

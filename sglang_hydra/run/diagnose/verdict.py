@@ -91,7 +91,7 @@ def _plausible(life: Life, exit_code: int | None) -> Iterator[Evidence]:
 
 def _confidence(found: Evidence, life: Life, exit_code: int | None) -> float:
     sure = _SURE[found.weight]
-    fatal = life.ended_at is not None or exit_code not in (None, 0) or not life.ready
+    fatal = found.fatal or life.ended_at is not None or exit_code not in (None, 0) or not life.ready
     return sure if fatal else sure - _NOT_FATAL
 
 

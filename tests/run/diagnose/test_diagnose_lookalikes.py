@@ -185,12 +185,53 @@ def test_a_cache_that_is_too_large_for_the_host_was_not_killed() -> None:
     assert "hicache_size" in str(found.finding.hint)
 
 
-def test_an_exception_in_a_scheduler_is_never_healthy_whatever_comes_after() -> None:
-    fault = [HIT, frame("sglang/srt/models/x.py", "forward"), "ValueError: expected 3 and got 4", ""]
-    work = '[2026-06-11 08:16:01] INFO:     127.0.0.1:1 - "POST /generate HTTP/1.1" 200 OK'
-    found = diagnose([READY, *fault, *[work] * 60])
+RUN = frame("sglang/srt/managers/scheduler.py", "run_scheduler_process")
+RAISED = (RUN, frame("sglang/srt/models/x.py", "forward"))
+EXPECTED = "ValueError: expected 3 and got 4"
+WORK = '[2026-06-11 08:16:01] INFO:     127.0.0.1:1 - "POST /generate HTTP/1.1" 200 OK'
+DECODE = "[2026-06-11 08:16:01 TP0] Decode batch. #running-req: 4, #token: 9071, #queue-req: 0"
+CHAINED = "During handling of the above exception, another exception occurred:"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        [HIT, *RAISED, EXPECTED],
+        [HIT, EXPECTED],
+        [HIT],
+        [HIT.replace("Traceback (most recent call last):", "")],
+        [HIT.replace("Traceback (most recent call last):", ""), "Traceback (most recent call last):", *RAISED, EXPECTED],
+        [HIT.replace("Traceback (most recent call last):", EXPECTED)],
+        [HIT.replace("Scheduler", "TpModelWorkerClient"), RAISED[1], EXPECTED],
+        [HIT.replace("Scheduler", "DetokenizerManager"), RAISED[1], EXPECTED],
+        [HIT, *RAISED, "RuntimeError: the kernel failed, falling back to triton"],
+        [HIT, *RAISED, "RuntimeError: the store is gone, will retry"],
+        [HIT, *RAISED, "    assert x", "AssertionError"],
+        [HIT, *RAISED, "sglang.srt.models.x.NoSlots: none left"],
+        [HIT, *RAISED, "NoSlots: none left"],
+        [HIT, *RAISED, "KeyError: 4"],
+        [HIT, *RAISED, "KeyError: 4", "", CHAINED, "", "Traceback (most recent call last):", *RAISED, EXPECTED],
+        ["Exception in thread Thread-3 (forward_thread_func):", "Traceback (most recent call last):", RAISED[1],
+         EXPECTED],
+        [*RAISED, EXPECTED],
+        [HIT, HIT.replace("TP0", "TP1"), RUN, RUN, *RAISED, *RAISED, EXPECTED, EXPECTED],
+        [f"(SGLangEngine pid=2) {line}" for line in (HIT, *RAISED, EXPECTED)],
+        [f"sglang-1  | {line}" for line in (HIT, *RAISED, EXPECTED)],
+        [f"    {line}" for line in (HIT, *RAISED, EXPECTED)],
+        ["[2026-06-11 08:16:01] Subprocess scheduler_0 (pid=4) crashed with exit code -3. Triggering SIGQUIT"],
+        ["[2026-06-11 08:16:01 TP0] Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=False)"],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("after", [WORK, DECODE])
+def test_an_exception_in_a_scheduler_is_never_healthy_whatever_comes_after(fault: list[str], after: str) -> None:
+    found = diagnose([READY, *fault, "", *[after] * 60])
     assert not found.healthy
-    assert found.confidence <= 0.8
+    assert found.confidence <= 0.8 or found.kind == "watchdog_timeout"
+
+
+def test_a_scheduler_that_ended_is_not_acquitted_by_answers() -> None:
+    found = diagnose([READY, HIT, *RAISED, EXPECTED, "", *[WORK] * 60])
+    assert (found.kind, found.confidence) == ("release_fault", 0.7)
 
 
 def test_a_fault_of_the_release_names_its_place() -> None:

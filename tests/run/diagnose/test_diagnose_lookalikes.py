@@ -200,7 +200,7 @@ CHAINED = "During handling of the above exception, another exception occurred:"
         [HIT, EXPECTED],
         [HIT],
         [HIT.replace("Traceback (most recent call last):", "")],
-        [HIT.replace("Traceback (most recent call last):", ""), "Traceback (most recent call last):", *RAISED, EXPECTED],
+        [HIT.replace("Traceback (most recent call last):", ""), HIT[HIT.index("Traceback") :], *RAISED, EXPECTED],
         [HIT.replace("Traceback (most recent call last):", EXPECTED)],
         [HIT.replace("Scheduler", "TpModelWorkerClient"), RAISED[1], EXPECTED],
         [HIT.replace("Scheduler", "DetokenizerManager"), RAISED[1], EXPECTED],

@@ -22,8 +22,11 @@ function readForm() {
 
 /** @param {Form} form @param {string | null} text */
 function fillForm(form, text) {
-  const gpu = byId("gpu");
-  if (form.gpu && ![...gpu.options].some((option) => option.value === form.gpu)) gpu.append(h("option", {}, form.gpu));
+  for (const name of ["gpu", "release"]) {
+    const offered = byId(name);
+    const wanted = form[name];
+    if (wanted && ![...offered.options].some((option) => option.value === wanted)) offered.append(h("option", {}, wanted));
+  }
   for (const name of FIELDS) byId(name).value = form[name] ?? "";
   config = text;
   byId("config-state").textContent = text ? `A config.json of ${text.length.toLocaleString("en")} characters is used.` : "";
@@ -47,10 +50,16 @@ function readAddress() {
   return plans;
 }
 
+/** Makes the plans part of the address. A step back leads to those before, unless they came from there. @param {Plan} own @param {boolean} isStep */
+function keepAddress(own, isStep) {
+  const to = address([own, ...compared]);
+  if (to !== location.hash) history[isStep ? "pushState" : "replaceState"](null, "", to);
+}
+
 /** Plans the form. While the answer is awaited the element that shows it is busy. */
-async function plan() {
+async function plan(isStep = true) {
   const own = { form: readForm(), config };
-  history.replaceState(null, "", address([own, ...compared]));
+  keepAddress(own, isStep);
   const number = ++asked;
   status("Planning ...");
   setBusy(true);
@@ -95,8 +104,13 @@ function terminal(answer) {
 /** @param {string[]} words */
 async function apply(words) {
   setBusy(true);
-  const { form } = await ask({ ask: "fill", form: readForm(), add: words });
-  fillForm(form, config);
+  try {
+    const { form } = await ask({ ask: "fill", form: readForm(), add: words });
+    fillForm(form, config);
+  } catch (failure) {
+    setBusy(false);
+    return status(`That cannot be planned: ${/** @type {Error} */ (failure).message}`);
+  }
   await plan();
   byId("answer").focus();
 }
@@ -151,7 +165,7 @@ function actions(own) {
     disabled: compared.length >= MOST - 1,
     click: () => {
       compared = [...compared, own];
-      history.replaceState(null, "", address([own, ...compared]));
+      keepAddress(own, true);
       render(own);
     },
   }, "Keep to compare");
@@ -175,7 +189,7 @@ async function showComparison(own) {
   const remove = (/** @type {Plan} */ each) =>
     each === own ? "this one" : h("button", { type: "button", click: () => {
       compared = compared.filter((other) => other !== each);
-      history.replaceState(null, "", address([own, ...compared]));
+      keepAddress(own, true);
       render(own);
     } }, "Remove");
   return show(
@@ -248,7 +262,7 @@ function restore() {
   if (!plans.length) return false;
   compared = plans.slice(1);
   fillForm(plans[0].form, plans[0].config);
-  plan();
+  plan(false);
   return true;
 }
 
@@ -260,7 +274,7 @@ if (canRun()) {
     if (state.ready) offerPresets();
   });
   listen();
-  if (!restore()) plan();
+  if (!restore()) plan(false);
 } else {
   status("This browser has no WebAssembly, so nothing can be planned here. The catalog has a verdict for each model and GPU.");
 }

@@ -31,8 +31,14 @@ export function start(told) {
   return worker;
 }
 
-/** @param {{id?: number, answer?: string, failure?: string}} data */
+/** @param {{id?: number, answer?: string, failure?: string, dead?: boolean}} data */
 function settle(data) {
+  if (data.dead) {
+    worker?.terminate();
+    worker = null;
+    for (const { reject } of waiting.values()) reject(new Error("Python ran out of room for it, and starts again with the next plan."));
+    waiting.clear();
+  }
   const caller = data.id === undefined ? undefined : waiting.get(data.id);
   if (!caller || data.id === undefined) return;
   waiting.delete(data.id);

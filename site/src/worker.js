@@ -38,6 +38,8 @@ addEventListener("message", async ({ data }) => {
     postMessage({ id: data.id, answer });
   } catch (failure) {
     const lines = String(failure).trim().split("\n");
-    postMessage({ id: data.id, failure: lines[lines.length - 1] });
+    // What Python itself did not raise ends it: text that nests beyond the engine's stack.
+    const dead = !(failure instanceof Error && failure.name === "PythonError");
+    postMessage({ id: data.id, failure: lines[lines.length - 1], dead });
   }
 });

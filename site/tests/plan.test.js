@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import path from "node:path";
-import { ROOT, answered, open, picture } from "./browser.js";
+import { test } from "node:test";
+import { ROOT, answered, launch, open, picture, serve } from "./browser.js";
 import { onSite } from "./on_site.js";
 
 const link = (...plans) => {
@@ -72,6 +73,43 @@ onSite("what is typed wrong has an answer, and nothing of it becomes markup", as
   await follow(page, link({ gpu: "h100", model: "qwen3_8b", more: "'unfinished" }));
   await answered(page);
   assert.match(await text(page, "#status"), /cannot be planned/);
+});
+
+onSite("back and forward lead through the plans that were made, and an unknown release is one", async (page) => {
+  await page.goto(link({ gpu: "h100", model: "llama_3_1_70b" }));
+  await answered(page);
+  await page.click("button.remedy");
+  await page.waitForSelector("#verdict:has-text('Can be launched')");
+  await page.goBack();
+  await page.waitForSelector("#verdict:has-text('Cannot be launched')");
+  assert.equal(await page.inputValue("#count"), "");
+  await page.goForward();
+  await page.waitForSelector("#verdict:has-text('Can be launched')");
+  assert.equal(await page.inputValue("#count"), "4");
+  await follow(page, link({ gpu: "h100", model: "qwen3_8b", release: "0.4.1" }));
+  await page.waitForSelector("#answer:has-text('engine.version=0.4.1')");
+  assert.equal(await page.inputValue("#release"), "0.4.1");
+  await follow(page, link({ gpu: "h100", model: "llama_3_1_70b" }));
+  await page.waitForSelector("button.remedy");
+  await page.evaluate(() => (document.getElementById("more").value = "'unfinished"));
+  await page.click("button.remedy");
+  await page.waitForSelector("#status:has-text('cannot be planned')");
+  await answered(page);
+});
+
+test("what ends Python is said, and the next plan starts it again", async () => {
+  const server = await serve();
+  const browser = await launch();
+  try {
+    const { page } = await open(browser, server.address);
+    await page.goto(link({ gpu: "h100", model: "me/mine", config: "[".repeat(100_000) }));
+    await page.waitForSelector("#status:has-text('starts again')");
+    await follow(page, link({ gpu: "h100", model: "qwen3_8b" }));
+    await page.waitForSelector("#verdict:has-text('Can be launched')");
+  } finally {
+    await browser.close();
+    server.close();
+  }
 });
 
 onSite("for every recipe and 200 random inputs its plans equal native ones, with each value, reason and finding", async (page) => {

@@ -3,8 +3,9 @@
     python tools/readme_screens.py [--check] [FILE...]
 
 A line ``<!-- screen: COMMAND -->`` and the fenced block after it make a screen: the block holds the command and all
-that it prints. The files that the page writes (``<!-- file: PATH -->``) are there. ``--check`` writes nothing; it shows
-what differs and exits with 1 if anything does.
+that it prints. COMMAND may be several, joined by ``&&``, each with ``> FILE`` or ``| head -N`` behind it. The files
+that the page writes (``<!-- file: PATH -->``) are there, and those of the screens before. ``--check`` writes nothing;
+it shows what differs and exits with 1 if anything does.
 """
 
 from __future__ import annotations
@@ -30,14 +31,21 @@ UNWANTED = ("SGLANG_", "CUDA_", "HYDRA_", "HIP_")
 
 def printed_by(command: str, folder: str) -> str:
     """What a command of ours prints, run by this interpreter from the checkout in ``folder``."""
+    command, _, file = command.partition(" > ")
+    command, _, lines = command.partition(" | head -")
     words = shlex.split(command)
     if words[0] != PROGRAM:
         raise ValueError(f"a screen shows {PROGRAM}, not {words[0]}")
     env = {name: value for name, value in os.environ.items() if not name.startswith(UNWANTED)}
-    code, printed = run_serve(words[1:], folder=folder, env={**env, "HF_HUB_OFFLINE": "1"})
+    alone = {"HF_HUB_OFFLINE": "1", "SGLANG_HYDRA_OFFLINE": "1", "SGLANG_HYDRA_CACHE": f"{folder}/.cache"}
+    code, printed = run_serve(words[1:], folder=folder, env={**env, **alone})
     if code not in (0, 2):
         raise RuntimeError(f"{command} ended with {code}:\n{printed}")
-    return printed.replace("python serve.py", PROGRAM)
+    if file:
+        Path(folder, file).write_text(printed, encoding="utf-8")
+        return ""
+    shown = printed.replace("python serve.py", PROGRAM).lstrip("\n").rstrip()
+    return "\n".join(shown.splitlines()[: int(lines)]).rstrip() if lines else shown
 
 
 def run_serve(words: list[str], *, folder: str, env: dict[str, str]) -> tuple[int, str]:
@@ -59,9 +67,10 @@ def refreshed(text: str) -> str:
     """The text with every screen as it prints now. The other lines stay as they are."""
 
     def screen(match: re.Match[str]) -> str:
-        command = match["command"]
-        shown = printed_by(command, folder).lstrip("\n").rstrip()
-        return f"{match['mark']}```console\n$ {command}\n{shown}\n```\n"
+        shown = [
+            text for command in match["command"].split(" && ") for text in (f"$ {command}", printed_by(command, folder))
+        ]
+        return "\n".join([f"{match['mark']}```console", *filter(None, shown), "```\n"])
 
     with tempfile.TemporaryDirectory() as folder:
         for match in FILE.finditer(text):

@@ -19,6 +19,7 @@ from sglang_hydra.convert.upgrade.upgraded import Upgrade, upgraded
 from sglang_hydra.planning.input_files import content_of as content_of_file
 from sglang_hydra.planning.upstream.ask import Authority, find_authority
 from sglang_hydra.releases.order import release_key, same_release
+from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import file_of
@@ -93,7 +94,7 @@ def _show(made: Sequence[Upgrade], contents: Sequence[str | None], paths: Sequen
 
 def _in_place(invocation: Invocation, made: Sequence[Upgrade], composer: Composer) -> int:
     """Shows what changes in the file and its diff, then writes the file."""
-    from sglang_hydra.convert.upgrade.in_place import changed_text, difference
+    from sglang_hydra.convert.upgrade.in_place import changed_text, difference, kept_images
 
     file = next((path for item in invocation.requests if (path := Path(file_of(item.text))).is_file()), None)
     if file is None or made[0].subject.kind not in (EXPERIMENT, IMPORTED):
@@ -105,6 +106,7 @@ def _in_place(invocation: Invocation, made: Sequence[Upgrade], composer: Compose
     else:
         after = changed_text(file, before, made, composer, invocation.variables)
     lines = difference(str(file), before, after)
+    write(finding_lines(kept_images(after, made)), sys.stderr)
     if invocation.json:
         print_json(record(made, [(YAML, file, after)] * len(made)))
     else:

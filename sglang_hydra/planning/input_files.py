@@ -31,6 +31,7 @@ from sglang_hydra.text.yaml_limits import TOO_MUCH, text_is_too_much
 _SUFFIXES = (".yaml", ".yml", ".json")
 _SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
 _OF_YAML = ("defaults", "hydra", "recipe", "experiment")
+_VALUES_OF_A_CHART = re.compile(r".*values.*\.ya?ml")
 _MANIFEST = re.compile(r"^(?:---\s*$|apiVersion:|services:)", re.MULTILINE)
 _STARTS_NOTHING = "IMP001"
 
@@ -94,12 +95,17 @@ def named_documents(word: str, others: ReadOthers | None) -> list[tuple[str, Doc
     name = shown_path(str(file))
     chosen = word[len(str(file)) + 1 :] if word != str(file) and "#" in word else ""
     content = content_of(file) if others is not None else ""
+    if others is not None and _VALUES_OF_A_CHART.fullmatch(file.name) and (file.parent / "Chart.yaml").is_file():
+        message = f"{short(name)} holds the values of a Helm chart, and the chart's templates start the servers"
+        hint = f"helm template {shown_path(str(file.parent))} > rendered.yaml, and rendered.yaml as the word"
+        raise ConfigError(Finding("error", _STARTS_NOTHING, message, hint=hint))
     if others is None or is_ours(file, content):
         return [(name, read_document(file))]
     try:
         found = list(others(file, content))
     except ConfigError as failure:
-        if failure.findings[0].id != _STARTS_NOTHING or file.suffix not in _SUFFIXES or _MANIFEST.search(content):
+        of_others = file.suffix not in _SUFFIXES or _MANIFEST.search(content) or _is_of_another_tool(content)
+        if failure.findings[0].id != _STARTS_NOTHING or of_others:
             raise
         return [(name, read_document(file))]
     if chosen and chosen not in dict(found):
@@ -118,8 +124,8 @@ def is_ours(file: Path, content: str) -> bool:
     try:
         loaded = quick_load(content)
     except (yaml.YAMLError, ValueError, RecursionError):
-        # Several documents are a manifest; what is no YAML at all gets its line and column from our reader.
-        return not re.search(r"^---\s*$", content, re.MULTILINE)
+        # Several documents and a template are a manifest; our reader says where in its line another text is no YAML.
+        return not _MANIFEST.search(content)
     if not isinstance(loaded, Mapping):
         return not isinstance(loaded, (list, str))
     keys = {str(key) for key in loaded}
@@ -129,6 +135,22 @@ def is_ours(file: Path, content: str) -> bool:
     if {"apiVersion", "kind"} <= keys or "services" in keys or any("-" in key for key in keys):
         return False
     return file.absolute().parent.name in NODES or len(keys) - len(ours) <= len(ours)
+
+
+def _is_of_another_tool(content: str) -> bool:
+    """Whether YAML has no key of ours and keys below its keys, as no experiment has, a mistyped one neither."""
+    try:
+        loaded = quick_load(content)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return False
+    is_ours = isinstance(loaded, Mapping) and {str(key) for key in loaded} & {*FIELDS, *NODES, *_OF_YAML}
+    if not isinstance(loaded, Mapping) or is_ours or text_is_too_much(content):
+        return False
+    return any(isinstance(item, Mapping) for value in loaded.values() for item in (value, *_items(value)))
+
+
+def _items(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
 
 
 def is_record(content: str) -> bool:
@@ -168,14 +190,14 @@ def content_of(file: Path) -> str:
 
 
 def _files_below(folder: str, scripts: tuple[str, ...] = ()) -> list[Path]:
-    """Nothing from hidden folders (.git, .github) and Python environments: no launch file lies there."""
+    """No hidden files (.gitlab-ci.yml), nothing from hidden folders (.git, .github) and Python environments."""
     found: list[Path] = []
     for here, inner, names in os.walk(folder):
         inner[:] = [name for name in inner if not name.startswith(".")]
         if _is_environment(here):
             inner.clear()
             continue
-        found += [Path(here, name) for name in names if name.endswith((*_SUFFIXES, *scripts))]
+        found += [Path(here, name) for name in names if name.endswith((*_SUFFIXES, *scripts)) and name[0] != "."]
     return sorted(found)
 
 

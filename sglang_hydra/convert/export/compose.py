@@ -25,7 +25,7 @@ _HEALTH_S, _EACH_S = 30, 30
 
 def export(job: Job) -> Artifact:
     require_container_vendor(job)
-    more = ["", *listening_lines(job, published_port(job)), *driver_lines(job), *_each_node(job)]
+    more = ["", *listening_lines(job, published_port(job)), *driver_lines(job.image), *_each_node(job)]
     more += KEY_WHY if job.has_key else ()
     document = {"name": job.name, "services": {"sglang": service(job)}}
     text = commented(job.header("compose", *more)) + yaml_text([document])

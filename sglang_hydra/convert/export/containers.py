@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sglang_hydra.convert.export.images import Image
 from sglang_hydra.convert.export.job import Job
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -28,9 +29,8 @@ def listening_lines(job: Job, published: str) -> list[str]:
     return lines
 
 
-def driver_lines(job: Job) -> list[str]:
+def driver_lines(image: Image | None) -> list[str]:
     """Explains what the image contains, and which driver it needs on its host."""
-    image = job.image
     if image is None or image.toolkit is None:
         return []
     needs = f"; the host needs driver {image.driver} or newer" if image.driver else ""

@@ -16,7 +16,7 @@ from sglang_hydra.planning.passed import IMAGE_VARIABLE
 
 def export(job: Job) -> Artifact:
     require_container_vendor(job)
-    more = ["", *listening_lines(job, published_port(job)), *driver_lines(job), *each_node(job)]
+    more = ["", *listening_lines(job, published_port(job)), *driver_lines(job.image), *each_node(job)]
     options = "".join(f"  {option} \\\n" for option in _options(job))
     start = job.start(["python3"], job.image.entry if job.image else LAUNCH_SERVER)
     # The program is long and stands above, as a variable.

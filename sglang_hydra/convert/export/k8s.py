@@ -279,7 +279,7 @@ def secret_line(job: Job) -> str:
 
 def _more(job: Job) -> list[str]:
     lines = ["", "In its pod the server listens on every address (0.0.0.0); the Service of the same name leads to it."]
-    lines += [*driver_lines(job), secret_line(job)]
+    lines += [*driver_lines(job.image), secret_line(job)]
     if job.nodes > 1:
         shared = "" if job.is_local_model else ", and a storage class that several nodes can write to"
         lines.append(f"{NEEDS_GROUPS}{shared}.")

@@ -316,7 +316,7 @@ def _header(format: str, topology: Topology, job: Job, overrides: Sequence[str],
         "In their containers the servers and the router listen on every address (0.0.0.0).",
         f"The router is installed from the package index when its container ({ROUTER_IMAGE}) starts.",
         *more,
-        *driver_lines(job),
+        *driver_lines(job.image),
         *(KEY_WHY if is_keyed(topology) else ()),
     ]
 

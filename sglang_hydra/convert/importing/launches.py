@@ -22,6 +22,8 @@ _MODULES = (
 CONTAINERS = ("docker", "podman", "nerdctl", "apptainer", "singularity")
 """Programs that run a container."""
 _RUN_BY_PYTHON = re.compile(r"run_module\([\"']sglang\.launch_server[\"']")
+_KEY = ("--api-key", "***")
+"""A key that the program takes from a variable: a secret that has no text here."""
 _SCRIPTS = ("launch_server.py", "launch_server")
 _MARKER = re.compile(
     r"sglang(?:_router|\.srt)?\.launch_server|\blaunch_server\.py\b|dynamo\.sglang\b|\bsglang\s+serve\b"
@@ -182,7 +184,7 @@ def split_launch(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
         if word in _MODULES or (word.rpartition("/")[2] in _SCRIPTS and at > 0 and word != "launch_server"):
             return list(words[: at + 1]), list(words[at + 1 :])
         if _RUN_BY_PYTHON.search(word) and at:  # what export writes where there is a key
-            return list(words[: at + 1]), list(words[at + 1 :])
+            return list(words[: at + 1]), [*words[at + 1 :], *_KEY * ("--api-key" in word)]
         if word == "serve" and at and words[at - 1].rpartition("/")[2] == "sglang":
             return list(words[: at + 1]), _with_model(list(words[at + 1 :]))
     return _by_image(words) or _of_trainer(words)

@@ -94,7 +94,7 @@ def _below(node: Mapping[str, Any], pod: _Pod) -> _Pod:
 
 def _of_container(node: Mapping[str, Any], pod: _Pod, place: str) -> Iterator[Launch]:
     environment, unknown = _environment(node.get("env"))
-    written = (*_words(node.get("command")), *_words(node.get("args")))
+    written = (*words_of(node.get("command")), *words_of(node.get("args")))
     words = [_with_references(word, environment, unknown) for word in written]
     # What is only there to be put into the words has done its work.
     environment = {
@@ -153,7 +153,7 @@ def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]
         if not isinstance(service, Mapping):
             continue
         environment = _compose_environment(service.get("environment"))
-        words = [_interpolated(word) for key in ("entrypoint", "command") for word in _words(service.get(key))]
+        words = [_interpolated(word) for key in ("entrypoint", "command") for word in words_of(service.get(key))]
         image = str(service.get("image") or "")
         texts = tuple(_texts(service.get("deploy")))
         for launch in started(words, environment, f"{place}, service {name}", _interpolated(image)):
@@ -163,7 +163,7 @@ def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]
     return found
 
 
-def _words(value: Any) -> list[str]:
+def words_of(value: Any) -> list[str]:
     """Returns a list of words; a string is split as the shell splits it."""
     if isinstance(value, str):
         if "\n" in value.strip() or has_launch_command(value):

@@ -33,7 +33,9 @@ def native_reader(
     """
     pairs = [(item.key, item.value) if item.key else item.text.partition("=")[::2] for item in typed]
     release = next((str(value).strip("'\"") for key, value in reversed(pairs) if key == _RELEASE), None)
-    has_model = any(str(key).lstrip("+") in ("model", "model_path") for key, _ in pairs)
+    named = {str(key).lstrip("+") for key, _ in pairs}
+    has_model = not named.isdisjoint(("model", "model_path"))
+    named |= {"model_path"} if has_model else set()
 
     def read(file: Path, content: str) -> list[tuple[str, Document]]:
         name = shown_path(str(file))
@@ -50,7 +52,13 @@ def native_reader(
             version = {} if server.version is None else {_RELEASE: server.version}
             nodes = {key: value for key, value in server.nodes.items() if not _is_secret(key, value)}
             settings = {"engine": "sglang", **version, **server.choices, **kept, **nodes}
-            findings = tuple(item for item in server.findings if item.level != "info" and item.id not in _OF_IMPORT)
+            findings = tuple(
+                item
+                for item in server.findings
+                if item.level != "info"
+                and item.id not in _OF_IMPORT
+                and not (item.fields and named.issuperset(item.fields))
+            )
             document = Document([*requests_of(settings, server.place or name), *own], findings=findings)
             found.append((server.name or str(number), document))
         return found

@@ -32,6 +32,7 @@ from sglang_hydra.convert.importing.shell import (
 from sglang_hydra.convert.importing.statements import Alternatives, Branches, Loop, Node, statements_of
 from sglang_hydra.convert.importing.syntax import Command, commands_of, substituted
 from sglang_hydra.convert.importing.wrappers import gpus_of_container, set_for_child
+from sglang_hydra.convert.made_for import words_in
 from sglang_hydra.text.words import is_digits
 
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
@@ -73,7 +74,8 @@ class Script:
             self.choices, self.turns = choices, 0
             variables = {**_of_job(text), **(given or {})}
             variables |= {"HOME": variables.get("HOME", self.home)} if self.home else {}
-            return list(_once(self._run(text, Shell(dict(variables), set(given or ())), 0, 0)))
+            shell = Shell(dict(variables), set(given or ()), all_for_process=bool(words_in(text)))
+            return list(_once(self._run(text, shell, 0, 0)))
 
         return of_every_reading(read)
 

@@ -42,7 +42,8 @@ class Function:
 class Shell:
     """The state of the script so far. ``conditions`` are the conditions around the next command that nothing decides,
     ``loops`` those of them that end by a condition. ``status`` is the last command's answer, if it is known. ``soft``
-    variables have a default that a caller may replace."""
+    variables have a default that a caller may replace. ``all_for_process``: every exported variable is the server's, as
+    in what ``export`` writes."""
 
     variables: dict[str, Value] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
@@ -53,6 +54,7 @@ class Shell:
     doubtful: dict[str, int] = field(default_factory=dict)
     soft: set[str] = field(default_factory=set)
     functions: dict[str, Function] = field(default_factory=dict)
+    all_for_process: bool = False
 
     def inner(self, variables: Mapping[str, Value] | None = None) -> Shell:
         """Returns the state of a child process."""
@@ -63,6 +65,7 @@ class Shell:
             doubtful=dict(self.doubtful),
             functions=self.functions,
             soft=set(self.soft),
+            all_for_process=self.all_for_process,
         )
 
     def take_positional(self, words: Sequence[str]) -> None:
@@ -79,7 +82,8 @@ class Shell:
         return {
             name: value
             for name in sorted(self.exported)
-            if isinstance(value := self.variables.get(name), str) and FOR_PROCESS.fullmatch(name)
+            if isinstance(value := self.variables.get(name), str)
+            and (self.all_for_process or FOR_PROCESS.fullmatch(name))
         }
 
 

@@ -16,11 +16,13 @@ from typing import NamedTuple
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.convert.export.containers import driver_lines
 from sglang_hydra.convert.export.images import image_of, images
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.convert.importing.proof import argv_of, differences
 from sglang_hydra.convert.importing.sources import Source, launches_of
 from sglang_hydra.convert.made_for import ANNOTATION, TITLE
+from sglang_hydra.convert.upgrade.places import server_spans
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, composable
 from sglang_hydra.planning.input_files import ReadOthers
 from sglang_hydra.releases.table import Release, nearest_known, release
@@ -28,13 +30,16 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import short
 
-_GAP = r"(?:[ \t]*\\\n[ \t]*|[ \t]+|[\"']?,\s*[\"']?|[\"']?[ \t]*(?:#[^\n]*)?\n[ \t]*-[ \t]+[\"']?)"
+_IN_LIST = r"[ \t]*(?:#[^\n]*)?\n[ \t]*-[ \t]+|\s*,\s*"
+_GAP = rf"(?:[ \t]*\\\n[ \t]*|[ \t]+|{_IN_LIST}|\n[ \t]+(?!-[ \t]))"
 _VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s,\"'\\\]#]+)"
 _COMMENT = re.compile(r"(?:^|(?<=[ \t]))#.*$", re.MULTILINE)
 _PIN = r"(sglang(?:\[[\w,-]{0,80}\])?==)"
 _PLAN = re.compile(r"((?:sglang-hydra/)?plan[=:] ?\"?)[0-9a-f]{16}")
 _MARKED = re.compile(
-    rf"^.*(?:{TITLE}: |; once more: |{ANNOTATION}: |sglang-hydra/(?:plan|version): |: plan [0-9a-f]{{16}}$).*$", re.M
+    rf"^.*(?:{TITLE}: |; once more: |# The image holds |{ANNOTATION}: |sglang-hydra/(?:plan|version): "
+    r"|: plan [0-9a-f]{16}$).*$",
+    re.M,
 )
 
 
@@ -44,15 +49,30 @@ def changed_text(
     """The text of a file with the changes of all of its servers. Raises ConfigError (UPG007) for one whose text cannot
     be changed at the places of its flags."""
     changed = text
+    spans = server_spans(text)
+    edits = [list(_edits(one)) for one in made]
+    if len(spans) != len(made):  # workers of a group, commands in a text
+        spans, edits = spans or [(0, len(text))], [[edit for each in edits for edit in each]] * (len(spans) or 1)
+    for (first, last), each in reversed(list(zip(spans, edits, strict=True))):
+        part = changed[first:last]
+        for edit in each:
+            part = _outside_of_comments(part, edit)
+        changed = changed[:first] + part + changed[last:]
     for one in made:
-        for change in _changes(one):
-            changed = _outside_of_comments(changed, partial(_with_words, change))
-        for item in one.variables:
-            if item.state == "renamed" and item.place == "engine.env" and item.instead:
-                changed = re.sub(rf"\b{re.escape(item.name)}\b", item.instead, changed)
         changed = _with_release(changed, one)
     _check(file, text, changed, made, native_reader(composer, [_release(made)], variables), composer)
     return changed
+
+
+def kept_images(text: str, made: Sequence[Upgrade]) -> list[Finding]:
+    """The warning for each image of the old release that is left in the changed ``text`` (UPG008)."""
+    old, new = made[0].start.version, made[0].version
+    found = re.findall(rf"[\w./:-]*sglang[\w./-]*:v?{re.escape(old)}(?!\w|\.\w)[\w.-]*", text)
+    hint = f"launch.image=REPOSITORY:TAG, an image of SGLang {new}"
+    return [
+        Finding("warning", "UPG008", f"the image {short(image)} stays: none of {new} is known here", hint=hint)
+        for image in dict.fromkeys(found if old != new else ())
+    ]
 
 
 def difference(name: str, before: str, after: str) -> list[str]:
@@ -68,6 +88,15 @@ class _Change(NamedTuple):
     flags: Sequence[str]
     values: Sequence[str]
     words: Sequence[str]
+
+
+def _edits(one: Upgrade) -> Iterator[Callable[[str], str]]:
+    """What is done to the text of one server: its arguments, then its variables."""
+    for change in _changes(one):
+        yield partial(_with_words, change)
+    for item in one.variables:
+        if item.state == "renamed" and item.place == "engine.env" and item.instead:
+            yield partial(re.compile(rf"\b{re.escape(item.name)}\b").sub, item.instead)
 
 
 def _changes(one: Upgrade) -> Iterator[_Change]:
@@ -110,24 +139,36 @@ def _with_words(change: _Change, text: str) -> str:
     if words and list(words[1:]) == list(values):
         text = re.sub(rf"(?<![\w-])(?:{names})(?![\w-])", lambda _: words[0], text)
         return re.sub(rf"^([ \t]*(?:- )?)(?:{keys})(?=:)", lambda found: found[1] + words[0][2:], text, flags=re.M)
-    value = rf"(?:=(?:{_VALUE})|(?:{_GAP}{_VALUE}[\"']?){{{len(values)}}})" if values else ""
-    flag = rf"[\"']?(?<![\w-])(?:{names})(?![\w-]){value}[\"']?"
+    value = rf"(?:=(?:{_VALUE})(?P=quote)|(?P=quote)(?:{_GAP}{_VALUE}){{{len(values)}}})" if values else "(?P=quote)"
+    flag = rf"(?P<quote>[\"']?)(?<![\w-])(?:{names})(?![\w-]){value}"
     if not words:
-        text = re.sub(rf"^[ \t]*(?:- )?{flag},?[ \t]*(?:\\)?\n|[ \t]*{flag},?", "", text, flags=re.M)
+        text = re.sub(rf"[ \t]*\\\n[ \t]*{flag}[ \t]*$", "", text, flags=re.M)  # the last line of a command
+        text = re.sub(rf"^([ \t]*)(?:- )?{flag},?[ \t]*\\?(#\d+)?\n", _comment_alone, text, flags=re.M)
+        text = re.sub(rf"[ \t]*{flag},?", "", text)
         return re.sub(rf"^[ \t]*(?:{keys}):[^\n]*\n", "", text, flags=re.M)
 
     def respelled(found: re.Match[str]) -> str:
         """Puts the new words where the old ones were, parted as these or as the words before them."""
-        gaps: list[str] = re.findall(_GAP, found[0]) or re.findall(rf"{_GAP}$", text[: found.start()]) or [" "]
-        quote: str = found[0][0] if found[0][0] in "\"'" else ""
-        gap = " " if "\\" in gaps[0] else re.sub(r"[ \t]*(?:#[^\n]*)?(?=\n)", "", gaps[0].strip("\"'"))
-        in_list = not quote and ("," in gap or re.search(r"\n[ \t]*-[ \t]", gap))
-        put = [json.dumps(word) if in_list and not word.startswith("-") else word for word in words]
-        return quote + f"{quote}{gap}{quote}".join(put) + quote
+        before = text[: found.start()]
+        gaps: list[str] = re.findall(_GAP, found[0]) or re.findall(rf"{_GAP}$", before)
+        gap = re.sub(r"[ \t]*(?:#[^\n]*)?(?=\n)", "", gaps[0]) if gaps else ", " if before.endswith("[") else " "
+        quote: str = found["quote"]
+        if not re.fullmatch(_IN_LIST, gap):
+            return quote + " ".join(words) + quote
+        return gap.join(_in_list(word, quote) for word in words)
 
     text = re.sub(flag, respelled, text)
     new = words[1] if len(words) == 2 else "true" if len(words) == 1 else f"[{', '.join(words[1:])}]"
     return re.sub(rf"^([ \t]*)(?:{keys}):[^\n#]*", lambda found: f"{found[1]}{words[0][2:]}: {new}", text, flags=re.M)
+
+
+def _comment_alone(found: re.Match[str]) -> str:
+    """The comment behind what is gone, on a line of its own."""
+    return f"{found[1]}{found[3]}\n" if found[3] else ""
+
+
+def _in_list(word: str, quote: str) -> str:
+    return f"{quote}{word}{quote}" if quote else word if word.startswith("-") else json.dumps(word)
 
 
 def _with_release(text: str, one: Upgrade) -> str:
@@ -139,6 +180,8 @@ def _with_release(text: str, one: Upgrade) -> str:
     for row in images():
         if image is not None and row.version == old:
             text = re.sub(rf"{re.escape(row.image)}(?![\w.-])", image.image, text)
+            for before, after in zip(driver_lines(row), driver_lines(image), strict=False):
+                text = text.replace(before, after)
 
     def marked(found: re.Match[str]) -> str:
         line = re.sub(rf"(?<=[=:\s\"]){re.escape(old)}(?![\w.])", new, found[0])

@@ -44,6 +44,17 @@ def verdict(run: Run, *words: str) -> dict[str, object]:
     return dict(result)
 
 
+def test_an_export_keeps_variables_of_any_name_and_that_there_is_a_key(run: Run) -> None:
+    words = ["gpu=h200", "model=qwen3_8b", "api_key=${oc.env:SGLANG_HYDRA_API_KEY}", "+engine.env.MINE='a b=\"c\"'"]
+    wanted = json.loads(run("plan", "--json", *words).out)
+    for format in set(FORMATS) - set(WITHOUT_COMMENTS):
+        file = f"made{Path(FORMATS[format].file).suffix}"
+        Path(file).write_text(run("export", format, *words).out)
+        read = json.loads(run("plan", "--json", file).out)
+        assert read["intent"]["api_key"] == wanted["intent"]["api_key"], format
+        assert read["environment"]["MINE"] == 'a b="c"', format
+
+
 def exported(run: Run, format: str, words: list[str], folder: Path) -> tuple[str, str]:
     """The file that is written, and the id of its plan."""
     suffix = Path(FORMATS[format].file).suffix
@@ -134,6 +145,51 @@ def test_a_folder_has_what_starts_servers(run: Run, tmp_path: Path) -> None:
     assert [result["name"] for result in results] == ["deploy/a.sh", "deploy/mine.yaml", "deploy/wrong.yaml"]
     assert [result["ok"] for result in results] == [True, True, False]
     assert results[2]["findings"][0]["id"] == "CLI001"
+
+
+OF_ANOTHER_TOOL = {
+    "chart/Chart.yaml": "apiVersion: v2\nname: chat\n",
+    "chart/values.yaml": "gpu: 4\nmodel: Qwen/Qwen3-8B\nimage: {repository: lmsysorg/sglang, tag: v0.5.12}\n",
+    "chart/values-prod.yaml": "tp: 4\n",
+    "prometheus.yml": "global: {scrape_interval: 5s}\nscrape_configs: [{job_name: sglang}]\n",
+    ".gitlab-ci.yml": "tp_size: [1]\n",
+}
+
+
+def test_a_folder_with_files_of_other_tools(run: Run, tmp_path: Path) -> None:
+    for name, text in {**OF_ANOTHER_TOOL, "chart/templates/pod.yaml": TEMPLATE}.items():
+        (tmp_path / "deploy" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "deploy" / name).write_text(text)
+    typed = ["gpu=h200", "model=qwen3_8b"]
+    (only,) = json.loads(run("check", "--json", "deploy", *typed).out)["results"]
+    assert only["name"] == "deploy/chart/templates/pod.yaml"
+    assert sorted((item["id"], *item["fields"]) for item in only["findings"]) == [
+        *(("IMP005",), ("IMP005", "tp_size"), ("IMP011",)),
+    ]
+    (filled,) = json.loads(run("check", "--json", "deploy", *typed, "tp_size=2").out)["results"]
+    assert "tp_size" not in str(filled["findings"])
+    values = run("check", "deploy/chart/values.yaml")
+    assert values.code == 2
+    assert "helm template deploy/chart > rendered.yaml" in values.out
+    assert "starts no SGLang server" in run("check", "deploy/prometheus.yml").out
+
+
+TEMPLATE = """\
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+    - image: "{{ .Values.image.repository }}:{{ .Values.image.tag }}"
+      command: [python3, -m, sglang.launch_server]
+      args:
+        - --model-path
+        - {{ .Values.model }}
+        - --tp
+        - {{ .Values.tp | quote }}
+        {{- range .Values.more }}
+        - {{ . | quote }}
+        {{- end }}
+"""
 
 
 def test_a_change_of_a_manifest_is_reviewed(run: Run, tmp_path: Path) -> None:

@@ -89,6 +89,74 @@ def test_an_export_in_place_is_the_plan_of_the_new_release(format: str, run: Run
     assert f"plan={there['server_id']}" in (tmp_path / file).read_text()
 
 
+AS_IT_IS = """\
+# --enable-ep-moe in a comment
+data: {note: "with --enable-ep-moe"}
+---
+services:
+  watch: {image: watcher:1, command: ["--enable-ep-moe", "--port", "9"]}   # not a server
+  a:
+    image: lmsysorg/sglang:v0.5.2-cu126
+    command: [python3, -m, sglang.launch_server, "--model-path", Qwen/Qwen3-8B, FIRST]
+  b:
+    image: lmsysorg/sglang:v0.5.2-cu126
+    command: >-
+      python3 -m sglang.launch_server
+      --model-path Qwen/Qwen3-8B --tp 2
+      SECOND
+"""
+CALLED_BY = """\
+ARGS="--tp 2 FIRST"   # why
+sglang serve Qwen/Qwen3-8B $ARGS \\
+  --log-requests \\
+  SECOND
+echo done
+"""
+PLACES = {
+    "each server has its own value": (
+        AS_IT_IS,
+        ['"--enable-ep-moe"', "--enable-ep-moe"],
+        ['"--ep-size", "1"', "--ep-size 2"],
+    ),
+    "quotes around several words": (CALLED_BY, ["--enable-ep-moe", ""], ["--ep-size 2", ""]),
+    "the last line of a command": (CALLED_BY, ["", "--enable-ep-moe"], ["", "--ep-size 2"]),
+}
+
+
+@pytest.mark.parametrize(("text", "before", "after"), PLACES.values(), ids=PLACES.keys())
+def test_only_the_places_of_servers_change(
+    text: str, before: list[str], after: list[str], run: Run, tmp_path: Path
+) -> None:
+    def filled(with_words: list[str]) -> str:
+        return text.replace("FIRST", with_words[0]).replace("SECOND", with_words[1])
+
+    file = tmp_path / ("two.yaml" if text is AS_IT_IS else "serve.sh")
+    file.write_text(filled(before))
+    done = run("upgrade", "--to", "0.5.20", "--from", "0.5.2", "--in-place", file.name, "gpu=h200")
+    assert done.code == 0, done.err
+    assert file.read_text() == filled(after).replace("v0.5.2-cu126", "v0.5.20-cu130")
+
+
+def test_what_is_gone_leaves_its_comment(run: Run, tmp_path: Path) -> None:
+    gone = "            - --torchao-config\n            - int4wo-128  # smaller\n"
+    text = MANIFEST.replace("            - --tp\n", f"{gone}            - --tp\n")
+    (tmp_path / "deploy.yaml").write_text(text)
+    assert run("upgrade", "--to", "0.5.20", "--in-place", "deploy.yaml", "gpu=h200").code == 2
+    assert (tmp_path / "deploy.yaml").read_text() == WANTED.replace(
+        "            - --tp\n", "            # smaller\n            - --tp\n"
+    )
+
+
+def test_the_image_that_stays_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "two.yaml").write_text(AS_IT_IS.replace("FIRST", "--tp, '1'").replace("SECOND", ""))
+    done = run("upgrade", "--to", "0.5.23", "--in-place", "two.yaml", "gpu=h200")
+    assert "UPG008" in done.err
+    assert "lmsysorg/sglang:v0.5.2-cu126 stays" in " ".join(done.err.split())
+    done = run("upgrade", "--to", "0.5.23", "--in-place", "two.yaml", "gpu=h200", "launch.image=mine/sglang:v0.5.23")
+    assert done.err == ""
+    assert (tmp_path / "two.yaml").read_text().count("mine/sglang:v0.5.23") == 2
+
+
 def test_what_cannot_be_changed_at_its_place_is_left_alone(run: Run, tmp_path: Path) -> None:
     text = "A=--enable-ep\nexec python -m sglang.launch_server --model-path Qwen/Qwen3-8B ${A}-moe --tp 2\n"
     (tmp_path / "serve.sh").write_text(text)

@@ -1,4 +1,5 @@
-"""The line of an export that says what it was made for: the GPU class, the release, the plan, a seed that was drawn.
+"""The line of an export that says what it was made for: the GPU class, the release, the plan, a seed that was drawn,
+and of several servers how many there are and the router.
 
 A comment, in Kubernetes an annotation. Whoever reads the file back reads its flags; this line adds what no flag says.
 """
@@ -7,12 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 
+from sglang_hydra.compose.settings.topology import REPLICA, RouterNode
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.topology.plan import Topology
 
 TITLE = "Made for"
 ANNOTATION = "sglang-hydra/made-for"
-_KEYS = re.compile(r"gpu|gpu\.\w+|engine\.version|plan|seed")
+_OF_A_TOPOLOGY = r"topology|replicas|host|port|topology\.(?:nodes|(?:prefill|decode)\.\w+|router\.(?!python)[\w.]+)"
+_KEYS = re.compile(rf"gpu|gpu\.\w+|engine\.version|plan|seed|{_OF_A_TOPOLOGY}")
 _LINE = re.compile(rf"(?:{TITLE}|{ANNOTATION}):\s*[\"']?((?:[a-z_.]+=[\w.+-]+ ?)+)")
 _WORD = re.compile(r"[\w.+-]+")
 
@@ -27,6 +32,31 @@ def made_for(plan: Plan) -> str:
             words[key] = plan.nodes["gpu"].get(key.partition(".")[2])
     words |= {"engine.version": plan.engine.version, "plan": plan.server_id}
     words["seed"] = "drawn" if plan.seed_drawn else None
+    return _line(words)
+
+
+def made_for_all(topology: Topology) -> str:
+    """The same for several servers, with what none of them says: how many there are, and how the router is set."""
+    node, router = topology.common.nodes["topology"], topology.common.nodes["topology"]["router"]
+    words: dict[str, object] = {"topology": topology.name, "host": topology.router.host, "port": topology.router.port}
+    words["replicas"] = topology.common.nodes["replicas"]
+    for role in dict.fromkeys(server.role for server in topology.servers):
+        above = "topology" if role == REPLICA else f"topology.{role}"
+        nodes = {number for server in topology.servers if server.role == role for number in server.nodes}
+        words |= {f"{above}.nodes": len(nodes)} if topology.nodes > 1 else {}
+        words |= {} if role == REPLICA else {f"{above}.replicas": node[role]["replicas"]}
+    asked = {**router, **{f"args.{name}": value for name, value in router["args"].items()}}
+    defaults = {field.name: field.default for field in fields(RouterNode)}
+    left_out = ("args", "python", "host", "port")
+    words |= {
+        f"topology.router.{name}": value
+        for name, value in asked.items()
+        if name not in left_out and value != defaults.get(name)
+    }
+    return f"{made_for(topology.servers[0].plan)} {_line(words)}"
+
+
+def _line(words: Mapping[str, object]) -> str:
     return " ".join(
         f"{key}={value}" for key, value in words.items() if _WORD.fullmatch(str(value)) and value is not None
     )

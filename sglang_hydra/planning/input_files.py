@@ -47,7 +47,9 @@ class Document:
 
 
 ReadOthers = Callable[[Path, str], Sequence[tuple[str, Document]]]
-"""Reads a file of others and its text: each server that it starts, by its name. Raises ConfigError, IMP001 for none."""
+"""Reads a file of others and its text: each server that it starts, by its name, before them all of them as one topology
+(``WHOLE``) where the file says so. Raises ConfigError, IMP001 for none."""
+WHOLE = ""
 
 
 class _OtherKind(ConfigError):
@@ -108,6 +110,9 @@ def named_documents(word: str, others: ReadOthers | None) -> list[tuple[str, Doc
         if failure.findings[0].id != _STARTS_NOTHING or of_others:
             raise
         return [(name, read_document(file))]
+    if not chosen and found[0][0] == WHOLE:
+        return [(name, found[0][1])]
+    found = [item for item in found if item[0] != WHOLE]
     if chosen and chosen not in dict(found):
         message = f"{short(name)} starts no server {short(chosen)!r}; it starts {', '.join(key for key, _ in found)}"
         raise ConfigError(Finding("error", "CLI017", message, hint=f"{name}#{found[0][0]}" if len(found) > 1 else name))

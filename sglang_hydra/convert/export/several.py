@@ -18,7 +18,7 @@ from sglang_hydra.convert.export.containers import driver_lines, require_contain
 from sglang_hydra.convert.export.job import Artifact, Job, is_public, job_of
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes, typed
 from sglang_hydra.convert.export.variables import KEY_WHY, key_program, without_secrets
-from sglang_hydra.convert.made_for import TITLE, made_for
+from sglang_hydra.convert.made_for import TITLE, made_for_all
 from sglang_hydra.planning import fabric
 from sglang_hydra.planning.passed import KEY_VARIABLE
 from sglang_hydra.planning.plan import Plan
@@ -331,6 +331,6 @@ def first_lines(topology: Topology, job: Job, format: str, overrides: Sequence[s
         f"SGLang {job.plan.engine.version} serving {job.plan.values['model_path']}: {counted} behind {PACKAGE} "
         f"{release_of(topology)}{nodes}, topology {topology.topology_id}",
         f"Written by sglang-hydra {VERSION}; once more: {remade}",
-        f"{TITLE}: {made_for(job.plan)}",
+        f"{TITLE}: {made_for_all(topology)}",
         "",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -39,6 +40,8 @@ def export(topology: Topology, overrides: Sequence[str]) -> Artifact:
         check_settings(job)
     several = topology.nodes > 1
     needed = f"ROUTER_PYTHON names the interpreter that has {PACKAGE} {release_of(topology)}."
+    steps = [_step(server, job, several) for server, job in zip(topology.servers, jobs, strict=True)]
+    started = "".join([*steps, _router(topology, first)])
     parts = [
         beginning(
             first,
@@ -46,10 +49,13 @@ def export(topology: Topology, overrides: Sequence[str]) -> Artifact:
             [*first_lines(topology, first, "slurm", overrides), SUBMIT, needed, *handed_over(first)],
         ),
         _NODES if several else "",
-        "".join(f'{NODE}{number}=$(address_of "${{nodes[{number}]}}")\n' for number in range(topology.nodes * several)),
+        "".join(
+            f'{NODE}{number}=$(address_of "${{nodes[{number}]}}")\n'
+            for number in range(topology.nodes * several)
+            if re.search(rf"{NODE}{number}\b", started)
+        ),
         _END,
-        *(_step(server, job, several) for server, job in zip(topology.servers, jobs, strict=True)),
-        _router(topology, first),
+        started,
         f'echo "the router is on $(hostname), port {topology.router.port}"\nwait -n\n',
     ]
     findings = {finding: None for job in jobs for finding in job.path_findings()}

@@ -13,9 +13,10 @@ from sglang_hydra.convert.importing.experiment import is_reference
 from sglang_hydra.convert.importing.importer import import_source
 from sglang_hydra.convert.importing.proof import requests_of
 from sglang_hydra.convert.importing.sources import Source
+from sglang_hydra.convert.importing.together import together
 from sglang_hydra.convert.importing.typed import Typed, read_typed
 from sglang_hydra.convert.made_for import words_in
-from sglang_hydra.planning.input_files import Document, ReadOthers
+from sglang_hydra.planning.input_files import WHOLE, Document, ReadOthers
 from sglang_hydra.text.locations import shown_path
 
 _RELEASE = "engine.version"
@@ -26,7 +27,8 @@ _OF_IMPORT = ("IMP009", "IMP016")
 def native_reader(
     composer: Composer, typed: Sequence[Request] = (), variables: Mapping[str, str] = MappingProxyType({})
 ) -> ReadOthers:
-    """The reader of every server in a file of others. All that the file says is kept.
+    """The reader of every server in a file of others, before them all together where an export says how they belong
+    together. All that the file says is kept.
 
     The flags are read by the release that is ``typed`` beside the file, else by the file's own. ``variables`` are those
     that the file leaves to its caller. Nothing of the file is run, and no variable of this process is read.
@@ -42,7 +44,7 @@ def native_reader(
         made_for = words_in(content)
         own = [Request(f"{key}={value}", name, "experiment") for key, value in made_for.items() if "gpu." in key]
         source = Source(name, content.removeprefix("\ufeff"), file.parent, variables=variables)
-        found = []
+        found, servers = [], []
         for number, server in enumerate(import_source(source, beside_flags(made_for, composer, release), composer), 1):
             kept = dict(server.overrides)
             if made_for.get("seed") == "drawn":
@@ -61,6 +63,15 @@ def native_reader(
             )
             document = Document([*requests_of(settings, server.place or name), *own], findings=findings)
             found.append((server.name or str(number), document))
+            servers.append(settings)
+        if "topology" in made_for:
+            router = [
+                Request(f"{key}={value}", name, "experiment")
+                for key, value in made_for.items()
+                if key.startswith(("topology", "replicas", "host", "port"))
+            ]
+            whole = [*requests_of(together(servers), name), *own, *router]
+            found.insert(0, (WHOLE, Document(whole, findings=found[0][1].findings)))
         return found
 
     return read

@@ -24,7 +24,7 @@ from sglang_hydra.convert.importing.sources import Source, launches_of
 from sglang_hydra.convert.made_for import ANNOTATION, TITLE
 from sglang_hydra.convert.upgrade.places import server_spans
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, composable
-from sglang_hydra.planning.input_files import ReadOthers
+from sglang_hydra.planning.input_files import WHOLE, ReadOthers
 from sglang_hydra.releases.table import Release, nearest_known, release
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -201,7 +201,7 @@ def _check(
     """Raises ConfigError unless ``after`` starts the servers that were planned, with every comment of ``before``."""
     lost = [line.strip() for line in _COMMENT.findall(before) if line.strip() not in after and not _MARKED.search(line)]
     try:
-        read = read_file(file, after)
+        read = [item for item in read_file(file, after) if item[0] != WHOLE]
     except ConfigError as failure:
         raise _refused(failure.findings[0].message) from failure
     if lost:

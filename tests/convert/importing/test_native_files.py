@@ -81,6 +81,16 @@ def test_every_export_is_read_back_as_its_plan(words: list[str], format: str, ru
 
 PD = ["gpu=h200", "topology=pd", "random_seed=7"]
 TOPOLOGIES = {
+    "replicas on two nodes": [
+        *("gpu=h200", "model=qwen3_8b", "topology=replicas", "replicas=4", "tp_size=4", "topology.nodes=2"),
+        *("topology.router.policy=round_robin", "topology.router.args.cache_threshold=0.7", "port=31000"),
+    ],
+    "more GPUs than a node has": [
+        *("gpu=h200", "model=qwen3_8b", "topology=replicas"),
+        "replicas=3",
+        "tp_size=8",
+        "launch=slurm",
+    ],
     "one node": [*PD, "model=qwen3_8b", "topology.prefill.args.mem_fraction_static=0.8"],
     "two nodes": [*PD, "model=qwen3_8b", "topology.prefill.nodes=1", "topology.prefill.args.tp_size=4"],
     "a server on two nodes": [
@@ -92,13 +102,21 @@ TOPOLOGIES = {
 
 @pytest.mark.parametrize("format", ["compose", "k8s", "slurm"])
 @pytest.mark.parametrize("words", TOPOLOGIES.values(), ids=TOPOLOGIES.keys())
-def test_every_server_of_a_topology_is_read_back(words: list[str], format: str, run: Run) -> None:
+def test_a_topology_is_read_back_and_so_is_each_of_its_servers(words: list[str], format: str, run: Run) -> None:
     file = "made.sh" if format == "slurm" else "made.yaml"
     assert run("export", format, *words, "-o", file).code == 0
-    results = json.loads(run("check", "--json", file).out)["results"]
-    assert [result["ok"] for result in results] == [True, True]
-    planned = json.loads(run("plan", "--json", *words).out)["servers"]
-    assert [result["server_id"] for result in results] == [server["plan"]["server_id"] for server in planned]
+    planned = json.loads(run("plan", "--json", *words).out)
+    assert json.loads(run("plan", "--json", file).out)["topology_id"] == planned["topology_id"]
+    assert json.loads(run("check", "--json", file).out)["results"][0]["ok"] is True
+    for server in planned["servers"]:
+        read = verdict(run, f"{file}#{_name_in(file, server['role'], run)}")
+        assert read["server_id"] == server["plan"]["server_id"]
+
+
+def _name_in(file: str, role: str, run: Run) -> str:
+    """The name of the first server of a role, of those that an unknown name is answered with."""
+    listed = " ".join(run("check", f"{file}#none").out.split()).partition("it starts ")[2]
+    return next((word.strip(",") for word in listed.split() if role in word), listed.split()[0].strip(","))
 
 
 def test_a_file_is_taken_by_every_verb_that_plans(run: Run, tmp_path: Path) -> None:
@@ -207,6 +225,8 @@ EVIL = {
     "python -m sglang.launch_server --model-path ${MODEL:-$SECRET}\n",
     "evil.yaml": "services: {a: {image: lmsysorg/sglang, command: \"sh -c 'touch owned; python3 -m "
     "sglang.launch_server --model-path $SECRET'\"}}\n",
+    "several.sh": "# Made for: gpu=h200 topology=replicas replicas=2 topology.router.python=evil.whl seed=drawn\n"
+    "python -m sglang.launch_server --model-path $SECRET\n",
     "made.sh": "# Made for: gpu=h200 engine.python=./evil.sh engine.version=./evil.whl seed=drawn\n"
     "python -m sglang.launch_server --model-path $SECRET\n",
 }

@@ -236,7 +236,7 @@ def _by_stem() -> tuple[tuple[str, tuple[str, ...]], ...]:
 _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line \d+(?:, in (\S{1,120}))?')
 # exceptions.py prints the dotted name of the class, then the message.
 _EXCEPTION = re.compile(
-    r"^(?:(?:struct|socket|zlib|binascii|ctypes)\.error|(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failed|Timeout\w*|\w*OOM\w*)?)(?::|$)"
+    r"^(?:(?:struct|socket|zlib|binascii|ctypes)\.error|(?:[A-Za-z_]\w*\.){0,8}_?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failed|Timeout\w*|\w*OOM\w*)?)(?::|$)"
 )
 _STANDARD = re.compile(r"/lib/python3\.\d+/(?!site-packages|dist-packages)|^<frozen ")
 # The outermost function of a process of SGLang: an exception that comes there ends it.

@@ -109,6 +109,21 @@ ONE_LINE = [
     ("invalid_arguments", "AssertionError: Please enable dp attention when setting enable_dp_lm_head."),
     ("invalid_arguments", "ValueError: New cache is not compatible with --page-size of more than 1."),
     ("warmup_failed", "[2026-06-11 08:15:11] Prefill warmup failed: 'X' object is not subscriptable"),
+    # features that exclude each other, alone and quoted; and what a wrapper quotes
+    ("invalid_arguments", "AssertionError: speculative decoding does not support pipeline parallelism yet"),
+    ("invalid_arguments", "Exception: Capture cuda graph failed: --enable-x requires --disable-y"),
+    ("unsupported_backend", "Exception: Capture cuda graph failed: Unsupported dtype x. Supported: bfloat16, float16"),
+    ("release_fault", "Exception: Capture cuda graph failed: not enough values to unpack (expected 6, got 5)"),
+    # what ranks share, and what else is divided
+    ("parallel_size", "AssertionError: num_heads (30) must be divisible by attn_tp_size (4)"),
+    ("parallel_size", "ValueError: MoVA requires TP <= KV heads; got TP=8, KV heads=4"),
+    (UNKNOWN, "AssertionError: token count 30 is not divisible by 4"),
+    # packages that are too old, or not there; memory of the host
+    ("version_mismatch", "ImportError: Please upgrade your 'mooncake-engine' installation to 0.3.11 or above."),
+    ("version_mismatch", "ImportError: Can't import moe_x from flashinfer. Please check flashinfer version."),
+    ("missing_package", "AssertionError: please make sure vocos is installed."),
+    ("missing_package", "ImportError: Please install mooncake to run SGLang with MooncakeTransferEngine."),
+    ("host_oom", "ValueError: No host memory is left for HiCache after the 10 GiB reserve; set --hicache-ratio"),
 ]  # fmt: skip
 
 
@@ -150,6 +165,18 @@ def test_a_form_of_message_is_known_by_its_form(kind: str, line: str) -> None:
         # what a backend wants of who starts it, and a value that its own code left out
         ("unsupported_backend", raised(*BACKEND, "AssertionError: the sparse path requires a page size of 64")),
         ("release_fault", raised(*BACKEND, "AssertionError: the sparse path requires page_table_of_draft")),
+        # pages of one server, and of two
+        ("release_fault", raised(*BACKEND, "AssertionError: page_size mismatch: cache has 64, expected 1")),
+        ("pd_bootstrap", raised("sglang/srt/disaggregation/common/conn.py", "connect",
+                                "RuntimeError: page size mismatch: prefill server has 64, decode server has 1")),
+        # a feature that another part of SGLang does not have, and a request that asks for one
+        ("invalid_arguments", raised("sglang/srt/mem_cache/x.py", "build_pool",
+                                     "ValueError: x is not supported with fp8 yet")),
+        ("release_fault", raised("sglang/srt/mem_cache/x.py", "take", "ValueError: x is not supported with fp8 yet")),
+        ("unsupported_backend", raised("sglang/kernels/ops/attention/x.py", "run",
+                                       "NotImplementedError: x is only supported on sm90 and above")),
+        ("release_fault", raised("sglang/kernels/ops/attention/x.py", "run",
+                                 "ValueError: x requires contiguous rows")),
         # a kernel's arguments, as the vendor's lines say below the exception
         ("release_fault", raised("sglang/srt/layers/x.py", "apply",
                                  "RuntimeError: NPU function error: call aclnnMatmul failed, error code is 161002",

@@ -45,8 +45,9 @@ CHECKPOINTS = tuple(
     for row in _TABLE["checkpoints"]
 )
 
-_SAME_SHAPES: Mapping[str, str] = _TABLE["same_shapes"]
-"""Checkpoints with other weights of the same shapes: their facts size each other, but neither replaces the other."""
+_SAME_SHAPES: Mapping[str, tuple[str, str]] = _TABLE["same_shapes"]
+"""Checkpoints with other weights of the same shapes and format, each with its source: their facts size each other, but
+neither replaces the other."""
 
 
 def find_published(path: str) -> Published | None:
@@ -56,8 +57,13 @@ def find_published(path: str) -> Published | None:
 
 def originals(checkpoint: Published) -> tuple[str, ...]:
     """The ids whose config has the shapes of ``checkpoint``."""
-    same = _SAME_SHAPES.get(checkpoint.original)
-    return (checkpoint.original,) if same is None else (checkpoint.original, same)
+    same = alike(checkpoint.original)
+    return (checkpoint.original,) if same is None else (checkpoint.original, same[0])
+
+
+def alike(path: str) -> tuple[str, str] | None:
+    """A checkpoint with other weights of the same shapes and format, and where that is said."""
+    return _SAME_SHAPES.get(path)
 
 
 def others(path: str) -> Iterator[Published]:

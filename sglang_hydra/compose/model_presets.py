@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 
 _LEAST = 6
 """Letters and digits of a checkpoint's name, without its organisation: a shorter one is part of many."""
+_FORMATS = frozenset(
+    (
+        *("gguf", "awq", "gptq", "fp8", "fp4", "nvfp4", "mxfp4", "mxfp8", "int4", "int8", "4bit", "8bit", "bnb"),
+        *("w4a16", "w4a8", "w8a8", "autoround", "exl2", "exl3", "mlx", "bf16"),
+    )
+)
 
 
 class ModelPresets:
@@ -23,11 +30,15 @@ class ModelPresets:
         self._read_presets = read_presets
 
     def facts_of(self, path: str) -> ModelFacts | None:
-        """What is known of a hub id: a preset's model, or the same weights in another published format."""
-        from sglang_hydra.architecture.published_checkpoints import facts_as, find_published, originals
+        """What is known of a hub id: a preset's model, other weights of its shapes, or its weights in another published
+        format."""
+        from sglang_hydra.architecture.published_checkpoints import alike, facts_as, find_published, originals
 
         if path in self._facts:
             return self._facts[path]
+        same, source = alike(path) or ("", "")
+        if same in self._facts:
+            return replace(self._facts[same], source=f"those of {same}, whose shapes it has: {source}", revision=None)
         published = find_published(path)
         known = (self._facts.get(original) for original in originals(published)) if published else ()
         return next((facts_as(published, facts) for facts in known if published and facts), None)
@@ -39,10 +50,10 @@ class ModelPresets:
 
     def resembling(self, path: str) -> str | None:
         """The hub id of a preset whose name is part of that of ``path``, as of a model that was tuned further; of
-        several the longest."""
-        name = _flat(path)
+        several the longest. A name that states a format (``-AWQ``) has a preset's shapes only where that states it."""
+        name, stated = _flat(path), _formats(path)
         known = (own for own in self._facts if len(_flat(own)) >= _LEAST and _flat(own) in name)
-        return max(known, key=len, default=None)
+        return max((own for own in known if stated <= _formats(own)), key=len, default=None)
 
     def same_weights(self, path: str, other: str) -> bool:
         """Whether ``path`` is the checkpoint ``other`` or one of the same shapes, in whatever format."""
@@ -70,6 +81,12 @@ class ModelPresets:
             if path is not None and facts is not None:
                 found.setdefault(path, facts)
         return found
+
+
+def _formats(path: str) -> frozenset[str]:
+    """The formats of weights that a name states: ``{"nvfp4"}`` of ``nvidia/GLM-5-NVFP4``."""
+    words = "".join(letter if letter.isalnum() else " " for letter in path.rpartition("/")[2].lower()).split()
+    return _FORMATS.intersection(words)
 
 
 def _flat(path: str) -> str:

@@ -26,6 +26,18 @@ def resolved(target: Target, *, may_fetch: bool = True, may_ask: bool = True, wh
     return of_release(target, own, may_fetch=may_fetch, may_ask=may_ask, why=why)
 
 
+def serving(find: Callable[[str | None], Target], *, why: bool = True) -> tuple[Target, Resolution]:
+    """A target with its values. ``find`` gives the one whose release, where nobody named it, is later than the one it
+    is called with: where such a release refuses the arguments and the next one accepts them, the next one is taken."""
+    target = find(None)
+    found = resolved(target, why=why)
+    if target.engine.first_of is None or found.answer is None or found.answer.ok:
+        return target, found
+    later = find(target.engine.version)
+    again = resolved(later, why=why) if later.engine.first_of is not None else found
+    return (target, found) if again.answer is None or not again.answer.ok else (later, again)
+
+
 def resolver(target: Target) -> Callable[[Facts], Resolution]:
     """The same for other facts and arguments; it fetches nothing and asks for no reasons."""
     return lambda facts: resolved(replace(target, facts=facts), may_fetch=False, why=False)

@@ -9,7 +9,7 @@ from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import GROUP, recipe_findings
 from sglang_hydra.compose.settings.topology import unused_replicas
-from sglang_hydra.planning.by_release import resolved, resolver
+from sglang_hydra.planning.by_release import resolver, serving
 from sglang_hydra.planning.catalog import gpu_classes
 from sglang_hydra.planning.engines.planned import engine_command, opinions
 from sglang_hydra.planning.ignored import split_ignored
@@ -39,9 +39,9 @@ def plan_once(
     """The plan of what ``requests`` were composed to. Its offers are not planned yet (``replan`` does that); without
     remedies, none is looked for where the model does not fit, and another release is not asked for its reasons. Raises
     ConfigError for facts or settings that mean nothing."""
-    target = find_target(composer, requests, composition, seed, env, recorded)
+    find = partial(find_target, composer, requests, composition, seed, env, recorded)
+    target, resolution = serving(find, why=with_remedies)
     composition, engine, facts, hardware = target.composition, target.engine, target.facts, target.hardware
-    resolution = resolved(target, why=with_remedies)
     checked = run_checks(checks_for(resolution), resolution, facts)
     in_range = not any(finding.id in OUT_OF_RANGE for finding in checked)
     sized = in_range and engine.name == "sglang"

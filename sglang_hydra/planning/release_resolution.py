@@ -110,6 +110,8 @@ def _refused(answer: Answer, basis: Basis, own: Resolution, made: Translation) -
     """The release gives no values where it refuses: those of ``own`` stand for it, none of them known."""
     stage = answer.stage or "check"
     error = " ".join(str(answer.error).split())
+    if answer.check is not None and ".py:" not in error:
+        error += f" ({answer.check.place.removeprefix('sglang/srt/')})"
     message = f"SGLang {made.version} refuses it ({stage}): {error}"
     finding = Finding("error", "REL010", message, _named_fields(str(answer.error), made), stage=stage)  # type: ignore[arg-type]
     estimate = _by_rules(own, made, None)

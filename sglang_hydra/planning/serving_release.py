@@ -47,9 +47,9 @@ def needed_by(composition: Composition, model: ModelFacts, env: Mapping[str, str
     return Needed(tuple(map(str, names)), config.get("model_type"))
 
 
-def first_serving(models: Iterable[Needed]) -> str | None:
-    """The first recorded release that has a class for each of ``models`` and reads its config.json; None where 0.5.2
-    has a class for each, and where no release serves them all."""
+def first_serving(models: Iterable[Needed], after: str | None = None) -> str | None:
+    """The first recorded release, of those later than ``after``, that has a class for each of ``models`` and reads its
+    config.json; None where 0.5.2 has a class for each, and where no release serves them all."""
     asked = [model for model in models if model.classes]
     if all(has_class(SPECIFIED_VERSION, model.classes) is not False for model in asked):
         return None
@@ -60,7 +60,9 @@ def first_serving(models: Iterable[Needed]) -> str | None:
         (
             known
             for known in records()
-            if all(has_class(known, model.classes) for model in asked) and all(at_least(known, one) for one in reading)
+            if (after is None or not at_least(after, known))
+            and all(has_class(known, model.classes) for model in asked)
+            and all(at_least(known, one) for one in reading)
         ),
         None,
     )

@@ -53,10 +53,12 @@ def find_target(
     seed: int | None,
     env: Mapping[str, str],
     recorded: Recorded | None,
+    after: str | None = None,
 ) -> Target:
     """Finds out what ``composition`` is to run on and what it is to run, asking the machine only for ``gpu=auto``.
 
-    ``recorded`` has the facts of an earlier plan, which are taken as they are. Raises ConfigError for facts that no GPU
+    ``recorded`` has the facts of an earlier plan, which are taken as they are. A release that nobody named is later
+    than ``after``. Raises ConfigError for facts that no GPU
     can have, an unknown engine, and names that no environment can hold.
     """
     composition, hardware = choose_gpu_class(composer, requests, composition, env)
@@ -64,13 +66,15 @@ def find_target(
     gpu = recorded.gpu if recorded else gpu_facts(composition.nodes["gpu"], hardware)
     model, model_findings = (recorded.model, []) if recorded else _facts_of_models(composer, requests, composition, env)
     needed = needed_by(composition, model, env) if is_open(composition, engine) else Needed()
-    first = first_serving([needed])
+    first = first_serving([needed], after)
     if first is not None:
+        accepted = f" and does not refuse this, as {after} does" if after else ""
         composition, engine = (
             with_release(composition, first),
-            replace(engine, version=first, first_of=needed.classes[0]),
+            replace(engine, version=first, first_of=f"{needed.classes[0]}{accepted and ' that does not refuse this'}"),
         )
-        model_findings = [*model_findings, chosen(first, f"has a class {needed.classes[0]} and reads its config.json")]
+        able = f"has a class {needed.classes[0]} and reads its config.json{accepted}"
+        model_findings = [*model_findings, chosen(first, able)]
     if engine.name == "transformers":  # nothing there asks torch.cuda
         gpu = replace(gpu, torch_cuda=None)
     if engine.name == "transformers" or not engine.by_own_rules:  # its transformers is another one

@@ -138,6 +138,38 @@ def test_a_variant_of_a_checkpoint_does_not_speak_for_it(tmp_path: Path) -> None
     assert own.preset("model", "changed").node["config"]["num_hidden_layers"] == 2
 
 
+@pytest.mark.parametrize(
+    ("path", "preset"),
+    [
+        ("deepseek-ai/DeepSeek-R1", "deepseek_r1"),
+        ("deepseek-ai/DeepSeek-V3-0324", "deepseek_v3"),
+        ("deepseek-ai/DeepSeek-V3.2-Exp", "deepseek_v3_2"),
+        ("google/gemma-4-26B-A4B-it", "gemma_4_26b"),
+    ],
+)
+def test_a_checkpoint_of_a_presets_shapes_is_known_by_its_name(path: str, preset: str) -> None:
+    presets = Composer().model_presets()
+    facts, known = presets.facts_of(path), presets.facts_named(preset)
+    assert facts is not None
+    assert known is not None
+    assert facts.config == known.config
+    assert "whose shapes it has" in facts.source
+
+
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [
+        ("my-org/Qwen3-32B-tuned", "Qwen/Qwen3-32B"),
+        ("RedHatAI/Qwen3-32B-NVFP4", None),  # it states another format than that of the preset
+        ("unsloth/Qwen3.6-27B-NVFP4", "nvidia/Qwen3.6-27B-NVFP4"),
+        ("unsloth/gpt-oss-20b-GGUF", None),
+        ("org/GLM-5.2-FP8-tuned", "zai-org/GLM-5.2-FP8"),
+    ],
+)
+def test_a_name_that_states_a_format_resembles_only_what_states_it(path: str, known: str | None) -> None:
+    assert Composer().model_presets().resembling(path) == known
+
+
 class ByHydra(Composer):
     """Composes presets, and everything else, by Hydra and OmegaConf."""
 

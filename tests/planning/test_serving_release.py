@@ -44,6 +44,18 @@ def test_another_model_is_planned_for_the_first_release_that_has_its_class() -> 
     assert not {"RUN015", "MDL014"} & ids(plan)
 
 
+def test_where_that_release_refuses_the_next_one_that_accepts_is_taken() -> None:
+    words = ("gpu=b300", "model=kimi_k3", "tp_size=8")
+    plan = planned(*words)
+    assert plan.engine.version == "0.5.18"
+    assert "REL010" not in ids(plan)
+    (finding,) = [item for item in plan.findings if item.id == "REL013"]
+    assert "does not refuse this, as 0.5.17 does" in finding.message
+    named = planned(*words, "engine.version=0.5.17")
+    (refused,) = [item for item in named.findings if item.id == "REL010"]
+    assert refused.message.endswith("(arg_groups/overrides.py:524)")
+
+
 def test_the_plan_is_that_of_the_release_when_it_is_named() -> None:
     named = planned(*QWEN3_5, "engine.version=0.5.9")
     assert named.server_id == planned(*QWEN3_5).server_id
@@ -76,6 +88,8 @@ def test_the_first_release_of_several_models() -> None:
     assert first_serving([Needed(("Qwen3ForCausalLM",)), qwen3_5]) == "0.5.9"
     assert first_serving([qwen3_5, deepseek_v4]) == "0.5.12"
     assert first_serving([qwen3_5, Needed(("NobodyForCausalLM",))]) is None
+    assert first_serving([deepseek_v4], after="0.5.12") == "0.5.13"
+    assert first_serving([deepseek_v4], after="0.5.99") is None
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import text_config, view_of
+from sglang_hydra.releases.order import at_least
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Offer
 from sglang_hydra.text.json_types import json_beside
@@ -23,6 +24,7 @@ _TABLE: Mapping[str, Any] = json_beside(__file__)
 _CONVERTIBLE: Mapping[str, Sequence[str]] = _TABLE["convertible"]
 # What runs on ROCm (SGLang 0.5.2, ModelConfig._verify_quantization); the MX formats need gfx95 there.
 _ON_ROCM: Sequence[str] = _TABLE["on_rocm"]
+_EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 _MX_FORMATS = ("mxfp4", "quark")
 _DTYPES = ("auto", "half", "float16", "bfloat16", "float", "float32")
 
@@ -80,15 +82,21 @@ def check_quantization(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@rule("CFG006", stage="plan")
+@rule("CFG006", stage="plan", every_release=True)
 def check_quantization_runs_here(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: the quantization, asked for or the checkpoint's own, must be one that SGLang has on this kind of GPU:
-        ROCm has some of them, and the MX formats (mxfp4) exist on CUDA and on AMD's gfx95 only.
-    Why: SGLang compares it with its lists when it reads the config, and stops.
-    Upstream: configs/model_config.py 0.5.2, ModelConfig._verify_quantization; layers/quantization/__init__.py.
+        ROCm has some of them, and the MX formats (mxfp4) exist on CUDA and on AMD's gfx95 only. ROCm runs NVFP4 by
+        Petit, which has kernels for gfx90a and gfx942 and none for experts. From 0.5.4 on the release's own code says
+        all of it.
+    Why: SGLang compares it with its lists when it reads the config, and stops; experts without a method fail an
+        assertion while the model is built.
+    Upstream: configs/model_config.py 0.5.2, ModelConfig._verify_quantization; layers/quantization/__init__.py;
+        layers/quantization/petit.py:30-32; layers/moe/fused_moe_triton/layer.py:232.
     Example: gpu=mi300x model=gpt_oss -> refused, mxfp4 needs an MI350 or later
     """
+    if at_least(facts.release, "0.5.4"):
+        return None
     stored = stored_quantization(args, facts)
     method = args.quantization.lower() if args.quantization else stored
     if facts.gpu.is_hip and stored == "modelopt":
@@ -96,11 +104,17 @@ def check_quantization_runs_here(args: ServerArgs, facts: Facts) -> Outcome:
     if method is None or facts.gpu.is_cuda:
         return None
     kind = f"{facts.gpu.name} ({'ROCm' if facts.gpu.is_hip else facts.gpu.device or 'no accelerator'})"
+    view = view_of(facts.model, args.json_model_override_args)
     gfx95 = facts.gpu.is_hip and (facts.gpu.compute_capability or (9, 5)) >= (9, 5)
+    release = f"SGLang {facts.release}"
     if method in _MX_FORMATS and not gfx95:
-        message = f"SGLang 0.5.2 has {method} on CUDA and on AMD's gfx95 (MI350) only, not on {kind}"
+        message = f"{release} has {method} on CUDA and on AMD's gfx95 (MI350) only, not on {kind}"
     elif facts.gpu.is_hip and method not in _ON_ROCM:
-        message = f"SGLang 0.5.2 has no {method} on ROCm; it has {', '.join(_ON_ROCM)}"
+        message = f"{release} has no {method} on ROCm; it has {', '.join(_ON_ROCM)}"
+    elif method == "petit_nvfp4" and gfx95:
+        message = f"{release} runs NVFP4 on AMD's gfx90a and gfx942 (MI300) only, by Petit, not on {kind}"
+    elif method == "petit_nvfp4" and view is not None and experts_of(text_config(view)):
+        message = f"{release} runs NVFP4 on ROCm by Petit, which has no kernels for experts"
     else:
         return None
     return Refusal(message, "quantization", "model_path", hint="a checkpoint in another format, as model_path")
@@ -181,6 +195,11 @@ def _fractions(fraction: float) -> tuple[str, ...]:
     """85 is read as a percentage; then a usual value, and SGLang's own choice."""
     percent = [f"mem_fraction_static={number(fraction / 100)}"] if 1 < fraction < 100 else []
     return (*percent, "mem_fraction_static=0.8", "mem_fraction_static=null")
+
+
+def experts_of(text: Mapping[str, Any]) -> int:
+    """The routed experts of a layer, 0 without."""
+    return int(next((text[name] for name in _EXPERT_COUNTS if isinstance(text.get(name), int)), 0))
 
 
 def derived_context_length(text_config: Mapping[str, Any]) -> int | None:

@@ -8,7 +8,12 @@ from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import ConfigView, text_config, view_of
-from sglang_hydra.rules.checks.model_config import LONGER_CONTEXT_VARIABLE, derived_context_length, stored_quantization
+from sglang_hydra.rules.checks.model_config import (
+    LONGER_CONTEXT_VARIABLE,
+    derived_context_length,
+    experts_of,
+    stored_quantization,
+)
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Offer
 
@@ -20,7 +25,6 @@ _COUNTS_EXPERTS = (
     *("HunYuanMoEV1ForCausalLM", "LongcatFlashForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"),
     *("Step3VLForConditionalGeneration", "XverseMoeForCausalLM"),
 )
-_EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 # No offer names more of them. SGLang accepts any number, also a mistyped one.
 _MOST_RANKS = 4096
 # Classes of 0.5.2 that hand hidden states of several layers to an EAGLE-3 draft (set_eagle3_layers_to_capture).
@@ -94,7 +98,7 @@ def check_quantized_shapes(args: ServerArgs, facts: Facts) -> Outcome:
 
 def _fewer_cuts(args: ServerArgs, view: ConfigView) -> Iterator[tuple[str, dict[str, Any]]]:
     """Changes with which a matrix is cut less often, as typed and as values: whole experts, then fewer GPUs."""
-    if args.ep_size < args.tp_size and _experts(text_config(view)) % args.tp_size == 0:
+    if args.ep_size < args.tp_size and experts_of(text_config(view)) % args.tp_size == 0:
         yield f"ep_size={args.tp_size}", {"ep_size": args.tp_size}
     unit = math.lcm(args.ep_size, args.dp_size if args.enable_dp_attention else 1)
     for size in reversed(_divisors(args.tp_size)):
@@ -121,7 +125,7 @@ def check_fp8_on_ampere(args: ServerArgs, facts: Facts) -> Outcome:
     if not is_fp8:
         return None
     blocks = bool(stored.get("weight_block_size"))
-    experts = _experts(text_config(view)) > 1
+    experts = experts_of(text_config(view)) > 1
     if not blocks and not experts:
         return None
     what = "FP8 with block scales" if blocks else "FP8 experts"
@@ -241,7 +245,7 @@ def check_experts(args: ServerArgs, facts: Facts) -> Outcome:
         return Refusal(f"ep_size={ranks} does not divide tp_size={args.tp_size}", "ep_size", "tp_size",
                        offers=_groups(args, args.tp_size))  # fmt: skip
     view = view_of(facts.model, args.json_model_override_args)
-    experts = _experts(text_config(view)) if view is not None else 0
+    experts = experts_of(text_config(view)) if view is not None else 0
     if view is None or experts <= 1:
         return None
     from sglang_hydra.architecture.ranks import REPEATS_EXPERTS
@@ -277,11 +281,6 @@ def _groups(args: ServerArgs, held: int) -> list[str]:
 def _divisors(number: int) -> list[int]:
     """The numbers of ranks that divide it, up to the most that an offer names."""
     return [size for size in range(1, min(number, _MOST_RANKS) + 1) if number % size == 0]
-
-
-def _experts(text: Mapping[str, Any]) -> int:
-    stated = next((text[name] for name in _EXPERT_COUNTS if isinstance(text.get(name), int)), 0)
-    return int(stated)
 
 
 def _stored(view: ConfigView) -> Mapping[str, Any]:

@@ -138,7 +138,8 @@ class Runner:
         is_librarys = any(
             f"/{name}/" in frame.filename for frame in frames for name in ("transformers", "huggingface_hub")
         )
-        error_text = f"{text}{_place(frames)}"[:_LONGEST]
+        place = _place(frames)
+        error_text = text[: _LONGEST - len(place)] + place
         return {"ok": False, "stage": stage, "error": error_text, "by_library": is_librarys}
 
 

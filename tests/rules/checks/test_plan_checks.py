@@ -91,6 +91,16 @@ ROWS = (
         model_config.check_quantization_runs_here,
         overrides="gpu=mi300x model=qwen3_8b model.config.quantization_config={quant_method: modelopt}",
     ),
+    refused(
+        model_config.check_quantization_runs_here,
+        "gfx90a and gfx942 (MI300) only, by Petit, not on mi355x",
+        overrides="gpu=mi355x model=qwen3_8b model.config.quantization_config={quant_method: modelopt}",
+    ),
+    refused(
+        model_config.check_quantization_runs_here,
+        "no kernels for experts",
+        overrides="gpu=mi300x model=deepseek_v3 model.config.quantization_config={quant_method: modelopt}",
+    ),
     # types
     refused(model_config.check_dtype, "dtype='fp16' is none of auto, half", dtype="fp16"),
     unchanged(model_config.check_dtype, dtype="FLOAT16"),

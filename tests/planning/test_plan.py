@@ -458,7 +458,7 @@ def test_a_folder_or_a_checkpoint_in_the_cache_comes_before_a_preset(tmp_path: P
     ("path", "known"),
     [
         ("me/Qwen3-8B-tuned", "Qwen/Qwen3-8B"),
-        ("google/gemma-4-26B-A4B-it", "google/gemma-4-26B-A4B"),
+        ("me/gemma-4-26B-A4B-tuned", "google/gemma-4-26B-A4B"),
         ("me/something-else", None),
     ],
 )

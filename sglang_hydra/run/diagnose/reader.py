@@ -238,7 +238,8 @@ _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line \d+(?:, in (\S{1,120}))?')
 _EXCEPTION = re.compile(
     r"^(?:(?:struct|socket|zlib|binascii|ctypes)\.error|(?:[A-Za-z_]\w*\.){0,8}_?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failed|Timeout\w*|\w*OOM\w*)?)(?::|$)"
 )
-_STANDARD = re.compile(r"/lib/python3\.\d+/(?!site-packages|dist-packages)|^<frozen ")
+# Python's own library, and what only looks an attribute up.
+_STANDARD = re.compile(r"/lib/python3\.\d+/(?!site-packages|dist-packages)|^<frozen | in __getattr(?:ibute)?__$")
 # The outermost function of a process of SGLang: an exception that comes there ends it.
 _PROCESS = re.compile(r" in (?:_run_module_as_main|run_(?:scheduler|detokenizer|data_parallel_controller)_process)$")
 _SCHEDULER = re.compile(r"/sglang/srt/(?!entrypoints/|managers/(?:tokenizer_manager|template_manager)|parser/|utils)")

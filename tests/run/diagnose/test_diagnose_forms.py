@@ -165,6 +165,12 @@ def test_a_form_of_message_is_known_by_its_form(kind: str, line: str) -> None:
         # what a backend wants of who starts it, and a value that its own code left out
         ("unsupported_backend", raised(*BACKEND, "AssertionError: the sparse path requires a page size of 64")),
         ("release_fault", raised(*BACKEND, "AssertionError: the sparse path requires page_table_of_draft")),
+        # a configuration that transformers refuses, and one that SGLang asks for what it does not have
+        ("bad_config", raised("transformers/modeling_rope_utils.py", "validate", "KeyError: 'rope needs a factor'")),
+        ("release_fault", [*raised(*MODEL, "")[:-2],
+                           *raised("transformers/configuration_utils.py", "__getattribute__",
+                                   "AttributeError: 'NewTextConfig' object has no attribute 'num_experts'")[2:]]),
+        ("version_mismatch", raised("transformers/utils/import_utils.py", "__init__", "ValueError: no such backend")),
         # pages of one server, and of two
         ("release_fault", raised(*BACKEND, "AssertionError: page_size mismatch: cache has 64, expected 1")),
         ("pd_bootstrap", raised("sglang/srt/disaggregation/common/conn.py", "connect",

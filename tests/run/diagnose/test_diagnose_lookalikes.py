@@ -82,6 +82,10 @@ def frame(place: str, function: str) -> str:
         ([READY, "[2026-06-11 08:16:00] Decode transfer failed for request rank=0 with exception KVTransferError("
           "bootstrap_room=7): Aborted by AbortReq.",
           '[2026-06-11 08:16:01] INFO:     127.0.0.1:1 - "POST /generate HTTP/1.1" 200 OK'], UNKNOWN),
+        (["[2026-06-11 08:15:00] Decode transfer failed for request rank=0 with exception KVTransferError("
+          "bootstrap_room=7): Failed to get kvcache from prefill instance, it might be dead",
+          HIT, frame("sglang/srt/disaggregation/decode.py", "pop"), "TypeError: 'NoneType' object is not iterable"],
+         "release_fault"),
         # weights
         (["KeyError: 'model.layers.3.self_attn.qkv_proj.k_scale'"], "weights_mismatch"),
         (["KeyError: model.layers.3.mlp.experts.w2_weight_scale"], "weights_mismatch"),

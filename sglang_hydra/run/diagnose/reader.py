@@ -69,6 +69,7 @@ class LogReader:
         self._cleaner = Cleaner()
         self._traces = Traces()
         self._chained: set[str] = set()
+        self._above = ""
 
     @property
     def life(self) -> Life:
@@ -101,8 +102,9 @@ class LogReader:
 
     def _take(self, line: Line) -> None:
         text = line.text
-        if 'File "' in text and self._traces.frame(line.stream, text):
+        if 'File "' in text and self._traces.frame(line.stream, text, self._above):
             return
+        self._above = text if not line.headed and looks_like_exception(text) else ""
         self.life.quit = self.life.quit or _ITS_OWN_END in text
         if _TRACEBACK in text:
             self._judge(line)
@@ -244,6 +246,7 @@ _STANDARD = re.compile(r"/lib/python3\.\d+/(?!site-packages|dist-packages)|^<fro
 _PROCESS = re.compile(r" in (?:_run_module_as_main|run_(?:scheduler|detokenizer|data_parallel_controller)_process)$")
 _SCHEDULER = re.compile(r"/sglang/srt/(?!entrypoints/|managers/(?:tokenizer_manager|template_manager)|parser/|utils)")
 _PACKAGES = re.compile(r"^.*/(?:(?:site|dist)-packages/|sglang/(?=srt/|multimodal_gen/))")
+_RAISES = ("raise ", "assert ")
 _MOST_FRAMES, _MOST_WRITERS, _FOLLOWING, _LONGEST_CODE = 96, 64, 40, 300
 
 _STAGES = tuple((Stage[name.upper()], re.compile("|".join(found))) for name, found in LOG_LINES["frames"].items())
@@ -261,6 +264,8 @@ class Trace:
     following: int = 0
     source: bool = False
     """Whether the next line is a frame's source without its indentation, which some log drivers take away."""
+    above: str = ""
+    """An exception that stands above its frames, as people write it down."""
     code: str = ""
     """The source line of the innermost frame, where the log shows it: what an assertion without words asserts."""
 
@@ -322,8 +327,8 @@ class Traces:
         if len(self._traces) > _MOST_WRITERS:
             self._traces.popitem(last=False)
 
-    def frame(self, stream: str, text: str) -> bool:
-        """Takes note of a frame; False where the line is none."""
+    def frame(self, stream: str, text: str, above: str = "") -> bool:
+        """Takes note of a frame; False where the line is none. ``above`` is an exception right before the first one."""
         found = _FRAME.match(text)
         if found is None:
             return False
@@ -331,6 +336,7 @@ class Traces:
         if trace is None or not trace.open:  # the log begins within a traceback, or it has none of Python's first lines
             self.begin(stream, "", chained=False)
             trace = self._traces[stream]
+            trace.above = above
         trace.frames.append(f"{found[1]} in {found[2]}")
         trace.code = ""
         trace.source = text.startswith("File")
@@ -362,9 +368,10 @@ class Traces:
         return trace, False
 
     def left_open(self) -> list[tuple[str, str]]:
-        """The writers of tracebacks whose end is missing, each with the last source line, where it raises something."""
-        open_ones = ((stream, trace.code) for stream, trace in self._traces.items() if trace.open)
-        return [(stream, code) for stream, code in open_ones if code.startswith(("raise ", "assert "))]
+        """The writers of tracebacks whose end is missing, each with what stands above them, or the last source line,
+        where it raises something."""
+        open_ones = ((stream, trace.above or trace.code) for stream, trace in self._traces.items() if trace.open)
+        return [(one, text) for one, text in open_ones if looks_like_exception(text) or text.startswith(_RAISES)]
 
     def within(self, stream: str) -> bool:
         """Whether the frames of a traceback are just being listed."""

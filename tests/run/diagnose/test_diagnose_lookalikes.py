@@ -159,6 +159,11 @@ def frame(place: str, function: str) -> str:
         ([frame("sglang/srt/layers/linear.py", "forward"), frame("torch/nn/functional.py", "linear"),
           "RuntimeError: mat1 and mat2 shapes cannot be multiplied (6x128 and 64x3)"], "release_fault"),
         ([frame("sglang/srt/entrypoints/openai/serving_chat.py", "create"), "ValueError: n must be 1"], UNKNOWN),
+        # an exception above its frames, of SGLang and of a client
+        (["RuntimeError: mat1 and mat2 shapes cannot be multiplied (6x128 and 64x3)",
+          frame("sglang/srt/models/x.py", "forward"), "    return self.proj(x)"], "release_fault"),
+        (["RuntimeError: mat1 and mat2 shapes cannot be multiplied (6x128 and 64x3)",
+          '  File "/home/me/eval.py", line 3, in <module>'], UNKNOWN),
         # SGLang's arguments, wanted by a framework that knows another release
         ([frame("slime/backends/sglang_engine.py", "launch"),
           "AttributeError: 'ServerArgs' object has no attribute 'encoder_only'"], "version_mismatch"),

@@ -85,6 +85,12 @@ def _no_such_option(failure: MissingConfigException) -> Finding | None:
     if group == "model" and "/" in option:
         hint = f"a defaults list names presets: '- model: unset' in it, and below it the key model_path: {option}"
         refused = replace(refused, hint=hint)
+    if (line := getattr(failure, "line", None)) is not None:
+        hint = refused.hint or ""
+        if refused.fix:
+            near = refused.fix.partition("=")[2]
+            hint = hint.replace(refused.fix, f"'{line[1][: -len(option)]}{near}' in that line", 1)
+        return replace(refused, message=f"{line[0]}: {refused.message}", hint=hint or None, fix=None)
     where = re.match(r"In ('[^']+'): ", str(failure))
     return replace(refused, message=f"in {where[1]}: {refused.message}") if where else refused
 

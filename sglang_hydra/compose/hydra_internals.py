@@ -25,6 +25,9 @@ For each: what it is for, why the public way does not serve, and the test that f
   search-path plugin neither the command line nor the name of the primary config, callbacks are called only after the
   app has been composed, and a decorator below ``@hydra.main`` is called later still. So a decorator of ours is put
   around that function. test_an_app_that_starts_*, tests/run/test_app_main.py
+- ``composed_words``, and in ``watch_apps`` ``run_and_report``: what Hydra cannot compose it prints itself and ends the
+  process, so it is asked for before; the overrides of that composition stand in the frames of the loader alone.
+  tests/run/test_app_main.py
 
 The public parts stay where they are used: ``hydra.main``, ``hydra.core`` (``config_store``, ``default_element``,
 ``global_hydra``, ``hydra_config``, ``override_parser``, ``plugins``, ``utils``), ``hydra.errors``, ``hydra.types`` and
@@ -38,7 +41,8 @@ import errno
 import functools
 import os
 import re
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
@@ -51,7 +55,7 @@ from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
-from hydra.errors import ConfigCompositionException
+from hydra.errors import ConfigCompositionException, MissingConfigException
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
@@ -296,10 +300,29 @@ class Repository(CachingConfigRepository):
         except RecursionError as failure:
             message = f"{self._name(self._last_loaded)}: its defaults list leads back to itself"
             raise ConfigError(Finding("error", "CLI008", message, hint="take that name out of defaults")) from failure
+        except MissingConfigException as failure:
+            raise MissingChoice(failure, self._line_of_choice(failure.missing_cfg_file or "")) from failure
         for choice in choices:
             if choice.is_add():
                 _refuse_second_choice(listed.defaults, choice)
         return listed
+
+    def _line_of_choice(self, config_path: str) -> tuple[str, str] | None:
+        """Place and text of the line, in what was read for this defaults list, that chooses ``config_path``."""
+        group, _, option = config_path.rpartition("/")
+        wanted = re.compile(
+            rf"\s*-\s+((?:override\s+|optional\s+)*/?([\w/]+)(?:@[\w.]+)?:\s*{re.escape(option)})\s*(#.*)?"
+        )
+        found = None
+        for name in list(self.cache):
+            file = self._file(name.removeprefix("config_path="))
+            if file is None or not os.path.isfile(file):
+                continue
+            for number, line in enumerate(read_text(file, CONFIG_BYTES).splitlines(), 1):
+                match = wanted.fullmatch(line)
+                if match and f"/{group}".endswith(f"/{match[2].strip('/')}"):
+                    found = f"{shown_path(file)}:{number}", match[1]
+        return found
 
     def merged(self, defaults: list[ResultDefault]) -> DictConfig:
         outline, self._schema = self._schema, None
@@ -309,6 +332,14 @@ class Repository(CachingConfigRepository):
             self._schema = outline
         OmegaConf.set_struct(config, True)
         return config
+
+
+class MissingChoice(MissingConfigException):
+    """An option that is not there, with the place and the text of the line in a file that chooses it."""
+
+    def __init__(self, failure: MissingConfigException, line: tuple[str, str] | None) -> None:
+        super().__init__(str(failure), failure.missing_cfg_file, failure.options)
+        self.line = line
 
 
 def _refuse_second_choice(defaults: Sequence[ResultDefault], choice: Override) -> None:
@@ -426,25 +457,50 @@ class StartingApp(NamedTuple):
 _STARTING: ContextVar[StartingApp | None] = ContextVar("starting", default=None)
 
 
-def watch_apps() -> None:
+def watch_apps(refused: Callable[[Exception, Sequence[str] | None], None]) -> None:
     """Puts a decorator around the function with which ``@hydra.main`` starts every app, once in a process; does nothing
-    where Hydra has no such function."""
-    main = import_module("hydra.main")
-    start = getattr(main, "_run_hydra", None)
+    where Hydra has no such function. ``refused`` is called with what ends the run of a task of ours, before Hydra
+    prints it, and with the overrides of the composition that failed (``composed_words``)."""
+    main, utils = import_module("hydra.main"), import_module("hydra._internal.utils")
+    start, report = getattr(main, "_run_hydra", None), utils.run_and_report
     if start is None or hasattr(start, "__wrapped__"):
         return
 
+    def told(act: Any, *positional: Any, **named: Any) -> Any:
+        try:
+            return act(*positional, **named)
+        except Exception as failure:
+            refused(failure, composed_words(failure))
+            raise
+
     @functools.wraps(start)
     def watched(*positional: Any, **named: Any) -> Any:
-        args = named.get("args")
+        args, task = named.get("args"), named.get("task_function")
         name = getattr(args, "config_name", None) or named.get("config_name")
-        token = _STARTING.set(StartingApp(named.get("task_function"), name, args))
+        token = _STARTING.set(StartingApp(task, name, args))
         try:
-            return start(*positional, **named)
+            if not getattr(task, "plans", False):
+                return start(*positional, **named)
+            utils.__dict__["run_and_report"] = lambda act: report(functools.partial(told, act))
+            return told(start, *positional, **named)
         finally:
+            utils.__dict__["run_and_report"] = report
             _STARTING.reset(token)
 
     main.__dict__["_run_hydra"] = watched
+
+
+def composed_words(failure: BaseException) -> list[str] | None:
+    """The overrides of the composition in which Hydra's loader raised ``failure``, none where another part of Hydra
+    did; None for what a job raised."""
+    found = None
+    for frame, _ in traceback.walk_tb(failure.__traceback__):
+        if frame.f_code.co_name in ("run_job", "return_value"):
+            return None
+        if not found and frame.f_globals.get("__name__") == ConfigLoaderImpl.__module__:
+            words = frame.f_locals.get("sweep_overrides", frame.f_locals.get("overrides"))
+            found = [str(word) for word in words] if isinstance(words, list) else None
+    return found or []
 
 
 def take_starting_app() -> StartingApp | None:

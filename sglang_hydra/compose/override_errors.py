@@ -70,6 +70,9 @@ class Refused(CarriedError):
 
 def unreadable(text: str, key: str, failure: Exception) -> Refused:
     """A value that Hydra's grammar cannot read; ``failure`` is what it said."""
+    if "=" not in text:
+        hint = "key=value is written without spaces around ="
+        return Refused("CLI004", f"{short(text)!r} has no value", key, hint=hint)
     if isinstance(failure, RecursionError):
         why = "it is nested too deeply"
     else:

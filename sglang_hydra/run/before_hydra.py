@@ -5,7 +5,8 @@ Hydra refuses most of them too, but names the key alone, and shows a traceback f
 Two parts work together. ``watch_apps``, which ``sglang_hydra.main`` calls, notes the task, the name of the primary
 config and the command line of the app that ``@hydra.main`` starts (compose/hydra_internals.py). The search-path plugin
 then calls ``check_app`` with the search path of that app. So every app that is written as the documentation says is
-checked, and apps without ``@sglang_hydra.main``, Hydra's compose API and jobs of a multirun are left to Hydra.
+checked, and apps without ``@sglang_hydra.main`` and Hydra's compose API are left to Hydra. A multirun, ``--cfg`` and
+``--info`` are composed by Hydra first: what it refuses is told to ``refused_by_hydra``.
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 from sglang_hydra.compose.hydra_internals import StartingApp
 from sglang_hydra.compose.override_errors import ADDED_GROUPS, Refused
-from sglang_hydra.compose.overrides import Request, parsed
+from sglang_hydra.compose.overrides import Request, is_hydras, parsed
 from sglang_hydra.compose.schema import NO_CHOICE, PATH_PROVIDER
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -33,6 +39,8 @@ _CHOICE = re.compile(r"(?P<key>(?P<group>[\w/]+)(?:@[\w.]+)?)=[^\s{\[$'\"()]+")
 _OF_MODEL = re.compile(r"model(@[\w.]+)?=")
 _OTHER_MODES = ("help", "hydra_help", "multirun", "cfg", "info", "shell_completion", "experimental_rerun")
 _composers: dict[tuple[str, ...], Composer] = {}
+_starting: list[tuple[Composer, list[str]]] = []
+"""What the app that starts is composed with, and its command line."""
 
 
 def spell_no_choice(words: list[str]) -> None:
@@ -70,6 +78,7 @@ def check_app(search_path: ConfigSearchPath) -> None:
     requests: list[Request] = []
     try:
         composer = Composer([str(folder) for folder in folders if folder], config_name, hydra_syntax=True)
+        _starting[:] = [(composer, args.overrides)]
         args.overrides[:] = _as_hydra_takes_them(composer, args.overrides)  # Hydra reads this list later
         requests = numbered(args.overrides)
         if any(getattr(args, flag, True) for flag in _OTHER_MODES) or any(_sweeps(text) for text in args.overrides):
@@ -78,14 +87,59 @@ def check_app(search_path: ConfigSearchPath) -> None:
     except ConfigError as failure:
         if any(getattr(args, flag, True) for flag in _OTHER_MODES) or _needs_the_run(failure):
             return
-        from sglang_hydra.planning.make import with_offers
-        from sglang_hydra.show.findings import finding_lines
-        from sglang_hydra.text.screen import write
-
-        findings = (with_offers(failure, composer, requests) if composer else failure).findings
-        write(finding_lines([as_typed(finding, requests) for finding in findings]), sys.stderr)
-        raise SystemExit(failure.exit_code) from None
+        _end_with(failure, composer, requests)
     _composers[_key(config_name, args.overrides)] = composer
+
+
+def _end_with(failure: ConfigError, composer: Composer | None, requests: Sequence[Request]) -> NoReturn:
+    """Shows the findings and ends the process with their exit code."""
+    from sglang_hydra.planning.make import with_offers
+    from sglang_hydra.show.findings import finding_lines
+    from sglang_hydra.text.screen import write
+
+    findings = (with_offers(failure, composer, requests) if composer else failure).findings
+    write(finding_lines([as_typed(finding, requests) for finding in findings]), sys.stderr)
+    raise SystemExit(failure.exit_code) from None
+
+
+def refused_by_hydra(failure: Exception, words: Sequence[str] | None) -> None:
+    """Ends the process with findings for what ends the run of the app that starts: a plan that a job refused, or what
+    Hydra cannot compose with these overrides. For the latter the findings that a single run shows, else what Hydra
+    said. Returns for an error of the task's own."""
+    if not _starting:
+        return
+    composer, typed = _starting[0]
+    if isinstance(failure, ConfigError):
+        _end_with(failure, None, [])
+    if words is None or not isinstance(failure, (HydraException, OmegaConfBaseException, YAMLError)):
+        return
+    places = {_key_of(word): f"override {number}" for number, word in enumerate(typed, 1)}
+    requests = [Request(word, places.get(_key_of(word), "hydra.sweeper.params")) for word in _first_points(words)]
+    try:
+        if requests:
+            composer.compose([item for item in requests if not is_hydras(item.text)])
+        with hydra_errors_as_findings():
+            raise failure
+    except ConfigError as found:
+        _end_with(found, composer, requests)
+
+
+def _key_of(word: str) -> str:
+    return word.lstrip("+~").partition("=")[0]
+
+
+def _first_points(words: Sequence[str]) -> Iterator[str]:
+    """The overrides with the first value of each that is swept."""
+    for word in words:
+        try:
+            override = parsed(word, word)
+        except Refused:
+            yield word
+            continue
+        if not override.is_sweep_override():
+            yield word
+        elif not override.is_interval_sweep():
+            yield f"{word.partition('=')[0]}={next(override.sweep_string_iterator())}"
 
 
 def _needs_the_run(failure: BaseException | None) -> bool:
@@ -190,4 +244,4 @@ def expect_start(task: Callable[..., Any]) -> None:
     from sglang_hydra.compose.hydra_internals import watch_apps
 
     task.__dict__["plans"] = True
-    watch_apps()
+    watch_apps(refused_by_hydra)

@@ -200,9 +200,9 @@ def test_an_app_that_starts_is_known_once(own: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.delitem(sys.modules, "sglang_hydra.run.hydra_app", raising=False)  # or the plugin takes it first
     monkeypatch.setattr("sys.argv", ["app.py", "port=2", f"hydra.run.dir={own}/run", "--config-name", "app"])
     monkeypatch.setattr(main, "_run_hydra", inspect.unwrap(main._run_hydra))
-    hydra_internals.watch_apps()
+    hydra_internals.watch_apps(lambda failure, words: None)
     watched = main._run_hydra
-    hydra_internals.watch_apps()
+    hydra_internals.watch_apps(lambda failure, words: None)
     assert main._run_hydra is watched
     assert hydra_internals.take_starting_app() is None
     hydra.main(version_base="1.3", config_path=str(own), config_name="another")(task)()

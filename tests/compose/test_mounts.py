@@ -135,9 +135,9 @@ def test_an_option_that_a_file_chooses_is_refused_by_its_name(tmp_path: Path) ->
     with pytest.raises(ConfigError) as caught:
         Composer([written(tmp_path, files)], "config", hydra_syntax=True).compose([])
     (finding,) = (as_typed(item, []) for item in caught.value.findings)
-    assert finding.message.startswith("in 'config': gpu=h2000 does not exist")
+    assert finding.message.endswith("config.yaml:3: gpu=h2000 does not exist")
     assert finding.hint is not None
-    assert finding.hint.startswith("gpu=h200; or gpu can be: ")
+    assert finding.hint.startswith("'gpu: h200' in that line; or gpu can be: ")
 
 
 def test_a_path_in_a_defaults_list_names_what_to_write(tmp_path: Path) -> None:

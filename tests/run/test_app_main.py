@@ -93,12 +93,17 @@ serving: {sglang: {tp_size: 4}}
 }
 
 
-def jobs(folder: Path, *words: str, exits: int = 0) -> list[dict[str, Any]]:
-    """Runs the app; what each of its jobs planned."""
+def ended(folder: Path, words: list[str]) -> tuple[int, str]:
+    """Runs the app; its exit code and what it printed."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("SGLANG_")}
     path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
     env |= {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "OWN_KEY": "sekret"}
-    code, printed = run_forked(list(words), folder=str(folder), env=env, script="app.py")
+    return run_forked(words, folder=str(folder), env=env, script="app.py")
+
+
+def jobs(folder: Path, *words: str, exits: int = 0) -> list[dict[str, Any]]:
+    """Runs the app; what each of its jobs planned."""
+    code, printed = ended(folder, list(words))
     assert code == exits, printed
     lines = [line.removeprefix("PLANNED ") for line in printed.splitlines() if line.startswith("PLANNED ")]
     return [json.loads(line) for line in lines]
@@ -194,6 +199,39 @@ def test_a_multirun_under_a_node(tmp_path: Path) -> None:
         ("b200", 1),
         ("b200", 2),
     ]
+
+
+MISTAKES = {
+    "conf/experiment/tabs.yaml": "# @package _global_\ntp_size: 2\n\tport: 1\n",
+    "conf/experiment/gpus.yaml": "# @package _global_\ndefaults:\n  - override /gpu: h2000\n",
+    "conf/experiment/ports.yaml": "# @package _global_\nhydra: {mode: MULTIRUN, sweeper: {params: {prt: '1,2'}}}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("experiment=gpus", "conf/experiment/gpus.yaml:3: gpu=h2000 does not exist"),
+        ("-m experiment=gpus tp_size=1,2", "conf/experiment/gpus.yaml:3: gpu=h2000 does not exist"),
+        ("-m experiment=fast,tabs", "conf/experiment/tabs.yaml:3:1: this is no YAML"),
+        ("--cfg job experiment=tabs", "conf/experiment/tabs.yaml:3:1: this is no YAML"),
+        ("--cfg job tpsize=2", "override 1: 'tpsize' is neither"),
+        ("--cfg job --resolve served_model_name=${nope}", "Interpolation key 'nope' not found"),
+        ("--info defaults gpu=h2000", "override 1: gpu=h2000 does not exist"),
+        ("-m port=1 tpsize=1,2", "override 2: 'tpsize' is neither"),
+        ("-m gpu=h100,h2000", "override 1: gpu=h2000 does not exist"),
+        ("-m hydra/launcher=nope port=1,2", "override 1: hydra/launcher=nope does not exist"),
+        ("-m port=1,2 hydra.sweep.dir=${nope}", "hydra.sweep.dir: Interpolation key 'nope' not found"),
+        ("hydra.nope=1", "hydra.nope: Could not override 'hydra.nope'"),
+        ("experiment=ports", "hydra.sweeper.params: 'prt' is neither"),
+        ("port", "'port' has no value"),
+        ("port = 1", "'port' has no value"),
+    ],
+)
+def test_what_hydra_cannot_compose_is_a_finding_in_every_mode(words: str, said: str, tmp_path: Path) -> None:
+    code, printed = ended(written(tmp_path, {**AT_THE_ROOT, **MISTAKES}), words.split())
+    assert (code, "Traceback" in printed) == (2, False), printed
+    assert said in " ".join(printed.split())
 
 
 @pytest.mark.parametrize("files", [AT_THE_ROOT, UNDER_A_NODE], ids=["root", "node"])

@@ -222,9 +222,14 @@ class _Reader:
         """Refuses a value, with the one that was probably meant and the nearest choices."""
         from sglang_hydra.arguments.meant import values_meant
 
-        meant = next((item for item in values_meant(field, text) if item.startswith(f"{field.name}=")), None)
+        meant = next((one for one in values_meant(field, text) if one.strip("'").startswith(f"{field.name}=")), None)
         choices = [str(choice) for choice in field.arg.choices or ()]
         value = shlex.split(meant)[0].partition("=")[2] if meant else nearest(text, choices)
+        if field.is_list and meant and value:
+            words = shlex.join(value.strip("[]").split(","))
+            found = Finding("error", id, f"{option} {text!r}: {why}", (field.name,), stage="argparse")
+            self.findings.append(replace(found, hint=f"{option} {words}", typed=(text,), fix=words))
+            return
         if choices and value not in choices:
             value = nearest(text, choices)
         elif field.kind == "int" and (size := size_of(text)) is not None:
@@ -259,9 +264,14 @@ class _Reader:
         hint = None
         if before is not None and len(before.options) == 1 and _is_switch(_fields_by_flag()[before.options[0]]):
             hint = f"{before.options[0]} takes no value: alone it turns it on"
-        elif word.text.partition("=")[0] in FIELDS:
+            found = Finding("error", "ARG016", f"{word.text!r} belongs to no option", (), hint, stage="argparse")
+            self.findings.append(replace(found, typed=(word.text,), fix=""))
+            return
+        if word.text.partition("=")[0] in FIELDS:
             name, _, value = word.text.partition("=")
             hint = f"{FIELDS[name].flag} {value}".rstrip()
+        elif re.fullmatch(r"[a-z_]+\.[\w.]+=\S*", word.text):
+            hint = f"{word.text} before the --"
         elif self._at == 1 and re.fullmatch(r"[\w.-]+/[\w.-]+", word.text):
             hint = f"--model-path {word.text}"
         fields = ("model_path",) if hint is not None and hint.startswith("--model-path ") else ()

@@ -10,9 +10,11 @@ from typing import Any
 
 from sglang_hydra.arguments.fields import Field
 from sglang_hydra.text.json_types import json_beside
-from sglang_hydra.text.words import is_digits, nearest, size_of
+from sglang_hydra.text.words import is_digits, nearest
 
 _TABLE: Mapping[str, Any] = json_beside(__file__)
+_SIZE = re.compile(r"(\d{1,15})\s*([kKmMgG])(i?)[bB]?")
+_COUNTED = re.compile(r"[\[({'\"]*(\d{1,9})\s*[A-Za-z]*[\])}'\"]*")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 _LETTERS_FOR_DIGITS = str.maketrans("OolI", "0011")
 
@@ -51,18 +53,26 @@ def _as_type(field: Field, value: Any) -> Iterator[str]:
         items = re.split(r"[\s,;]+", value.strip("[](){} ")) if isinstance(value, str) else [str(value)]
         if isinstance(value, (str, int)) and not isinstance(value, bool) and all(map(_READS[field.kind], items)):
             yield f"[{','.join(items)}]"
-    elif field.kind == "int" and isinstance(value, (str, float)):
+    elif field.kind == "int" and isinstance(value, (str, float, list)):
         text = str(value)
         spelled = text.replace(",", "") if _THOUSANDS.fullmatch(text) else text.translate(_LETTERS_FOR_DIGITS)
         spelled = spelled.strip().removesuffix(".0").replace("_", "")
+        size = _SIZE.fullmatch(text)
+        counted = _COUNTED.fullmatch(text)
         if is_digits(spelled):
             yield spelled
-        elif text and size_of(text[:-1] + text[-1].lower()) is not None:  # 32K
-            yield from (text[:-1] + "k", text[:-1] + "Ki")
+        elif size:  # 32K, 32kb, 32KiB, 1m
+            letter = size[2].upper() if size[2] in "mMgG" else "k"
+            yield from dict.fromkeys((size[1] + (f"{size[2].upper()}i" if size[3] else letter), size[1] + letter))
+            yield f"{size[1]}{size[2].upper()}i"
+        elif counted and field.name not in ("port", "nccl_port"):  # 8GPUs, [2]
+            yield counted[1]
     elif field.kind == "float" and isinstance(value, str):
         percent = re.fullmatch(r"(\d+(?:[.,]\d+)?)\s*%", value)
         if percent:
             yield f"{float(percent[1].replace(',', '.')) / 100:g}"
+        elif fraction := re.fullmatch(r"(0?\.\d+)\s*[A-Za-z]+", value):  # 0.85GB
+            yield f"{float(fraction[1]):g}"
         elif re.fullmatch(r"\d*,\d+", value):
             yield f"0{value.replace(',', '.')}".removeprefix("0") if value[0] != "," else f"0.{value[1:]}"
     elif field.arg.json and isinstance(value, str):
@@ -75,6 +85,7 @@ def _as_json(text: str) -> Iterator[str]:
 
     from sglang_hydra.text.quick_yaml import quick_load
 
+    text += "".join({"{": "}", "[": "]"}[mark] for mark in reversed(_left_open(text)))
     try:
         found = ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -84,6 +95,14 @@ def _as_json(text: str) -> Iterator[str]:
             return
     if isinstance(found, dict) and all(isinstance(key, str) and item is not None for key, item in found.items()):
         yield json.dumps(found)
+
+
+def _left_open(text: str) -> str:
+    """The brackets that ``text`` opens and does not close, outside of strings."""
+    left = ""
+    for mark in re.sub(r'"[^"]*"', "", text):
+        left = left + mark if mark in "{[" else left[:-1] if mark in "}]" else left
+    return left
 
 
 _READS = {

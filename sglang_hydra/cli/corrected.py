@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
-from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.cli.reading import refused
+from sglang_hydra.cli.invocation import Invocation, read_invocation
+from sglang_hydra.cli.reading import read_words, refused
 from sglang_hydra.cli.shared import composer_of, config_flags
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.planning.corrected import corrected_requests, spelled
-from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.flags import MULTIRUN_VERBS, VERBS
 from sglang_hydra.text.screen import VERBATIM, Line, text
@@ -106,8 +106,29 @@ def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[L
             if not _correct(line, finding):
                 return []
         if not (findings := refused(line)):
-            return _shown_as(list(map(_shown, line, ["", *line])))
+            return _launchable(line)
     return []
+
+
+def _launchable(line: Sequence[str]) -> list[Line]:
+    """The corrected command, with what else it takes for a plan that can be launched; nothing where no hint of its plan
+    leads there."""
+    from sglang_hydra.planning.make import make_plan
+
+    shown = _shown_as(list(map(_shown, line, ["", *line])))
+    try:
+        invocation = read_invocation(line)
+        if invocation.version or invocation.help:
+            return shown
+        read_words(invocation)
+        names = [item.text for item in invocation.requests if _is_name(item)]
+        if invocation.verb not in _VERBS or invocation.multirun or names[invocation.verb == "export" :]:
+            return shown
+        composer = composer_of(invocation)
+        made = make_plan(composer, [item for item in invocation.requests if not _is_name(item)])
+        return shown if made.launchable else _corrected(invocation, composer, names, made.errors)
+    except SglangHydraError:
+        return shown
 
 
 def _correct(line: list[str], finding: Finding) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from sglang_hydra.arguments.extra import first_with
@@ -124,6 +125,16 @@ def _argument_meant(word: str) -> str | None:
     return field.name if field else later_name(word.lstrip("-").replace("-", "_"))
 
 
+def _option_or_value(name: str, composer: Composer) -> str | None:
+    """What explains the option of a group (``gpu=h200``), or the argument that takes this value."""
+    for group in ("gpu", "model", "engine", "launch", "topology"):
+        options = composer.options(group)
+        same = next((one for one in options if one.replace("_", "") == re.sub(r"[\W_]", "", name).lower()), None)
+        if same is not None:
+            return f"{group} {group}={same}"
+    return next((field.name for field in FIELDS.values() if name in map(str, field.arg.choices or ())), None)
+
+
 def _nothing(name: str, composer: Composer) -> Finding:
     """The error for a word that names nothing here, with the nearest name."""
     plain = name.lstrip("-").replace("-", "_")
@@ -135,5 +146,6 @@ def _nothing(name: str, composer: Composer) -> Finding:
     if server.partition(".")[0] in (REPLICA, PREFILL, DECODE):
         meant = nearest(argument, FIELDS)
         near = f"{server}.{meant}" if meant else None
+    near = _option_or_value(name, composer) or near
     hint = f"{program()} explain {near}" if near else f"{program()} --help WORD finds arguments"
     return Finding("error", "CLI015", message, hint=hint, typed=(name,), fix=near)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.corrections import path_meant
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -73,6 +74,9 @@ def no_such_file(word: str) -> Finding:
     message = f"{short(word)!r} is no key=value, and there is no such file"
     if word.endswith(".json"):
         return Finding("error", "CLI004", message, hint=f"lock={short(word)} plans a saved plan again")
+    if path := path_meant(word):
+        message = f"{short(word)!r} is a path of Windows"
+        return Finding("error", "CLI004", message, hint=short(path), typed=(word,), fix=path)
     near = nearest(os.path.basename(word), list(_names_in(os.path.dirname(word))))
     meant = f"did you mean {short(os.path.join(os.path.dirname(word), near))}?; or " if near else ""
     hint = f"{meant}{program()} import serve.sh -o {short(word)} writes one; or gpu=... model=... without a file"

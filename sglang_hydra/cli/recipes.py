@@ -71,7 +71,8 @@ def filters(
             is_class = any(matches(key, recipe.gpu, "gpu") for recipe in published().values())
             example = f"gpu={key}" if is_class else f"model={key}"
             typed = example if not equals and key else "gpu=h200 model=deepseek"
-            raise ConfigError(Finding("error", "CLI021", message, hint=f"{program()} recipes {typed}"))
+            verb = "audit" if presets else "recipes"
+            raise ConfigError(Finding("error", "CLI021", message, hint=f"{program()} {verb} {typed}"))
         known = {str(getattr(recipe, key)) for recipe in published().values() if getattr(recipe, key)}
         names = sorted({*known, *(presets or {}).get(key, ())})
         if not any(matches(value, name, key) for name in names):

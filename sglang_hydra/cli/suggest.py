@@ -117,6 +117,8 @@ def _size(name: str, typed: str) -> int:
         return size
     unit = "k" if name == _CONTEXT else ""
     number = "".join(re.findall(r"^[1-9]\d*", typed)) or ("32" if unit else "8")
+    if re.fullmatch(r"[1-9]\d*[mM]([bB]|ib|IB)?", typed):
+        unit = "M"
     others = f"{name}={number}Ki; or {name}={number}" if unit else f"{name}={number}k"
     fix = f"{name}={number}{unit}"
     hint = f"{fix}; or {others}: k is 1,000, Ki 1,024, M and Mi their squares"

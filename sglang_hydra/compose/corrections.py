@@ -16,7 +16,7 @@ from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.vllm import counterpart
 from sglang_hydra.compose.schema import NODES, Root
 from sglang_hydra.text.json_types import json_beside
-from sglang_hydra.text.words import is_digits, nearest
+from sglang_hydra.text.words import is_digits, several_near
 
 _TABLE: Mapping[str, Any] = json_beside(__file__)
 _OPPOSITES = ("enable_", "disable_", "no_", "use_")
@@ -51,9 +51,16 @@ def _opposite(name: str) -> str | None:
 
 def _below_a_node(name: str) -> str | None:
     """``bench.concurrency`` for ``concurrency``."""
-    nodes = {item.name: item.type for item in fields(Root) if item.name in NODES}
-    keys = {node: [item.name for item in fields(kind)] for node, kind in nodes.items() if is_dataclass(kind)}
-    return next((f"{node}.{name}" for node in _NODES_SEARCHED if name in keys[node]), None)
+    known = set(known_keys())
+    return next((key for node in _NODES_SEARCHED if (key := f"{node}.{name}") in known), None)
+
+
+def known_keys() -> Iterator[str]:
+    """Every argument, and every key right below a node of ours."""
+    yield from FIELDS
+    for item in fields(Root):
+        if item.name in NODES and is_dataclass(item.type):
+            yield from (f"{item.name}.{key.name}" for key in fields(item.type))
 
 
 def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:
@@ -80,6 +87,26 @@ def hub_page(address: str) -> tuple[str, str | None] | None:
     return page[1], page[2] if page[2] != "main" else None
 
 
+def as_usual(model: str) -> tuple[float, int, str]:
+    """Orders presets of models by what people mean with the name of a family: the smallest first, but those below four
+    billion parameters after the others that say their size."""
+    size = re.search(r"(\d+)x(\d+)b|(0_\d+|\d+)b(?:_|$)", model)
+    billions = float("inf")
+    if size:
+        billions = float(size[3].replace("_", ".")) if size[3] else float(size[1]) * float(size[2])
+    return (billions if billions >= 4 else 1e3), len(model), model
+
+
+def path_meant(path: str) -> str | None:
+    """A path of Windows as this machine writes it: ``./models`` for ``.\\models``, and ``/mnt/c/models`` (WSL) for
+    ``C:\\models``; None for any other text."""
+    drive = re.fullmatch(r"([A-Za-z]):[\\/](.*)", path)
+    if drive is None and not re.match(r"\.{0,2}\\+[\w.]|[\w.-]+\\[\w.\\-]+$", path):
+        return None
+    below = re.sub(r"\\+", "/", drive[2] if drive else path)
+    return f"/mnt/{drive[1].lower()}/{below}" if drive else below
+
+
 def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
     """``gpu=h100 gpu.count=8`` for ``8xh100``; the class in ``NVIDIA H100 80GB``: the words for each class that was
     probably meant, the likeliest first."""
@@ -89,8 +116,13 @@ def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
     parts = [part for part in re.split(r"[\W_]+", name.lower()) if part and part not in _TABLE["vendors"]]
     same = next((flat[head] for head in _heads(parts) if head in flat), None)
     begun = [option for key, option in flat.items() if key.startswith("".join(parts) or "-")]
-    near = nearest("".join(parts), options)
-    found = [same] if same else begun[:3] if begun else [near] if near else []
+    if len(parts) == 1 and re.fullmatch(r"\d{4}", parts[0]):
+        begun = [option for option in options if option.endswith(f"_{parts[0]}")]
+    begins = "".join(parts).rstrip("0123456789")[:1]
+    near = [one for one in several_near("".join(parts), options, 3) if begins and one.startswith(begins)]
+    if is_digits(name) and 0 < int(name) <= 16:
+        count, same = name, "h100"
+    found = [same] if same else begun[:3] if begun else near[:1]
     return [f"gpu={option} gpu.count={count}" if count else f"gpu={option}" for option in found]
 
 

@@ -10,13 +10,15 @@ from dataclasses import replace
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
+from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.compose import recipes
+from sglang_hydra.compose.corrections import known_keys
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.compose.variables import without_values
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path
-from sglang_hydra.text.words import short
+from sglang_hydra.text.words import nearest, short
 
 
 @contextlib.contextmanager
@@ -110,8 +112,15 @@ def _hint_of_interpolation(message: str, key: str) -> str | None:
     """What to type where an interpolation leads nowhere."""
     if variable := re.search(r"Environment variable '(\w+)' not found", message):
         return f"export {variable[1]}=..., or {key}='${{oc.env:{variable[1]},DEFAULT}}'"
-    if re.search(r"Interpolation key '.*' not found", message):
+    if missing := re.search(r"Interpolation key '(.*)' not found", message):
+        near = nearest(missing[1], known_keys())
+        if near is not None and key.rpartition(".")[2] in FIELDS:
+            return f"{key}='${{{near}}}'"
         return f"the name of a key that is there; a literal ${{ is written \\${{: {key}='...\\${{...'"
+    if "Recursive interpolation" in message:
+        return f"{key}=VALUE: an interpolation names another key"
+    if message.endswith("Unsupported interpolation type env"):
+        return f"{key}='${{oc.env:VARIABLE}}' reads a variable"
     if "HydraConfig was not set" in message:
         return "a server is planned before its Hydra job exists: ${hydra:...} works in an app (@sglang_hydra.main)"
     if "Unsupported interpolation type" in message:

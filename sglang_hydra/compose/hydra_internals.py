@@ -120,7 +120,8 @@ class Repository(CachingConfigRepository):
         self._hydra_nodes: dict[str, dict[str, Any]] = {}
         self._schema = self._outlined_schema()
         if not self.config_exists(config_name):
-            where = ", ".join(shown_path(source.path) for source in self.get_sources() if source.scheme() == "file")
+            files = [shown_path(source.path) for source in self.get_sources() if source.scheme() == "file"]
+            where = ", ".join(dict.fromkeys(files))
             hint = f"--config-dir FOLDER, where FOLDER/{config_name}.yaml is"
             raise ConfigError(Finding("error", "CLI018", f"there is no config {config_name!r} in {where}", hint=hint))
         if not searchpath and not trusts_files:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -13,12 +14,12 @@ from sglang_hydra.arguments.meant import methods_of_bits, values_meant, word
 from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.vllm import counterpart
-from sglang_hydra.compose.corrections import gpus_meant, key_meant, setting_of
+from sglang_hydra.compose.corrections import as_usual, gpus_meant, key_meant, path_meant, setting_of
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.releases.order import same_release
 from sglang_hydra.text.errors import CarriedError
 from sglang_hydra.text.findings import Finding, offers_of
-from sglang_hydra.text.words import is_digits, nearest, program, several_near, short, some_of
+from sglang_hydra.text.words import both_sizes, is_digits, nearest, program, several_near, short, some_of
 
 ADDED_GROUPS = ("experiment", "recipe", "sweep")
 """Hydra groups that an app adds with ``+``; typing ``experiment=x`` means the same here."""
@@ -79,7 +80,11 @@ def unreadable(text: str, key: str, failure: Exception) -> Refused:
         why = short(str(failure).splitlines()[0])
     field = FIELDS.get(key)
     value = short(text.partition("=")[2])
-    if "${" in value:
+    if value.startswith("${") and value.count("{") > value.count("}"):
+        return Refused("CLI003", f"{short(text)}: a closing brace is missing", key, fix=word(key, f"{value}}}"))
+    if value.startswith("$("):
+        hint = f'single quotes keep the shell from running it: {key}="{value}"'
+    elif "${" in value:
         hint = f"a literal ${{ is written \\${{, an interpolation ${{name}}: {key}='...\\${{...'"
     elif field is not None and field.kind == "Any":
         hint = f"quote the items: \"{key}=['sql=/adapters/sql']\""
@@ -145,6 +150,8 @@ def no_override(text: str, known: Known) -> Refused:
         return Refused("CLI004", f"{text!r} is a verb, and the verb comes first", hint=hint)
     if text.endswith((".yaml", ".yml", ".json")):
         return Refused("CLI004", f"{short(text)!r} is no key=value", hint=_as_a_file(text))
+    if (path := path_meant(text)) and "=" not in text:
+        return Refused("CLI004", f"{short(text)!r} is a path of Windows", fix=short(shlex.quote(path)))
     if text.startswith(("/", "./", "../", "~/")) and "=" not in text:
         message = f"{short(text)!r} is no key=value, and no YAML or JSON file"
         return Refused("CLI004", message, hint=f"a model's folder is model={short(text)}")
@@ -170,7 +177,7 @@ def no_override(text: str, known: Known) -> Refused:
         return Refused("CLI004", f"{short(text)!r} has no key", hint="key=value is written without spaces around =")
     near = nearest(key, [*FIELDS, *NODES]) if equals else None
     message = f"{short(key)!r} cannot be a key" if "=" in text else f"{short(text)!r} is no key=value"
-    fix = short(word(near, value)) if near else None
+    fix = short(word(near, value.strip())) if near else None
     return Refused("CLI004", message, fix=fix, hint=None if near else f"{program()} --help")
 
 
@@ -317,9 +324,11 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
         )
     if group == "engine" and (version := re.fullmatch(r"sglang[-=:@]?v?(\d+(?:\.\w+)+)", value)):
         meant = [f"engine.version={version[1]}"]
-    if not meant:
+    if group == "model" and (path := path_meant(value)):
+        meant = [word(group, path)]
+    if not meant and group != "gpu":
         near = nearest(value, options)
-        containing = [option for option in options if value and value.lower() in option]
+        containing = sorted((option for option in options if value and value.lower() in option), key=as_usual)
         alone = near is not None and (near == value.lower() or not containing)
         meant = [f"{group}={option}" for option in ([near] if alone else containing[:_MOST_NEAR])]
     hints = meant[1:]
@@ -335,6 +344,14 @@ def _later_choice(name: str, value: str) -> str | None:
 
     since = first_with_choice(name, value)
     return f"engine.version={since} {name}={value}" if since and since != SPECIFIED_VERSION else None
+
+
+_UNSET = ("none", "null", "auto", "default", "max", "unset", "")
+"""What people type for a value that SGLang is to choose."""
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\W_]", "", text).lower()
 
 
 class WrongValue(NamedTuple):
@@ -358,6 +375,8 @@ def wrong_value(field: Field, value: Any, message: str) -> WrongValue:
         if word in ("1", "on", "yes", "y", "0", "off", "no", "n"):
             return WrongValue(message, None, (f"{name}={'true' if word in ('1', 'on', 'yes', 'y') else 'false'}",))
     meant = tuple(dict.fromkeys(values_meant(field, value)))
+    if field.optional and str(value).lower() in _UNSET:
+        meant = (*meant, f"{name}=null")
     if choices and isinstance(value, str):
         near = [f"{name}={one}" for one in several_near(value, map(str, choices), _MOST_NEAR)]
         later = _later_choice(name, value)
@@ -365,10 +384,16 @@ def wrong_value(field: Field, value: Any, message: str) -> WrongValue:
         hint = hint if len(choices) > MOST_LISTED else None
         if methods := methods_of_bits(value):
             near, hint = [], f"methods of {value}: {', '.join(methods)}, each for checkpoints of its own"
+        meant = (*near, *meant) if len(near) == 1 and _plain(near[0]) == _plain(f"{name}={value}") else meant
         offers = dict.fromkeys([*meant[:1], *near, *meant[1:], *([later] if later else [])])
         return WrongValue(message, hint, tuple(offers))
     if meant:
-        return WrongValue(message, None, meant)
+        sizes = both_sizes(meant[0].partition("=")[2])
+        return WrongValue(message, sizes or None, meant)
+    if field.arg.json and value:
+        return WrongValue(message, f"a JSON object in quotes: '{name}={{\"key\": 1}}'")
+    if field.optional and field.default is None and field.kind == "int" and not field.is_list:
+        return WrongValue(message, f"{program()} --help {name} says what it takes", (f"{name}=null",))
     if isinstance(value, bool) and field.kind == "str":
         hint = f'quote it if the word was meant: {name}="{"on" if value else "off"}" or "{str(value).lower()}"'
         return WrongValue(message, hint)

@@ -37,7 +37,7 @@ from sglang_hydra.compose.override_errors import (
 from sglang_hydra.compose.schema import NO_CHOICE, NODES
 from sglang_hydra.compose.separate_words import joined
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.words import both_sizes, program, size_of
+from sglang_hydra.text.words import both_sizes, is_digits, program, size_of
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -307,6 +307,8 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
     if prefix == "~":
         return [Wanted(parsed(request.text, group), request)]
     choice = unquoted(value or "")
+    if group == "model" and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+/", choice) and not os.path.isdir(choice):
+        choice = choice[:-1]  # a repository of the hub
     path = _expanded(choice)
     if group == "model" and (page := hub_page(choice)) is not None:
         set_on_it = {"model_path": page[0], **({"revision": page[1]} if page[1] else {})}
@@ -376,7 +378,10 @@ def _node_change(request: Request, key: str, value: Any) -> Wanted:
     problem = next(problems_at(key.split("."), value), None)
     if problem:
         id = "CLI001" if "has no key" in problem.message else "CLI002"
-        fix = word(problem.near, request.text.partition("=")[2]) if problem.near and request.is_word else None
+        typed = request.text.partition("=")[2]
+        if (problem.near or "").endswith("_mib") and is_digits(typed) and int(typed) < 2048:
+            typed = str(int(typed) * 1024)  # GiB
+        fix = word(problem.near, typed) if problem.near and request.is_word else None
         fix = word(key, problem.value) if problem.value and problem.key == key else fix
         raise Refused(id, problem.message, key, fix=fix, hint=problem.hint)
     shown = masked(key.rpartition(".")[2], value)

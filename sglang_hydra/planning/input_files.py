@@ -226,8 +226,10 @@ def read_yaml(file: Path, content: str) -> list[Request]:
     except (yaml.YAMLError, ValueError, RecursionError) as failure:
         raise _unreadable(name, f"it is no YAML: {failure}") from failure
     if not isinstance(loaded, Mapping):
-        what = "nothing" if loaded is None else f"a {type(loaded).__name__}"
-        raise _unreadable(name, f"it holds {what}, not a mapping of arguments")
+        what = {type(None): "nothing", list: "a list", str: "text"}.get(type(loaded), f"a {type(loaded).__name__}")
+        colon = isinstance(loaded, str) and re.search(r"\w:\S", loaded)
+        why = f"it holds {what}, not a mapping of arguments" + (": a space belongs after each colon" if colon else "")
+        raise _unreadable(name, why)
     lines = key_lines(str(file))
     group = file.absolute().parent.name
     group = group if group in NODES and not _names_a_server(loaded, group) else ""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from sglang_hydra.arguments.fields.lora import LoRARef
+from sglang_hydra.compose.corrections import path_meant
 from sglang_hydra.facts.tiny import tiny_path
 from sglang_hydra.text.findings import Finding, Offer
 from sglang_hydra.text.words import nearest, short
@@ -22,6 +23,8 @@ _FILES = (
 _SUFFIXES = (".json", ".jinja", ".pt", ".pem", ".key", ".crt")
 _DEEP = re.compile(r"[\w.-]+(/[\w.-]+){2,}")
 """Deeper than any repository of the hub."""
+_NO_NAME = re.compile(r"[\s\\$:*?\"'<>|]")
+"""What no repository of the hub has in its name: a blank, a variable that the shell did not read, a path of Windows."""
 
 
 def missing_paths(
@@ -32,6 +35,8 @@ def missing_paths(
     for name, value in {**extra, **intent}.items():
         for path in _paths(name, value):
             if os.path.lexists(os.path.expanduser(path)):
+                if name in _FILES and os.path.isdir(os.path.expanduser(path)):
+                    yield Finding("error", "PTH001", f"{name}={short(path)} is a folder, and it names a file", (name,))
                 continue
             relative = not os.path.isabs(os.path.expanduser(path))
             message = f"{name}={short(path)} is not there"
@@ -39,6 +44,7 @@ def missing_paths(
                 where = ", seen from the working folder" if relative else ""
                 offers = tuple(Offer(f"{name}={near}") for near in _nearest(path)) if path == value else ()
                 hint = None if offers or name != "model_path" else "a repository of the hub is model=org/name"
+                hint = "the shell reads no variable in single quotes: type it in double ones" if "$" in path else hint
                 yield Finding("error", "PTH001", f"{message}{where}", (name,), hint, offers=offers)
             else:
                 message = f"{message} on this machine; it has to be where the server runs"
@@ -51,7 +57,7 @@ def _paths(name: str, value: Any) -> Iterable[str]:
         return [path for path in _adapters(value) if _is_path(path)]
     if not isinstance(value, str) or "\0" in value or "://" in value or "${" in value:
         return ()
-    if name == "model_path" and (_DEEP.fullmatch(value) or _is_path(value)):
+    if name == "model_path" and (_DEEP.fullmatch(value) or _is_path(value) or _NO_NAME.search(value)):
         return [value] if value != str(tiny_path()) else ()
     if name in _OF_THE_HUB:
         return [value] if _is_path(value) else ()
@@ -76,7 +82,10 @@ def _is_path(text: str) -> bool:
 
 
 def _nearest(path: str) -> Iterator[str]:
-    """What lies beside it under a name like it."""
+    """What lies beside it under a name like it; a path of Windows as this machine writes it."""
+    if (here := path_meant(path)) is not None:
+        yield here
+        return
     folder, _, name = path.rpartition("/")
     try:
         near = nearest(name, os.listdir(os.path.expanduser(folder) or "."))

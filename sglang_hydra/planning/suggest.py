@@ -12,7 +12,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.fit.remedy import layouts, smaller, spelled
 from sglang_hydra.fit.result import Wanted
 from sglang_hydra.fit.roofline import Limit
-from sglang_hydra.planning.make import plan_composed
+from sglang_hydra.planning.make import make_plan, plan_composed
 from sglang_hydra.planning.memory import fit_settings
 from sglang_hydra.planning.offers import typed_in_place
 from sglang_hydra.planning.plan import Plan
@@ -79,7 +79,7 @@ def _on_class(composer: Composer, requests: list[Request], words: Sequence[str])
     base = _plan(composer, requests)
     if base.fit is None:
         if base.errors:
-            raise ConfigError(*base.errors)
+            raise ConfigError(*make_plan(composer, requests).errors)
         return
     typed = {request.key or request.text.partition("=")[0] for request in requests}
     start = {**base.values, **{name: 1 for name in ("tp_size", "dp_size", "nnodes") if name not in typed}}

@@ -123,7 +123,8 @@ def heading(plan: Plan) -> Iterator[Line]:
     """What the plan is for: the release, the model, the GPU, and what is known of them."""
     model = plan.intent.get("model_path")
     serving = [text(" serving "), text(shown(model), "bold")] if model else []
-    yield [text(server_name(plan), "bold"), *serving, text(" on "), text(plan.gpu.name, "bold")]
+    gpu = "a GPU that is not known" if plan.gpu.name == "none" else plan.gpu.name
+    yield [text(server_name(plan), "bold"), *serving, text(" on "), text(gpu, "bold")]
     if plan.model.known:
         known = f"model facts: {plan.model.source}"
         if plan.model.unknown:

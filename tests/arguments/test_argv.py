@@ -139,7 +139,7 @@ REFUSED: list[tuple[str, str, str, str | None]] = [
     ("--cuda-graph-bs", "ARG012", "--cuda-graph-bs has no value", "--cuda-graph-bs 8"),
     ("--tokenizer-mode", "ARG012", "--tokenizer-mode has no value", "--tokenizer-mode auto"),
     ("--tp 2.0", "ARG013", "--tp-size '2.0': a whole number is wanted", "--tp-size 2"),
-    ("--cuda-graph-bs 1,2", "ARG013", "--cuda-graph-bs '1,2': a whole number is wanted", None),
+    ("--cuda-graph-bs 1,2", "ARG013", "--cuda-graph-bs '1,2': a whole number is wanted", "--cuda-graph-bs 1 2"),
     ("--mem-fraction-static 90%", "ARG013", "'90%': a number is wanted", "--mem-fraction-static 0.9"),
     ("--kv-cache-dtype fp8", "ARG014", "'fp8' is not one of auto, fp8_e5m2, fp8_e4m3", "--kv-cache-dtype fp8_e4m3"),
     (

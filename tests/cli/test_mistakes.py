@@ -15,6 +15,11 @@ ROWS: dict[str, dict[str, Any]] = {
     row["typed"]: row
     for row in yaml.safe_load((Path(__file__).parents[1] / "data" / "mistakes.yaml").read_text(encoding="utf-8"))
 }
+FILES = {
+    "good.yaml": "gpu: h100\nmodel: qwen3_8b\n",
+    "nospace.yaml": "gpu:h100\nmodel:qwen3_8b\n",
+    "tabs.yaml": "gpu: h100\n\ttp_size: 2\n",
+}
 PLANNED_INSTEAD = {"serve": "plan", "bench": "plan"}
 """Verbs that would start a server."""
 
@@ -23,7 +28,9 @@ PLANNED_INSTEAD = {"serve": "plan", "bench": "plan"}
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["sglang-hydra"])
-    (tmp_path / "tabs.yaml").write_text("gpu: h100\n\ttp_size: 2\n", encoding="utf-8")
+    (tmp_path / "adir").mkdir()
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
 
 
 def answer(capsys: pytest.CaptureFixture[str], words: list[str]) -> tuple[int, list[str]]:

@@ -74,14 +74,17 @@ def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
 @rule("ARG023", stage="plan", every_release=True)
 def check_host(args: ServerArgs, facts: Facts) -> Outcome:
     """
-    What: host must be the name or the address of an interface: neither empty nor a URL.
+    What: host must be the name or the address of an interface: neither empty nor a URL, and without a port.
     Why: Inferred: an unset shell variable (host=$HOST) would start a server that listens where nobody meant it to.
     Upstream: none.
     Example: host='' -> refused
     """
-    if args.host.strip() and "://" not in args.host:
+    name, _, port = args.host.rpartition("://")[2].partition(":")
+    if args.host.strip() and "://" not in args.host and not (name and port.isdigit()):
         return None
-    return Refusal(f"host={args.host!r} names no interface", "host", offers=("host=127.0.0.1", "host=0.0.0.0"))
+    meant = (f"host={name} port={port}" if port.isdigit() else f"host={name}",) if name.strip() else ()
+    offers = dict.fromkeys((*meant, "host=127.0.0.1", "host=0.0.0.0"))
+    return Refusal(f"host={args.host!r} names no interface", "host", offers=tuple(offers))
 
 
 @rule("ARG022", stage="plan", every_release=True)

@@ -47,7 +47,9 @@ def _named(program: _Program, place: str, read: Callable[[str], list[Launch]]) -
     mentions = tuple(dict.fromkeys(program.mentions))
     remarks = ("the program's conditions are taken to hold",) if program.has_conditions else ()
     found = [launch for words in program.commands() if (launch := launch_of_words(words, place)) is not None]
-    found += [launch for text in program.texts() for launch in read(text)]
+    listed = [(launch.words, launch.environment) for launch in found]  # a list that is joined to a text as well
+    texts = [launch for text in program.texts() for launch in read(text)]
+    found += [launch for launch in texts if (launch.words, launch.environment) not in listed]
     found += [Launch("config", place, values=values) for values in program.calls]
     if not any(launch.values or any(word.startswith("-") for word in launch.words) for launch in found):
         found = [launch for values in program.settings() for launch in launches_of_config(values, place)]

@@ -61,6 +61,13 @@ WHOLE: list[tuple[str, str, list[dict[str, object]]]] = [
     ("supervisor.conf", f'[program:s]\ncommand={RUN} --tp 2\nenvironment=A="1"\n', [TWO]),
     ("Procfile", f"web: {RUN} --tp 2\n", [TWO]),
     ("sky.yaml", f"envs: {{T: 2}}\nrun: |\n  {RUN} --tp $T\n", [TWO]),
+    ("dstack.yml", f"type: service\nenv: [T=2, HF_TOKEN]\ncommands:\n  - {RUN} --tp $T\n", [TWO]),
+    (
+        "joined.py",
+        'import subprocess\nc = ["python", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-8B"]\n'
+        'c += ["--tp", str(2)]\nsubprocess.Popen(" ".join(c), shell=True)\n',
+        [TWO],
+    ),
     ("workflow.yml", f"jobs:\n  t:\n    steps:\n      - run: |\n          {RUN} --tp 2 &\n", [TWO]),
     ("apptainer.sh", f"apptainer exec --nv --env SGLANG_A=1 x.sif {RUN} --tp 2", [TWO]),
     ("kubectl.sh", f"kubectl run s --image=lmsysorg/sglang:v0.5.9 --command -- {RUN} --tp 2", [TWO]),

@@ -14,7 +14,7 @@ from sglang_hydra.show.plan import command_line
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import VERBATIM, Line, columns, folded, print_json, room, text, write
-from sglang_hydra.text.words import is_digits, nearest, program, size_of
+from sglang_hydra.text.words import is_digits, nearest, program, short, size_of
 
 if TYPE_CHECKING:
     from sglang_hydra.measure.report.replicas import Needed
@@ -72,6 +72,10 @@ def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Reque
     folders = [Path(name).expanduser() for name in own.get(_RESULTS, "").split(",") if name]
     if rate is None or not folders or typed or set(own) - {_RESULTS, _RATE}:
         message = "replicas are counted from a sweep's results and a rate in requests/s, and from nothing else"
+        if own.get(_RATE) and rate is None:
+            message = f"rate={short(own[_RATE])}: a number of requests/s above 0 and below 1e9 is needed"
+        elif typed:
+            message += f": {short(typed[0].text)}"
         hint = f"{program()} suggest results=multirun/SWEEP rate=200"
         raise ConfigError(Finding("error", "SUG002", message, hint=hint))
     found = needed(read_sweeps(folders), rate)

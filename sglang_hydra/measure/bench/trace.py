@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import short
 
 BLOCK = 512
 """Tokens of a block."""
 _MOST_TOKENS = 200_000_000
+_LATEST_MS = 1e15
+_TAKES = {
+    "timestamp": "a number of milliseconds",
+    **dict.fromkeys(("input_length", "output_length"), "a whole number of tokens above 0"),
+    "hash_ids": "a list of whole numbers",
+}
 _HINT = 'one JSON object a line: {"timestamp": 0, "input_length": 512, "output_length": 64, "hash_ids": [0]}'
 
 
@@ -91,10 +97,10 @@ def _drawn(draw: random.Random, vocab_size: int, lowest: int) -> tuple[int, ...]
 @functools.lru_cache(maxsize=2)
 def _read(name: str, stamp: object, count: int | None) -> Trace:
     try:
-        lines = [line for line in read_text(name).split("\n") if line.strip()]
+        lines = [(number, line) for number, line in enumerate(read_text(name).split("\n"), 1) if line.strip()]
     except ValueError:
         raise ConfigError(_bad(f"bench.trace={name} is no UTF-8 text, or too long")) from None
-    rows = sorted(_row(name, number, line) for number, line in enumerate(lines[:count], 1))
+    rows = sorted(_row(name, number, line) for number, line in lines[:count])
     if len(rows) < 2 or rows[-1].at <= rows[0].at:
         raise ConfigError(_bad(f"{name} holds no two requests at different times"))
     if (tokens := sum(row.input_len for row in rows)) > _MOST_TOKENS:
@@ -107,20 +113,22 @@ def _read(name: str, stamp: object, count: int | None) -> Trace:
 def _row(name: str, number: int, line: str) -> Arrival:
     try:
         row = json.loads(line)
-        at, lengths, blocks = float(row["timestamp"]), [row["input_length"], row["output_length"]], row.get("hash_ids")
-        whole = all(type(item) is int and item > 0 for item in lengths) and math.isfinite(at)
-        hashes = _hashes(blocks or ())
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        whole, at, lengths, hashes = False, 0.0, [], ()
-    if not whole:
-        raise ConfigError(_bad(f"{name}, line {number}: no request of a trace"))
-    return Arrival(at / 1000, lengths[0], lengths[1], hashes)
-
-
-def _hashes(blocks: Any) -> tuple[int, ...]:
-    if not all(type(item) is int for item in blocks):
-        raise ValueError
-    return tuple(blocks)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        raise ConfigError(_bad(f"{name}, line {number}: no JSON object"))
+    at, blocks = row.get("timestamp"), row.get("hash_ids") or []
+    fits = {
+        "timestamp": isinstance(at, (int, float)) and abs(at) < _LATEST_MS,
+        **{
+            key: type(row.get(key)) is int and 0 < row[key] <= _MOST_TOKENS for key in ("input_length", "output_length")
+        },
+        "hash_ids": isinstance(blocks, list) and all(type(item) is int for item in blocks),
+    }
+    for key in (key for key, it_does in fits.items() if not it_does):
+        value = f"{key}={short(repr(row[key]), 40)}" if key in row else f"no {key}"
+        raise ConfigError(_bad(f"{name}, line {number}: {value}; {_TAKES[key]} is needed"))
+    return Arrival(float(row["timestamp"]) / 1000, row["input_length"], row["output_length"], tuple(blocks))
 
 
 def _bad(message: str) -> Finding:

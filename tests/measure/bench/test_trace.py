@@ -133,26 +133,29 @@ def test_99_of_100_arrivals_are_within_two_milliseconds(
 
 
 BAD = {
-    "no such file": None,
-    "no JSON": "timestamp: 1",
-    "one request": json.dumps(row(0)),
-    "all at once": json.dumps(row(0)) + "\n" + json.dumps(row(0)),
-    "no length": '{"timestamp": 1}\n{"timestamp": 2}',
-    "an empty prompt": "\n".join(json.dumps(row(at, 0)) for at in (0, 1)),
-    "a hash that is no number": "\n".join(json.dumps({**row(at), "hash_ids": ["a"]}) for at in (0, 1)),
-    "an endless time": '{"timestamp": Infinity, "input_length": 1, "output_length": 1}\n' + json.dumps(row(0)),
-    "too many tokens": "\n".join(json.dumps(row(at, 150_000_000, 1, ())) for at in (0, 1)),
+    "no such file": (None, "cannot be read: No such file"),
+    "no JSON": ("timestamp: 1", "line 1: no JSON object"),
+    "one request": (json.dumps(row(0)), "no two requests at different times"),
+    "all at once": (json.dumps(row(0)) + "\n" + json.dumps(row(0)), "no two requests at different times"),
+    "no length": ('{"timestamp": 1}\n{"timestamp": 2}', "line 1: no input_length; a whole number of tokens above 0"),
+    "an empty prompt": (json.dumps(row(0)) + "\n\n" + json.dumps(row(1, 0)), "line 3: input_length=0; a whole number"),
+    "half a token": (json.dumps({**row(0), "output_length": 1.5}), "line 1: output_length=1.5; a whole number"),
+    "a hash that is no number": (json.dumps({**row(0), "hash_ids": ["a"]}), "hash_ids=['a']; a list of whole numbers"),
+    "an endless time": ('{"timestamp": Infinity, "input_length": 1, "output_length": 1}', "timestamp=inf; a number of"),
+    "a time in words": ('{"timestamp": "now", "input_length": 1, "output_length": 1}', "timestamp='now'; a number of"),
+    "too many tokens": ("\n".join(json.dumps(row(at, 150_000_000, 1, ())) for at in (0, 1)), "300,000,000 tokens"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_no_trace_is_found_before_anything_starts(name: str, tmp_path: Path) -> None:
     file = tmp_path / f"{name}.jsonl"
-    content = BAD[name]
+    content, message = BAD[name]
     if content is not None:
         file.write_text(content)
     (found,) = problems(node(trace=str(file)))
     assert (found.id, found.fields) == ("BEN017", ("bench.trace",))
+    assert message in found.message
 
 
 def test_a_trace_goes_with_no_other_prompts_and_no_ladder(tmp_path: Path) -> None:

@@ -70,3 +70,4 @@ def test_a_sweep_without_a_valid_point_says_nothing(run: Run, tmp_path: Path) ->
 def test_it_takes_results_and_a_rate(words: list[str], run: Run) -> None:
     done = run("suggest", *words)
     assert (done.code, "SUG002" in done.err) == (2, True)
+    assert len(words) == 1 or words[-1] in done.err

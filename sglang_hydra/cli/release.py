@@ -60,7 +60,8 @@ def _list(versions: Sequence[str], *, as_json: bool) -> int:
         for record in found
         for size in (wheels.download_size(record),)
     ]
-    write([*columns(rows), [text("")], [text(f"in {wheels.folders()[0]}")]])
+    places = [place for place in wheels.folders() if place.is_dir()] or wheels.folders()[:1]
+    write([*columns(rows), [text("")], [text(f"in {' and '.join(map(str, places))}")]])
     if stale := wheels.stale_folders():
         size = sum(map(wheels.bytes_of, stale)) / _MIB
         names = ", ".join(place.name for place in stale)
@@ -156,13 +157,11 @@ def _remove_stale() -> int:
 
 
 def _recorded(version: str) -> Record:
-    from sglang_hydra.upstream.records import record_of, records
+    from sglang_hydra.upstream.records import not_recorded, record_of
 
     record = record_of(version)
     if record is None:
-        near = nearest(version, list(records()))
-        hint = f"{program()} release list shows those that there are" + (f"; the nearest is {near}" if near else "")
-        raise ConfigError(Finding("error", "REL001", f"SGLang {version} is not recorded", hint=hint))
+        raise ConfigError(not_recorded(version))
     return record
 
 

@@ -16,6 +16,7 @@ from sglang_hydra.releases.order import at_least, is_candidate_of, same_release
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.user_settings import settings_folder
+from sglang_hydra.text.words import program
 
 PINNED = "trusted_releases.json"
 """The releases that the user pinned, beside the settings."""
@@ -156,6 +157,12 @@ def record_of(version: str) -> Record | None:
     pinned = {known: record for known, record in pinned_records().items() if known not in records()}
     found = (record for known, record in (*records().items(), *pinned.items()) if same_release(known, version))
     return pinned.get(version) or next(found, None)
+
+
+def not_recorded(version: str) -> Finding:
+    """What is said of a release that has no record, and what to type."""
+    hint = f"{program()} release fetch --trust {version}; {program()} release list shows the recorded ones"
+    return Finding("error", "REL001", f"SGLang {version} is not recorded here", hint=hint)
 
 
 def nearest_record(version: str) -> Record | None:

@@ -13,7 +13,7 @@ from sglang_hydra.upstream import answers, wheels
 from sglang_hydra.upstream.case import ASSUMED, Answer, Case, answer_of
 from sglang_hydra.upstream.environment import NotRecorded, installed_release
 from sglang_hydra.upstream.process import Child, ChildFailed, child_for
-from sglang_hydra.upstream.records import Record, record_of
+from sglang_hydra.upstream.records import Record, not_recorded, record_of
 
 if TYPE_CHECKING:
     pass
@@ -100,8 +100,7 @@ _TINY: Mapping[str, Any] = {
 def _recorded(version: str) -> Record:
     record = record_of(version)
     if record is None:
-        hint = "sglang-hydra release list shows those that there are"
-        raise MachineError(Finding("error", "REL001", f"SGLang {version} is not recorded here", hint=hint))
+        raise MachineError(not_recorded(version))
     return record
 
 

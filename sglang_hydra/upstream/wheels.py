@@ -219,7 +219,7 @@ def download(wheel: Wheel, scratch: Path, wanted: Sequence[str] = ()) -> Path:
     if "DO NOT MATCH THE HASHES" in done.stderr:
         raise _other_file(wheel)
     if done.returncode or found is None:
-        raise _not_fetched(wheel, _last_line(done.stderr))
+        raise _not_fetched(wheel, _why_of(done.stderr))
     return found
 
 
@@ -249,7 +249,13 @@ def _other_file(wheel: Wheel) -> MachineError:
     return MachineError(Finding("error", "REL003", message, hint="nothing of it was unpacked or run"))
 
 
-def _last_line(text: str) -> str:
+def _why_of(text: str) -> str:
+    """Why the package client brought nothing. It says the same of an index that has no such file and of one that it
+    cannot reach, but for its warnings."""
+    if "Retrying (Retry(" in text:
+        return "the package index cannot be reached"
+    if "(from versions: none)" in text:
+        return "the package index cannot be reached, or has no file of it"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
     return (lines[-1] if lines else "pip said nothing")[:300]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from sglang_hydra.cli.main import entry
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import MachineError
@@ -70,12 +71,12 @@ def test_a_wheel_with_another_sha256_is_never_unpacked(tmp_path: Path, monkeypat
 def test_what_the_registry_has_not_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = recorded_release(tmp_path, monkeypatch)
     (tmp_path / record.wheel.files[0].name).unlink()
-    with pytest.raises(MachineError, match=f"REL002: sglang {VERSION} was not fetched"):
+    with pytest.raises(MachineError, match=f"REL002: sglang {VERSION} was not fetched: the package index"):
         wheels.fetch(record)
 
 
 def test_a_home_that_cannot_be_written_has_a_private_folder_instead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = recorded_release(tmp_path, monkeypatch)
     monkeypatch.setenv("SGLANG_HYDRA_CACHE", "/dev/null/cache")
@@ -83,6 +84,8 @@ def test_a_home_that_cannot_be_written_has_a_private_folder_instead(
     (place, _) = wheels.fetch(record)
     assert place.parent == tmp_path / f"sglang_hydra-{os.getuid()}" / "wheels"
     assert place.parent.stat().st_mode & 0o777 == 0o700
+    assert entry(["release", "list"]) == 0
+    assert f"\nin {place.parent}\n" in capsys.readouterr().out
     place.parent.chmod(0o777)
     assert wheels.place_of(record.wheel) is None, "others may have put it there"
 

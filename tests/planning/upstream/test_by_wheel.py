@@ -58,6 +58,7 @@ def test_a_release_without_a_record_is_named(run: Run) -> None:
     assert code == 3
     assert "REL001" in out + err
     assert "SGLang 0.9.9 is not recorded" in out + err
+    assert "release fetch --trust 0.9.9" in out + err
 
 
 def test_a_folder_whose_name_is_a_number_is_an_environment(

@@ -8,6 +8,8 @@ from typing import Any
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.fields.check import typed_problem
 from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.releases.order import at_least
+from sglang_hydra.releases.successors import successor
 from sglang_hydra.releases.table import Release, known_versions, release
 from sglang_hydra.releases.values import flag_for, nearest_choice, problem, rendered
 from sglang_hydra.text.findings import Finding
@@ -62,7 +64,7 @@ def _problem(name: str, value: Any, known: Release) -> Finding | None:
         near = nearest(name, known.arguments)
         hint = f"did you mean {near}?" if near else f"{program()} --help WORD finds arguments"
         if since is not None and name not in FIELDS:
-            hint = f"engine.version={since} has it"
+            hint = _successor_of(name, value, since, known) or f"engine.version={since} has it"
         return _refusal(f"{name}: SGLang {known.version} has no such argument", key, hint)
     if name in FIELDS and typed_problem(name, value) is None:
         return _refusal(f"{key}: {name} is an argument of SGLang 0.5.2 too", key, f"{name}={shown(value)}")
@@ -77,6 +79,16 @@ def _problem(name: str, value: Any, known: Release) -> Finding | None:
     except ValueError as failure:
         return _refusal(str(failure), key, "leave it at its default")
     return None
+
+
+def _successor_of(name: str, value: Any, since: str, known: Release) -> str | None:
+    """What to type for an argument that releases before ``known`` had."""
+    if not at_least(known.version, since):
+        return None
+    found = successor(name, known.version)
+    if found.name is None or isinstance(found.value, tuple):
+        return found.advice
+    return "leave it out" if value is False else f"{found.name}={shown(found.value_of(value))}"
 
 
 def _refusal(message: str, key: str, hint: str) -> Finding:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import typed_words
+from sglang_hydra.releases.table import known_versions
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import columns, folded, print_json, room, text, write
@@ -49,7 +50,7 @@ def run(invocation: Invocation) -> int:
 
 def _list(versions: Sequence[str], *, as_json: bool) -> int:
     from sglang_hydra.upstream import wheels
-    from sglang_hydra.upstream.records import pinned_records, records
+    from sglang_hydra.upstream.records import pinned_records, record_of, records
 
     found = [_recorded(version) for version in versions] or [*records().values(), *pinned_records().values()]
     if as_json:
@@ -62,6 +63,9 @@ def _list(versions: Sequence[str], *, as_json: bool) -> int:
     ]
     places = [place for place in wheels.folders() if place.is_dir()] or wheels.folders()[:1]
     write([*columns(rows), [text("")], [text(f"in {' and '.join(map(str, places))}")]])
+    if not versions and (others := [version for version in known_versions() if record_of(version) is None]):
+        message = f"known and not recorded: {', '.join(others)}; {program()} release fetch {TRUST} VERSION takes one"
+        write(folded([text(message)], room()))
     if stale := wheels.stale_folders():
         size = sum(map(wheels.bytes_of, stale)) / _MIB
         names = ", ".join(place.name for place in stale)

@@ -103,6 +103,18 @@ REFUSED: dict[tuple[str, ...], tuple[str, str, str, str]] = {
         "SGLang 0.5.2 has no such argument",
         "engine.version=0.5.15 has it",
     ),
+    (LATEST, "extra.mamba_scheduler_strategy=extra_buffer"): (
+        "VER008",
+        "extra.mamba_scheduler_strategy",
+        "has no such argument",
+        "mamba_radix_cache_strategy=extra_buffer",
+    ),
+    (LATEST, "extra.disable_piecewise_cuda_graph=true"): (
+        "VER008",
+        "extra.disable_piecewise_cuda_graph",
+        "has no such argument",
+        "cuda_graph_backend_prefill=disabled",
+    ),
     ("engine.version=0.5.14", "extra.dcp_size=2"): ("VER008", "extra.dcp_size", "0.5.14", "engine.version=0.5.15"),
 }
 

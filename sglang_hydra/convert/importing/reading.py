@@ -21,6 +21,8 @@ from sglang_hydra.text.findings import Finding
 _VERSION = re.compile(
     r"sglang(?:\[[\w,-]{0,80}\])?(?:[:@](?:[\w-]+-)?v?|==|\+v|-v)(\d+\.\d+\.\d+(?:[.-]?(?:post|rc)\d+)?)"
 )
+_REMARK = re.compile(r"(?:^|(?<=[ \t]))#.*$", re.MULTILINE)
+_PIN = re.compile(r"\bsglang(?:\[[\w,-]{0,80}\])?==(\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)")
 _NODE_RANK = "node_rank"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
@@ -34,12 +36,13 @@ def read_launches(
 
 
 def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> tuple[Launch, Arguments]:
-    version = typed.nodes.get("engine.version") or launch.version or _version_in(launch.mentions)
+    named = typed.nodes.get("engine.version") or launch.version or _version_in(launch.mentions)
+    version = named or _installed_by(source.text)
 
     def classes(options: Sequence[Option]) -> Sequence[str]:
         """The classes of the model that is typed behind the source, or that a flag names."""
-        named = ("served_model_name", "model_path")  # the path counts first
-        paths = [item.values[-1] for item in options if item.values and item.field and item.field.name in named]
+        flags = ("served_model_name", "model_path")  # the path counts first
+        paths = [item.values[-1] for item in options if item.values and item.field and item.field.name in flags]
         presets = [preset_for(path, composer)[0] for path in (*paths, launch.model or "")]
         name = typed.choices.get("model") or next(filter(None, presets), None)
         facts = next((preset.facts for preset in models(composer) if preset.name == name), None)
@@ -114,6 +117,12 @@ def _of_one_server(read: Sequence[tuple[Launch, Arguments]]) -> Iterator[tuple[L
                 arguments.left_open[_NODE_RANK] = str(arguments.known.pop(_NODE_RANK))
         seen.append(key)
         yield launch, arguments
+
+
+def _installed_by(text: str) -> str | None:
+    """The one release that the source itself installs (``pip install sglang==0.5.10``)."""
+    found = set(_PIN.findall(_REMARK.sub("", text)))
+    return found.pop() if len(found) == 1 else None
 
 
 def _version_in(texts: Sequence[str]) -> str | None:

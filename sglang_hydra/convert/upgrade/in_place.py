@@ -34,6 +34,7 @@ _IN_LIST = r"[ \t]*(?:#[^\n]*)?\n[ \t]*-[ \t]+|\s*,\s*"
 _GAP = rf"(?:[ \t]*\\\n[ \t]*|[ \t]+|{_IN_LIST}|\n[ \t]+(?!-[ \t]))"
 _VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s,\"'\\\]#]+)"
 _COMMENT = re.compile(r"(?:^|(?<=[ \t]))#.*$", re.MULTILINE)
+_PUBLISHER = "lmsysorg/sglang:"
 _PIN = r"(sglang(?:\[[\w,-]{0,80}\])?==)"
 _PLAN = re.compile(r"((?:sglang-hydra/)?plan[=:] ?\"?)[0-9a-f]{16}")
 _MARKED = re.compile(
@@ -67,12 +68,18 @@ def changed_text(
 def kept_images(text: str, made: Sequence[Upgrade]) -> list[Finding]:
     """The warning for each image of the old release that is left in the changed ``text`` (UPG008)."""
     old, new = made[0].start.version, made[0].version
-    found = re.findall(rf"[\w./:-]*sglang[\w./-]*:v?{re.escape(old)}(?!\w|\.\w)[\w.-]*", text)
+    found = re.findall(_images_of(old), text)
     hint = f"launch.image=REPOSITORY:TAG, an image of SGLang {new}"
     return [
-        Finding("warning", "UPG008", f"the image {short(image)} stays: none of {new} is known here", hint=hint)
+        Finding("warning", "UPG008", f"the image {short(image)} stays, which is of SGLang {old}", hint=hint)
         for image in dict.fromkeys(found if old != new else ())
     ]
+
+
+def _images_of(version: str) -> str:
+    """A pattern for the images of a release, by their tags."""
+    name = r"(?<![\w.-])(?=[\w./-]{0,200}(?:sglang|:[\w.-]{0,80}sgl-dev))\w[\w./-]{0,200}"
+    return rf"{name}:(?:[\w.-]{{0,80}}[-_])?v?{re.escape(version)}(?:-[\w.-]*)?(?![\w.-])"
 
 
 def difference(name: str, before: str, after: str) -> list[str]:
@@ -173,15 +180,21 @@ def _in_list(word: str, quote: str) -> str:
 
 def _with_release(text: str, one: Upgrade) -> str:
     """The image, pinned packages and the line of an export, for the new release. Without a published image for it, the
-    image stays."""
+    image stays, and so does one of another's making unless ``launch.image`` names the new one."""
     old, new = one.start.version, one.version
     text = re.sub(rf"{_PIN}{re.escape(old)}(?![\w.])", rf"\g<1>{new}", text)
     image = image_of(one.plan)
-    for row in images():
-        if image is not None and row.version == old:
-            text = re.sub(rf"{re.escape(row.image)}(?![\w.-])", image.image, text)
-            for before, after in zip(driver_lines(row), driver_lines(image), strict=False):
-                text = text.replace(before, after)
+    published = {row.image: row for row in images() if row.version == old}
+    is_typed = one.plan.nodes["launch"]["image"] is not None
+
+    def put(found: re.Match[str]) -> str:
+        is_known = found[0] in published or found[0].removeprefix("docker.io/").startswith(_PUBLISHER)
+        return image.image if image is not None and (is_typed or is_known) else found[0]
+
+    text = re.sub(_images_of(old), put, text)
+    for row in published.values() if image is not None else ():
+        for before, after in zip(driver_lines(row), driver_lines(image), strict=False):
+            text = text.replace(before, after)
 
     def marked(found: re.Match[str]) -> str:
         line = re.sub(rf"(?<=[=:\s\"]){re.escape(old)}(?![\w.])", new, found[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -98,7 +98,7 @@ def steps_between(
     extra = {argument_named(name, release(old)) or name: value for name, value in extra.items()}
     before = translate(arguments, old, extra)
     broken: list[Broken] = []
-    names, arguments, later = _extras(arguments, extra, old, new, broken)
+    names, arguments, later, beside = _extras(arguments, extra, old, new, broken)
     tried = translate(arguments, new, later)
     for finding in tried.findings:
         if finding.level == "error":
@@ -113,15 +113,19 @@ def steps_between(
         for finding in translated.findings
         if finding.id == "VER006" or (finding.id == "VER003" and finding.level == "warning")
     ]
-    respelled = list(_respelled(before, translated, intent, extra, names, gone, typed))
+    respelled = [
+        replace(item, after=(*item.after, *_words(translated, beside[item.key]))) if item.key in beside else item
+        for item in _respelled(before, translated, intent, extra, names, gone, typed)
+    ]
     return Steps(kept, kept_extra, broken, respelled, list(_moved(old, new, translated, kept)), remarks)
 
 
 def _extras(
     arguments: Mapping[str, Any], extra: Mapping[str, Any], old: str, new: str, broken: list[Broken]
-) -> tuple[dict[str, str], dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, str], dict[str, Any], dict[str, Any], dict[str, str]]:
     """Translates the extra arguments of one release to another's names. Returns the new key of each, the arguments
-    with those that 0.5.2 has too, and the remaining extras."""
+    with those that 0.5.2 has too, the remaining extras, and by the key of an argument the one that it needs beside
+    it."""
     known, made, later = release(new), dict(arguments), dict[str, Any]()
     names: dict[str, str] = {}
     for name, value in extra.items():
@@ -140,9 +144,13 @@ def _extras(
         elif argument is not None:
             later[name_now] = value_now
             names[name] = f"extra.{name_now}"
+    beside: dict[str, str] = {}
     for name in extra:
-        later = {**_beside(name, old, new), **later}
-    return names, made, later
+        for other, value in _beside(name, old, new).items():
+            if other not in later:
+                later = {other: value, **later}
+                beside[names.get(name, name)] = other
+    return names, made, later, beside
 
 
 def _beside(name: str, old: str, new: str) -> dict[str, Any]:

@@ -253,9 +253,11 @@ def test_what_a_python_program_computes_is_left_open() -> None:
             "  start_command: python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B\n    --tp 2\n  port: 8000\n",
             "0.5.8.post1",
         ),
+        ('pip install "sglang[all]==0.5.10"  # not sglang==0.5.4\n' + RUN + " --tp 2\n", "0.5.10"),
+        (f"pip install sglang==0.5.10 || pip install sglang==0.5.9\n{RUN} --tp 2\n", None),
         ("sglang:\n  extraArgs:\n    - --model-path=Qwen/Qwen3-8B\n    - --tp-size=2\n  replicas: 2\n", None),
     ],
-    ids=["a folded text", "a chart's values"],
+    ids=["a folded text", "a pin", "two pins", "a chart's values"],
 )
 def test_a_command_in_a_file_of_unknown_form_is_read_whole(text: str, version: str | None) -> None:
     (server,) = imported("values.yaml", text)

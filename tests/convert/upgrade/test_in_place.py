@@ -72,9 +72,26 @@ def test_only_arguments_and_the_image_change(run: Run, tmp_path: Path) -> None:
 
 def test_a_script_keeps_its_comments_and_gets_its_pinned_release(run: Run, tmp_path: Path) -> None:
     (tmp_path / "serve.sh").write_text(SCRIPT)
-    assert run("upgrade", "--to", "0.5.20", "--from", "0.5.2", "--in-place", "serve.sh", "gpu=h200").code == 0
+    assert run("upgrade", "--to", "0.5.20", "--in-place", "serve.sh", "gpu=h200").code == 0
     wanted = SCRIPT.replace("--tp 2 --enable-ep-moe", "--tp 2 --ep-size 2").replace("==0.5.2", "==0.5.20")
     assert (tmp_path / "serve.sh").read_text() == wanted
+
+
+def test_an_image_that_no_table_has_gets_the_published_one(run: Run, tmp_path: Path) -> None:
+    unlisted = MANIFEST.replace("v0.5.2-cu126", "v0.5.2-cu999").replace("busybox:1.36", "docker.io/me/sglang:0.5.2")
+    (tmp_path / "deploy.yaml").write_text(unlisted)
+    assert run("upgrade", "--to", "0.5.20", "--in-place", "deploy.yaml", "gpu=h200").code == 0
+    after = (tmp_path / "deploy.yaml").read_text()
+    assert "lmsysorg/sglang:v0.5.20-cu130 # pinned" in after
+    assert "image: docker.io/me/sglang:0.5.2\n" in after
+
+
+def test_one_flag_that_became_two_is_written_as_two(run: Run, tmp_path: Path) -> None:
+    line = "exec python -m sglang.launch_server --model-path Qwen/Qwen3-8B \\\n  {} --tp 2\n"
+    text = 'pip install "sglang==0.5.9"\n' + line.format("--enable-nsa-prefill-context-parallel")
+    (tmp_path / "serve.sh").write_text(text)
+    run("upgrade", "--to", "0.5.23", "--in-place", "serve.sh", "gpu=h200")
+    assert line.format("--enable-prefill-cp --cp-strategy interleave") in (tmp_path / "serve.sh").read_text()
 
 
 @pytest.mark.parametrize("format", ["shell", "docker", "compose", "slurm", "k8s"])

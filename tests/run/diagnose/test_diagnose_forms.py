@@ -114,6 +114,9 @@ ONE_LINE = [
     ("invalid_arguments", "Exception: Capture cuda graph failed: --enable-x requires --disable-y"),
     ("unsupported_backend", "Exception: Capture cuda graph failed: Unsupported dtype x. Supported: bfloat16, float16"),
     ("release_fault", "Exception: Capture cuda graph failed: not enough values to unpack (expected 6, got 5)"),
+    ("release_fault", "RuntimeError: Expected a.size(0) == B to be true, but got false.  (Could this error message be "
+     "improved?  If so, please report an enhancement request to PyTorch.)"),
+    (UNKNOWN, "RuntimeError: The size of tensor a (8) must match the size of tensor b (4) at dimension 1"),
     # what ranks share, and what else is divided
     ("parallel_size", "AssertionError: num_heads (30) must be divisible by attn_tp_size (4)"),
     ("parallel_size", "ValueError: MoVA requires TP <= KV heads; got TP=8, KV heads=4"),

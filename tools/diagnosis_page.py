@@ -73,7 +73,7 @@ def _scores() -> Iterator[str]:
     yield "The first was learned from; the second was not, but for one row. What each opening of held-back failures"
     yield "gave is written in the tables themselves (tests/data/diagnosis). Right, unknown, wrong, and wrong and more"
     yield "than 0.8 sure were at first: of 39 rows 25, 9, 3, 2; then of 28 rows 24, 1, 1, 2; of 20 rows 17, 2, 0, 1; of"
-    yield "the last 36 rows 29, 2, 5, 1; of 50 rows that were gathered to learn from 34, 5, 11, 1; of 25 after these had"
+    yield "the last 36 rows 29, 2, 5, 1; of 50 rows gathered to learn from 34, 5, 11, 1; of 25 when these had"
     yield "been learned from 22, 1, 2, 0. What was wrong with confidence was learned from each time."
     yield ""
 

@@ -12,6 +12,7 @@ from sglang_hydra.architecture.understanding import understand
 from sglang_hydra.fit.draft import Draft, draft_of
 from sglang_hydra.fit.sizing import fit
 from tests.fit.machines import GIB, REPOSITORY, dense, gpu, model, sized
+from tests.plans import composer
 
 V3 = "deepseek-ai/DeepSeek-V3"
 MTP = {"speculative_num_steps": 1, "speculative_eagle_topk": 1, "speculative_num_draft_tokens": 2}
@@ -106,6 +107,17 @@ def test_a_draft_is_built_with_an_embedding_and_a_head_that_the_targets_replace(
     draft = own_draft(made[0], **made[1])
     assert draft.weights / GIB == pytest.approx(weights, abs=0.01)
     assert (draft.weights + draft.replaced) / GIB == pytest.approx(loaded, abs=0.01)
+
+
+@pytest.mark.parametrize("preset", ["qwen3_5_397b", "qwen3_6_35b_nvfp4", "glm_4_6", "glm_5_2_fp8", "step_3_7_flash"])
+def test_a_preset_with_next_token_layers_says_how_many(preset: str) -> None:
+    facts = composer().model_presets().facts_named(preset)
+    assert facts is not None
+    values = {"tp_size": 8, "speculative_algorithm": "EAGLE"}
+    known = understand(values, gpu("b200"), facts, "0.5.20")
+    assert known.config is not None
+    assert known.decoder is not None
+    assert draft_of(known.config, values, gpu("b200"), known.decoder, True, "0.5.20").replaced > 0
 
 
 def test_a_release_sizes_the_pool_while_the_draft_holds_both() -> None:

@@ -1,7 +1,7 @@
 """SGLang's own command line: read into arguments, and written from them.
 
 The grammar is argparse's, as Python 3.11 has it, for the one shape of parser that SGLang builds: long options, no
-positional words. It is written out here and not left to argparse because Python's versions disagree about odd command
+positional words. It is written out here and not left to argparse because Python's versions disagree about unusual command
 lines (``--``, ``-1e5``), because argparse exits at the first fault and does not say which word set what.
 """
 
@@ -434,7 +434,7 @@ def _adapter_text(field: Field, item: Any) -> str:
 
 def _unsayable(field: Field, value: Any, why: str) -> ValueError:
     shown = "***" if field.arg.secret else typed(value)
-    return ValueError(f"{field.name}={shown} cannot be said on SGLang's command line: {why}")
+    return ValueError(f"{field.name}={shown} cannot be written on SGLang's command line: {why}")
 
 
 def by_option(words: Sequence[_T]) -> Iterator[list[_T]]:

@@ -70,7 +70,7 @@ class Refused(CarriedError):
 
 
 def unreadable(text: str, key: str, failure: Exception) -> Refused:
-    """A value that Hydra's grammar cannot read; ``failure`` is what it said."""
+    """A value that Hydra's grammar cannot read; ``failure`` is its message."""
     if "=" not in text:
         hint = "key=value is written without spaces around ="
         return Refused("CLI004", f"{short(text)!r} has no value", key, hint=hint)
@@ -355,7 +355,7 @@ def _plain(text: str) -> str:
 
 
 class WrongValue(NamedTuple):
-    """A value that does not fit its argument: why, what else is to be said, and values that do fit, as typed."""
+    """A value that does not fit its argument: why, further remarks, and values that do fit, as typed."""
 
     message: str
     hint: str | None = None

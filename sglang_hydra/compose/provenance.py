@@ -28,7 +28,7 @@ from sglang_hydra.text.origins import Origin
 from sglang_hydra.text.words import nearest, program
 
 HIDES = " hides "
-"""Stands between a preset and the one of ours that has its name, in what is said of it."""
+"""Stands between a preset and the one of ours that has its name, in every text about it."""
 _PRESETS = ("gpu", "model", "gpu_model")
 PROGRAMS = (("engine", "python"), ("topology", "router", "python"))
 """The keys whose values are programs that planning may have to ask."""
@@ -72,7 +72,7 @@ class Layers:
         return twin
 
     def absorb(self, above: Layers) -> None:
-        """Adds what ``above`` holds as if it had been said here, after everything else."""
+        """Adds what ``above`` holds as if it stood here, after everything else."""
         self.findings += above.findings
         self.shadowed += above.shadowed
         for name, chain in above._origins.items():
@@ -197,7 +197,7 @@ class Layers:
         return {name: intent[name] for name in FIELDS if name in intent}
 
     def place_of(self, key: str) -> str | None:
-        """Where the last word on an argument or a key of a node was said; None if nobody named it."""
+        """The place that set an argument or a key of a node last; None if nobody named it."""
         chain = self._origins.get(key)
         origin = chain[-1] if chain else self._inside.get(tuple(key.split(".")))
         return origin.place if origin else None

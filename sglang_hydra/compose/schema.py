@@ -63,7 +63,7 @@ class ModelNode:
 
 @dataclass
 class EngineNode:
-    """``engine``: which server runs the plan, the interpreter that has it, and what its release is to be told."""
+    """``engine``: which server runs the plan, the interpreter that has it, and the facts that its release is given."""
 
     name: str = "auto"
     python: str | None = None

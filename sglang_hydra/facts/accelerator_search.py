@@ -96,7 +96,7 @@ class Search:
             self.tried.append(f"{command[0]}: cannot be run ({failure})")
             return None
         if done.returncode != 0:
-            reason = (done.stderr.strip() or done.stdout.strip() or "nothing said").splitlines()[-1]
+            reason = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
             self.tried.append(f"{command[0]}: exit status {done.returncode} ({reason})")
             return None
         return done.stdout

@@ -1,6 +1,6 @@
 """Reads a model's config.json: from a folder, the local Hugging Face cache, a file that the user names, or the hub.
 
-The network is asked at most once a model, briefly, and only where huggingface_hub is installed and not told to stay
+The network is asked at most once a model, briefly, and only where huggingface_hub is installed and not set to stay
 offline. What cannot be read is unknown, with a sentence for everything that was tried.
 """
 

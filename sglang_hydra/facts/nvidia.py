@@ -26,7 +26,7 @@ def find_nvidia(search: Search) -> Found | None:
         asked = ask_torch(search).get("memory_mib")
         memory = float(asked) if asked else seen.slice.memory_mib if seen.slice else None
         shown = f"{memory:g} MiB from torch or the slice" if memory else "unknown"
-        search.tried.append(f"no GPU told its memory, as is usual under MIG: {shown}")
+        search.tried.append(f"no GPU reports its memory, which is usual under MIG: {shown}")
     elif seen.slice and memory != seen.slice.memory_mib:
         part = f"{seen.slice.memory_mib or 0:g} of {memory or 0:g} MiB"
         search.tried.append(f"a MIG slice with {part} is visible; SGLang reads the whole GPU's")

@@ -203,7 +203,7 @@ def _more_room(values: Mapping[str, Any], gpu: GpuFacts, found: Fit, wanted: Wan
 
 
 def _shorter_context(found: Fit, fitting: Sequence[Remedy]) -> Iterator[Change]:
-    """The longest request that the pool holds, where nobody said that it has to hold longer ones: of this plan where it
+    """The longest request that the pool holds, where nobody asked for longer ones: of this plan where it
     fits, else of the changes with which it does."""
     tried = [(found, {})] if found.fits and not found.tight else [(other.fit, other.overrides) for other in fitting]
     for fits, change in tried:

@@ -85,7 +85,7 @@ def summary_of(same: int, of: int, absent: int, version: str) -> str:
 def compare(plan: Plan, info: Mapping[str, Any], machine: GpuFacts | None = None) -> Comparison:
     """Holds ``info``, the answer of /server_info (before: /get_server_info), against the plan.
 
-    ``machine`` is what a probe of the server's GPUs said; without it a differing GPU is only guessed. Raises
+    ``machine`` is what a probe of the server's GPUs found; without it a differing GPU is only guessed. Raises
     ValueError for an answer that is not about a server's arguments.
     """
     from sglang_hydra.planning.actual_memory import kv_tokens

@@ -124,7 +124,7 @@ def judge(
     sized: bool = True,
 ) -> Judged:
     """The verdict on one set of arguments: SGLang's, then ours, then the memory's. ``env`` is what another release than
-    0.5.2 is told. What is refused is not ``sized`` on request."""
+    0.5.2 is named. What is refused is not ``sized`` on request."""
     model = as_read(model, str(intent["model_path"]), trust_remote_code=bool(intent.get("trust_remote_code")))
     facts = Facts(gpu, model, {}, SEED, intent)
     resolution = by.resolved(facts, env) if by else resolve(intent, gpu=gpu, model=model, seed=SEED)

@@ -55,7 +55,7 @@ def entries_of(answer: Answer, typed: Mapping[str, Any], made: Translation) -> I
         if found[-1].after == after:
             for step in found:
                 yield Entry(name, step.before, step.after, made.version, reason_of(step, made.version))
-        else:  # of a mapping or a long list only what differs is told
+        else:  # of a mapping or a long list only what differs is passed
             before = typed.get(name, arguments[name].default if name in arguments else None)
             if not same_value(before, after):  # a seed that is left to the start
                 yield Entry(name, before, after, made.version, reason_of(found[-1], made.version))

@@ -50,7 +50,7 @@ def assume_dp_of_decode_servers(args: ServerArgs, facts: Facts) -> Outcome:
 def pipeline_of_prefill_servers(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: a prefill server sets disaggregation_prefill_pp to its pp_size, also over a given one.
-    Why: it is itself the prefill pipeline that the decode servers are told of.
+    Why: it is itself the prefill pipeline that the decode servers are given.
     Upstream: server_args.py 0.5.2 lines 833-833.
     Example: pp_size=2 disaggregation_mode=prefill -> disaggregation_prefill_pp=2
     """

@@ -33,7 +33,7 @@ def is_argument(name: str, version: str) -> bool:
 
 def field_in(name: str, version: str) -> Field:
     """An argument as a release has it; as 0.5.2 has it where the release does not. Raises KeyError where neither does.
-    What it does is told in our words, else in those of the release's wheel where it is here."""
+    What it does is explained in our words, else in those of the release's wheel where it is here."""
     known = nearest_known(version)
     if same_release(version, SPECIFIED_VERSION) or known is None:
         return FIELDS[name]

@@ -15,7 +15,7 @@ class Flag(NamedTuple):
     """One flag: ``sets`` is the attribute of ``cli.invocation.Invocation`` with its value, ``value`` the name of the
     value in the help, empty for a switch.
 
-    ``about`` is its line of the help, empty where another flag's says it or nobody needs to be told.
+    ``about`` is its line of the help, empty where another flag's line covers it or nobody needs one.
     Where it does not go everywhere, ``verbs`` are those that it goes with, ``apart`` the flags that it cannot stand
     beside, and ``elsewhere`` is the error for these: the finding's ``id``, ``message`` and ``hint`` (what to type), in
     which ``{verb}`` stands for the verb, ``{why}`` for what is wrong, ``{program}`` for how this program is called.

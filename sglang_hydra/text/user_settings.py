@@ -73,7 +73,7 @@ class Allowed(NamedTuple):
 @dataclass(frozen=True)
 class Settings:
     """What is allowed. ``trusted_folders`` are absolute, links resolved. ``hub_token`` and ``fetch`` are None where
-    nobody said anything: no token, and the hub is asked."""
+    nobody set anything: no token, and the hub is asked."""
 
     trusted_folders: tuple[Allowed, ...] = ()
     allowed_env: tuple[Allowed, ...] = ()

@@ -1,4 +1,4 @@
-"""A question to a release and its answer: what is told, and what comes back."""
+"""A question to a release and its answer: the facts that go in, and the values that come back."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Answer:
     ``ok`` is None where it has no answer: ``unanswered`` says which question nobody answered, or why the child failed.
     ``values`` are all its fields where it accepts, ``stage`` and ``error`` its refusal. ``environment`` are variables
     that it set, ``assumed`` facts that were assumed and asked for. ``by_library`` says that transformers refused: what
-    was told of the model is then no whole config.json, or one that it does not read.
+    was given of the model is then no whole config.json, or one that it does not read.
     Asked with ``why``, ``changes`` has each value that its code set after the command line was parsed, in their order,
     and ``check`` is what refused.
     """

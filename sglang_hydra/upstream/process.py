@@ -23,7 +23,7 @@ MOST_CHILDREN = 2
 _HERE = Path(__file__).resolve().parent
 _MARGIN_S = 10.0
 _MAY_CHANGE = ("memory_mib", "count", "name")
-"""What one child can be told of anew with each case; of all else it may have decided when it was imported."""
+"""What may change from case to case within one child; everything else may have been decided at its import."""
 _NEEDED_TO_START = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "SYSTEMROOT")
 
 

@@ -31,7 +31,7 @@ _FIRST = ".first"
 
 
 def key_of(case: Case) -> str:
-    """What an answer is recorded under: everything that the release is told."""
+    """The key of a recorded answer: every fact that the release is given."""
     return hashlib.sha256(json.dumps(case.to_json(), sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -257,7 +257,7 @@ def _why_of(text: str) -> str:
     if "(from versions: none)" in text:
         return "the package index cannot be reached, or has no file of it"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
-    return (lines[-1] if lines else "pip said nothing")[:300]
+    return (lines[-1] if lines else "pip printed nothing")[:300]
 
 
 def _unpack(file: Path, wheel: Wheel, target: Path) -> None:

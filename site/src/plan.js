@@ -119,8 +119,8 @@ async function apply(words) {
 async function explained(name, own) {
   const isId = /^[A-Z]{3}[0-9]{3}$/.test(name);
   const about = isId ? {} : { form: own.form, config: own.config };
-  const said = await ask({ ask: "verb", verb: ["explain", name], ...about });
-  show(byId("explained"), h("h3", {}, name), h("pre", { tabindex: 0 }, said.out || said.err));
+  const answer = await ask({ ask: "verb", verb: ["explain", name], ...about });
+  show(byId("explained"), h("h3", {}, name), h("pre", { tabindex: 0 }, answer.out || answer.err));
   const dialog = /** @type {HTMLDialogElement} */ (byId("dialog"));
   if (!dialog.open) dialog.showModal();
 }

@@ -14,18 +14,18 @@ export function canRun() {
 }
 
 /**
- * Loads Python, once; `told` hears when it is ready, or why it is not.
- * @param {(state: {ready: boolean, failure?: string}) => void} [told]
+ * Loads Python, once; `onState` is called when it is ready, or with the reason why it is not.
+ * @param {(state: {ready: boolean, failure?: string}) => void} [onState]
  */
-export function start(told) {
+export function start(onState) {
   if (!worker) {
     worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
     worker.addEventListener("message", ({ data }) => settle(data));
-    worker.addEventListener("error", (event) => told?.({ ready: false, failure: event.message }));
+    worker.addEventListener("error", (event) => onState?.({ ready: false, failure: event.message }));
   }
-  if (told) {
+  if (onState) {
     worker.addEventListener("message", ({ data }) => {
-      if ("ready" in data) told(data);
+      if ("ready" in data) onState(data);
     });
   }
   return worker;

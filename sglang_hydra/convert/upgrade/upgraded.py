@@ -168,7 +168,7 @@ def _refuse_others(composition: Composition) -> None:
         raise ConfigError(Finding("error", "UPG004", message, ("engine",), "engine=sglang"))
     if topology != SINGLE:
         message = f"topology={topology} has several servers, and upgrade looks at one"
-        hint = f"upgrade what each of them is told, then {program()} check topology={topology} engine.version=..."
+        hint = f"upgrade the arguments of each of them, then {program()} check topology={topology} engine.version=..."
         raise ConfigError(Finding("error", "UPG004", message, ("topology",), hint))
 
 

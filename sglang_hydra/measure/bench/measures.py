@@ -88,7 +88,7 @@ def measure(
     An answer that comes whole (``streamed`` is false) has no time of a single token.
 
     Throughputs are per second of the run (first request sent to last answer ended) and, with ``gpus``, per GPU too.
-    Latencies in milliseconds; what cannot be said (no request completed, no streaming) is None.
+    Latencies in milliseconds; what is not known (no request completed, no streaming) is None.
     """
     done = [sample for sample in samples if sample.completed]
     duration = _duration(samples, done) if duration_s is None else duration_s

@@ -30,10 +30,14 @@ def check_quality(server: Server, source: Any) -> dict[str, Any]:
         for prompt, answer in asked:
             reply = _ask(client, server, prompt)
             if _words(answer) not in _words(reply):
-                wrong.append({"prompt": prompt, "expected": answer, "said": reply[:200]})
+                wrong.append({"prompt": prompt, "expected": answer, "reply": reply[:200]})
     right = len(asked) - len(wrong)
     passed = right >= NEEDED * len(asked)
-    why = "" if passed else f"at least {NEEDED:.0%} are needed; to {wrong[0]['prompt']!r} it said {wrong[0]['said']!r}"
+    why = (
+        ""
+        if passed
+        else f"at least {NEEDED:.0%} are needed; to {wrong[0]['prompt']!r} it replied {wrong[0]['reply']!r}"
+    )
     return {"asked": len(asked), "right": right, "passed": passed, "why": why, "wrong": wrong}
 
 

@@ -122,7 +122,7 @@ def best(groups: Sequence[Group], metric: Metric) -> Verdict | None:
     rivals = tuple(group for group in others if not _apart(found, group, metric))
     if rivals:
         return Verdict(
-            found, False, f"{len(rivals)} of the others cannot be told from it: the difference is noise", rivals
+            found, False, f"{len(rivals)} of the others are no worse than it: the difference is noise", rivals
         )
     return Verdict(found, True, "every other one is worse by more than the noise")
 

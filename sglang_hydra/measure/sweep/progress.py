@@ -248,7 +248,7 @@ class FolderScreen(LiveScreen):
         super().__exit__()
 
     def _look(self) -> None:
-        with contextlib.suppress(OSError, SglangHydraError):  # what cannot be read is said by whoever ends the sweep
+        with contextlib.suppress(OSError, SglangHydraError):  # whoever ends the sweep reports what cannot be read
             self._progress = self._tally.count()
         for news in self._tally.news():
             self._report(*news)

@@ -124,7 +124,7 @@ def dimensions_of(axes: Sequence[Axis]) -> list[Dimension]:
 
 
 class Study:
-    """Asked for points, and told what came of them. Raises MachineError where Optuna, which ``wanted`` needs, is not
+    """Proposes points, and takes their results. Raises MachineError where Optuna, which ``wanted`` needs, is not
     installed. Without a ``seed`` each study draws other points."""
 
     def __init__(self, dimensions: Sequence[Dimension], seed: int | None, wanted: str = f"sweep.search={TPE}") -> None:

@@ -78,7 +78,7 @@ def read_where(text: str) -> Where:
         raise _error(text, 0, f"it is longer than {_LONGEST} characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python's advice on odd code is not for people who typed a constraint
+            warnings.simplefilter("ignore")  # Python's advice on unusual code is not for people who typed a constraint
             tree = ast.parse(text, mode="eval")
     except SyntaxError as failure:
         raise _unreadable(text, failure) from None

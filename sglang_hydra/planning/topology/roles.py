@@ -32,7 +32,7 @@ _NOT_FOR_A_ROLE = {
 @dataclass(frozen=True)
 class Role:
     """The servers of one kind. ``requests`` are what they add to the common ones; ``fixed`` the placing arguments
-    among them. ``nodes`` is how many nodes they were given, None where nobody said."""
+    among them. ``nodes`` is how many nodes they were given, None where nobody gave a number."""
 
     name: str
     replicas: int

@@ -69,7 +69,7 @@ def ask_about(authority: Authority, plans: Sequence[Plan]) -> list[Mapping[str, 
 
 
 def folder_of(plan: Plan) -> str | None:
-    """The model's folder where the release can read it as the plan did; None where it is told the plan's facts."""
+    """The model's folder where the release can read it as the plan did; None where it is given the plan's facts."""
     return folder_to_read(plan.model, plan.view)
 
 

@@ -34,7 +34,7 @@ def case_for(
     declared: Mapping[str, Any],
 ) -> Case:
     """The question. ``flags`` are the release's own words; ``values`` name the model and its draft, and say whether
-    code of the model may run; of ``environment`` only the SGLANG_* variables are told, without secrets; ``declared``
+    code of the model may run; of ``environment`` only the SGLANG_* variables are passed on, without secrets; ``declared``
     are the facts that a person states (engine.facts)."""
     variables = {
         name: value for name, value in environment.items() if name.startswith("SGLANG_") and not is_secret_name(name)
@@ -45,7 +45,7 @@ def case_for(
 
 
 def folder_to_read(model: ModelFacts, values: Mapping[str, Any]) -> str | None:
-    """The model's folder where the release can read it as the plan did; None where it is told the plan's facts.
+    """The model's folder where the release can read it as the plan did; None where it is given the plan's facts.
 
     With trust_remote_code it would run what lies there: no question runs code that a model brings.
     """

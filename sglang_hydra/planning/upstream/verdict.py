@@ -111,11 +111,11 @@ def judged(authority: Authority, plan: Plan, answer: Mapping[str, Any] | CannotA
 
 
 def _given(plan: Plan, *, read: bool) -> str:
-    """Which facts the release was told, and which it read itself."""
+    """Which facts the release was given, and which it read itself."""
     model = plan.values["model_path"]
     if read:
-        return f"it read {model}/config.json itself, and was told the plan's facts of {plan.gpu.name}"
-    return f"it was told the plan's facts of {plan.gpu.name} and of {model} ({plan.model.source})"
+        return f"it read {model}/config.json itself, and was given the plan's facts of {plan.gpu.name}"
+    return f"it was given the plan's facts of {plan.gpu.name} and of {model} ({plan.model.source})"
 
 
 def asked(authority: Authority, plans: Sequence[Plan]) -> list[Plan]:

@@ -92,7 +92,7 @@ def all_modules_stands_alone(args: ServerArgs, facts: Facts) -> Outcome:
 def adapter_shape_is_known(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: LoRA without lora_paths needs both max_lora_rank and lora_target_modules.
-    Why: Inferred: buffers are made at the start; their shape is taken from the adapters, or must be said.
+    Why: Inferred: buffers are made at the start; their shape is taken from the adapters, or must be given.
     Upstream: server_args.py 0.5.2 lines 2366-2369.
     Example: enable_lora=true -> refused
     """

@@ -205,7 +205,7 @@ def _unknown(reader: LogReader) -> Finding:
     if reader.count == 0:
         message = "the log is empty"
     elif reader.others.name is not None:
-        message = f"this is a log of {reader.others.name}, and of no SGLang; nothing is said of it"
+        message = f"this is a log of {reader.others.name}, not of SGLang: it is not diagnosed"
         return Finding("error", UNKNOWN_ID, message, (), "the log of the SGLang server, from its beginning")
     else:
         read = "1 line was read, and it is shown" if reader.count == 1 else f"{reader.count} lines were read"

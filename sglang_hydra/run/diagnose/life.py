@@ -15,7 +15,7 @@ STARTED = "server_args="
 # Work done for clients: a server that does it has outlived what came before.
 WORK = ("Decode batch", "Prefill batch")
 _ANSWERED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 200')
-# A request that was refused: the server told its client so, and lives.
+# A request that was refused: the server answered its client with an error, and lives.
 _REFUSED = re.compile(r'"(?:POST|PUT) [^"]{1,200}" 4\d\d\b')
 _ACQUITTED_AFTER = 25
 _REQUEST_ACQUITTED_AFTER = 1
@@ -63,7 +63,7 @@ class Life:
     server_args: dict[str, Any] | None = None
 
     def stage_of(self, rank: str) -> Stage:
-        """Returns the stage of ``rank``; where it never said, the furthest that any rank came. A server that is ready
+        """Returns the stage of ``rank``; where it never logged one, the furthest that any rank came. A server that is ready
         serves, although only its first process says so."""
         if self.ready:
             return Stage.SERVE

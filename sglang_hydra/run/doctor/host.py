@@ -23,7 +23,7 @@ def check_shared_memory(world: World) -> Verdict:
     """
     What: size and free space of the shared memory file system.
     Why: NCCL makes segments there, of about 9 MiB by its own message, and NVIDIA asks for 1 GiB. A container gets
-        64 MiB unless told otherwise. Inferred: each rank makes one when it starts, and more where GPUs cannot read each
+        64 MiB by default. Inferred: each rank makes one when it starts, and more where GPUs cannot read each
         other's memory, so that 64 MiB are too little for 8 ranks.
     Source: NVIDIA's NCCL guide, troubleshooting, shared memory; the size in NCCL's own message.
     Example: 64 MiB free and 8 GPUs -> error, docker run --shm-size=32g

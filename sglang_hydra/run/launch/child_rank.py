@@ -5,7 +5,7 @@
 The orders are one line with a length and that many bytes of JSON: the commands of all ranks, the variables to add, the
 API key, and how long a rank may take to stop. Each task reads the same and takes the command of its number
 (SLURM_PROCID). The key goes on through a pipe, as in ``child_sglang.py``. When standard input ends, the rank is
-stopped: srun closes it when it is told to, and when it is gone itself. Imports nothing of this package: it may run in a
+stopped: srun closes it when asked to, and when it is gone itself. Imports nothing of this package: it may run in a
 container.
 """
 

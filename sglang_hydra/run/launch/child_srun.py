@@ -104,7 +104,7 @@ def main(file: str, secret_names: str, *command: str) -> int:
 
     for number in _STOP_SIGNALS:
         signal.signal(number, stop)
-    # srun may have ended already, or been told to stop: its exit code says how.
+    # srun may have ended already, or been asked to stop: its exit code says how.
     with contextlib.suppress(OSError, ValueError):
         left = memoryview(orders)
         while left:

@@ -1,7 +1,7 @@
 """``launch.detach=true``: starts a server that stays when this command has returned.
 
 A process of its own, the supervisor, starts the server and stays with it. Its events are shown here as if the server
-were ours, until it is ready; then the supervisor is told to keep the server.
+were ours, until it is ready; then the supervisor is asked to keep the server.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sglang_hydra.text.screen import Line, text
 from sglang_hydra.text.words import program
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
-# It has told its last and only has to end.
+# It has written its last line and only has to end.
 _END_S = 5.0
 
 
@@ -132,7 +132,7 @@ def follow(
 
 @contextlib.contextmanager
 def _supervisor(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The running supervisor, told to stop when the block ends unless it was told to keep its server."""
+    """The running supervisor, asked to stop when the block ends unless it was asked to keep its server."""
     log = folder / OWN_LOG
     try:
         errors: IO[bytes] | int = log.open("ab")

@@ -1,4 +1,4 @@
-"""Holds servers that run, or what they once said of themselves, against a plan. Nothing of a server is changed."""
+"""Compares running servers, or their saved /server_info, with a plan. Nothing of a server is changed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def is_saved_info(word: str) -> bool:
 
 
 def drift_of(plan: Plan, words: list[str]) -> Iterator[Drift]:
-    """Compares each server, by its address or by a file of what it said. Where a server listens, and a seed that was
+    """Compares each server, by its address or by its saved /server_info. Where a server listens, and a seed that was
     drawn, are no drift."""
     for word in words:
         try:

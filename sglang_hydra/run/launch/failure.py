@@ -55,7 +55,7 @@ def failure_of(
     happened = Finding(
         level="error",
         id=id,
-        message=f"{what}; it last said: {last}" if last else what,
+        message=f"{what}; its last line: {last}" if last else what,
         fields=("engine",),
         hint=f"{advice}; {place}" if advice else place,
     )

@@ -124,7 +124,7 @@ def _answering(host: str, sockets: list[Socket]) -> list[Socket]:
             continue
         exact = [each for each in sockets if each.address == address]
         same = [each for each in sockets if each.address.is_unspecified and each.address.version == address.version]
-        # A socket on :: takes IPv4, too, unless it was told not to.
+        # A socket on :: takes IPv4, too, unless an option forbids it.
         dual = [each for each in sockets if each.address.is_unspecified] if address.version == 4 else []
         found += exact or same or dual
     return list(dict.fromkeys(found))

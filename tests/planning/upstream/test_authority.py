@@ -290,10 +290,10 @@ def test_a_folder_is_read_by_the_release_itself(venv: str, tmp_path: Path) -> No
     }
     made = verdict(venv, *words)
     assert made.ok
-    assert f"it read {folder}/config.json itself, and was told the plan's facts of h200" in made.text
+    assert f"it read {folder}/config.json itself, and was given the plan's facts of h200" in made.text
     told = case_of(planned(*words, "trust_remote_code=true"), "0.5.23").models[str(folder)]
     assert told["of_the_file"]
-    assert "it was told the plan's facts of h200" in verdict(venv, *words, "trust_remote_code=true").text
+    assert "it was given the plan's facts of h200" in verdict(venv, *words, "trust_remote_code=true").text
 
 
 def test_what_transformers_refuses_is_no_word_on_a_model_that_it_was_told_of(tmp_path: Path) -> None:

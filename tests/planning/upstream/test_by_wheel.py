@@ -29,7 +29,7 @@ def test_the_release_accepts(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
     unpacked_release(tmp_path, monkeypatch)
     code, out, _ = run(*CHECK, "random_seed=42")
     assert (code, f"SGLang {VERSION} (its wheel) accepts it: 3 of 3 as planned" in out) == (0, True), out
-    assert "it was told the plan's facts of h200" in out
+    assert "it was given the plan's facts of h200" in out
 
 
 def test_what_it_refuses_is_an_error_in_its_own_words(

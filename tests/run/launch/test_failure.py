@@ -33,7 +33,7 @@ def test_an_unknown_failure_is_what_happened_and_the_last_words() -> None:
     failure = failure_of("ENG008", WHAT, ["something", "RuntimeError: out of luck", "goodbye"], 1)
     (happened,) = failure.findings
     assert failure.kind == "unknown"
-    assert happened.message == f"{WHAT}; it last said: RuntimeError: out of luck"
+    assert happened.message == f"{WHAT}; its last line: RuntimeError: out of luck"
     assert happened.hint == "its output is above"
 
 

@@ -135,7 +135,7 @@ def test_a_server_that_crashes_ends_in_4_with_its_diagnosis(cluster: Cluster, se
 def test_one_rank_that_crashes_takes_the_whole_job_with_it(cluster: Cluster, serve: Serve, fake_python: Path) -> None:
     running = serve("tp_size=16", "nnodes=2", "+engine.env.FAKE_FAULT=crash", "+engine.env.FAKE_FAULT_RANK='1'")
     assert running.ended() == 4
-    assert "it last said: 1: RuntimeError: out of luck" in " ".join(running.printed.split())
+    assert "its last line: 1: RuntimeError: out of luck" in " ".join(running.printed.split())
     assert "DIA" not in running.printed
     assert all_free(cluster, fake_python)
 

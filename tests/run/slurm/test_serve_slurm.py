@@ -97,7 +97,7 @@ def test_a_rank_that_fails_is_heard(serve: Serve) -> None:
     assert "1: RuntimeError: out of luck" in running.printed
     said = " ".join(running.printed.split())
     assert "exit code 1 after" in said
-    assert "it last said: 1: RuntimeError: out of luck" in said
+    assert "its last line: 1: RuntimeError: out of luck" in said
     assert "DIA" not in said
 
 

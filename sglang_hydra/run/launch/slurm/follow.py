@@ -20,7 +20,7 @@ from sglang_hydra.run.launch.slurm.submit import Job
 _LOOK_S = 0.3
 # Slurm's controller serves a whole cluster: it is asked rarely once a job runs.
 _ASK_FIRST_S, _ASK_LATER_S, _ASK_SOON = 1.0, 10.0, 60
-# After a graceful end was asked for; after Slurm was told to cancel (KillWait is 30 s by default, an epilog may run).
+# After a graceful end was asked for; after Slurm was asked to cancel (KillWait is 30 s by default, an epilog may run).
 _CANCEL_EXTRA_S, _GIVE_UP_S = 20.0, 120.0
 
 
@@ -67,7 +67,7 @@ class Follower:
 
     def _show(self, lines: Iterator[str], name: str) -> None:
         for line in lines:
-            # Of ranks that were told to stop, srun says that they failed.
+            # Of ranks that were asked to stop, srun says that they failed.
             if self._stopping_since is None or not line.startswith("srun: "):
                 self.display.line("stdout", f"[{name}] {line}" if name else line)
 

@@ -39,7 +39,7 @@ PROGRAMS = Path(__file__).parents[1]
 """The folder of the programs that run on the nodes; a container must see it."""
 
 PORT_OWNER = "sglang_hydra_port_owner"
-"""In what the server said of itself: whose its port was seen to be."""
+"""A key of the server's state: the owner of its port."""
 BESIDE_OTHERS = ("--overlap", "--mem=0")
 """Words for srun that let a step share its nodes and their memory with the job's other steps."""
 ORDERS_NAME, LOG_NAME, INFO_NAME = "ranks.json", "server.log", "server_info.json"
@@ -199,7 +199,7 @@ def orders_of(spec: ServerSpec, commands: Sequence[Sequence[str]]) -> dict[str, 
 
 
 def srun_command(spec: ServerSpec, orders: Path, secrets: Secrets) -> Command:
-    """The command that stands for the whole server in this process: srun with every rank, told its orders."""
+    """The command that stands for the whole server in this process: srun with every rank, given its orders."""
     count = spec.nnodes
     srun = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--input=all", "--export=ALL"]
     # One rank without the others serves nobody and holds their GPUs.

@@ -182,7 +182,7 @@ def run_job(
 
 
 def _clear(folder: Path, logs: Mapping[str, Path]) -> None:
-    """A run folder that was used before holds what an earlier job said of itself."""
+    """A run folder that was used before holds the state of an earlier job."""
     (folder / FILE_NAME).unlink(missing_ok=True)
     for log in logs.values():
         for file in (log.with_name(INFO_NAME), *log_files(log)):

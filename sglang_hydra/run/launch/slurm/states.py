@@ -86,7 +86,7 @@ def ended_finding(job: str, state: JobState, folder: str) -> Finding:
 
 
 def cancel(job: str, signal: str | None = None, *, batch: bool = False) -> str | None:
-    """Cancels a job, or sends one signal to it (``batch``: to its script alone); what scancel said if it could not."""
+    """Cancels a job, or sends one signal to it (``batch``: to its script alone); scancel's message if it could not."""
     words = ["scancel", *([f"--signal={signal}"] if signal else []), *(["--batch"] if batch else []), job]
     done = run_slurm(*words)
     if done is None:

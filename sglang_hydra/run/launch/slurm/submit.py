@@ -68,7 +68,7 @@ def submit(
     script, the pickle and the output. Variables that hold one of ``hidden``, or whose name says that they hold a
     secret, are not in the environment that Slurm records with the job: ``keys`` hands them over.
 
-    Raises MachineError with what sbatch said where Slurm refuses the job.
+    Raises MachineError with sbatch's message where Slurm refuses the job.
     """
     require_slurm()
     if "%" in str(folder):
@@ -89,7 +89,7 @@ def submit(
         additional_parameters={name.replace("_", "-"): value for name, value in own.items()},
     )
     try:
-        # submitit would print what sbatch said, and the finding says it again.
+        # submitit would print sbatch's message, and the finding has it too.
         with _recorded_environment(options, hidden), contextlib.redirect_stderr(io.StringIO()):
             job = executor.submit(call, *arguments)
     except (FailedJobError, FailedSubmissionError, OSError) as failure:

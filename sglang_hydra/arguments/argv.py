@@ -1,7 +1,7 @@
 """SGLang's own command line: read into arguments, and written from them.
 
 The grammar is argparse's, as Python 3.11 has it, for the one shape of parser that SGLang builds: long options, no
-positional words. It is written out here and not left to argparse because Python's versions disagree about unusual command
+positional words. It is written out here and not left to argparse because Python's versions disagree about rare command
 lines (``--``, ``-1e5``), because argparse exits at the first fault and does not say which word set what.
 """
 

@@ -44,7 +44,7 @@ def counterpart(flag: str) -> Counterpart | None:
 
 
 def in_sglangs_words(flag: str, values: Sequence[str], tp_size: str = "1") -> tuple[list[str] | None, str]:
-    """The words of SGLang's command line for an option of vLLM with its values, and what the reader must know about it. None
+    """The words of SGLang's command line for an option of vLLM with its values, and a remark about it. None
     where there is no counterpart. Raises KeyError for a flag that vLLM does not have."""
     found = _table()[flag.partition("=")[0].replace("_", "-")]
     if found.argument is None:

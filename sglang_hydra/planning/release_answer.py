@@ -41,14 +41,14 @@ def answer_to(
     case: Case, engine: PlannedEngine, *, may_fetch: bool, may_ask: bool = True, why: bool = True
 ) -> Answered | NoAnswer:
     """What the engine's release makes of a case. Its wheels are fetched only where they ``may_fetch`` be and the
-    program allows it; unless it ``may_ask``, only recorded answers count. Without ``why`` an answer may come
-    without its reasons."""
+    program allows it; unless it ``may_ask``, only recorded answers count. Of a refusal the message is not recorded, so
+    that wheels that are here are asked for it. Without ``why`` an answer may come without its reasons."""
     record = record_of(engine.version)
     if record is None:
         trust = f"{program()} release fetch --trust {engine.version}"
         return NoAnswer(f"SGLang {engine.version} is not recorded", trust)
     recorded = recorded_answer(record, case)
-    if recorded is not None:
+    if recorded is not None and (recorded.ok or not may_ask or not _has_wheels(record)):
         return Answered(recorded, "recorded")
     if not may_ask:
         return NoAnswer("its answer is not recorded", "--exact asks its wheel")
@@ -60,6 +60,12 @@ def answer_to(
         hint = f"engine.facts.{fact[1]}=..." if fact else None
         return NoAnswer(f"SGLang {engine.version} asks for a fact that the plan has not: {found.unanswered}", hint)
     return Answered(found, "exact")
+
+
+def _has_wheels(record: Record) -> bool:
+    from sglang_hydra.upstream import wheels
+
+    return not wheels.missing(record)
 
 
 def _asked_now(case: Case, engine: PlannedEngine, record: Record, *, may_fetch: bool, why: bool) -> Answer | NoAnswer:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sglang_hydra.arguments.secrets import SECRET_FIELDS
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.translate import Translation, translate
+from sglang_hydra.planning.release_advice import advice_of
 from sglang_hydra.planning.release_answer import NoAnswer, answer_to
 from sglang_hydra.planning.release_values import entries_of, same_value, under_old_names, unknown_by_rules
 from sglang_hydra.planning.upstream.case import case_for, folder_to_read, own_config_class
@@ -17,7 +18,7 @@ from sglang_hydra.rules.ledger import Ledger
 from sglang_hydra.rules.resolution import Basis, Resolution
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import shown
-from sglang_hydra.text.words import short
+from sglang_hydra.text.words import program, short
 
 if TYPE_CHECKING:
     from sglang_hydra.facts.model import ModelFacts
@@ -113,7 +114,10 @@ def _refused(answer: Answer, basis: Basis, own: Resolution, made: Translation) -
     if answer.check is not None and ".py:" not in error:
         error += f" ({answer.check.place.removeprefix('sglang/srt/')})"
     message = f"SGLang {made.version} refuses it ({stage}): {error}"
-    finding = Finding("error", "REL010", message, _named_fields(str(answer.error), made), stage=stage)  # type: ignore[arg-type]
+    named = _named_fields(str(answer.error), made)
+    hint = f"{program()} release fetch {made.version}: its message is then shown" if basis == "recorded" else None
+    offers = advice_of(str(answer.error), made.known.arguments, made.arguments)
+    finding = Finding("error", "REL010", message, named, hint, stage=stage, offers=offers)  # type: ignore[arg-type]
     estimate = _by_rules(own, made, None)
     findings = (*_without_model(own), finding)
     return replace(estimate, basis=basis, ledger=Ledger(), findings=findings, answer=answer)

@@ -44,9 +44,7 @@ def rendered(argument: Argument, value: Any, flag: str) -> list[str]:
     if value is None:
         if argument.default is None:
             return []
-        raise ValueError(
-            f"{argument.name}=null cannot be written on the command line: its default is {argument.default}"
-        )
+        raise ValueError(f"{argument.name}=null has no flag on the command line: its default is {argument.default}")
     if argument.action == "BooleanOptionalAction":
         return [flag] if value else [f"--no-{flag[2:]}"]
     if argument.action == "store_true" or (isinstance(value, bool) and argument.flag is None):
@@ -54,15 +52,13 @@ def rendered(argument: Argument, value: Any, flag: str) -> list[str]:
             return [flag]
         if argument.default is False:
             return []
-        raise ValueError(f"{argument.name}=false cannot be written on the command line: {flag} takes no value")
+        raise ValueError(f"{argument.name}=false has no flag on the command line: {flag} takes no value")
     if argument.reader in _JSON_READERS and not isinstance(value, str):
         return _with(flag, json.dumps(value))
     if argument.nargs in ("+", "*"):
         items = [_word(item) for item in (value if isinstance(value, (list, tuple, set, frozenset)) else [value])]
         if not items and argument.nargs == "+":
-            raise ValueError(
-                f"{argument.name}=[] cannot be written on the command line: {flag} takes one value or more"
-            )
+            raise ValueError(f"{argument.name}=[] has no flag on the command line: {flag} takes one value or more")
         return [flag, *items]
     if argument.nargs == "?" and (value is True or value == argument.const):
         return [flag]

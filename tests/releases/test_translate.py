@@ -11,6 +11,7 @@ import pytest
 
 from sglang_hydra.arguments.fields import FIELDS, fresh_defaults
 from sglang_hydra.arguments.translate import arguments_for, translate
+from sglang_hydra.planning.verdict import verdict_on
 from sglang_hydra.releases.table import known_versions, release
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.findings import Finding
@@ -161,15 +162,15 @@ def test_a_later_value_or_argument_is_offered_where_it_was_typed_for_0_5_2() -> 
     assert (argument.id, argument.hint) == ("VER008", "engine.version=0.5.15 has it")
 
 
-def test_a_rule_of_0_5_2_is_an_opinion_about_another_release() -> None:
+def test_a_rule_of_0_5_2_is_a_warning_about_a_release_that_was_not_asked() -> None:
     overrides = (*H200, "tp_size=3", "dp_size=2", "enable_dp_attention=true")
     own, other = planned(*overrides), planned(*overrides, LATEST)
     assert not own.ok
-    assert other.ok
-    assert not other.launchable
+    assert other.launchable
+    assert verdict_on(other.findings, [other]).answer == "unknown"
     (finding,) = [item for item in other.findings if item.id == "DPA003"]
-    assert finding.message.endswith("(a rule of 0.5.2; 0.5.23 may see it otherwise)")
-    assert planned(*overrides, LATEST, "ignore=[DPA003]").launchable
+    assert finding.level == "warning"
+    assert finding.message.endswith("(a rule of 0.5.2; 0.5.23 was not asked)")
     assert not planned("gpu=h200", LATEST).ok
 
 

@@ -7,6 +7,7 @@ right: broken quantization, a wrong chat template or a broken kernel answers far
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -33,12 +34,12 @@ def check_quality(server: Server, source: Any) -> dict[str, Any]:
                 wrong.append({"prompt": prompt, "expected": answer, "reply": reply[:200]})
     right = len(asked) - len(wrong)
     passed = right >= NEEDED * len(asked)
-    why = (
-        ""
-        if passed
-        else f"at least {NEEDED:.0%} are needed; to {wrong[0]['prompt']!r} it replied {wrong[0]['reply']!r}"
-    )
+    why = "" if passed else f"at least {NEEDED:.0%} are needed; {_shown(wrong[0])}"
     return {"asked": len(asked), "right": right, "passed": passed, "why": why, "wrong": wrong}
+
+
+def _shown(failed: Mapping[str, str]) -> str:
+    return f"to {failed['prompt']!r} it replied {failed['reply']!r}"
 
 
 def _ask(client: httpx.Client, server: Server, prompt: str) -> str:

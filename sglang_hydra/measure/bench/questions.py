@@ -34,9 +34,7 @@ def questions(source: Any) -> list[tuple[str, str]]:
         raise ConfigError(_bad(f"bench.quality={path} cannot be read: {type(failure).__name__}: {failure}")) from None
     empty = next((answer for _, answer in asked if not any(letter.isalnum() for letter in answer)), None)
     if empty is not None:
-        raise ConfigError(
-            _bad(f"bench.quality={path}: no answer can be checked against {empty!r}, without letter or digit")
-        )
+        raise ConfigError(_bad(f"bench.quality={path}: {empty!r} has no letter or digit to check an answer by"))
     if not asked:
         raise ConfigError(_bad(f"bench.quality={path} holds no question"))
     return asked

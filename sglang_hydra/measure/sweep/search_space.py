@@ -9,7 +9,8 @@
 
 Concurrencies double from conc-start, and conc-end is the last. Later files have the list under
 ``scenarios.fixed-seq-len``. What has no like here (other engines, prefill and decode servers, speculative decoding
-without its settings) is left out, with a message. Source: configs/*-master.yaml of SemiAnalysisAI/InferenceX, read 2026-11-20.
+without its settings) is left out, with a message.
+Source: configs/*-master.yaml of SemiAnalysisAI/InferenceX, read 2026-11-20.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Machine(NamedTuple):
 class Request:
     """What is to be served. ``intent`` holds the arguments asked for by name, ``model_path`` and a drawn seed
     included; ``python`` is the interpreter that has the engine, None for ours; ``host`` and ``port`` are where the
-    server will listen; ``env`` is added to its environment. ``version`` is the release that is asked for, None for the one
+    server will listen; ``env`` is added to its environment. ``version`` is the release to serve with, None for the one
     whose arguments these are; ``extra`` are arguments of its own."""
 
     intent: Mapping[str, Any]

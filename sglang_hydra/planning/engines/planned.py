@@ -134,12 +134,13 @@ def engine_command(
 
 
 def opinions(findings: Iterable[Finding], version: str) -> list[Finding]:
-    """What 0.5.2 refuses, for another release: our opinion, until its own code has been asked."""
+    """What 0.5.2 refuses, for another release whose own code was not asked: a warning, for that release may accept it."""
     return [
         replace(
             finding,
+            level="warning",
             stage="plan",
-            message=f"{finding.message} (a rule of {SPECIFIED_VERSION}; {version} may see it otherwise)",
+            message=f"{finding.message} (a rule of {SPECIFIED_VERSION}; {version} was not asked)",
         )
         if finding.level == "error" and not finding.ours and not finding.id.startswith("ARG")
         else finding

@@ -34,7 +34,7 @@ def case_for(
     declared: Mapping[str, Any],
 ) -> Case:
     """The question. ``flags`` are the release's own words; ``values`` name the model and its draft, and say whether
-    code of the model may run; of ``environment`` only the SGLANG_* variables are passed on, without secrets; ``declared``
+    code of the model may run; of ``environment`` only the SGLANG_* variables are passed, without secrets; ``declared``
     are the facts that a person states (engine.facts)."""
     variables = {
         name: value for name, value in environment.items() if name.startswith("SGLANG_") and not is_secret_name(name)

@@ -63,7 +63,7 @@ class Life:
     server_args: dict[str, Any] | None = None
 
     def stage_of(self, rank: str) -> Stage:
-        """Returns the stage of ``rank``; where it never logged one, the furthest that any rank came. A server that is ready
+        """Returns the stage of ``rank``; where it logged none, the furthest that any rank came. A server that is ready
         serves, although only its first process says so."""
         if self.ready:
             return Stage.SERVE

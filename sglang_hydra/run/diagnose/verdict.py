@@ -11,7 +11,7 @@ from sglang_hydra.run.diagnose.classes import failure_classes
 from sglang_hydra.run.diagnose.failure_class import FailureClass, Weight
 from sglang_hydra.run.diagnose.life import Evidence, Life
 
-# How sure a line of each weight makes: what is less than ENOUGH is not answered. Of 108 failures of 2026 that no pattern
+# How sure a line of each weight makes: less than ENOUGH is no answer. Of 108 failures of 2026 that no pattern
 # had seen, causes were right in 26 of 29 rows, general messages in 14 of 19, faults and effects in 33 of 40
 # (docs/diagnosis.md says how they were gathered).
 _SURE = {Weight.CAUSE: 0.9, Weight.GENERAL: 0.75, Weight.FAULT: 0.7, Weight.EFFECT: 0.7, Weight.END: 0.6}

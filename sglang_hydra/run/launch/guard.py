@@ -4,7 +4,7 @@
 
 It stands between us and the server, imports nothing but the standard library, and so still acts when we are
 killed with -9 or the server no longer reacts. It asks the server to
-stop (SIGTERM) when it is asked to stop itself, when WATCH_FD closes (its other end is ours: it closes however we end) or
+stop (SIGTERM) when it shall stop itself, when WATCH_FD closes (its other end is ours: it closes however we end) or
 when its parent is gone; after STOP_SECONDS, or when asked twice, it kills. Once the server has ended it kills every
 process that the server left, grandchildren in sessions of their own included, and ends with the server's exit code
 (128 + N for signal N).

@@ -23,7 +23,8 @@ from .why import Why
 
 HOME = "sglang.srt.server_args"
 _MOST_WARNINGS = 40
-_LONGEST = 600
+_LONGEST = 2000
+"""Characters of one message that are kept."""
 _HUB = re.compile(
     r"couldn't connect to 'https://|offline mode is enabled|LocalEntryNotFound|\bhttpx2?\.|\bHfApi\b", re.I
 )

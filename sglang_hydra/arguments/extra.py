@@ -35,13 +35,13 @@ def first_with(name: str) -> str | None:
     return next((version for version in known_versions() if name in release(version).arguments), None)
 
 
-def first_with_choice(name: str, value: Any) -> str | None:
-    """The first release in which ``value`` is a choice of ``name``, or in which everything is."""
-    for version in known_versions():
-        argument = release(version).arguments.get(name)
-        if argument is not None and problem(argument, value) is None:
-            return version
-    return None
+def releases_with_choice(name: str, value: Any) -> list[str]:
+    """The releases in which ``value`` is a choice of ``name``, or in which everything is, oldest first."""
+    return [
+        version
+        for version in known_versions()
+        if (argument := release(version).arguments.get(name)) is not None and problem(argument, value) is None
+    ]
 
 
 def argument_named(name: str, known: Release) -> str | None:

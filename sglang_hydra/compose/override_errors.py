@@ -338,12 +338,13 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
     return Refused("CLI006", message, group, fix=next(iter(meant), None), hint="; or ".join(hints) or None)
 
 
-def _later_choice(name: str, value: str) -> str | None:
-    """How to type a value that only a later release of SGLang takes."""
-    from sglang_hydra.arguments.extra import first_with_choice
+def _later_choices(name: str, value: str) -> list[str]:
+    """How to type a value that only later releases of SGLang take: with the first of them, and with the newest, which
+    a model of today may need."""
+    from sglang_hydra.arguments.extra import releases_with_choice
 
-    since = first_with_choice(name, value)
-    return f"engine.version={since} {name}={value}" if since and since != SPECIFIED_VERSION else None
+    later = [version for version in releases_with_choice(name, value) if version != SPECIFIED_VERSION]
+    return [f"engine.version={version} {name}={value}" for version in dict.fromkeys([*later[:1], *later[-1:]])]
 
 
 _UNSET = ("none", "null", "auto", "default", "max", "unset", "")
@@ -379,13 +380,12 @@ def wrong_value(field: Field, value: Any, message: str) -> WrongValue:
         meant = (*meant, f"{name}=null")
     if choices and isinstance(value, str):
         near = [f"{name}={one}" for one in several_near(value, map(str, choices), _MOST_NEAR)]
-        later = _later_choice(name, value)
         hint: str | None = f"{name} takes {some_of(value, map(str, choices), f'{program()} --help {name}')}"
         hint = hint if len(choices) > MOST_LISTED else None
         if methods := methods_of_bits(value):
             near, hint = [], f"methods of {value}: {', '.join(methods)}, each for checkpoints of its own"
         meant = (*near, *meant) if len(near) == 1 and _plain(near[0]) == _plain(f"{name}={value}") else meant
-        offers = dict.fromkeys([*meant[:1], *near, *meant[1:], *([later] if later else [])])
+        offers = dict.fromkeys([*meant[:1], *near, *meant[1:], *_later_choices(name, value)])
         return WrongValue(message, hint, tuple(offers))
     if meant:
         sizes = both_sizes(meant[0].partition("=")[2])

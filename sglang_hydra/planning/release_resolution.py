@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from sglang_hydra.arguments.secrets import SECRET_FIELDS
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.translate import Translation, translate
-from sglang_hydra.planning.release_advice import advice_of
+from sglang_hydra.planning.release_advice import advised
 from sglang_hydra.planning.release_answer import NoAnswer, answer_to
 from sglang_hydra.planning.release_values import entries_of, same_value, under_old_names, unknown_by_rules
 from sglang_hydra.planning.upstream.case import case_for, folder_to_read, own_config_class
 from sglang_hydra.rules.ledger import Ledger
 from sglang_hydra.rules.resolution import Basis, Resolution
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Offer
 from sglang_hydra.text.screen import shown
 from sglang_hydra.text.words import program, short
 
@@ -37,7 +37,9 @@ def of_release(target: Target, own: Resolution, *, may_fetch: bool, may_ask: boo
     if isinstance(found, NoAnswer):
         return _by_rules(own, made, found) if may_ask else replace(own, basis="rules", release=made.version)
     answer, basis = found
-    return _accepted(answer, basis, own, made, target.facts.model) if answer.ok else _refused(answer, basis, own, made)
+    if answer.ok:
+        return _accepted(answer, basis, own, made, target.facts.model)
+    return _refused(answer, basis, own, made, target)
 
 
 def _asked(
@@ -107,17 +109,19 @@ def _accepted(answer: Answer, basis: Basis, own: Resolution, made: Translation, 
     )
 
 
-def _refused(answer: Answer, basis: Basis, own: Resolution, made: Translation) -> Resolution:
+def _refused(answer: Answer, basis: Basis, own: Resolution, made: Translation, target: Target) -> Resolution:
     """The release gives no values where it refuses: those of ``own`` stand for it, none of them known."""
     stage = answer.stage or "check"
     error = " ".join(str(answer.error).split())
     if answer.check is not None and ".py:" not in error:
         error += f" ({answer.check.place.removeprefix('sglang/srt/')})"
     message = f"SGLang {made.version} refuses it ({stage}): {error}"
-    named = _named_fields(str(answer.error), made)
     hint = f"{program()} release fetch {made.version}: its message is then shown" if basis == "recorded" else None
-    offers = advice_of(str(answer.error), made.known.arguments, made.arguments)
-    finding = Finding("error", "REL010", message, named, hint, stage=stage, offers=offers)  # type: ignore[arg-type]
+    pinned = "" if "engine.version" in target.composition.settings else f"engine.version={made.version} "
+    words = advised(error, made.known.arguments, made.arguments, target.facts.gpu.vendor)
+    offers = tuple(Offer(pinned + word) for word in words)
+    fields = _named_fields(error, made)
+    finding = Finding("error", "REL010", message, fields, hint, stage=stage, offers=offers)  # type: ignore[arg-type]
     estimate = _by_rules(own, made, None)
     findings = (*_without_model(own), finding)
     return replace(estimate, basis=basis, ledger=Ledger(), findings=findings, answer=answer)

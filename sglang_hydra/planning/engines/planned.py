@@ -134,7 +134,7 @@ def engine_command(
 
 
 def opinions(findings: Iterable[Finding], version: str) -> list[Finding]:
-    """What 0.5.2 refuses, for another release whose own code was not asked: a warning, for that release may accept it."""
+    """What 0.5.2 refuses, for another release whose own code was not asked: a warning, since it may accept it."""
     return [
         replace(
             finding,

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
-from sglang_hydra.facts.config_view import ConfigView, view_of
+from sglang_hydra.facts.config_view import ConfigView, text_config, view_of
+from sglang_hydra.releases.order import at_least
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.json_types import json_beside
 
 _TABLE: Mapping[str, Any] = json_beside(__file__)
-# The lowest compute capability, times ten, that each method asks for (SGLang 0.5.2, layers/quantization/*,
-# get_min_capability).
-_MIN_CAPABILITY: Mapping[str, int] = _TABLE["min_capability"]
+# The lowest compute capability, times ten, that each method asks for, by the first release that asks for it
+# (layers/quantization/*, get_min_capability, of SGLang 0.5.2 to 0.5.23).
+_MIN_CAPABILITY: Mapping[str, Mapping[str, int]] = _TABLE["min_capability"]
 # Architectures with multi-head latent attention (SGLang 0.5.2, configs/model_config.py).
 _MLA: Sequence[str] = _TABLE["latent_attention"]
 ATTENTION_FIELDS = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
@@ -23,19 +24,20 @@ _LOWEST_CAPABILITY = 75
 _OWN_DRAFT: Sequence[str] = _TABLE["own_draft"]
 
 
-@rule("RUN001", stage="plan")
+@rule("RUN001", stage="plan", every_release=True)
 def check_quantization_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: the GPU must have the compute capability that the quantization's kernels ask for.
-    Why: SGLang looks when it builds the model, just before it reads the weights; NVFP4 asks for 10.0, FP8 for 8.0.
-    Upstream: model_loader/loader.py 0.5.2; get_min_capability in layers/quantization/.
+    Why: SGLang looks when it builds the model, just before it reads the weights. FP8 asks for 8.0; NVFP4 for 10.0, from
+        0.5.13 on for 8.0.
+    Upstream: model_loader/loader.py; get_min_capability in layers/quantization/, of each release.
     Example: gpu=h200 quantization=modelopt_fp4 -> refused, Hopper has 9.0
     """
     capability = facts.gpu.compute_capability
     method = _quantization(args, facts)
     if not facts.gpu.is_cuda or capability is None or method is None:
         return None
-    lowest = _MIN_CAPABILITY.get(method)
+    lowest = _lowest_capability(method, facts.release)
     if lowest is None or capability[0] * 10 + capability[1] >= lowest:
         return None
     return Refusal(
@@ -48,7 +50,7 @@ def check_quantization_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@rule("RUN002", stage="plan")
+@rule("RUN002", stage="plan", every_release=True)
 def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: the MLA backends (flashmla, cutlass_mla, trtllm_mla) serve latent-attention models only, and trtllm_mha none
@@ -56,7 +58,8 @@ def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
     Why: the trtllm backends refuse it by name; flashmla and cutlass_mla read kv_lora_rank, which SGLang sets for latent
         attention only. All of it happens when the attention is built, after the weights.
     Upstream: model_executor/model_runner.py, _get_attention_backend_from_str; layers/attention/flashmla_backend.py and
-        cutlass_mla_backend.py; configs/model_config.py:217-247, 0.5.2.
+        cutlass_mla_backend.py; configs/model_config.py:217-247, 0.5.2. From 0.5.3 on layers/attention/
+        attention_registry.py; later releases know latent attention of more classes, and their config has kv_lora_rank.
     Example: model=llama_3_1_8b attention_backend=flashmla -> refused
     """
     view = view_of(facts.model, args.json_model_override_args)
@@ -65,7 +68,7 @@ def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
     latent = is_latent(view)
     for field in ATTENTION_FIELDS:
         backend = getattr(args, field)
-        if backend in _MLA_BACKENDS and not latent:
+        if backend in _MLA_BACKENDS and not latent and not text_config(view).get("kv_lora_rank"):
             return Refusal(
                 f"{backend} is for latent attention (DeepSeek and kin)", field, offers=unset_backend(args, backend)
             )
@@ -76,12 +79,13 @@ def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
     return None
 
 
-@rule("RUN003", stage="plan")
+@rule("RUN003", stage="plan", every_release=True)
 def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: attention_backend=fa3 needs Hopper, or Ampere and Ada where the model has no latent attention.
     Why: an assertion says so, after the weights are loaded. Inferred: FlashAttention 3 has no kernels elsewhere.
-    Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str.
+    Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str; from 0.5.3 to 0.5.23
+        layers/attention/attention_registry.py.
     Example: gpu=b200 attention_backend=fa3 -> refused
     """
     capability = facts.gpu.compute_capability
@@ -123,19 +127,25 @@ def check_draft_model(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@rule("RUN005", stage="plan")
+@rule("RUN005", stage="plan", every_release=True)
 def check_lowest_gpu(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: NVIDIA GPUs older than Turing (7.5) are refused.
     Why: SGLang raises an error that names sm75 as the lowest, before it reads the weights. Inferred: its kernels start
         there.
-    Upstream: model_executor/model_runner.py 0.5.2, load_model.
+    Upstream: model_executor/model_runner.py 0.5.2, load_model; the same in each release up to 0.5.23.
     Example: gpu.compute_capability='7.0' -> refused
     """
     capability = facts.gpu.compute_capability
     if not facts.gpu.is_cuda or capability is None or capability[0] * 10 + capability[1] >= _LOWEST_CAPABILITY:
         return None
     return Refusal(f"{facts.gpu.name} has compute capability {capability[0]}.{capability[1]}, 7.5 is the lowest", "gpu")
+
+
+def _lowest_capability(method: str, version: str) -> int | None:
+    """What a release asks for; None where it is not known to have the method."""
+    since = [value for first, value in _MIN_CAPABILITY.get(method, {}).items() if at_least(version, first)]
+    return since[-1] if since else None
 
 
 def unset_backend(args: ServerArgs, backend: str, better: str | None = None) -> list[str]:

@@ -164,6 +164,12 @@ def frame(place: str, function: str) -> str:
           frame("sglang/srt/models/x.py", "forward"), "    return self.proj(x)"], "release_fault"),
         (["RuntimeError: mat1 and mat2 shapes cannot be multiplied (6x128 and 64x3)",
           '  File "/home/me/eval.py", line 3, in <module>'], UNKNOWN),
+        # a queue that has nothing yet, and threads that are too many
+        ([HIT, frame("sglang/srt/managers/scheduler.py", "recv"), "zmq.error.Again: Resource temporarily unavailable"],
+         "release_fault"),
+        (["libgomp: Thread creation failed: Resource temporarily unavailable"], "too_many_processes"),
+        ([HIT, frame("sglang/srt/utils/common.py", "run"), "subprocess.TimeoutExpired: Command 'x' timed out"],
+         "release_fault"),
         # SGLang's arguments, wanted by a framework that knows another release
         ([frame("slime/backends/sglang_engine.py", "launch"),
           "AttributeError: 'ServerArgs' object has no attribute 'encoder_only'"], "version_mismatch"),

@@ -118,7 +118,7 @@ def _launchable(line: Sequence[str]) -> list[Line]:
     shown = _shown_as(list(map(_shown, line, ["", *line])))
     try:
         invocation = read_invocation(line)
-        if invocation.version or invocation.help:
+        if invocation.version or invocation.help or invocation.hydra:
             return shown
         read_words(invocation)
         names = [item.text for item in invocation.requests if _is_name(item)]
@@ -155,6 +155,11 @@ def _correct_item(line: list[str], finding: Finding, fix: Sequence[str]) -> bool
     key, _, value = (finding.typed[0] if len(finding.typed) == 1 else "").partition("=")
     for at, word in enumerate(line):
         items = word.partition("=")[2].split(",")
+        if key and _key_of(word) == key and value in items and len(fix) == 1 and _key_of(fix[0]) != key:
+            if not fix[0].endswith(f"={value}"):
+                return False
+            line[at] = f"{_key_of(fix[0])}={word.partition('=')[2]}"
+            return True
         if key and _key_of(word) == key and value in items and [_key_of(one) for one in fix] == [key]:
             meant = [fix[0].partition("=")[2] if item == value else item for item in items]
             line[at] = f"{key}={','.join(dict.fromkeys(meant))}"

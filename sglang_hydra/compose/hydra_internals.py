@@ -303,17 +303,23 @@ class Repository(CachingConfigRepository):
             raise ConfigError(Finding("error", "CLI008", message, hint="take that name out of defaults")) from failure
         except MissingConfigException as failure:
             raise MissingChoice(failure, self._line_of_choice(failure.missing_cfg_file or "")) from failure
+        except ConfigCompositionException as failure:
+            unmatched = re.match(r"In '[^']+': Could not override '([\w/]+)", str(failure))
+            line = self._line_of_choice(f"{unmatched[1]}/", r"[^#]*") if unmatched else None
+            if line is None:
+                raise
+            raise ConfigCompositionException(f"{line[0]}: {failure}") from None
         for choice in choices:
             if choice.is_add():
                 _refuse_second_choice(listed.defaults, choice)
         return listed
 
-    def _line_of_choice(self, config_path: str) -> tuple[str, str] | None:
-        """Place and text of the line, in what was read for this defaults list, that chooses ``config_path``."""
+    def _line_of_choice(self, config_path: str, any_option: str = "") -> tuple[str, str] | None:
+        """Place and text of the line, in what was read for this defaults list, that chooses ``config_path``, or any
+        option of its group."""
         group, _, option = config_path.rpartition("/")
-        wanted = re.compile(
-            rf"\s*-\s+((?:override\s+|optional\s+)*/?([\w/]+)(?:@[\w.]+)?:\s*{re.escape(option)})\s*(#.*)?"
-        )
+        chosen = rf"(?:override\s+|optional\s+)*/?([\w/]+)(?:@[\w.]+)?:\s*{any_option or re.escape(option)}"
+        wanted = re.compile(rf"\s*-\s+({chosen})\s*(#.*)?")
         found = None
         for name in list(self.cache):
             file = self._file(name.removeprefix("config_path="))

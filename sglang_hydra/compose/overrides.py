@@ -397,7 +397,7 @@ def _change(key: str, value: Any, text: str) -> Override:
     from hydra.core.override_parser.types import Override, OverrideType, ValueType
 
     # Below a node the keys are free (model.config.x, extra.x), so they may be new ones.
-    new = key.count(".") > 1 or key.startswith("extra.") or (isinstance(value, dict) and "." in key)
+    new = key.count(".") > 1 or key.startswith("extra.") or (isinstance(value, dict) and ("." in key or key == "extra"))
     kind = OverrideType.FORCE_ADD if new else OverrideType.CHANGE
     text = f"++{text.lstrip('+')}" if new else text
     return Override(type=kind, key_or_group=key, value_type=ValueType.ELEMENT, _value=value, input_line=text)

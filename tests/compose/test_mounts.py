@@ -140,6 +140,17 @@ def test_an_option_that_a_file_chooses_is_refused_by_its_name(tmp_path: Path) ->
     assert finding.hint.startswith("'gpu: h200' in that line; or gpu can be: ")
 
 
+def test_an_override_of_a_group_that_is_in_no_list_names_its_line(tmp_path: Path) -> None:
+    files = {
+        "config.yaml": "defaults:\n  - sglang_hydra_schema\n  - experiment: a\n  - _self_\n",
+        "experiment/a.yaml": "# @package _global_\ndefaults:\n  - override /nothing: x\n",
+    }
+    with pytest.raises(ConfigError) as caught:
+        Composer([written(tmp_path, files)], "config", hydra_syntax=True).compose([])
+    (finding,) = caught.value.findings
+    assert "experiment/a.yaml:3: In 'experiment/a': Could not override 'nothing'" in finding.message
+
+
 def test_a_path_in_a_defaults_list_names_what_to_write(tmp_path: Path) -> None:
     files = {"config.yaml": "defaults:\n  - sglang_hydra_schema\n  - model: ./folder\n  - _self_\n"}
     with pytest.raises(ConfigError) as caught:

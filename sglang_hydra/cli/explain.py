@@ -91,7 +91,7 @@ def _not_in(name: str, version: str) -> Finding:
     since = first_with(name)
     message = f"{name} is an argument of SGLang {since}, and {version} does not have it"
     newer = name_in(name, version)
-    hint = f"explain {newer or name} engine.version={version if newer else since} ..."
+    hint = f"{program()} explain {newer or name} engine.version={version if newer else since}"
     return Finding("error", "CLI015", message, hint=hint)
 
 

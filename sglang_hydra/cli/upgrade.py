@@ -25,7 +25,7 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import file_of
 from sglang_hydra.text.screen import Line, print_json, text, write
 from sglang_hydra.text.whole_file import write_whole
-from sglang_hydra.text.words import program
+from sglang_hydra.text.words import program, short
 
 
 def run(invocation: Invocation) -> int:
@@ -96,7 +96,12 @@ def _in_place(invocation: Invocation, made: Sequence[Upgrade], composer: Compose
     """Shows what changes in the file and its diff, then writes the file."""
     from sglang_hydra.convert.upgrade.in_place import changed_text, difference, kept_images
 
-    file = next((path for item in invocation.requests if (path := Path(file_of(item.text))).is_file()), None)
+    word = next((item.text for item in invocation.requests if Path(file_of(item.text)).is_file()), "")
+    file = Path(file_of(word)) if word else None
+    if file is not None and str(file) != word:
+        message = f"--in-place changes all servers of a file, and {short(word)} is one of them"
+        hint = f"{program()} upgrade --to {made[0].version} --in-place {short(str(file))}"
+        raise ConfigError(Finding("error", "UPG007", message, hint=hint))
     if file is None or made[0].subject.kind not in (EXPERIMENT, IMPORTED):
         hint = f"{program()} upgrade --to {made[0].version} --in-place deploy.yaml"
         raise ConfigError(Finding("error", "UPG007", "--in-place takes a file that starts servers", hint=hint))

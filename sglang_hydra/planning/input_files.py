@@ -137,7 +137,7 @@ def is_ours(file: Path, content: str) -> bool:
     ours = keys & {*FIELDS, *NODES, *_OF_YAML}
     if "defaults" in keys or keys == ours:
         return True
-    if {"apiVersion", "kind"} <= keys or "services" in keys or any("-" in key for key in keys):
+    if {"apiVersion", "kind"} <= keys or keys & {"services", "backend"} or any("-" in key for key in keys):
         return False
     return file.absolute().parent.name in NODES or len(keys) - len(ours) <= len(ours)
 

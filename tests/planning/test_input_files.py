@@ -86,7 +86,7 @@ def test_an_environment_is_no_folder_of_launch_files(run: Run, tmp_path: Path) -
         ("a.yaml", "tp_size: [1\n", "a.yaml:2:1 cannot be read: it is no YAML"),
         ("a.yaml", "", "it holds nothing, not a mapping"),
         ("a.yaml", "- 1\n", "it holds a list, not a mapping"),
-        ("a.yaml", "just text\n", "it holds a str, not a mapping"),
+        ("a.yaml", "just text\n", "it holds text, not a mapping"),
         ("a.yaml", "tp_size: 1\ntp_size: 2\n", "duplicate key"),
         ("a.yaml", "a: \x07\n", "it is no YAML"),
         ("a.yaml", "defaults: [base]\n", "a.yaml:1 cannot be read: the entry 'base' of its defaults list"),

@@ -150,9 +150,12 @@ def _with_words(change: _Change, text: str) -> str:
     flag = rf"(?P<quote>[\"']?)(?<![\w-])(?:{names})(?![\w-]){value}"
     if not words:
         text = re.sub(rf"[ \t]*\\\n[ \t]*{flag}[ \t]*$", "", text, flags=re.M)  # the last line of a command
-        text = re.sub(rf"^([ \t]*)(?:- )?{flag},?[ \t]*\\?(#\d+)?\n", _comment_alone, text, flags=re.M)
+        text = re.sub(
+            rf"^(?P<indent>[ \t]*)(?:- )?{flag},?[ \t]*\\?(?P<comment>#\d+)?\n", _comment_alone, text, flags=re.M
+        )
         text = re.sub(rf"[ \t]*{flag},?", "", text)
-        return re.sub(rf"^[ \t]*(?:{keys}):[^\n]*\n", "", text, flags=re.M)
+        of_key = rf"^(?P<indent>[ \t]*)(?:{keys}):[^\n#]*(?P<comment>#\d+)?\n"
+        return re.sub(of_key, _comment_alone, text, flags=re.M)
 
     def respelled(found: re.Match[str]) -> str:
         """Puts the new words where the old ones were, parted as these or as the words before them."""
@@ -166,12 +169,17 @@ def _with_words(change: _Change, text: str) -> str:
 
     text = re.sub(flag, respelled, text)
     new = words[1] if len(words) == 2 else "true" if len(words) == 1 else f"[{', '.join(words[1:])}]"
-    return re.sub(rf"^([ \t]*)(?:{keys}):[^\n#]*", lambda found: f"{found[1]}{words[0][2:]}: {new}", text, flags=re.M)
+    return re.sub(
+        rf"^([ \t]*)(?:{keys}):[^\n#]*?(?=[ \t]*(?:#|$))",
+        lambda found: f"{found[1]}{words[0][2:]}: {new}",
+        text,
+        flags=re.M,
+    )
 
 
 def _comment_alone(found: re.Match[str]) -> str:
     """The comment behind what is gone, on a line of its own."""
-    return f"{found[1]}{found[3]}\n" if found[3] else ""
+    return f"{found['indent']}{found['comment']}\n" if found["comment"] else ""
 
 
 def _in_list(word: str, quote: str) -> str:

@@ -165,8 +165,8 @@ def _tp(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Findi
         return
     if max(shares) % min(shares):
         message = (
-            f"attention is split over {shares[0]} ranks of a prefill server and {shares[1]} of a decode server "
-            "(tp_size / dp_size): one must be a multiple of the other"
+            f"attention is split over {plural(shares[0], 'rank')} of a prefill server and {shares[1]} of a decode "
+            "server (tp_size / dp_size): one must be a multiple of the other"
         )
         fields = ("topology.decode.args.dp_size", "topology.prefill.args.dp_size")
         yield Finding("error", "TOP007", message, fields, "the same tp_size and dp_size for both")
@@ -192,8 +192,8 @@ def _windows(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
     if not (first and pooled and at_least(release, first) and at_least(last, release)) or shares[0] == shares[1]:
         return
     message = (
-        f"attention is split over {shares[0]} ranks of a prefill server and {shares[1]} of a decode server, and "
-        f"{backend} of SGLang {release} sends the KV cache of a sliding window between equal splits only"
+        f"attention is split over {plural(shares[0], 'rank')} of a prefill server and {shares[1]} of a decode server, "
+        f"and {backend} of SGLang {release} sends the KV cache of a sliding window between equal splits only"
     )
     fields = ("topology.decode.args.tp_size", "topology.prefill.args.tp_size")
     yield Finding("error", "TOP023", message, fields, "the same tp_size and dp_size for both")

@@ -129,7 +129,17 @@ sglang serve Qwen/Qwen3-8B $ARGS \\
   SECOND
 echo done
 """
+RECIPE = """\
+model: {path: dsr1}   # the model
+backend:
+  sglang_config:
+    aggregated:
+      model-path: deepseek-ai/DeepSeek-V3
+      tensor-parallel-size: 8
+      FIRST   # experts
+SECOND"""
 PLACES = {
+    "a key of a recipe": (RECIPE, ["enable-ep-moe: true", ""], ["ep-size: 8", ""]),
     "each server has its own value": (
         AS_IT_IS,
         ['"--enable-ep-moe"', "--enable-ep-moe"],
@@ -147,7 +157,7 @@ def test_only_the_places_of_servers_change(
     def filled(with_words: list[str]) -> str:
         return text.replace("FIRST", with_words[0]).replace("SECOND", with_words[1])
 
-    file = tmp_path / ("two.yaml" if text is AS_IT_IS else "serve.sh")
+    file = tmp_path / ("serve.sh" if text is CALLED_BY else "two.yaml")
     file.write_text(filled(before))
     done = run("upgrade", "--to", "0.5.20", "--from", "0.5.2", "--in-place", file.name, "gpu=h200")
     assert done.code == 0, done.err
@@ -181,6 +191,13 @@ def test_what_cannot_be_changed_at_its_place_is_left_alone(run: Run, tmp_path: P
     assert done.code == 2
     assert "UPG007" in done.err
     assert (tmp_path / "serve.sh").read_text() == text
+
+
+def test_one_server_of_a_file_is_no_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "two.yaml").write_text(AS_IT_IS.replace("FIRST", "--tp, '1'").replace("SECOND", ""))
+    done = run("upgrade", "--to", "0.5.20", "--in-place", "two.yaml#a", "gpu=h200")
+    assert done.code == 2
+    assert "--in-place two.yaml" in done.err
 
 
 def test_published_servers_lose_no_flag_and_no_comment(run: Run, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from sglang_hydra.convert.importing.experiment import is_reference
 from sglang_hydra.convert.importing.importer import import_source
 from sglang_hydra.convert.importing.proof import requests_of
 from sglang_hydra.convert.importing.sources import Source
-from sglang_hydra.convert.importing.together import together
+from sglang_hydra.convert.importing.together import counted, together
 from sglang_hydra.convert.importing.typed import Typed, read_typed
 from sglang_hydra.convert.made_for import words_in
 from sglang_hydra.planning.input_files import WHOLE, Document, ReadOthers
@@ -67,7 +67,7 @@ def native_reader(
         if "topology" in made_for:
             router = [
                 Request(f"{key}={value}", name, "experiment")
-                for key, value in made_for.items()
+                for key, value in {**made_for, **counted(servers, content)}.items()
                 if key.startswith(("topology", "replicas", "host", "port"))
             ]
             whole = [*requests_of(together(servers), name), *own, *router]

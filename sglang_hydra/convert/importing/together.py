@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
+
 from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.compose.settings.topology import REPLICA
+from sglang_hydra.text.quick_yaml import quick_loader
 
 _GIVEN = (
     *("port", "host", "base_gpu_id", "nccl_port", "dist_init_addr", "node_rank"),
@@ -20,7 +25,7 @@ def together(servers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     roles: dict[str, dict[str, Any]] = {}
     for server in servers:
         own = {key: value for key, value in server.items() if key not in _GIVEN}
-        roles.setdefault(str(server.get("disaggregation_mode", "")), own)
+        roles.setdefault(_role(server), own)
     first, *others = roles.values()
     shared = {
         key: value
@@ -34,3 +39,27 @@ def together(servers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if key in FIELDS and key not in shared
     }
     return {**shared, **args}
+
+
+def counted(servers: Sequence[Mapping[str, Any]], content: str) -> dict[str, int]:
+    """How many servers there are, by the key that says so: those that the file starts; in Kubernetes those of the sets,
+    by the label ``role``."""
+    counts = Counter(_count_of(_role(server)) for server in servers)
+    try:
+        documents = list(yaml.load_all(content, Loader=quick_loader())) if "kind:" in content else []
+        sets = [document for document in documents if document["kind"] in ("StatefulSet", "LeaderWorkerSet")]
+        roles = [str(one["metadata"]["labels"]["role"]) for one in sets]
+        return {
+            **counts,
+            **{_count_of(role): int(one["spec"]["replicas"]) for role, one in zip(roles, sets, strict=True)},
+        }
+    except (yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError):
+        return dict(counts)
+
+
+def _role(server: Mapping[str, Any]) -> str:
+    return str(server.get("disaggregation_mode", REPLICA))
+
+
+def _count_of(role: str) -> str:
+    return "replicas" if role == REPLICA else f"topology.{role}.replicas"

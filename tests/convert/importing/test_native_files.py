@@ -113,6 +113,13 @@ def test_a_topology_is_read_back_and_so_is_each_of_its_servers(words: list[str],
         assert read["server_id"] == server["plan"]["server_id"]
 
 
+def test_servers_that_were_added_to_an_export_count(run: Run) -> None:
+    words = ["gpu=h200", "model=qwen3_8b", "topology=pd", "topology.prefill.replicas=2"]
+    Path("made.yaml").write_text(run("export", "k8s", *words).out.replace("  replicas: 2", "  replicas: 3"))
+    planned = json.loads(run("plan", "--json", "made.yaml").out)["servers"]
+    assert [server["role"] for server in planned] == ["prefill", "prefill", "prefill", "decode"]
+
+
 def _name_in(file: str, role: str, run: Run) -> str:
     """The name of the first server of a role, of those that an unknown name is answered with."""
     listed = " ".join(run("check", f"{file}#none").out.split()).partition("it starts ")[2]

@@ -61,20 +61,24 @@ def page() -> str:
 def _scores() -> Iterator[str]:
     """How often it is right on the failures of 2026 whose sources are in the repository."""
     yield from ("## How often it is right", "", "Failures of 2026 from public sources, by the line that decides:", "")
-    yield "| table | failures | right | unknown | wrong | wrong and more than 0.8 sure |"
-    yield "|---|---:|---:|---:|---:|---:|"
+    yield "| table | failures | right | defensible | unknown | wrong | wrong and more than 0.8 sure |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
     for name in ("recent", "recent_held_back"):
-        found = [(row["class"], diagnose(lines_of(row))) for row in rows(name)]
-        right = sum(one.kind == kind for kind, one in found)
-        unknown = sum(one.kind == UNKNOWN != kind for kind, one in found)
-        sure = sum(one.kind != kind and one.confidence > 0.8 for kind, one in found)
-        yield f"| `{name}.yaml` | {len(found)} | {right} | {unknown} | {len(found) - right - unknown} | {sure} |"
+        found = [(row, diagnose(lines_of(row))) for row in rows(name)]
+        right = sum(one.kind == row["class"] for row, one in found)
+        defensible = sum(one.kind in row.get("also", ()) for row, one in found)
+        unknown = sum(one.kind == UNKNOWN != row["class"] for row, one in found)
+        wrong = [one for row, one in found if one.kind not in (row["class"], *row.get("also", ()), UNKNOWN)]
+        sure = sum(one.confidence > 0.8 for one in wrong)
+        yield f"| `{name}.yaml` | {len(found)} | {right} | {defensible} | {unknown} | {len(wrong)} | {sure} |"
     yield ""
     yield "The first was learned from; the second was not, but for one row. What each opening of held-back failures"
     yield "gave is written in the tables themselves (tests/data/diagnosis). Right, unknown, wrong, and wrong and more"
     yield "than 0.8 sure were at first: of 39 rows 25, 9, 3, 2; then of 28 rows 24, 1, 1, 2; of 20 rows 17, 2, 0, 1; of"
-    yield "the last 36 rows 29, 2, 5, 1; of 50 rows gathered to learn from 34, 5, 11, 1; of 25 when these had"
-    yield "been learned from 22, 1, 2, 0. What was wrong with confidence was learned from each time."
+    yield "36 rows 29, 2, 5, 1; of 50 rows gathered to learn from 34, 5, 11, 1; of 25 when these had been learned from"
+    yield "22, 1, 2, 0. Of the last 70, whole logs with defensible classes named beside the right one, 56 were right,"
+    yield "9 defensible, 3 unknown and 2 wrong, none with confidence. What was wrong with confidence was learned from"
+    yield "each time."
     yield ""
 
 

@@ -245,6 +245,11 @@ _STANDARD = re.compile(r"/lib/python3\.\d+/(?!site-packages|dist-packages)|^<fro
 # The outermost function of a process of SGLang: an exception that comes there ends it.
 _PROCESS = re.compile(r" in (?:_run_module_as_main|run_(?:scheduler|detokenizer|data_parallel_controller)_process)$")
 _SCHEDULER = re.compile(r"/sglang/srt/(?!entrypoints/|managers/(?:tokenizer_manager|template_manager)|parser/|utils)")
+# A path that people have cut at SGLang's own folders.
+_CUT = re.compile(
+    r"^(?:\.{3}|…)?/?(?:srt/)?(?=(?:disaggregation|distributed|entrypoints|hardware_backend|layers|lora|managers|mem_cache"
+    r"|model_executor|model_loader|models|speculative)/)"
+)
 _PACKAGES = re.compile(r"^.*/(?:(?:site|dist)-packages/|sglang/(?=srt/|multimodal_gen/))")
 _RAISES = ("raise ", "assert ")
 _MOST_FRAMES, _MOST_WRITERS, _FOLLOWING, _LONGEST_CODE = 96, 64, 40, 300
@@ -337,7 +342,7 @@ class Traces:
             self.begin(stream, "", chained=False)
             trace = self._traces[stream]
             trace.above = above
-        trace.frames.append(f"{found[1]} in {found[2]}")
+        trace.frames.append(f"{_CUT.sub('/sglang/srt/', found[1])} in {found[2]}")
         trace.code = ""
         trace.source = text.startswith("File")
         return True

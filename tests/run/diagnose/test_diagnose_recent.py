@@ -35,15 +35,16 @@ def test_of_the_failures_that_were_held_back_most_are_right_and_none_is_wrong_wi
     found = [(row, diagnose(lines_of(row))) for row in HELD_BACK]
     right = sum(diagnosis.kind == row["class"] for row, diagnosis in found)
     assert right >= 0.85 * len(HELD_BACK)
-    assert [row["id"] for row, one in found if one.kind != row["class"] and one.confidence > 0.8] == []
+    wrong = [(row["id"], one) for row, one in found if one.kind not in (row["class"], *row.get("also", ()))]
+    assert [id for id, one in wrong if one.confidence > 0.8] == []
 
 
 @pytest.mark.parametrize("row", [*RECENT, *HELD_BACK], ids=lambda row: row["id"])
 def test_a_row_is_a_fact_with_its_source(row: dict[str, Any]) -> None:
-    assert set(row) <= {"id", "date", "release", "gpu", "class", "at", "before", "line", "after"}
+    assert set(row) <= {"id", "date", "release", "gpu", "class", "also", "at", "before", "line", "after"}
     assert _SOURCE.fullmatch(row["id"])
     assert str(row["date"]).startswith("2026")
-    assert row["class"] in {*classes_by_kind(), UNKNOWN}
+    assert {row["class"], *row.get("also", ())} <= {*classes_by_kind(), UNKNOWN}
 
 
 def test_no_failure_is_in_both_tables_or_twice_in_one() -> None:

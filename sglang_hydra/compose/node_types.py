@@ -108,6 +108,11 @@ def _meant(key: str, kind: Any, value: Any) -> str | None:
     text = str(value).strip().lower()
     if kind is bool:
         return {**dict.fromkeys(_TRUE, "true"), **dict.fromkeys(_FALSE, "false")}.get(text)
+    if kind in (int, float) and "timeout" in key and (time := re.fullmatch(r"([0-9]{1,9})\s*(s|m|h)[a-z]*", text)):
+        return str(int(time[1]) * {"s": 1, "m": 60, "h": 3600}[time[2]])
+    size = re.fullmatch(r"([0-9]{1,9})\s*([km])(i?)b?", text)
+    if kind is int and size:
+        return f"{size[1]}{size[2].upper() if size[3] or size[2] == 'm' else 'k'}{size[3]}"
     number = re.fullmatch(r"([0-9]{1,12})(?:\.0+)?\s*(?:([gm])i?b?)?", text)
     if kind not in (int, float) or number is None or (number[2] and not key.endswith("_mib")):
         return None
@@ -159,7 +164,8 @@ def _described(schema: Any) -> str:
 
 
 def _unknown(where: str, name: str, known: Mapping[str, Any]) -> Problem:
-    near = nearest(name, known)
+    deeper = {inner: key for key, kind in known.items() if is_dataclass(kind) for inner in types_of(kind)}
+    near = f"{deeper[name]}.{name}" if name in deeper else nearest(name, known)
     path = f"{where}." if where else ""
     listed = some_of(name, known, f"{program()} explain {where}" if where else f"{program()} --help")
     return Problem(

@@ -82,6 +82,9 @@ def unreadable(text: str, key: str, failure: Exception) -> Refused:
     value = short(text.partition("=")[2])
     if value.startswith("${") and value.count("{") > value.count("}"):
         return Refused("CLI003", f"{short(text)}: a closing brace is missing", key, fix=word(key, f"{value}}}"))
+    if field is not None and field.is_list and re.fullmatch(r"\[[^\[\]{}]*", value):
+        message = f"{short(text)}: a closing bracket is missing"
+        return Refused("CLI003", message, key, fix=word(key, f"{value}]"))
     if value.startswith("$("):
         hint = f'single quotes keep the shell from running it: {key}="{value}"'
     elif "${" in value:

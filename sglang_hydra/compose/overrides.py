@@ -381,7 +381,9 @@ def _node_change(request: Request, key: str, value: Any) -> Wanted:
         typed = request.text.partition("=")[2]
         if (problem.near or "").endswith("_mib") and is_digits(typed) and int(typed) < 2048:
             typed = str(int(typed) * 1024)  # GiB
-        fix = word(problem.near, typed) if problem.near and request.is_word else None
+        below = key.removeprefix(problem.key)  # topology.prefil.count
+        fix = word(f"{problem.near}{below}", typed) if problem.near and request.is_word else None
+        fix = word("bench/workload", typed) if key == "bench.workload" else fix
         fix = word(key, problem.value) if problem.value and problem.key == key else fix
         raise Refused(id, problem.message, key, fix=fix, hint=problem.hint)
     shown = masked(key.rpartition(".")[2], value)

@@ -92,7 +92,8 @@ def model_facts(
     access = hub_access((composition.origins.get("model_path") or (None,))[-1], of_app=composition.of_app)
     revision = composition.intent.get("revision") or node["revision"]
     given = node["facts_from"]
-    is_read = os.path.exists(str(path)) or cached_folder(str(path), revision, env) is not None
+    files = (str(path), os.path.join(str(path), "config.json"))
+    is_read = any(map(os.path.isfile, files)) or cached_folder(str(path), revision, env) is not None
     if given is not None and not is_read and not os.path.exists(given):
         alike = presets.facts_named(given)
         if alike is not None:

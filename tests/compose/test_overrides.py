@@ -117,7 +117,7 @@ TRAPS = [
     ("json_model_override_args=[1]", "CLI002", "must be a JSON object", None),
     # what the grammar cannot read
     ("lora_paths=[a=b]", "CLI003", "the value cannot be read", "lora_paths=['sql=/adapters/sql']"),
-    ("cuda_graph_bs=[1", "CLI003", "the value cannot be read", "a list is cuda_graph_bs=[1,2]"),
+    ("cuda_graph_bs=[1", "CLI003", "a closing bracket is missing", "'cuda_graph_bs=[1]'"),
     ("model_path=a${b", "CLI003", "the value cannot be read", "a literal ${ is written \\${"),
     ("cuda_graph_bs=" + "[" * 3000 + "]" * 3000, "CLI003", "it is nested too deeply", None),
     ("port=" + "9" * 5000, "CLI003", "the value cannot be read", None),

@@ -437,6 +437,11 @@ def test_facts_can_be_taken_from_a_file(tmp_path: Path) -> None:
     assert "model.facts_from" in plan.model.source
 
 
+def test_a_preset_speaks_for_a_folder_without_config(tmp_path: Path) -> None:
+    plan = planned("gpu=h200", f"model={tmp_path}", "model.facts_from=qwen3_8b")
+    assert (plan.model.source, plan.model.known, plan.errors) == ("model.facts_from=qwen3_8b", True, ())
+
+
 @pytest.mark.parametrize("named", ["qwen3_8b", "Qwen/Qwen3-8B"])
 @pytest.mark.parametrize("path", ["me/Qwen3-8B-tuned", "/not/here"])
 def test_facts_can_be_taken_from_a_preset(named: str, path: str) -> None:

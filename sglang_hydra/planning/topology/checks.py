@@ -74,7 +74,8 @@ def _enough_gpus(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
     used = {gpu for server in servers for gpu in server.gpus}
     if count is None or not used or max(used) < count:
         return
-    needed = ", ".join(f"{server.name} takes {numbers(server.gpus)}" for server in servers if max(server.gpus) >= count)
+    beyond = [f"{server.name} takes {numbers(server.gpus)}" for server in servers if max(server.gpus) >= count]
+    needed = ", ".join(beyond[:3]) + (f" and {len(beyond) - 3} more" if len(beyond) > 3 else "")
     total = sum(len(server.gpus) for server in servers)
     roles = dict.fromkeys(server.role for server in servers)
     fields = [f"topology.{role}.replicas" if role != "replica" else "replicas" for role in roles]

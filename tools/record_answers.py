@@ -42,7 +42,7 @@ def main(words: list[str]) -> int:
     check, fresh = "--check" in words, not {"--check", "--fresh"}.isdisjoint(words)
     differing = 0
     chosen = _first_releases()
-    others = sorted({*chosen.values()} - {*RELEASES, None}, key=str)
+    others = sorted(set().union(*chosen.values()) - {*RELEASES, None}, key=str)
     for version in [word for word in words if word[0] != "-"] or [*RELEASES, *map(str, others)]:
         record, first = record_of(version), version not in RELEASES
         if record is None:
@@ -52,7 +52,7 @@ def main(words: list[str]) -> int:
             continue
         file = recorded.file_of(version, first=first)
         before = file.read_bytes() if file.exists() else b""
-        only = [name for name, needed in chosen.items() if needed == version] if first else None
+        only = [name for name, needed in chosen.items() if version in needed] if first else None
         answers, unanswered = _answers(record, {} if fresh else recorded.raw_answers_of(record), only)
         size = recorded.write_answers(record, answers, first=first)
         print(f"{version}: {len(answers)} answers, {size:,} bytes, {unanswered} not answered", flush=True)
@@ -65,12 +65,15 @@ def main(words: list[str]) -> int:
     return 1 if differing else 0
 
 
-def _first_releases() -> dict[str, str | None]:
-    """By model preset the release that is chosen where nobody names one; None for 0.5.2."""
+def _first_releases() -> dict[str, set[str | None]]:
+    """By model preset the releases that are chosen where nobody names one, on a GPU that runs its format since then and
+    on one of before (NVFP4 on Hopper); None for 0.5.2."""
     composer, found = Composer(), {}
+    before = next(gpu.facts for gpu in gpu_classes(composer) if gpu.name == "h100")
     for model in models(composer):
         composition = composer.compose([Request(word, word) for word in ("gpu=h100", f"model={model.name}")])
-        found[model.name] = first_serving([needed_by(composition, model.facts, {})])
+        needs = (needed_by(composition, model.facts, {}, gpu) for gpu in (None, before))
+        found[model.name] = {first_serving([need]) for need in needs}
     return found
 
 

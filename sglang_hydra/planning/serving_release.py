@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.releases.architectures import has_class
 from sglang_hydra.releases.order import at_least
+from sglang_hydra.rules.checks.kernels_at_load import runs_since
 from sglang_hydra.text.findings import Finding
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composition
+    from sglang_hydra.facts.gpu import GpuFacts
     from sglang_hydra.facts.model import ModelFacts
     from sglang_hydra.planning.engines.planned import PlannedEngine
 
@@ -21,11 +23,13 @@ EXTERNAL = "SGLANG_EXTERNAL_MODEL_PACKAGE"
 
 class Needed(NamedTuple):
     """What a model asks of a release: one of ``classes`` (architectures of its config.json; empty where any release
-    will do), and a reader of its ``model_type``. A release that would read it by the model's own code
-    (trust_remote_code) is not chosen: that code is not run, so its plan would be an estimate."""
+    will do), a reader of its ``model_type``, and kernels for its format, which come with ``since``. A release that
+    would read it by the model's own code (trust_remote_code) is not chosen: that code is not run, so its plan would be
+    an estimate."""
 
     classes: tuple[str, ...] = ()
     model_type: str | None = None
+    since: str = SPECIFIED_VERSION
 
 
 def is_open(composition: Composition, engine: PlannedEngine) -> bool:
@@ -33,8 +37,10 @@ def is_open(composition: Composition, engine: PlannedEngine) -> bool:
     return engine.name == "sglang" and engine.installed is None and composition.nodes["engine"]["version"] is None
 
 
-def needed_by(composition: Composition, model: ModelFacts, env: Mapping[str, str]) -> Needed:
-    """What a release must have to serve the model."""
+def needed_by(
+    composition: Composition, model: ModelFacts, env: Mapping[str, str], gpu: GpuFacts | None = None
+) -> Needed:
+    """What a release must have to serve the model, on ``gpu`` where it is known."""
     own = {**env, **composition.nodes["engine"]["env"]}
     config = model.config or {}
     names = config.get("architectures")
@@ -44,14 +50,16 @@ def needed_by(composition: Composition, model: ModelFacts, env: Mapping[str, str
         or EXTERNAL in own
     ):
         return Needed()
-    return Needed(tuple(map(str, names)), config.get("model_type"))
+    since = None if gpu is None or composition.intent.get("quantization") else runs_since(gpu, config)
+    return Needed(tuple(map(str, names)), config.get("model_type"), since or SPECIFIED_VERSION)
 
 
 def first_serving(models: Iterable[Needed], after: str | None = None) -> str | None:
     """The first recorded release, of those later than ``after``, that has a class for each of ``models`` and reads its
     config.json; None where 0.5.2 has a class for each, and where no release serves them all."""
     asked = [model for model in models if model.classes]
-    if all(has_class(SPECIFIED_VERSION, model.classes) is not False for model in asked):
+    since = [model.since for model in asked if model.since != SPECIFIED_VERSION]
+    if not since and all(has_class(SPECIFIED_VERSION, model.classes) is not False for model in asked):
         return None
     from sglang_hydra.upstream.records import first_reading, records
 
@@ -62,7 +70,7 @@ def first_serving(models: Iterable[Needed], after: str | None = None) -> str | N
             for known in records()
             if (after is None or not at_least(after, known))
             and all(has_class(known, model.classes) for model in asked)
-            and all(at_least(known, one) for one in reading)
+            and all(at_least(known, one) for one in (*reading, *since))
         ),
         None,
     )

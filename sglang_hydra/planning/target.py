@@ -65,7 +65,7 @@ def find_target(
     engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.embedded)
     gpu = recorded.gpu if recorded else gpu_facts(composition.nodes["gpu"], hardware)
     model, model_findings = (recorded.model, []) if recorded else _facts_of_models(composer, requests, composition, env)
-    needed = needed_by(composition, model, env) if is_open(composition, engine) else Needed()
+    needed = needed_by(composition, model, env, gpu) if is_open(composition, engine) else Needed()
     first = first_serving([needed], after)
     if first is not None:
         accepted = f" and does not refuse this, as {after} does" if after else ""
@@ -73,7 +73,8 @@ def find_target(
             with_release(composition, first),
             replace(engine, version=first, first_of=f"{needed.classes[0]}{accepted and ' that does not refuse this'}"),
         )
-        able = f"has a class {needed.classes[0]} and reads its config.json{accepted}"
+        kernels = "" if needed.since == SPECIFIED_VERSION else f", runs its format on {gpu.name}"
+        able = f"has a class {needed.classes[0]}{kernels} and reads its config.json{accepted}"
         model_findings = [*model_findings, chosen(first, able)]
     if engine.name == "transformers":  # nothing there asks torch.cuda
         gpu = replace(gpu, torch_cuda=None)

@@ -44,6 +44,17 @@ def test_another_model_is_planned_for_the_first_release_that_has_its_class() -> 
     assert not {"RUN015", "MDL014"} & ids(plan)
 
 
+def test_nvfp4_on_hopper_is_planned_for_the_first_release_that_runs_it_there() -> None:
+    words = ("model=kimi_k2_6_nvfp4", "tp_size=8")
+    assert planned("gpu=b200", *words).engine.version == "0.5.9"
+    plan = planned("gpu=h200", *words)
+    assert plan.engine.version == "0.5.13"
+    assert "runs its format on h200" in next(item.message for item in plan.findings if item.id == "REL013")
+    earlier = planned("gpu=h200", *words, "engine.version=0.5.12")
+    assert "RUN001" in ids(earlier)
+    assert not earlier.launchable
+
+
 def test_where_that_release_refuses_the_next_one_that_accepts_is_taken() -> None:
     words = ("gpu=b300", "model=kimi_k3", "tp_size=8")
     plan = planned(*words)

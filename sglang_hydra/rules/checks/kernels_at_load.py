@@ -7,6 +7,7 @@ from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import ConfigView, text_config, view_of
+from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.releases.order import at_least
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.json_types import json_beside
@@ -172,10 +173,24 @@ def _quantization(args: ServerArgs, facts: Facts) -> str | None:
         return args.quantization.lower()
     view = view_of(facts.model, args.json_model_override_args)
     stored = _stored(view) if view else None
-    if stored is None:
+    return None if stored is None else _method_of(stored)
+
+
+def _method_of(stored: Mapping[str, object]) -> str:
+    method, algorithm = str(stored.get("quant_method", "")).lower(), str(stored.get("quant_algo"))
+    if method == "modelopt" and algorithm == "MIXED_PRECISION":
+        return "modelopt_mixed"
+    return "modelopt_fp4" if method == "modelopt" and "FP4" in algorithm else method
+
+
+def runs_since(gpu: GpuFacts, config: Mapping[str, Any]) -> str | None:
+    """The release from which a checkpoint's format runs on a CUDA GPU for which it asked too much before; else None."""
+    stored, capability = config.get("quantization_config"), gpu.compute_capability
+    if not isinstance(stored, Mapping) or not gpu.is_cuda or capability is None:
         return None
-    method = str(stored.get("quant_method", "")).lower()
-    return "modelopt_fp4" if method == "modelopt" and "FP4" in str(stored.get("quant_algo")) else method
+    asked = list(_MIN_CAPABILITY.get(_method_of(stored), {}).items())
+    has = capability[0] * 10 + capability[1]
+    return next((release for release, lowest in asked[1:] if lowest <= has < asked[0][1]), None)
 
 
 def _stored(view: ConfigView) -> Mapping[str, object] | None:

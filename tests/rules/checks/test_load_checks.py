@@ -15,9 +15,18 @@ ROWS = (
     refused(
         kernels_at_load.check_quantization_kernels,
         "modelopt_fp4 needs compute capability 10.0, and h200 has 9.0",
-        overrides=f"gpu=h200 {FP4}",
+        overrides=f"gpu=h200 engine.version=0.5.2 {FP4}",
     ),
     unchanged(kernels_at_load.check_quantization_kernels, overrides=f"gpu=b200 {FP4}"),
+    refused(
+        kernels_at_load.check_quantization_kernels,
+        "modelopt_mixed needs compute capability 10.0, and h200 has 9.0",
+        overrides="gpu=h200 model=nemotron_3_super_nvfp4 tp_size=8 engine.version=0.5.12",
+    ),
+    unchanged(
+        kernels_at_load.check_quantization_kernels,
+        overrides="gpu=h200 model=nemotron_3_super_nvfp4 tp_size=8 engine.version=0.5.13",
+    ),
     refused(
         kernels_at_load.check_quantization_kernels,
         "fp8 needs compute capability 8.0",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sglang_hydra.arguments.fields import ServerArgs
-from sglang_hydra.facts.config_view import view_of
+from sglang_hydra.facts.config_view import text_config, view_of
 from sglang_hydra.rules.checks.kernels_at_load import ATTENTION_FIELDS, is_latent, unset_backend
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Offer
@@ -12,6 +12,7 @@ from sglang_hydra.text.findings import Offer
 _FOR_LATENT = ("aiter", "flashinfer", "fa3", "triton", "flashmla", "cutlass_mla", "trtllm_mla", "ascend")
 _ENCODER_DECODER = "MllamaForConditionalGeneration"
 _DELTA_NETS = ("Qwen3NextForCausalLM", "Qwen3NextForCausalLMMTP")
+_SPARSE = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
 # Kernels that were built for one architecture alone: its major compute capability, and its name.
 _BUILT_FOR = {"flashmla": (9, "Hopper"), "cutlass_mla": (10, "Blackwell (SM100)")}
 
@@ -158,6 +159,28 @@ def check_delta_net_backend(args: ServerArgs, facts: Facts) -> Outcome:
     if view is None or view.architecture in _DELTA_NETS:
         return None
     return _only_for(args, "hybrid_linear_attn", "models with gated delta nets (Qwen3-Next)")
+
+
+@rule("RUN021", stage="plan", every_release=True)
+def check_sparse_attention_kernels(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: DeepSeek's sparse attention (V3.2, GLM-5) runs on Hopper and on Blackwell of compute capability 10.
+    Why: on NVIDIA its indexer calls DeepGEMM, whose kernels are built for 9.x and 10.x; elsewhere they stop with
+        "Unsupported architecture" when the server starts. No argument chooses another indexer.
+    Upstream: layers/attention/dsa/ up to 0.5.23; reported for 12.0 and 0.5.12 in sgl-project/sglang#26087.
+    Example: gpu=a100_80gb model=glm_5_fp8 tp_size=16 nnodes=2 -> warned
+    """
+    view, capability = view_of(facts.model, args.json_model_override_args), facts.gpu.compute_capability
+    if view is None or view.architecture not in _SPARSE or text_config(view).get("index_topk") is None:
+        return None
+    if not facts.gpu.is_cuda or capability is None or capability[0] in (9, 10):
+        return None
+    return Notice(
+        f"{view.architecture}: the kernels of its sparse attention are built for compute capability 9 and 10, and "
+        f"{facts.gpu.name} has {capability[0]}.{capability[1]}",
+        "model_path",
+        offers=("gpu=h200", "gpu=b200"),
+    )
 
 
 @rule("RUN017", stage="plan")

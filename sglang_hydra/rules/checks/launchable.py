@@ -63,6 +63,7 @@ PLAN_CHECKS: tuple[Rule, ...] = (
     attention_at_load.check_delta_net_backend,
     attention_at_load.check_latent_backend,
     attention_at_load.check_graph_sizes,
+    attention_at_load.check_sparse_attention_kernels,
     weights_at_load.check_draft_context,
     weights_at_load.check_quantized_shapes,
     weights_at_load.check_fp8_on_ampere,

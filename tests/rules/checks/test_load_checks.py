@@ -102,6 +102,14 @@ ROWS = (
         attention_at_load.check_fa3_cache_type,
         overrides="gpu=h100 model=mixtral_8x7b tp_size=8 kv_cache_dtype=fp8_e5m2",
     ),
+    warned(
+        attention_at_load.check_sparse_attention_kernels,
+        "built for compute capability 9 and 10, and rtx_pro_6000 has 12.0",
+        overrides="gpu=rtx_pro_6000 model=glm_5_2_nvfp4 tp_size=8",
+    ),
+    unchanged(attention_at_load.check_sparse_attention_kernels, overrides="gpu=b200 model=glm_5_fp8 tp_size=8"),
+    unchanged(attention_at_load.check_sparse_attention_kernels, overrides="gpu=mi355x model=deepseek_v3_2 tp_size=8"),
+    unchanged(attention_at_load.check_sparse_attention_kernels, overrides="gpu=a100_80gb model=qwen3_8b"),
     # FlashAttention 3
     refused(
         kernels_at_load.check_flash_attention_3,

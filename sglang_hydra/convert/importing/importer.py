@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +22,7 @@ from sglang_hydra.convert.importing.reduction import (
     Reduced,
     Wanted,
     nearest_preset,
+    preset_for,
     reduce_to_preset,
 )
 from sglang_hydra.convert.importing.sources import Source, launches_of
@@ -117,8 +119,8 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     nodes = _engine_nodes(version, environment, extra)
     if gpu and launch.gpu_count and _usual_count(gpu, composer) not in (None, launch.gpu_count):
         nodes["gpu.count"] = launch.gpu_count
-    nodes |= {**arguments.topology, **typed.nodes}
-    findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings]
+    nodes |= {**(facts := _facts_of_hidden(known, typed, composer)), **arguments.topology, **typed.nodes}
+    findings = [*arguments.findings, *_guess_findings(arguments), *gpu_findings, *_facts_findings(facts, known)]
     findings += _secret_findings(secrets, secret_variables)
     planned = {name: _as_meant(name, value) for name, value in known.items()}
     grouped = {"topology": "replicas"} if arguments.topology else {}
@@ -164,6 +166,20 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         old=arguments.old,
         refused=any(not plan.ok for plan in reduced.small.values() if len(gpus) == 1),
     )
+
+
+def _facts_of_hidden(known: Mapping[str, Any], typed: Typed, composer: Composer) -> dict[str, str]:
+    """Where the path is a folder of another machine: the preset that served_model_name names, for its facts."""
+    path, served = str(known.get("model_path") or ""), str(known.get("served_model_name") or "")
+    is_told = "model" in typed.choices or any(key.startswith("model.") for key in typed.nodes)
+    name = None if is_told or path[:1] != "/" or os.path.exists(path) else preset_for(served, composer)[0]
+    return {} if name is None else {"model.facts_from": name}
+
+
+def _facts_findings(facts: Mapping[str, str], known: Mapping[str, Any]) -> Iterator[Finding]:
+    for key, preset in facts.items():
+        message = f"{known['model_path']} has the facts of model={preset}: served_model_name says what it holds"
+        yield Finding("info", "IMP007", message, ("model_path",), f"{key}=... names another one")
 
 
 def _without_secrets(known: Mapping[str, Any], arguments: Arguments) -> tuple[dict[str, Any], dict[str, str]]:

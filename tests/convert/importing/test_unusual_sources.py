@@ -184,6 +184,17 @@ def test_a_template_is_filled_by_its_names() -> None:
     assert (server.choices["model"], server.overrides, server.complete) == ("qwen3_8b", TWO, True)
 
 
+@pytest.mark.parametrize(
+    ("path", "facts"), [("/mnt/models", "qwen3_8b"), ("/", None), ("org/another", None), ("./here", None)]
+)
+def test_a_path_of_another_machine_has_the_facts_of_the_name_that_is_served(path: str, facts: str | None) -> None:
+    line = f"python -m sglang.launch_server --model-path {path} --served-model-name Qwen/Qwen3-8B --tp 2\n"
+    (server,) = imported("served.sh", line)
+    assert server.nodes.get("model.facts_from") == facts
+    assert server.overrides["model_path"] == path
+    assert server.complete
+
+
 def test_a_patch_is_named() -> None:
     with pytest.raises(ConfigError) as failure:
         imported("patch.yaml", "- op: replace\n  path: /x\n  value: [--model-path, Qwen/Qwen3-8B, --tp, '2']\n")

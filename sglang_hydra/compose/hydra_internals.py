@@ -302,7 +302,9 @@ class Repository(CachingConfigRepository):
             message = f"{self._name(self._last_loaded)}: its defaults list leads back to itself"
             raise ConfigError(Finding("error", "CLI008", message, hint="take that name out of defaults")) from failure
         except MissingConfigException as failure:
-            raise MissingChoice(failure, self._line_of_choice(failure.missing_cfg_file or "")) from failure
+            missing = MissingChoice(str(failure), failure.missing_cfg_file, failure.options)
+            missing.line = self._line_of_choice(failure.missing_cfg_file or "")
+            raise missing from failure
         except ConfigCompositionException as failure:
             unmatched = re.match(r"In '[^']+': Could not override '([\w/]+)", str(failure))
             line = self._line_of_choice(f"{unmatched[1]}/", r"[^#]*") if unmatched else None
@@ -344,9 +346,7 @@ class Repository(CachingConfigRepository):
 class MissingChoice(MissingConfigException):
     """An option that is not there, with the place and the text of the line in a file that chooses it."""
 
-    def __init__(self, failure: MissingConfigException, line: tuple[str, str] | None) -> None:
-        super().__init__(str(failure), failure.missing_cfg_file, failure.options)
-        self.line = line
+    line: tuple[str, str] | None = None
 
 
 def _refuse_second_choice(defaults: Sequence[ResultDefault], choice: Override) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 _WIDTH = 100
 _MOST_LISTED = 5
+_SHORT = 4
+"""Letters of a name that is too short to be like one with another first letter: time is no image."""
 _SIZE = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,15}))?(k|M|G|T|Ki|Mi|Gi|Ti)")
 _FACTORS: dict[str, int] = {
     **{letter: 1000**power for power, letter in enumerate("kMGT", 1)},
@@ -30,7 +32,8 @@ def several_near(name: str, names: Iterable[str], most: int) -> list[str]:
     wanted = _flat(name)[:_WIDTH]
     if wanted in flat:
         return [flat[wanted]]
-    return [flat[close] for close in difflib.get_close_matches(wanted, flat, n=most)]
+    comparable = [one for one in flat if len(wanted) > _SHORT or one[:1] == wanted[:1]]
+    return [flat[close] for close in difflib.get_close_matches(wanted, comparable, n=most)]
 
 
 def some_of(name: str, names: Iterable[str], command: str) -> str:

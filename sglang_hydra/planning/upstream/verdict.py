@@ -71,7 +71,7 @@ class Verdict:
     def _outvoted(self, finding: Finding, plan: Plan) -> Finding:
         """A refusal by 0.5.2's rules, where the release itself accepts the command line."""
         refusals = {each.id: each for each in plan.resolution.findings if each.level == "error" and not each.ours}
-        if finding.level != "error" or finding.id not in refusals:
+        if finding.id not in refusals:
             return finding
         message = f"{refusals[finding.id].message} (a rule of 0.5.2; {self.authority.version} accepts it)"
         return replace(finding, level="warning", message=message)

@@ -5,7 +5,7 @@
 Each line is one server: its arguments, its model's config fields and what it logged (tests/data/memory/public.jsonl
 shows the form). ``scored`` in a row says what of it can fairly be predicted; the rest is printed as unscored. What the
 row leaves open and the log decides (its pipeline stage, a pool of its own for sliding windows, ...) or what is assumed
-of it is said beside the number and listed in the summary. A row without fields names a file of conf/configs
+of it is written beside the number and listed in the summary. A row without fields names a file of conf/configs
 (``config_file``); one whose log is silent about its release has the one of its time (``release_by_date``).
 The bounds: weights per GPU within 1 % in the median and 4 % or 0.2 GiB in each row; bytes per token and KV tokens
 within 0.5 % (KV tokens from the logged free memory before and after loading and the fraction); every verdict right,
@@ -310,11 +310,11 @@ def _nearest(
     later = {"states counted elsewhere, as the log": pool({}, states=False)}
     if stated is None:
         later["a pool for sliding windows, as the log"] = pool({"disable_hybrid_swa_memory": False})
-    for said, tokens in later.items():
+    for note, tokens in later.items():
         if None not in (tokens, predicted, logged) and abs((tokens or 0) - (logged or 0)) < abs(
             (predicted or 0) - (logged or 0)
         ):
-            predicted, chosen = tokens, said
+            predicted, chosen = tokens, note
     return predicted, chosen
 
 
@@ -332,8 +332,8 @@ def _verdict(row: Mapping[str, Any], found: Fit, scored: bool, chosen: str) -> I
 def _line(item: Comparison) -> str:
     error = "" if item.error is None else f"{item.error:+.2%}"
     mark = "unscored" if not item.scored else "ok" if item.right else "WRONG"
-    said = "; ".join(filter(None, (item.note, item.chosen)))
-    return f"{item.row:44} {item.quantity:16} {item.predicted!s:>14} {item.logged!s:>14} {error:>9}  {mark:9}{said}"
+    notes = "; ".join(filter(None, (item.note, item.chosen)))
+    return f"{item.row:44} {item.quantity:16} {item.predicted!s:>14} {item.logged!s:>14} {error:>9}  {mark:9}{notes}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

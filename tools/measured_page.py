@@ -101,8 +101,8 @@ def _number(item: Comparison | None) -> str:
     if item is None or item.error is None:
         return ""
     exact = "{:,.2f}" if item.quantity == WEIGHTS else "{:,.0f}"
-    said = f" [{item.chosen}]" if item.chosen else ""
-    return f"{exact.format(item.predicted)} / {exact.format(item.logged)} ({item.error:+.2%}){said}"
+    note = f" [{item.chosen}]" if item.chosen else ""
+    return f"{exact.format(item.predicted)} / {exact.format(item.logged)} ({item.error:+.2%}){note}"
 
 
 def _verdict(item: Comparison | None) -> str:
@@ -112,8 +112,8 @@ def _verdict(item: Comparison | None) -> str:
 def _source(row: Mapping[str, Any]) -> str:
     held = ", held back" if row.get("held_back") else ""
     address = str(row["source_url"]).split(" ")[0]
-    said = f"[{row['id']}]({address})" if address.startswith("https://") else f"{row['id']}"
-    return said + held
+    shown = f"[{row['id']}]({address})" if address.startswith("https://") else f"{row['id']}"
+    return shown + held
 
 
 if __name__ == "__main__":

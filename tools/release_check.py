@@ -34,13 +34,13 @@ def sections(changelog: str) -> dict[str, tuple[str | None, str]]:
 
 def problems(tag: str, changelog: str) -> list[str]:
     """Why ``tag`` cannot be released; empty where it can."""
-    said = []
+    found = []
     if tag != f"v{version()}":
-        said.append(f"the tag is {tag}, and pyproject.toml has version {version()}: the tag must be v{version()}")
+        found.append(f"the tag is {tag}, and pyproject.toml has version {version()}: the tag must be v{version()}")
     date, text = sections(changelog).get(tag.removeprefix("v"), (None, ""))
     if date is None or not text:
-        said.append(f"CHANGELOG.md has no section '## [{tag.removeprefix('v')}] - YYYY-MM-DD' with text")
-    return said
+        found.append(f"CHANGELOG.md has no section '## [{tag.removeprefix('v')}] - YYYY-MM-DD' with text")
+    return found
 
 
 def main(arguments: list[str]) -> int:
@@ -49,12 +49,12 @@ def main(arguments: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 1
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    said = problems(tags[0], changelog)
-    for line in said:
+    found = problems(tags[0], changelog)
+    for line in found:
         print(line, file=sys.stderr)
-    if not said and "--notes" in arguments:
+    if not found and "--notes" in arguments:
         print(sections(changelog)[tags[0].removeprefix("v")][1])
-    return int(bool(said))
+    return int(bool(found))
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def originals(checkpoint: Published) -> tuple[str, ...]:
 
 
 def alike(path: str) -> tuple[str, str] | None:
-    """A checkpoint with other weights of the same shapes and format, and where that is said."""
+    """A checkpoint with other weights of the same shapes and format, and the source of that."""
     return _SAME_SHAPES.get(path)
 
 

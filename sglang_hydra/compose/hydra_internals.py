@@ -306,7 +306,7 @@ class Repository(CachingConfigRepository):
             missing.line = self._line_of_choice(failure.missing_cfg_file or "")
             raise missing from failure
         except ConfigCompositionException as failure:
-            unmatched = re.match(r"In '[^']+': Could not override '([\w/]+)", str(failure))
+            unmatched = re.match(r"In '[^']+': Could not override '([\w/]+)'", str(failure))
             line = self._line_of_choice(f"{unmatched[1]}/", r"[^#]*") if unmatched else None
             if line is None:
                 raise
@@ -473,7 +473,7 @@ def watch_apps(refused: Callable[[Exception, Sequence[str] | None], None]) -> No
     if start is None or hasattr(start, "__wrapped__"):
         return
 
-    def told(act: Any, *positional: Any, **named: Any) -> Any:
+    def observed(act: Any, *positional: Any, **named: Any) -> Any:
         try:
             return act(*positional, **named)
         except Exception as failure:
@@ -488,8 +488,8 @@ def watch_apps(refused: Callable[[Exception, Sequence[str] | None], None]) -> No
         try:
             if not getattr(task, "plans", False):
                 return start(*positional, **named)
-            utils.__dict__["run_and_report"] = lambda act: report(functools.partial(told, act))
-            return told(start, *positional, **named)
+            utils.__dict__["run_and_report"] = lambda act: report(functools.partial(observed, act))
+            return observed(start, *positional, **named)
         finally:
             utils.__dict__["run_and_report"] = report
             _STARTING.reset(token)

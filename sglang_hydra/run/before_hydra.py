@@ -6,7 +6,7 @@ Two parts work together. ``watch_apps``, which ``sglang_hydra.main`` calls, note
 config and the command line of the app that ``@hydra.main`` starts (compose/hydra_internals.py). The search-path plugin
 then calls ``check_app`` with the search path of that app. So every app that is written as the documentation says is
 checked, and apps without ``@sglang_hydra.main`` and Hydra's compose API are left to Hydra. A multirun, ``--cfg`` and
-``--info`` are composed by Hydra first: what it refuses is told to ``refused_by_hydra``.
+``--info`` are composed by Hydra first: what it refuses is passed to ``refused_by_hydra``.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def _end_with(failure: ConfigError, composer: Composer | None, requests: Sequenc
 
 def refused_by_hydra(failure: Exception, words: Sequence[str] | None) -> None:
     """Ends the process with findings for what ends the run of the app that starts: a plan that a job refused, or what
-    Hydra cannot compose with these overrides. For the latter the findings that a single run shows, else what Hydra
-    said. Returns for an error of the task's own."""
+    Hydra cannot compose with these overrides. For the latter the findings that a single run shows, else Hydra's
+    message. Returns for an error of the task's own."""
     if not _starting:
         return
     composer, typed = _starting[0]

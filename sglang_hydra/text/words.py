@@ -11,7 +11,7 @@ from typing import Any
 _WIDTH = 100
 _MOST_LISTED = 5
 _SHORT = 4
-"""Letters of a name that is too short to be like one with another first letter: time is no image."""
+"""Letters of a name that is too short to be like one that neither begins as it does nor has it: time is no image."""
 _SIZE = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,15}))?(k|M|G|T|Ki|Mi|Gi|Ti)")
 _FACTORS: dict[str, int] = {
     **{letter: 1000**power for power, letter in enumerate("kMGT", 1)},
@@ -32,7 +32,7 @@ def several_near(name: str, names: Iterable[str], most: int) -> list[str]:
     wanted = _flat(name)[:_WIDTH]
     if wanted in flat:
         return [flat[wanted]]
-    comparable = [one for one in flat if len(wanted) > _SHORT or one[:1] == wanted[:1]]
+    comparable = [one for one in flat if len(wanted) > _SHORT or one[:1] == wanted[:1] or wanted in one]
     return [flat[close] for close in difflib.get_close_matches(wanted, comparable, n=most)]
 
 

@@ -160,7 +160,7 @@ def record_of(version: str) -> Record | None:
 
 
 def not_recorded(version: str) -> Finding:
-    """What is said of a release that has no record, and what to type."""
+    """The finding on a release that has no record, with what to type."""
     hint = f"{program()} release fetch --trust {version}; {program()} release list shows the recorded ones"
     return Finding("error", "REL001", f"SGLang {version} is not recorded here", hint=hint)
 

@@ -24,7 +24,7 @@ _PLAIN_TYPES = {"List": "list", "Dict": "dict", "Tuple": "tuple", "Set": "set", 
 _GONE = "DeprecatedAction"
 """An old flag that does nothing any more."""
 
-_SAID = ("new_flag", "const_value", "error_message", "help")
+_STATED = ("new_flag", "const_value", "error_message", "help")
 _ADVICE = re.compile(r"(?:[Uu]se|set) [`']?(--[\w-]+)(?:[`']? to '([\w-]+)')?")
 
 
@@ -245,10 +245,10 @@ def _read_option(
 def _old_flag(
     flag: str, action: str, feeds: str | None, given: dict[str, ast.expr], scope: Scope, local: dict[str, ast.expr]
 ) -> OldFlag:
-    said = {key: _known(evaluate(node, scope, local)) for key, node in given.items() if key in _SAID}
-    advice = _ADVICE.search(str(said.get("error_message") or said.get("help") or ""))
-    instead = said.get("new_flag") or (advice[1] if advice and advice[1] != flag else None)
-    value = said.get("const_value")
+    stated = {key: _known(evaluate(node, scope, local)) for key, node in given.items() if key in _STATED}
+    advice = _ADVICE.search(str(stated.get("error_message") or stated.get("help") or ""))
+    instead = stated.get("new_flag") or (advice[1] if advice and advice[1] != flag else None)
+    value = stated.get("const_value")
     if action == "DeprecatedStoreTrueAction":
         value = True
     if action == _GONE:

@@ -1,7 +1,7 @@
 """The 210 arguments of SGLang 0.5.2's server: names, types, defaults, and what each one means.
 
-One file a concern, each a dataclass; ``ServerArgs`` is all of them in one flat class. What belongs here is what can be
-said of one argument alone. What one argument does to another is a rule (``sglang_hydra.rules``), what must hold between
+One file a concern, each a dataclass; ``ServerArgs`` is all of them in one flat class. What belongs here is about
+one argument alone. What one argument does to another is a rule (``sglang_hydra.rules``), what must hold between
 them a check (``sglang_hydra.rules.checks``). To add an argument, add one line to its concern.
 """
 

@@ -171,8 +171,8 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
 def _facts_of_hidden(known: Mapping[str, Any], typed: Typed, composer: Composer) -> dict[str, str]:
     """Where the path is a folder of another machine: the preset that served_model_name names, for its facts."""
     path, served = str(known.get("model_path") or ""), str(known.get("served_model_name") or "")
-    is_told = "model" in typed.choices or any(key.startswith("model.") for key in typed.nodes)
-    name = None if is_told or path[:1] != "/" or os.path.exists(path) else preset_for(served, composer)[0]
+    is_named = "model" in typed.choices or any(key.startswith("model.") for key in typed.nodes)
+    name = None if is_named or path[:1] != "/" or os.path.exists(path) else preset_for(served, composer)[0]
     return {} if name is None else {"model.facts_from": name}
 
 

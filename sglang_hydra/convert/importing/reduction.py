@@ -86,7 +86,7 @@ def preset_for(path: str, composer: Composer) -> tuple[str | None, bool]:
 
 def reduce_to_preset(wanted: Wanted, gpus: Sequence[str], composer: Composer, env: Mapping[str, str]) -> Reduced:
     """Finds the preset, and removes every argument that the plan resolves to anyway, on each of the GPU classes, where
-    that can be told.
+    that is known.
 
     Raises ConfigError where the arguments cannot be composed at all.
     """

@@ -42,7 +42,7 @@ class Rollout:
     """What verl will start, before it does.
 
     ``engine_kwargs`` are the keys that were set in the node, with their values: keys out are keys in. ``passed`` is
-    what verl adds itself; ``server_args`` what ``ServerArgs(**...)`` will be called with. ``settings`` has those of
+    what verl adds itself; ``server_args`` what ``ServerArgs(**...)`` will be called with. ``said`` has the settings of
     the node, each with the place where it was set.
     """
 
@@ -50,7 +50,7 @@ class Rollout:
     engine_kwargs: Mapping[str, Any] = field(repr=False)
     passed: Mapping[str, Passed]
     at: str
-    settings: Mapping[str, Setting] = field(repr=False)
+    said: Mapping[str, Setting] = field(repr=False)
 
     @property
     def server_args(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class Rollout:
             yield name, shown(masked(name, value)), f"{who} (over verl's {shown(own.value)})" if mine and own else who
 
     def _place_of(self, name: str) -> str:
-        return (self.settings[name] if name in self.settings else self.settings["extra"]).place
+        return (self.said[name] if name in self.said else self.said["extra"]).place
 
 
 def plan_rollout(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from sglang_hydra.facts.tiny import tiny_path
 from sglang_hydra.run.doctor.examination import Verdict, check
 from sglang_hydra.run.doctor.machine_state import HubAnswer, ModelFiles, Space, World
 from sglang_hydra.run.doctor.phrases import gib, listed, plural, size
@@ -116,6 +117,8 @@ def check_model(world: World) -> Verdict:
         "hub": model.hub.state if model.hub else None,
     }
     verdict = partial(Verdict, values=values)
+    if model.kind == "missing" and name == str(tiny_path()):
+        return verdict("ok", f"{name} is made when the server starts")
     if model.kind == "missing":
         return verdict(
             "error", f"{name} is not on this machine", "model_path=an existing folder, or a hub id (org/name)"

@@ -333,7 +333,7 @@ def serve(
 
     ``on_ready`` is called with the server and the seconds it took; what it raises stops the server. SIGINT, SIGTERM
     and SIGHUP stop the server, a second one kills it; the exit code is then 130. Unless ``loud`` is false, that is
-    said on stderr. Raises MachineError where the server cannot be started here.
+    written to stderr. Raises MachineError where the server cannot be started here.
     """
     display = display or display_for()
     server = LocalServer(launch, display)

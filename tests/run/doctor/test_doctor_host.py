@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sglang_hydra.facts.tiny import tiny_path
 from sglang_hydra.run.doctor import host, packages, storage
 from sglang_hydra.run.doctor.machine_state import HubAnswer, Limit, Memory, ModelFiles, Port, Request, Space, World
 from sglang_hydra.text.findings import Finding
@@ -184,6 +185,11 @@ def hub(state: str, why: str = "", token: str | None = None) -> ModelFiles:
 )
 def test_access_to_the_model_is_judged(model: ModelFiles | None, state: str, words: tuple[str, ...]) -> None:
     judge(storage.check_model, changed(model=model, request=Request(model_path="org/m")), state, *words)
+
+
+def test_the_model_that_is_made_here_is_not_missing_before_it_is_made() -> None:
+    world = changed(model=ModelFiles("missing"), request=Request(model_path=str(tiny_path())))
+    judge(storage.check_model, world, "ok", "is made when the server starts")
 
 
 BUSY = Finding("error", "ENG006", "port 30000 is in use by process 4242 (python)", hint="port=30001")

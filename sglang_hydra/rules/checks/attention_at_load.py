@@ -167,7 +167,7 @@ def check_sparse_attention_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     What: DeepSeek's sparse attention (V3.2, GLM-5) runs on Hopper and on Blackwell of compute capability 10.
     Why: on NVIDIA its indexer calls DeepGEMM, whose kernels are built for 9.x and 10.x; elsewhere they stop with
         "Unsupported architecture" when the server starts. No argument chooses another indexer.
-    Upstream: layers/attention/dsa_backend.py and dsa/dsa_indexer.py up to 0.5.23; reported for 12.0 and 0.5.12 in
+    Upstream: dsa_backend and dsa_indexer of layers/attention, up to 0.5.23; reported for 12.0 and 0.5.12 in
         sgl-project/sglang#26087.
     Example: gpu=a100_80gb model=glm_5_fp8 tp_size=16 nnodes=2 -> warned
     """

@@ -59,8 +59,8 @@ def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
     Why: the trtllm backends refuse it by name; flashmla and cutlass_mla read kv_lora_rank, which SGLang sets for latent
         attention only. All of it happens when the attention is built, after the weights.
     Upstream: model_executor/model_runner.py, _get_attention_backend_from_str; layers/attention/flashmla_backend.py and
-        cutlass_mla_backend.py; configs/model_config.py:217-247, 0.5.2. From 0.5.3 on layers/attention/
-        attention_registry.py; later releases know latent attention of more classes, and their config has kv_lora_rank.
+        cutlass_mla_backend.py; configs/model_config.py:217-247, 0.5.2. Later releases have it in attention_registry,
+        and know latent attention of more classes, whose config has kv_lora_rank.
     Example: model=llama_3_1_8b attention_backend=flashmla -> refused
     """
     view = view_of(facts.model, args.json_model_override_args)
@@ -85,8 +85,8 @@ def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: attention_backend=fa3 needs Hopper, or Ampere and Ada where the model has no latent attention.
     Why: an assertion says so, after the weights are loaded. Inferred: FlashAttention 3 has no kernels elsewhere.
-    Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str; from 0.5.3 to 0.5.23
-        layers/attention/attention_registry.py.
+    Upstream: model_executor/model_runner.py 0.5.2, _get_attention_backend_from_str; attention_registry of 0.5.3 to
+        0.5.23.
     Example: gpu=b200 attention_backend=fa3 -> refused
     """
     capability = facts.gpu.compute_capability

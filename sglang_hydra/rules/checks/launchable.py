@@ -44,6 +44,7 @@ PLAN_CHECKS: tuple[Rule, ...] = (
     ranges.check_sizes,
     ranges.check_ports,
     ranges.check_host,
+    ranges.check_words,
     ranges.check_model_path,
     machine.check_gpu_count,
     nodes.check_node_rank,

@@ -1,4 +1,4 @@
-"""Numbers that SGLang takes as they are and that no server can run with."""
+"""Numbers and words that SGLang takes as they are and that no server can run with."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ _ANY_NUMBER = (-(2**63), 2**63)  # what a computer counts with
 _PORTS = ("port", "nccl_port", "disaggregation_bootstrap_port")
 _USUAL_PORTS = {"port": "30000", "nccl_port": "null", "disaggregation_bootstrap_port": "8998"}
 _LAST_PORT = 65535
+_NO_DEVICES = ("gpu", "nvidia", "amd", "rocm", "hip")
+_LEVELS = ("critical", "fatal", "error", "warning", "warn", "info", "debug", "notset")
+_LEVELS_OF_UVICORN = ("critical", "error", "warning", "info", "debug", "trace")
+_LEVELS_MEANT = {"warn": "warning", "verbose": "debug", "trace": "debug", "fatal": "critical"}
 
 
 @rule("ARG020", stage="plan", every_release=True)
@@ -85,6 +89,27 @@ def check_host(args: ServerArgs, facts: Facts) -> Outcome:
     meant = (f"host={name} port={port}" if port.isdigit() else f"host={name}",) if name.strip() else ()
     offers = dict.fromkeys((*meant, "host=127.0.0.1", "host=0.0.0.0"))
     return Refusal(f"host={args.host!r} names no interface", "host", offers=tuple(offers))
+
+
+@rule("ARG024", stage="plan", every_release=True)
+def check_words(args: ServerArgs, facts: Facts) -> Outcome:
+    """
+    What: device must be a device of torch, as cuda (also for ROCm) or cpu; log_level and log_level_http must be levels
+        of Python's logging and of uvicorn.
+    Why: the command line takes any word. torch.get_device_module fails for another device, getattr(logging, level) or
+        uvicorn for another level, when the server starts.
+    Upstream: model_executor/model_runner.py and utils.py 0.5.2, configure_logger; uvicorn's LOG_LEVELS.
+    Example: device=gpu -> refused
+    """
+    if str(args.device).lower() in _NO_DEVICES:
+        return Refusal(f"device={args.device} is no device of torch", "device", offers=("device=cuda", "device=null"))
+    of_uvicorn = "log_level_http" if args.log_level_http else "log_level"
+    for name, known in (("log_level", _LEVELS), (of_uvicorn, _LEVELS_OF_UVICORN)):
+        level = getattr(args, name)
+        if isinstance(level, str) and level.lower() not in known:
+            meant = _LEVELS_MEANT.get(level.lower(), "info")
+            return Refusal(f"{name}={short(level, 20)} is none of {', '.join(known)}", name, offers=f"{name}={meant}")
+    return None
 
 
 @rule("ARG022", stage="plan", every_release=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 
@@ -18,6 +19,7 @@ from sglang_hydra.run.launch.head import free_port_block, own_address, with_head
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.errors import MachineError
 from tests.plans import composer, planned, without_engines
+from tests.run.launch.processes import free_port, wait_until
 
 TWO = ("gpu=h200", "model=deepseek_v3", "tp_size=16", "nnodes=2")
 
@@ -217,10 +219,16 @@ def test_the_first_node_takes_an_address_that_is_translated_to_it(monkeypatch: p
         return connected(("127.0.0.1", address[1]), timeout)
 
     monkeypatch.setattr(socket, "create_connection", translated)
-    port = free_port_block(1)
+    port = free_port()
     assert settled(f"dist_init_addr=198.51.100.7:{port}")[0].launchable
-    with socket.socket() as server:
-        server.bind(("", port))  # nothing of the trial is left on it
+    assert wait_until(lambda: can_be_bound(port), 10)  # nothing of the trial stays: the system keeps a port for 60 s
+
+
+def can_be_bound(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.socket() as server:
+        server.bind(("", port))
+        return True
+    return False
 
 
 def test_the_first_node_refuses_another_machine_that_answers(listening: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ VENV ?= .venv
 SGLANG_VENV ?= .venv-sglang-0.5.2
 SGLANG_0_5_23_VENV ?= .venv-sglang-0.5.23
 NEXT_VENV ?= .venv-next
+# Only final releases: a launcher's own requirement names a pre-release, so pip would take one for Hydra too.
+FINAL ?= 'hydra-core<1.4' 'omegaconf<2.4'
 # The next Hydra and the OmegaConf and the launchers that it takes; pip installs pre-releases only by their version.
 NEXT ?= hydra-core==1.4.0rc3 omegaconf==2.4.1rc1 hydra-joblib-launcher==1.4.0rc3 hydra-submitit-launcher==1.4.0rc3
 ARGS ?=
@@ -72,7 +74,7 @@ generate: $(VENV)/.has-dev compile
 	@echo "== record_answers" && $(OFFLINE) SGLANG_HYDRA_OFFLINE=1 $(PY) tools/record_answers.py
 	@for tool in config_schema completion_index catalog_page diagnosis_page export_pages measured_page reference_pages house readme_screens; do \
 	  echo "== $$tool" && $(OFFLINE) $(PY) tools/$$tool.py $$([ $$tool = house ] && echo --write) || exit 1; done
-	@echo "== golden screens" && $(OFFLINE) UPDATE_GOLDEN=1 $(PY) -m pytest -q -n 0 tests/show/test_explain.py tests/show/test_screens.py tests/planning/test_catalog.py
+	@echo "== golden screens" && $(OFFLINE) UPDATE_GOLDEN=1 $(PY) -m pytest -q -n 0 tests/show/test_screens.py tests/planning/choosing/test_catalog.py
 
 docs: $(VENV)/.has-docs
 	@$(PY) tools/reference_pages.py --check
@@ -117,21 +119,25 @@ $(PY): | python-version
 	@echo "Making a Python environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 
-# An editable install copies the plugins of Hydra: they are installed again when they change.
+# An editable install copies the plugins of Hydra: they are installed again when they change. Groups of dependencies
+# are known to pip from 25.1 on.
 $(VENV)/.has-dev: pyproject.toml constraints.txt $(PLUGINS) | $(PY)
 	@echo "Installing the package and the tools of its tests into $(VENV)"
-	@$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	@$(PIP) install --quiet 'pip>=25.1'
+	@$(PIP) install --quiet -c constraints.txt -e . --group dev $(FINAL)
 	@touch $@
 
 $(NEXT_VENV)/.has-dev: pyproject.toml constraints.txt $(PLUGINS) | python-version
 	@echo "Installing the package and the tools of its tests into $(NEXT_VENV), with $(NEXT)"
 	@$(PYTHON) -m venv $(NEXT_VENV)
-	@$(NEXT_VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt -e '.[dev]' $(NEXT)
+	@$(NEXT_VENV)/bin/python -m pip --disable-pip-version-check install --quiet 'pip>=25.1'
+	@$(NEXT_VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt -e . --group dev $(NEXT)
 	@touch $@
 
 $(VENV)/.has-docs: pyproject.toml constraints.txt $(PLUGINS) | $(PY)
 	@echo "Installing the package and the tools of its documentation into $(VENV)"
-	@$(PIP) install --quiet -c constraints.txt -e '.[docs]'
+	@$(PIP) install --quiet 'pip>=25.1'
+	@$(PIP) install --quiet -c constraints.txt -e . --group docs
 	@touch $@
 
 # The announcement comes before anything is fetched, so the environment is made inside.

@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare c
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import recipes
-from sglang_hydra.planning.audit import judge_cells, judge_recipes
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.choosing.audit import judge_cells, judge_recipes
+from sglang_hydra.planning.making.make import make_plan
 
 
 def main() -> None:

@@ -28,21 +28,6 @@ __version__ = VERSION
 if not isdir(f"{__path__[0]}/conf"):
     __path__.append(__path__[0].rpartition("/")[0] or ".")
 
-
-class _ModulesOfEarlierVersions:
-    """Asked for what is nowhere else: a module under the name that it had in an earlier version."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> Any:
-        if not name.startswith("sglang_hydra."):
-            return None
-        from sglang_hydra.moved import spec_of
-
-        return spec_of(name)
-
-
-sys.meta_path.append(_ModulesOfEarlierVersions)
-
 __all__ = [
     "ConfigError",
     "Finding",
@@ -75,7 +60,6 @@ __all__ = [
 if TYPE_CHECKING:
     from typing import Any
 
-    from sglang_hydra.arguments.argv import parse_argv
     from sglang_hydra.arguments.fields import LoRARef, ServerArgs
     from sglang_hydra.arguments.fields.choices import (
         add_attention_backend_choices,
@@ -87,12 +71,13 @@ if TYPE_CHECKING:
         add_reasoning_parser_choices,
         add_tool_call_parser_choices,
     )
+    from sglang_hydra.arguments.reading import parse_argv
     from sglang_hydra.compose.schema import register as register
     from sglang_hydra.convert import verl as verl
     from sglang_hydra.facts.gpu import GpuFacts
     from sglang_hydra.facts.model import ModelFacts
     from sglang_hydra.measure.report.frame import results
-    from sglang_hydra.planning.make import plan
+    from sglang_hydra.planning.making.make import plan
     from sglang_hydra.planning.plan import Plan
     from sglang_hydra.rules.resolution import Resolution, resolve
     from sglang_hydra.run.hydra_app import main
@@ -110,7 +95,7 @@ def __getattr__(name: str) -> Any:
         case "resolve" | "Resolution":
             from sglang_hydra.rules import resolution as home
         case "plan":
-            from sglang_hydra.planning import make as home
+            from sglang_hydra.planning.making import make as home
         case "register":
             from sglang_hydra.compose import schema as home
         case "results":
@@ -118,7 +103,7 @@ def __getattr__(name: str) -> Any:
         case "main":
             from sglang_hydra.run import hydra_app as home
         case "parse_argv":
-            from sglang_hydra.arguments import argv as home
+            from sglang_hydra.arguments import reading as home
         case "Plan":
             from sglang_hydra.planning import plan as home
         case "GpuFacts":

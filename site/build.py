@@ -80,10 +80,10 @@ def write_python(out: Path) -> None:
 
 def options() -> dict[str, Any]:
     """What the form offers."""
+    from sglang_hydra.arguments.tables.table import known_versions
     from sglang_hydra.compose.composer import Composer
     from sglang_hydra.convert.export.registry import FORMATS
-    from sglang_hydra.planning.catalog import gpu_classes, models
-    from sglang_hydra.releases.table import known_versions
+    from sglang_hydra.planning.choosing.catalog import gpu_classes, models
 
     composer = Composer()
     return {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.planning.catalog import GpuClass, Model
+    from sglang_hydra.planning.choosing.catalog import GpuClass, Model
     from sglang_hydra.planning.plan import Plan
 
 COUNTS = (1, 2, 4, 8, 16)
@@ -25,7 +25,7 @@ def judged() -> dict[str, Any]:
     that serves it, or null."""
     from sglang_hydra.compose.composer import Composer
     from sglang_hydra.compose.recipes import recipes
-    from sglang_hydra.planning.catalog import gpu_classes, models
+    from sglang_hydra.planning.choosing.catalog import gpu_classes, models
 
     with tempfile.TemporaryDirectory() as nothing:
         os.environ.update(SGLANG_HYDRA_CACHE=nothing, SGLANG_HYDRA_OFFLINE="1", HF_HUB_OFFLINE="1")
@@ -80,20 +80,19 @@ def _count(composer: Composer, model: Model, gpu: GpuClass, number: int) -> dict
 
 def _planned(composer: Composer, words: list[str]) -> Plan:
     from sglang_hydra.compose.overrides import Request
-    from sglang_hydra.planning.make import plan_composed
+    from sglang_hydra.planning.making.make import plan_composed
 
     requests = [Request(word, f"override {place}") for place, word in enumerate(words, 1)]
     return plan_composed(composer, requests, composer.compose(requests), with_remedies=False)
 
 
 def _shown(plan: Plan) -> dict[str, Any]:
-    from sglang_hydra.planning.suggest import serves
-    from sglang_hydra.planning.verdict import verdict_on
+    from sglang_hydra.planning.choosing.suggest import serves
     from sglang_hydra.show.first_lines import room_line, server_name
     from sglang_hydra.show.memory import memory_rows
     from sglang_hydra.show.plan import command_line
 
-    launch, why = verdict_on(plan.findings, [plan])
+    launch, why = plan.verdict
     fit = plan.fit
     return {
         "serves": serves(plan),
@@ -105,14 +104,14 @@ def _shown(plan: Plan) -> dict[str, Any]:
         "left_gib": None if fit is None or fit.left is None else round(fit.left / 2**30, 1),
         "memory": [[cell for cell, _ in row] for row in memory_rows(fit)] if fit is not None else [],
         "memory_gib": fit.memory / 2**30 if fit is not None and fit.memory else None,
-        "command": command_line(plan) if plan.launchable else None,
+        "command": command_line(plan) if plan.launchable is not False else None,
     }
 
 
 def _with_changes(composer: Composer, model: Model, gpu: GpuClass) -> dict[str, Any] | None:
     """The smallest plan with a smaller cache, another layout or other weights, where the plain ones do not serve."""
     from sglang_hydra.compose.overrides import Request
-    from sglang_hydra.planning.suggest import FEWEST, suggestions
+    from sglang_hydra.planning.choosing.suggest import FEWEST, suggestions
     from sglang_hydra.text.errors import ConfigError
 
     try:

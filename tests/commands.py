@@ -26,8 +26,8 @@ class Printed(NamedTuple):
 Run = Callable[..., Printed]
 
 
-OF_THE_RUN = ("SGLANG_HYDRA_CACHE", "SGLANG_HYDRA_OFFLINE")
-"""What the run of the tests itself sets: no test reads the user's cache or fetches a wheel."""
+OF_THE_RUN = ("SGLANG_HYDRA_CACHE", "SGLANG_HYDRA_OFFLINE", "SGLANG_HYDRA_RELEASE")
+"""What the tests themselves set: the cache is their own, no wheel is fetched, some are of one release."""
 
 
 def runner(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:

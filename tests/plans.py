@@ -15,7 +15,7 @@ from sglang_hydra.facts import probe
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.planning.engines import planned as planned_engines
 from sglang_hydra.planning.engines.base import Availability
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding

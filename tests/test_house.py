@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 import sglang_hydra
-from sglang_hydra import moved
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 60  # of a function
-ROOT_FILES = {"__init__.py", "__main__.py", "moved.json", "moved.py", "py.typed", "start.py"}
+ROOT_FILES = {"__init__.py", "__main__.py", "py.typed", "start.py"}
 
 
 def test_no_room_imports_upward_and_no_modules_import_each_other_in_a_circle() -> None:
@@ -33,6 +32,20 @@ def test_each_room_says_what_belongs_there() -> None:
     for folder in (ROOT / "sglang_hydra").iterdir():
         if folder.is_dir() and folder.name not in ("__pycache__",):
             assert (import_module(f"sglang_hydra.{folder.name}").__doc__ or "").strip(), folder
+
+
+@pytest.mark.parametrize("room", ["facts", "fit", "releases"])
+def test_a_room_that_lists_its_modules_lists_each_of_them(room: str) -> None:
+    rows = re.findall(
+        r"^([a-z_]+(?:, [a-z_]+)*)  +\S", import_module(f"sglang_hydra.{room}").__doc__ or "", re.MULTILINE
+    )
+    listed = [name for row in rows for name in row.split(", ")]
+    there = [
+        path
+        for path in (ROOT / "sglang_hydra" / room).iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    ]
+    assert sorted(listed) == sorted(path.stem for path in there if path.stem != "__init__")
 
 
 def test_no_function_is_longer_than_a_screen() -> None:
@@ -70,39 +83,13 @@ def test_what_contributing_says_of_files_is_true() -> None:
     assert sum(len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in why.groups()) <= 100
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "sglang_hydra.launch.slurm.inside",
-        "sglang_hydra.sweep.launching",
-        "sglang_hydra.sweep.points",
-        "sglang_hydra.plans",
-        "sglang_hydra.app",
-        "sglang_hydra.fields.parallel",
-        "sglang_hydra.verl",
-    ],
-)
-def test_a_module_of_an_earlier_version_is_the_one_of_today(name: str) -> None:
-    today = moved.name_of_today(name)
-    assert today is not None
-    old, new = import_module(name), import_module(today)
-    public = [key for key in vars(new) if not key.startswith("_")]
-    assert public
-    assert all(getattr(old, key) is getattr(new, key) for key in public)
-
-
-def test_every_old_name_leads_to_a_module() -> None:
-    for name in moved.table():
-        import_module(str(moved.name_of_today(f"sglang_hydra.{name}")))
-
-
 def test_public_names_are_no_modules() -> None:
     for name in sglang_hydra.__all__:
         if name != "__version__":
             assert callable(getattr(sglang_hydra, name)), name
 
 
-HYDRA_INTERNALS = ROOT / "sglang_hydra" / "compose" / "hydra_internals.py"
+HYDRA_INTERNALS = [ROOT / "sglang_hydra" / "compose" / f"hydra_{name}.py" for name in ("internals", "apps")]
 FRAMES = {"_getframe", "currentframe", "f_back", "f_locals", "tb_frame", "getouterframes", "stack"}
 
 
@@ -175,12 +162,12 @@ def test_one_file_knows_the_internals_of_hydra_and_omegaconf() -> None:
     folders = ("sglang_hydra", "hydra_plugins", "examples", "tools")
     files = [file for folder in folders for file in sorted((ROOT / folder).rglob("*.py"))]
     package = ROOT / "sglang_hydra"
-    sealed = {package / "upstream" / "child", ROOT / "tools" / "recording"}  # start without Hydra
+    sealed = {package / "releases" / "child", ROOT / "tools" / "recording"}  # start without Hydra
     found = {
         str(file.relative_to(ROOT)): uses
         for file in files
-        if file != HYDRA_INTERNALS and not sealed.intersection(file.parents)
+        if file not in HYDRA_INTERNALS and not sealed.intersection(file.parents)
         if (uses := list(uses_of_internals(file.read_text(encoding="utf-8"), private)))
     }
     assert found == {}
-    assert list(uses_of_internals(HYDRA_INTERNALS.read_text(encoding="utf-8"), private))
+    assert all(list(uses_of_internals(file.read_text(encoding="utf-8"), private)) for file in HYDRA_INTERNALS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-HEAVY = {"torch", "transformers", "pandas", "numpy", "huggingface_hub", "sglang", "httpx", "plotly"}
+HEAVY = {"torch", "transformers", "pandas", "numpy", "huggingface_hub", "sglang", "httpx", "plotly", "psutil"}
 COMPOSING = {"hydra", "omegaconf", "yaml", "rich", "pynvml"}
 SLOW_STDLIB = {"asyncio", "urllib.request", "http.client", "unittest", "multiprocessing"}
 

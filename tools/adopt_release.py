@@ -11,8 +11,8 @@ In this order: the table of releases (read_releases.py), the real parts and the 
 (record_answers.py, for the releases that have a file of them and for the newest).
 
 A question that nothing answers, and an argument that is gone without a successor, has to be declared: with a fact
-(sglang_hydra/upstream/child/questions.py), with a row of sglang_hydra/releases/successors.json, or, where it stays
-open, with a reason in tools/releases/declared.json.
+(sglang_hydra/releases/child/questions.py), with a row of
+sglang_hydra/arguments/tables/successors.json, or, where it stays open, with a reason in tools/releases/declared.json.
 
 Exit code: 0 adopted, 1 something new is not declared ("2 new questions"), 2 the release could not be had.
 """
@@ -35,10 +35,10 @@ sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 import read_releases  # noqa: E402
 import record_release  # noqa: E402
 
-from sglang_hydra.releases.successors import successor  # noqa: E402
-from sglang_hydra.releases.table import known_versions, release, rows  # noqa: E402
-from sglang_hydra.upstream.recorded import recorded_releases  # noqa: E402
-from sglang_hydra.upstream.records import RECORDS, record_of  # noqa: E402
+from sglang_hydra.arguments.tables.successors import successor  # noqa: E402
+from sglang_hydra.arguments.tables.table import known_versions, release, rows  # noqa: E402
+from sglang_hydra.releases.recorded import recorded_releases  # noqa: E402
+from sglang_hydra.releases.records import RECORDS, record_of  # noqa: E402
 
 DECLARED = Path(__file__).with_name("releases") / "declared.json"
 _PLACE = re.compile(r" \([\w/.-]+:\d+\)$")

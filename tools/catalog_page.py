@@ -16,11 +16,11 @@ sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
 from generated import write_or_check  # noqa: E402
 
+from sglang_hydra.arguments.tables.architectures import first_release_of  # noqa: E402
 from sglang_hydra.compose.composer import Composer  # noqa: E402
 from sglang_hydra.compose.recipes import recipes  # noqa: E402
-from sglang_hydra.planning.audit import TOO_SHORT, Judged, judge_cells, judge_recipes, legend  # noqa: E402
-from sglang_hydra.planning.catalog import gpu_classes, models  # noqa: E402
-from sglang_hydra.releases.architectures import first_release_of  # noqa: E402
+from sglang_hydra.planning.choosing.audit import TOO_SHORT, Judged, judge_cells, judge_recipes, legend  # noqa: E402
+from sglang_hydra.planning.choosing.catalog import gpu_classes, models  # noqa: E402
 
 PAGE = ROOT / "docs" / "catalog.md"
 

@@ -20,15 +20,17 @@ sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
 from generated import write_or_check_files  # noqa: E402
 
+from sglang_hydra.arguments.every import EVERY  # noqa: E402
 from sglang_hydra.arguments.fields import FIELDS  # noqa: E402
+from sglang_hydra.arguments.parser import parser_of  # noqa: E402
 from sglang_hydra.arguments.secrets import is_secret_name  # noqa: E402
+from sglang_hydra.arguments.tables.table import known_versions, release  # noqa: E402
 from sglang_hydra.cli.completion import INDEX, RELEASES, SHELLS  # noqa: E402
 from sglang_hydra.cli.id_pages import known_ids  # noqa: E402
 from sglang_hydra.compose.composer import Composer  # noqa: E402
 from sglang_hydra.compose.schema import Root  # noqa: E402
 from sglang_hydra.compose.settings import bench  # noqa: E402
 from sglang_hydra.convert.export.registry import FORMATS  # noqa: E402
-from sglang_hydra.releases.table import known_versions, release  # noqa: E402
 from sglang_hydra.show.key_help import GROUPS, Key, keys  # noqa: E402
 from sglang_hydra.text.flags import FLAGS, VERBS  # noqa: E402
 
@@ -42,13 +44,12 @@ def index() -> dict[str, Any]:
     options = {group: composer.options(group) for group in (*composer.groups(), "bench/workload")}
     values = {name: _choices(name) for name in FIELDS}
     values |= {name: _choices_of(key) for name, key in keys().items()}
-    values |= dict(_extras())
-    nodes = [*(item.name for item in fields(Root) if is_dataclass(item.type)), "extra"]
+    nodes = [item.name for item in fields(Root) if is_dataclass(item.type)]
     words = {
-        "explain": sorted([*FIELDS, *keys(), *GROUPS, *known_ids()]),
+        "explain": sorted([*EVERY, *keys(), *GROUPS, *known_ids()]),
         "export": sorted(FORMATS),
         "completion": sorted(SHELLS),
-        "help": sorted([*FIELDS, *keys(), *GROUPS]),
+        "help": sorted([*EVERY, *keys(), *GROUPS]),
     }
     return {
         "verbs": list(VERBS),
@@ -85,14 +86,9 @@ def releases() -> dict[str, Any]:
 
 def _arguments(version: str) -> Iterator[tuple[str, list[str]]]:
     for name, argument in sorted(release(version).arguments.items()):
-        if argument.flags and not is_secret_name(name):
-            switch = argument.action in ("store_true", "BooleanOptionalAction")
+        if name in parser_of(version).by_name and not is_secret_name(name):
+            switch = argument.type == "bool"
             yield name, _BOOLEAN if switch else [str(choice) for choice in argument.choices or ()]
-
-
-def _extras() -> Iterator[tuple[str, list[str]]]:
-    """Arguments of the newest release that 0.5.2 does not have."""
-    yield from ((f"extra.{name}", found) for name, found in _arguments(known_versions()[-1]) if name not in FIELDS)
 
 
 def main() -> int:

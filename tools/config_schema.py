@@ -21,7 +21,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
-from sglang_hydra.arguments.fields import FIELDS, Field  # noqa: E402
+from sglang_hydra.arguments.every import EVERY, every_choice  # noqa: E402
+from sglang_hydra.arguments.fields import Field  # noqa: E402
 from sglang_hydra.compose.composer import Composer  # noqa: E402
 from sglang_hydra.compose.node_types import types_of, without_none  # noqa: E402
 from sglang_hydra.compose.recipes import recipes  # noqa: E402
@@ -49,13 +50,13 @@ def schema(config_dirs: Sequence[str] = ()) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "sglang_hydra.config/1",
-        "title": "A configuration of sglang-hydra: arguments of SGLang 0.5.2 at the root, ours beside them",
+        "title": "A configuration of sglang-hydra: arguments of SGLang at the root, ours beside them",
         "type": "object",
         "additionalProperties": False,
         "properties": {
             "defaults": _defaults(groups),
             "hydra": {"type": "object", "description": "Hydra's own settings"},
-            **{name: _argument(field) for name, field in FIELDS.items()},
+            **{name: _argument(field) for name, field in EVERY.items()},
             **{name: _node_or_choice(name, groups.get(name, ())) for name in NODES},
         },
         "$defs": {
@@ -103,11 +104,11 @@ def _choice(group: str, options: Sequence[str]) -> dict[str, Any]:
 def _argument(field: Field) -> dict[str, Any]:
     """One argument: its help, its type, its choices where nothing may add to them."""
     kind = dict(_KINDS[field.kind])
-    choices = field.arg.choices
+    choices = field.arg.choices and every_choice(field.name)
     kinds: list[Any] = [kind]
     if choices is not None:
         kinds = [{"enum": list(choices)}]
-        if isinstance(choices, list):  # a plug-in of SGLang may add some
+        if isinstance(field.arg.choices, list):  # a plug-in of SGLang may add some
             kinds.append(kind)
     if field.arg.secret:
         kinds = []  # a secret is referred to, and never stands in a file

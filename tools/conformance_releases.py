@@ -25,9 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare c
 
 from release_cases import MODELS, read_cases
 
+from sglang_hydra.releases.case import Case
+from sglang_hydra.releases.release import ask_release
+from sglang_hydra.rules.answer import Answer
 from sglang_hydra.text.errors import MachineError
-from sglang_hydra.upstream.case import Answer, Case
-from sglang_hydra.upstream.release import ask_release
 
 MOST_SHOWN = 40
 

@@ -19,7 +19,7 @@ from generated import write_or_check  # noqa: E402
 from sglang_hydra.run.diagnose import UNKNOWN, diagnose  # noqa: E402
 from sglang_hydra.run.diagnose.classes import failure_classes  # noqa: E402
 from sglang_hydra.run.diagnose.failure_class import FailureClass  # noqa: E402
-from sglang_hydra.run.diagnose.pages import advice, known_by  # noqa: E402
+from sglang_hydra.run.diagnose.pages import known_by  # noqa: E402
 from tests.run.diagnose.recent import lines_of, rows  # noqa: E402
 
 PAGE = ROOT / "docs" / "diagnosis.md"
@@ -38,11 +38,10 @@ Slurm or Ray put in front of each line. A log may have any size. `exit_code=` is
 stands behind the files are overrides: with them, or with the `server_args` line of the log, the server is planned
 again, and only changes whose plan is clean are offered: with the log's own release where it is installed or recorded
 (a log never makes us fetch one), and as the whole corrected command. Where the model is not known, the log's own
-numbers of memory are worked with. Each change says what it costs. `--json` prints `sglang_hydra.diagnosis/1`.
+numbers of memory are worked with. Each change says what it costs. `--json` prints `sglang_hydra.diagnosis/2`.
 
 What `kubectl describe`, `docker inspect`, `nvidia-smi` and `dmesg` say may stand in the same file: `OOMKilled`, exit
-codes, `ERR!`, Xid errors (13, 31, 43 and 45 are a process's, the others the hardware's). For failures that upstream's
-issue trackers know, the thread is named, and the first release without them.
+codes, `ERR!`, Xid errors (13, 31, 43 and 45 are a process's, the others the hardware's).
 
 The exit code is 0 where every log has a class, and 5 where one is `unknown`: then its last lines are shown. A server
 that became ready and shows no failure is `healthy`, which is none either: 0. A cause
@@ -95,7 +94,7 @@ def _table() -> Iterator[str]:
 def _section(failure: FailureClass) -> Iterator[str]:
     yield f"## {failure.id} {failure.kind}\n"
     yield f"{_plain(failure.what[0].upper() + failure.what[1:])}. {_plain(failure.meaning)}\n"
-    yield from (f"- {_plain(piece)}" for piece in advice(failure))
+    yield from (f"- {_plain(piece)}" for piece in failure.advice)
     yield ""
     shown = known_by(failure)
     if shown:

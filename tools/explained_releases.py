@@ -24,10 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare c
 
 from release_cases import CASES, MODELS, machines, read_cases
 
-from sglang_hydra.releases.order import at_least
-from sglang_hydra.upstream.case import Answer, Case
-from sglang_hydra.upstream.release import ask_release
-from sglang_hydra.upstream.wheels import installed_releases
+from sglang_hydra.arguments.tables.order import at_least
+from sglang_hydra.releases.case import Case
+from sglang_hydra.releases.release import ask_release
+from sglang_hydra.releases.wheels import installed_releases
+from sglang_hydra.rules.answer import Answer
 
 PLACE = 97.0
 CONDITION = (("0.5.20", 85.0), ("0.5.18", 65.0), ("0.5.13", 50.0), ("0.5.2", 100.0))

@@ -19,7 +19,7 @@ from sglang_hydra.compose.composer import Composer  # noqa: E402
 from sglang_hydra.compose.overrides import Request  # noqa: E402
 from sglang_hydra.convert.export.job import job_of  # noqa: E402
 from sglang_hydra.convert.export.registry import FORMATS, render  # noqa: E402
-from sglang_hydra.planning.make import make_plan  # noqa: E402
+from sglang_hydra.planning.making.make import make_plan  # noqa: E402
 from tools.generated import write_or_check_files  # noqa: E402
 
 FOLDER = ROOT / "docs" / "exports"

@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare c
 
 from sglang_hydra import ConfigError, GpuFacts, ModelFacts, resolve
 from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.tables.order import at_least, release_key
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.facts.drafts import known_draft
 from sglang_hydra.fit.result import Fit, KvCache
 from sglang_hydra.fit.sizing import fit, logged_pool
-from sglang_hydra.releases.order import at_least, release_key
 
 GIB = 1 << 30
 CONFIGS = Path(__file__).resolve().parents[1] / "conf" / "configs"

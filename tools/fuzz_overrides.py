@@ -27,17 +27,17 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sglang_hydra.arguments.argv import parse_argv
 from sglang_hydra.arguments.fields import FIELDS, Field
+from sglang_hydra.arguments.reading import parse_argv
 from sglang_hydra.cli.invocation import read_invocation
 from sglang_hydra.cli.reading import requests_from_argv
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES, Root
 from sglang_hydra.facts import packages, probe
-from sglang_hydra.planning.input_files import read_document
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.recorded.input_files import read_document
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.errors import ConfigError

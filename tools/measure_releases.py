@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare c
 
 from release_cases import CASES, MODELS, machines, read_cases
 
-from sglang_hydra.upstream import wheels
-from sglang_hydra.upstream.case import Case
-from sglang_hydra.upstream.process import Child
-from sglang_hydra.upstream.records import Record, pinned_records, record_of
+from sglang_hydra.releases import wheels
+from sglang_hydra.releases.case import Case
+from sglang_hydra.releases.process import Child
+from sglang_hydra.releases.records import Record, pinned_records, record_of
 
 AITER = {"SGLANG_USE_AITER": "1"}
 HEAD = """\

@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
-from sglang_hydra.releases.order import release_key  # noqa: E402
+from sglang_hydra.arguments.tables.order import release_key  # noqa: E402
 from tools import fit_logs  # noqa: E402
 from tools.fit_logs import BYTES, TOKENS, VERDICT, WEIGHTS, Comparison  # noqa: E402
 from tools.generated import write_or_check  # noqa: E402

@@ -23,10 +23,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare c
 from recording.asked_with_torch import ask_with_torch
 from release_cases import MODELS
 
-from sglang_hydra.planning.make import plan
-from sglang_hydra.planning.upstream.ask import case_of
-from sglang_hydra.releases.table import Argument, nearest_known, release
-from sglang_hydra.upstream.case import ASSUMED
+from sglang_hydra.arguments.tables.table import Argument, nearest_known, release
+from sglang_hydra.planning.comparing.installed import case_of
+from sglang_hydra.planning.making.make import plan
+from sglang_hydra.releases.case import ASSUMED
 
 GPUS = (
     *("h100", "h200", "b200", "b300", "mi300x", "mi355x", "a100_80gb", "l40s", "rtx_5090", "rtx_pro_6000", "t4"),

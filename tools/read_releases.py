@@ -6,7 +6,7 @@
 
 Arguments, flags that are only still accepted, environment variables, the server's pages, commands, requirements and
 model classes (architectures.json, beside the table) of each release are read from its sources as syntax (Python's ast)
-and from its METADATA. `sglang_hydra.releases` answers questions from both.
+and from its METADATA. `sglang_hydra.arguments.tables` answers questions from both.
 
 Exit code: 0 written, 2 a wheel or the registry could not be read; the old table is then left as it is.
 """
@@ -27,7 +27,7 @@ from releases.table import make_architectures, make_table, read_release, written
 from releases.wheel import Wheel, WheelError
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE = ROOT / "sglang_hydra" / "releases" / "table.json"
+TABLE = ROOT / "sglang_hydra" / "arguments" / "tables" / "table.json"
 ARCHITECTURES = "architectures.json"
 FIRST = "0.5.2"
 _SECONDS = 600
@@ -114,7 +114,7 @@ def _pip(*words: str) -> str:
 
 
 def _key(version: str) -> tuple[tuple[int, ...], int, int]:
-    from sglang_hydra.releases.order import release_key
+    from sglang_hydra.arguments.tables.order import release_key
 
     key = release_key(version)
     # What is no version is older than everything.

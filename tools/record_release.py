@@ -1,4 +1,4 @@
-"""Records releases for sglang_hydra.upstream: their wheels by sha256, the libraries they need, their real parts.
+"""Records releases for sglang_hydra.releases: their wheels by sha256, the libraries they need, their real parts.
 
     python tools/record_release.py 0.5.23 ...          # asks the registry, downloads, runs, writes releases.json
     python tools/record_release.py --wheels FOLDER ... # keeps what is downloaded there, and takes what is there
@@ -32,12 +32,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare c
 
 from release_cases import CASES, MODELS, machines, random_lines, read_cases
 
-from sglang_hydra.releases.order import release_key
+from sglang_hydra.arguments.tables.order import release_key
+from sglang_hydra.releases import wheels
+from sglang_hydra.releases.case import Case
+from sglang_hydra.releases.parts import SMALL, is_wanted, part_size
+from sglang_hydra.releases.process import Child, ChildFailed
+from sglang_hydra.releases.records import RECORDS, Record, Wheel, WheelFile
 from sglang_hydra.text.errors import MachineError
-from sglang_hydra.upstream import wheels
-from sglang_hydra.upstream.case import Case
-from sglang_hydra.upstream.process import Child, ChildFailed
-from sglang_hydra.upstream.records import RECORDS, Record, Wheel, WheelFile
 
 SHARED = {"msgspec": "0.22.0", "packaging": "26.3", "typing_extensions": "4.16.0"}
 """The same for each release: no value depends on them."""
@@ -50,6 +51,8 @@ BUILDS = [
 READERS = ("transformers", "sglang")
 MOST_TURNS = 12
 RANDOM_LINES = 120
+READ_LINES = 12
+READ_FILES = RECORDS.with_name("read_files.txt")
 _ON_TYPE = re.compile(r"model_type|in str\(e\)")  # of a config, or of what its reading raised
 _NAMED = re.compile(r"sglang\.srt\.(?:layers|distributed)[\w.]*")
 
@@ -103,6 +106,9 @@ def record(version: str, folder: Path, content: dict[str, Any]) -> int:
         if len(found) == 1:
             wheels.take(found[0], wheel)
     wheels.fetch(made, print)
+    add_files_read(made)
+    row["files"] = {file.name: facts_of(file)}
+    content["libraries"] |= {title(one): {one.name: facts_of(one)} for one in (transformers, hub)}
     content["releases"][version] = row
     add_model_types(version, types_read(made), content.setdefault("model_types", {}))
     return parts(version, content)
@@ -353,7 +359,77 @@ def title(file: Path) -> str:
 
 
 def facts_of(file: Path) -> list[Any]:
-    return [hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_size]
+    """A file as releases.json has it: its sha256 and size, the sha256 of its list, and how much of it is fetched."""
+    with zipfile.ZipFile(file) as archive:
+        listed = archive.read(next(name for name in archive.namelist() if name.endswith(".dist-info/RECORD")))
+    part = part_size(str(file), wheels.read_files())
+    return [wheels.sha256_of(file), file.stat().st_size, hashlib.sha256(listed).hexdigest(), part]
+
+
+_READ = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+from child import sealed
+from child.main import _load
+options, facts, cases = json.load(sys.stdin)
+names, read = set(), sealed.Sealed.read
+def noted(self, path):
+    names.add(path)
+    return read(self, path)
+sealed.Sealed.read = noted
+answers = os.dup(1)
+os.dup2(2, 1)
+runner = _load(options, facts, options["scratch"])[0]
+for case in cases:
+    runner.run(case)
+os.write(answers, json.dumps(sorted(names)).encode())
+"""
+
+
+def files_read(release: Record) -> set[str]:
+    """The files of its wheels that a release opens, over cases on each kind of machine."""
+    places = [place for wheel in release.wheels if (place := wheels.place_of(wheel)) is not None]
+    models = json.loads(MODELS.read_text(encoding="utf-8"))
+    lines = [case["argv"] for case in read_cases(CASES) if case["release"] == "0.5.12"]
+    lines += random_lines(release.version, READ_LINES, models)
+    found: set[str] = set()
+    for machine in machines():
+        facts = Case((), {**machine, "seed": 42}).to_json()["machine"]
+        cases = [
+            {**Case(tuple(line), facts, {word: models[word] for word in line if word in models}).to_json()}
+            for line in lines
+        ]
+        with tempfile.TemporaryDirectory() as above:
+            scratch = Path(above, "SCRATCH")
+            scratch.mkdir()
+            options = {
+                "release": str(places[0]),
+                "folders": [str(place) for place in places[1:]],
+                "libraries": [wheel.name for wheel in release.libraries],
+                "real_parts": list(release.real_parts),
+                "lists": {str(place): wheel.lists for place, wheel in zip(places, release.wheels, strict=True)},
+                "scratch": str(scratch),
+                "codes": "",
+                "key": "",
+            }
+            asked = json.dumps([options, facts, cases])
+            command = [sys.executable, "-I", "-S", "-c", _READ, str(RECORDS.parent)]
+            done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ChildFailed(f"its files cannot be found: {done.stderr[-300:]}")
+        for place in (place for place, wheel in zip(places, release.wheels, strict=True) if wheel.size > SMALL):
+            found |= {
+                name.removeprefix(f"{place}/") for name in json.loads(done.stdout) if name.startswith(f"{place}/")
+            }
+    return {name for name in found if not is_wanted(name, ())}
+
+
+def add_files_read(release: Record) -> None:
+    """Adds what a release opens to the files that are fetched of each wheel."""
+    READ_FILES.write_text(
+        "\n".join(sorted({*wheels.read_files(), *files_read(release)} - {""})) + "\n", encoding="utf-8"
+    )
+    wheels.read_files.cache_clear()
 
 
 def written(content: Mapping[str, Any]) -> str:
@@ -361,7 +437,7 @@ def written(content: Mapping[str, Any]) -> str:
     used = {name for row in content["releases"].values() for name in row["libraries"]}
     libraries = {name: content["libraries"][name] for name in sorted(used)}
     rows = sorted(content["releases"].items(), key=lambda item: release_key(item[0]) or ((), 0, 0))
-    lines = ['{"schema": "sglang_hydra.upstream/1",', '"libraries": {']
+    lines = ['{"schema": "sglang_hydra.releases/1",', '"libraries": {']
     lines += [",\n".join(f"{json.dumps(name)}: {json.dumps(files)}" for name, files in libraries.items())]
     lines += ["},", '"releases": {']
     lines += [",\n".join(f"{json.dumps(version)}: {json.dumps(row)}" for version, row in rows)]

@@ -44,7 +44,7 @@ def random_lines(version: str, count: int, models: Mapping[str, Any]) -> Iterato
     call."""
     import random
 
-    from sglang_hydra.releases.table import nearest_known, release
+    from sglang_hydra.arguments.tables.table import nearest_known, release
 
     draw = random.Random(20261122)
     names = sorted(models)

@@ -1,5 +1,4 @@
-"""``hydra/sweeper=sglang``: every point judged before one is started, and the points of a server one after the other;
-and ``hydra/sweeper=sglang_tpe``: points proposed from what the task returned for others.
+"""``hydra/sweeper=sglang``: every point judged before one is started, and the points of a server one after the other.
 
 Hydra imports this in every app of an environment, so nothing of sglang_hydra is imported before a sweep is made.
 """
@@ -32,33 +31,6 @@ class SglangSweeper(Sweeper):
         return sweep_app(running, arguments, self.settings)
 
 
-class SglangTpeSweeper(SglangSweeper):
-    """Searches with Optuna for the point whose task returns the highest number (or the lowest: ``direction``).
-
-    Overrides that vary are its search space: ``choice(...)``, ``range(...)``, ``interval(...)``, a list. A point that a
-    finding refuses counts as infeasible. The result is in ``optimization_results.yaml`` of the sweep's folder.
-    """
-
-    def sweep(self, arguments: list[str]) -> Any:
-        from sglang_hydra.measure.sweep.hydra_tpe import search_app
-        from sglang_hydra.measure.sweep.points import HydraRun
-
-        return search_app(HydraRun(self.config, self.hydra_context, self.task_function), arguments, self.settings)
-
-
-ConfigStore.instance().store(
-    group="hydra/sweeper",
-    name="sglang_tpe",
-    node={
-        "_target_": "hydra_plugins.sglang_hydra.sweeper.SglangTpeSweeper",
-        "params": {},
-        "n_trials": 20,
-        "n_jobs": 1,
-        "direction": "maximize",
-        "seed": None,
-    },
-    provider="sglang_hydra",
-)
 ConfigStore.instance().store(
     group="hydra/sweeper",
     name="sglang",

@@ -21,6 +21,14 @@ class Missing(CarriedError):
         self.names = names
 
 
+class WrongField(ConfigError):
+    """A field of the config.json ``source`` that cannot be meant: ``name`` leads to it, ``problem`` says why."""
+
+    def __init__(self, source: str, name: str, problem: str) -> None:
+        super().__init__(Finding("error", "FIT010", f"{source}: {problem}", ("model_path",)))
+        self.source, self.name, self.problem = source, name, problem
+
+
 class Fields:
     """The fields of a config, or of a part of one, read as sizes.
 
@@ -115,10 +123,10 @@ class Fields:
             return Fields(value, self.source, f"{self.prefix}{name}.")
         return None
 
-    def wrong(self, name: str, value: Any, wanted: str) -> ConfigError:
+    def wrong(self, name: str, value: Any, wanted: str) -> WrongField:
         """The refusal of a value that cannot be meant: it names the file and the field."""
-        message = f"{self.source}: {self.prefix}{name} is {short(repr(value))}, {wanted} is needed"
-        return ConfigError(Finding("error", "FIT010", message, ("model_path",)))
+        name = f"{self.prefix}{name}"
+        return WrongField(self.source, name, f"{name} is {short(repr(value))}, {wanted} is needed")
 
     def _whole(self, names: tuple[str, ...], default: int | None) -> int:
         for name in names:

@@ -22,8 +22,8 @@ from sglang_hydra.architecture.formats import (
 from sglang_hydra.architecture.known import Fields, Missing, text_part
 from sglang_hydra.architecture.scheme import UNPACKED, Group, Scheme
 from sglang_hydra.architecture.skips import read_skips
+from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.facts.gpu import GpuFacts
-from sglang_hydra.releases.order import at_least
 from sglang_hydra.text.words import is_digits
 
 Pair = tuple[Stored, Stored]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from sglang_hydra.arguments.layout import Layout
 
 _VOCABULARY_PADDING = 64  # rows; SGLang 0.5.2, layers/vocab_parallel_embedding.py
 # Classes whose experts are those of models/deepseek_v2.py, glm4_moe.py, gpt_oss.py or qwen3_moe.py in 0.5.2: the only
@@ -13,25 +14,24 @@ REPEATS_EXPERTS = (
     *("Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration", "GptOssForCausalLM", "Qwen3MoeForCausalLM"),
     *("InternS1ForConditionalGeneration", "InternVLChatModel"),
 )
-# Ways to send tokens to experts that divide these over all GPUs (0.5.23 arg_groups: moe_a2a_backend).
-_ALL_TO_ALL = ("deepep", "mooncake", "nixl", "mori", "flashinfer", "megamoe", "ascend_fuseep")
 _GLM = ("Glm4Moe", "Glm4vMoe")
 
 
 class Ranks(NamedTuple):
-    """The sizes of the groups over which SGLang 0.5.2 shards: numbers of GPUs, and of data-parallel replicas.
+    """The GPUs that share each kind of a model's tensors, under a ``Layout``.
 
-    ``attention`` is tp_size, or tp_size / dp_size under DP attention (layers/dp_attention.py). Experts are
+    ``attention`` divides attention: all GPUs of a stage, or those of a group under DP attention. Experts are
     divided over ``experts`` GPUs, and each expert over ``expert_slices`` more (FusedMoE: moe_ep, moe_tp).
-    ``dense`` shards dense MLPs (moe_dense_tp_size=1 repeats them on every GPU), ``shared`` the shared experts (DeepEP
-    repeats them, GLM any ep_size), ``embedding`` and ``head`` the vocabulary. ``redundant`` experts of each layer are
-    held once more. ``cached`` shards the KV heads: decode context parallel ranks hold the same ones.
+    ``dense`` shards dense MLPs (repeated on every GPU where it is 1), ``shared`` the shared experts (DeepEP repeats
+    them, GLM any expert parallelism), ``embedding`` and ``head`` the vocabulary. ``redundant`` experts of each layer
+    are held once more. ``cached`` shards the KV heads: decode context parallel ranks hold the same ones, and
+    ``decode_contexts`` of them other tokens. ``groups`` of a copy have requests of their own.
     """
 
     tp: int
     stages: int
     attention: int
-    replicas: int
+    groups: int
     copies: int
     experts: int
     expert_slices: int
@@ -41,6 +41,12 @@ class Ranks(NamedTuple):
     head: int
     redundant: int
     cached: int
+    decode_contexts: int = 1
+
+    @property
+    def replicas(self) -> int:
+        """Parts of the server that have requests of their own."""
+        return self.copies * self.groups
 
     @property
     def gpus(self) -> int:
@@ -53,38 +59,29 @@ class Ranks(NamedTuple):
         return self.gpus * self.copies
 
 
-def ranks_of(
-    values: Mapping[str, Any], *, shares_attention: bool, architecture: str = "", later: bool = False
-) -> Ranks:
-    """The groups under ``values``, for a model whose class knows DP attention (``shares_attention``) or not, and places
+def ranks_of(layout: Layout, *, shares_attention: bool, architecture: str = "", later: bool = False) -> Ranks:
+    """The groups of ``layout``, for a model whose class knows DP attention (``shares_attention``) or not, and places
     its experts as ``architecture`` does; ``later``: in a release after 0.5.2, where nearly all classes make room for
-    redundant experts. Its context parallel sizes are those of 0.5.23 layers/dp_attention.py:445-460.
+    redundant experts.
     """
-    tp = max(1, values.get("tp_size") or 1)
-    dp = max(1, values.get("dp_size") or 1)
-    dp_attention = bool(values.get("enable_dp_attention")) and dp > 1
-    shared_out = dp_attention and shares_attention
-    spread = max(1, values.get("attn_cp_size") or 1)
-    attention = max(1, tp // dp // spread) if shared_out else max(1, tp // spread)
-    deepep = str(values.get("moe_a2a_backend") or "none") in _ALL_TO_ALL
-    sharing = max(1, tp // max(1, values.get("moe_dp_size") or 1))
-    experts = sharing if deepep else min(sharing, max(1, values.get("ep_size") or 1))
-    dense = values.get("moe_dense_tp_size") or tp
+    tp, shared_out = layout.tp, layout.attention_groups > 1 and shares_attention
+    attention = layout.attention if shared_out else max(1, tp // layout.attention_contexts)
     repeats = later or architecture in REPEATS_EXPERTS
     return Ranks(
         tp=tp,
-        stages=max(1, values.get("pp_size") or 1),
+        stages=layout.stages,
         attention=attention,
-        replicas=dp,
-        copies=1 if dp_attention else dp,
-        experts=experts,
-        expert_slices=max(1, sharing // experts),
-        dense=min(tp, dense),
-        shared=1 if deepep or (experts > 1 and architecture.startswith(_GLM)) else tp,
+        groups=layout.attention_groups,
+        copies=layout.copies,
+        experts=layout.experts,
+        expert_slices=layout.expert_slices,
+        dense=min(tp, layout.dense or tp),
+        shared=1 if layout.all_to_all or (layout.experts > 1 and architecture.startswith(_GLM)) else tp,
         embedding=1 if shared_out else tp,
-        head=attention if values.get("enable_dp_lm_head") else tp,
-        redundant=max(0, values.get("ep_num_redundant_experts") or 0) if repeats else 0,
-        cached=max(1, attention // max(1, values.get("dcp_size") or 1)),
+        head=attention if layout.divided_head else tp,
+        redundant=layout.redundant if repeats else 0,
+        cached=max(1, attention // layout.decode_contexts),
+        decode_contexts=layout.decode_contexts,
     )
 
 

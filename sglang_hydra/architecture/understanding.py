@@ -21,12 +21,13 @@ from sglang_hydra.architecture.ranks import Ranks, ranks_of
 from sglang_hydra.architecture.reading import architecture_of, read_decoder
 from sglang_hydra.architecture.scheme import Scheme
 from sglang_hydra.architecture.vision import Tower, has_tower, read_tower
+from sglang_hydra.arguments.layout import Layout, layout_of
+from sglang_hydra.arguments.tables.architectures import has_class
+from sglang_hydra.arguments.tables.order import at_least, release_key
 from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.releases.architectures import has_class
-from sglang_hydra.releases.order import at_least, release_key
 
 _CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 LATEST = "0.5.23"
@@ -41,6 +42,7 @@ class Understanding:
     bytes of a cached number where kv_cache_dtype is auto. ``release`` is SGLang's: where nobody named one, 0.5.2 for
     its own classes and the last known for others. ``named``: it was, and the values are those that it resolved."""
 
+    layout: Layout
     ranks: Ranks
     element: int
     context: int
@@ -82,7 +84,9 @@ def understand(
     Raises ConfigError (FIT010) where a field of the config cannot be a size.
     """
     config = config_fields(model, values.get("json_model_override_args", "{}"))
-    known = Understanding(ranks_of(values, shares_attention=True), 2, values.get("context_length") or 0, config)
+    layout = layout_of(values, release or SPECIFIED)
+    ranks = ranks_of(layout, shares_attention=True)
+    known = Understanding(layout, ranks, 2, values.get("context_length") or 0, config)
     if config is None:
         known.unknown.append(f"config.json of {values.get('model_path') or 'the model'}")
         return known
@@ -94,6 +98,9 @@ def understand(
     own_build = release is not None and (release_key(release) or ((0, 0), 0, 0)) < ((0, 1), 0, 0)  # main, as 0.0.0.dev1
     known.release = LATEST if own_build else release or (SPECIFIED if traits_of(architecture)[1] else LATEST)
     known.named = release is not None
+    if LATEST == known.release != release:
+        why = f"{release} is no release" if own_build else f"{SPECIFIED} has no class {architecture}"
+        known.notes.append(f"sized as SGLang {LATEST} does it, the last release that was read: {why}")
     if known.release != SPECIFIED and caches_fp8(config):
         known.cached = 1
     known.decoder = known.attempt(lambda: _decoder(config, architecture))
@@ -138,7 +145,7 @@ def context_length(text: Fields) -> int:
 
 def _understand_decoder(known: Understanding, config: Fields, values: Mapping[str, Any], decoder: Decoder) -> None:
     later, name = known.release != SPECIFIED, decoder.architecture
-    known.ranks = ranks_of(values, shares_attention=decoder.shares_attention, architecture=name, later=later)
+    known.ranks = ranks_of(known.layout, shares_attention=decoder.shares_attention, architecture=name, later=later)
     if decoder.compressed is not None and not at_least(known.release, "0.5.15"):
         known.decoder = decoder._replace(positions=decoder.positions // 2)  # one table for each base
     if has_tower(config, decoder.architecture, values):
@@ -155,5 +162,5 @@ def _understand_decoder(known: Understanding, config: Fields, values: Mapping[st
         known.notes.append(f"SGLang {known.release} has no class {decoder.architecture}")
     if decoder.assumed:
         known.notes.append(f"{decoder.architecture}: its tensors are read as those of the usual decoder, to 5 %")
-    if values.get("enable_dp_attention") and (values.get("dp_size") or 1) > 1 and not decoder.shares_attention:
+    if known.layout.attention_groups > 1 and not decoder.shares_attention:
         known.notes.append(f"{decoder.architecture} has no DP attention in SGLang 0.5.2: tp_size shards its attention")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.releases.table import Argument, nearest_known, release, rows
+from sglang_hydra.arguments.tables.table import Argument, nearest_known, release, rows
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import shown
 

@@ -13,6 +13,7 @@ from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.words import is_digits, nearest
 
 _TABLE: Mapping[str, Any] = json_beside(__file__)
+OFF = frozenset(("off", "none", "no", "false", "disabled", "disable"))
 _SIZE = re.compile(r"(\d{1,15})\s*([kKmMgG])(i?)[bB]?")
 _COUNTED = re.compile(r"[\[({'\"]*(\d{1,9})\s*[A-Za-z]*[\])}'\"]*")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
@@ -24,6 +25,12 @@ def word(key: str, value: str) -> str:
     return shlex.join([f"{key}={value}"])
 
 
+def turned_off(name: str) -> str | None:
+    """The word that turns off what an argument sizes; None where none does."""
+    found: str | None = _TABLE["off"].get(name)
+    return found
+
+
 def values_meant(field: Field, value: Any) -> Iterator[str]:
     """The words for the values that were probably meant, the likeliest first."""
     name = field.name
@@ -31,14 +38,15 @@ def values_meant(field: Field, value: Any) -> Iterator[str]:
         plain = re.sub(r"[\W_]", "", value).lower()
         own = _TABLE["values"].get(name, {})
         near = plain if plain in own else None if methods_of_bits(value) else nearest(plain, own)
-        if near is not None:
-            yield own[near] if "=" in own[near] else f"{name}={own[near]}"
+        if plain in OFF and name in _TABLE["off"]:
+            yield _TABLE["off"][name]
+        elif near is not None:
+            yield own[near] if "=" in own[near] else word(name, own[near])
     yield from (word(name, text) for text in _as_type(field, value))
     if name == "lora_paths" and isinstance(value, str) and value:
         yield word(name, f"['{value}']")
-    if name == "quantization" and (methods := methods_of_bits(value)):
+    if name == "quantization" and methods_of_bits(value):
         yield _TABLE["four_bits"]["online"]
-        yield from (f"{name}={method}" for method in methods)
 
 
 def methods_of_bits(value: Any) -> Sequence[str]:
@@ -83,14 +91,14 @@ def _as_json(text: str) -> Iterator[str]:
     """JSON for an object without its quotes, as a shell leaves it."""
     import json
 
-    from sglang_hydra.text.quick_yaml import quick_load
+    from sglang_hydra.text.budget import read_yaml
 
     text += "".join({"{": "}", "[": "]"}[mark] for mark in reversed(_left_open(text)))
     try:
         found = ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         try:
-            found = quick_load(re.sub(r"([{,]\s*[^\s{}\[\],:]+):(?=\S)", r"\1: ", text))
+            found = read_yaml(re.sub(r"([{,]\s*[^\s{}\[\],:]+):(?=\S)", r"\1: ", text), "argument")
         except (ValueError, RecursionError, __import__("yaml").YAMLError):
             return
     if isinstance(found, dict) and all(isinstance(key, str) and item is not None for key, item in found.items()):

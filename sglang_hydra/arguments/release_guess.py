@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from sglang_hydra.arguments.release_flags import Option, argument_of, flags_of, value_of
-from sglang_hydra.releases.architectures import first_release_of
-from sglang_hydra.releases.order import at_least
-from sglang_hydra.releases.table import known_versions, release
-from sglang_hydra.releases.values import problem
+from sglang_hydra.arguments.parser import parser_of
+from sglang_hydra.arguments.reading import Typed
+from sglang_hydra.arguments.tables.architectures import first_release_of
+from sglang_hydra.arguments.tables.order import at_least
+from sglang_hydra.arguments.tables.table import known_versions, nearest_known
 
 _UNREAD, _IDLE = 2, 1
 
@@ -23,14 +23,17 @@ class Guess(NamedTuple):
     last: str
     evidence: tuple[str, ...] = ()
 
+    def includes(self, version: str) -> bool:
+        """Whether a release is among those that fit."""
+        return at_least(version, self.first) and at_least(self.last, nearest_known(version) or version)
 
-def guess_release(options: Sequence[Option], architectures: Iterable[str] = ()) -> Guess:
+
+def guess_release(options: Sequence[Typed], architectures: Iterable[str] = ()) -> Guess:
     """The releases that read the most of the options, of those that have a class for the model."""
     known = known_versions()
     names = tuple(architectures)
     since = (first_release_of(names) if names else None) or known[0]
-    clear = [option for option in options if not option.ambiguous]
-    costs = {option.words[0]: _costs(option) for option in clear}
+    costs = {item.words[0]: _costs(item.flag, tuple(item.values)) for item in options if not item.word.is_value}
     able = [at for at, version in enumerate(known) if at_least(version, since)]
     total = {at: sum(cost[at] for cost in costs.values()) for at in able}
     least = min(total.values())
@@ -40,29 +43,24 @@ def guess_release(options: Sequence[Option], architectures: Iterable[str] = ()) 
     return Guess(known[fits[0]], known[fits[-1]], tuple(dict.fromkeys(evidence)))
 
 
-def _costs(option: Option) -> tuple[int, ...]:
-    """For each release what is lost of an option there."""
-    own = option.field
-    choices = tuple(map(str, own.arg.choices)) if own is not None and own.arg.choices else ()
-    if own is None:
-        return _costs_of(option.flag, tuple(option.values))
-    # In other case than the choice's it is a slip, and none of a later release.
-    is_own = not choices or not option.values or option.values[-1].lower() in map(str.lower, choices)
-    return _costs_of(own.flag, None if is_own else tuple(option.values))
-
-
 @lru_cache(maxsize=4096)
-def _costs_of(flag: str, words: tuple[str, ...] | None) -> tuple[int, ...]:
-    """The same of a flag, with its words where they matter."""
-    made = []
-    for version in known_versions():
-        argument, old = argument_of(release(version), flag)
-        if flag not in flags_of(version):
-            made.append(_UNREAD)
-        elif argument is None:
-            made.append(_IDLE)
-        elif words is None or (old is not None and old.value is not None):
-            made.append(0)
-        else:
-            made.append(_UNREAD if problem(argument, value_of(argument, flag, words)) is not None else 0)
-    return tuple(made)
+def _costs(flag: str, values: tuple[str, ...]) -> tuple[int, ...]:
+    """For each release what is lost of an option there."""
+    return tuple(_cost(flag, values, version) for version in known_versions())
+
+
+def _cost(flag: str, values: tuple[str, ...], version: str) -> int:
+    parser = parser_of(version)
+    options = parser.word(flag).options
+    option = parser.options.get(options[0]) if len(options) == 1 else None
+    if option is None or (option.old and option.old.refused):
+        return _UNREAD
+    if option.argument is None:
+        return _IDLE if option.old else 0
+    try:
+        read = [option.read(value) for value in values] if option.nargs != 0 else []
+    except ValueError:
+        return _UNREAD
+    # In other case than the choice's it is a slip, and none of another release.
+    choices = {str(choice).lower() for choice in option.choices or ()}
+    return _UNREAD if choices and any(str(value).lower() not in choices for value in read) else 0

@@ -7,6 +7,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.tables.table import every_variable
 
 SECRET_FIELDS = tuple(name for name, field in FIELDS.items() if field.arg.secret)
 API_KEY_REFERENCE = "${oc.env:SGLANG_HYDRA_API_KEY}"
@@ -23,33 +24,47 @@ _TELLING = (
     "PASSWORD",
     "PASSWD",
     "PASSPHRASE",
-    "JWT",
     "CREDENTIAL",
-    "API_KEY",
     "APIKEY",
+    "API_KEY",
     "ACCESS_KEY",
     "PRIVATE_KEY",
 )
+"""Say it wherever they stand in a name, also in small letters."""
+_WORDS = frozenset(
+    (
+        *("AUTH", "BEARER", "COOKIE", "COOKIES", "CRED", "CREDS", "CRYPT", "DSN", "ENCRYPTION", "HMAC", "JWT", "KEY"),
+        *("KEYS", "KEYTAB", "MNEMONIC", "NETRC", "OAUTH", "OTP", "PASS", "PAT", "PEM", "PRIVATE", "PSK", "PW"),
+        *("PWD", "SALT", "SAS", "SIGNATURE", "SIGNING", "TOKEN", "TOTP", "WEBHOOK"),
+    )
+)
+"""Say it as a whole word of a variable's name. TOKENS are what models read and write, but for those of an owner."""
 _OWNERS = ("ACCESS", "API", "AUTH", "BEARER", "HF", "HUB", "REFRESH", "SESSION", "SGLANG", "SGL")
-"""Words before TOKEN that say whose key it is. Before TOKENS, and in the variables of SGLANG, it is else what models
-read and write (SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK, SGLANG_USE_AITER_FP8_PER_TOKEN)."""
+_STORES = frozenset(("AMQP", "BROKER", "CONN", "CONNECTION", "DATABASE", "DB", "MONGO", "MONGODB", "MYSQL", "POSTGRES"))
+_STORES |= {"PG", "POSTGRESQL", "RABBITMQ", "REDIS", "SENTRY", "SQL"}
+_ADDRESSES = frozenset(("STRING", "STR", "URI", "URL"))
+"""The address of a store (DATABASE_URL) has its password in it."""
+_PLAIN = frozenset(("OLDPWD", "PWD"))
+"""Working directories of a shell."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether an argument or a variable of this name holds a secret (api_key, HF_TOKEN, AWS_SECRET_ACCESS_KEY)."""
-    telling = name.isupper() and (any(word in name for word in _TELLING) or _names_a_token(name))
-    return telling or name in SECRET_FIELDS or name in _LATER_SECRETS
+    """Whether an argument or a variable of this name holds a secret (api_key, HF_TOKEN, POD_SIGNING_KEY)."""
+    if name in SECRET_FIELDS or name in _LATER_SECRETS:
+        return True
+    telling = any(word in name.upper() for word in _TELLING) and name not in FIELDS
+    # What the code of SGLang's releases asks for are flags, sizes and paths.
+    return (telling or (name.isupper() and _has_secret_word(name))) and name not in every_variable()
 
 
-def _names_a_token(name: str) -> bool:
-    """Whether a variable's TOKEN lets somebody in, and is no piece of text (TOKENIZERS_PARALLELISM)."""
+def _has_secret_word(name: str) -> bool:
     words = name.split("_")
-    for before, word in zip(["", *words], words, strict=False):
-        if word in ("TOKEN", "TOKENS") and before in _OWNERS:
-            return True
-        if word.endswith("TOKEN") and words[0] not in ("SGLANG", "SGL"):
-            return True
-    return False
+    return name not in _PLAIN and (
+        not _WORDS.isdisjoint(words)
+        or any(word.endswith("TOKEN") for word in words)
+        or any(f"{owner}_TOKENS" in name for owner in _OWNERS)
+        or not (_STORES.isdisjoint(words) or _ADDRESSES.isdisjoint(words))
+    )
 
 
 def hide_typed_keys(words: list[str], environ: MutableMapping[str, str]) -> None:
@@ -84,3 +99,15 @@ def secret_keys(node: Mapping[str, Any], path: str = "") -> list[str]:
         elif value is not None and is_secret_name(str(name)):
             found.append(key)
     return found
+
+
+def masked_word(word: str) -> str:
+    """``key=value`` or ``--flag=value`` as it may be shown: a secret that is no reference is hidden."""
+    key, _, value = word.partition("=")
+    is_open = not value or "${" in value or not holds_secret(key)
+    return word if is_open else f"{key}={HIDDEN}"
+
+
+def holds_secret(key: str) -> bool:
+    """Whether a key or a flag, as it is typed, takes a secret: ``engine.env.HF_TOKEN``, ``--api-key``."""
+    return is_secret_name(key.lstrip("+-").replace("-", "_").rpartition(".")[2])

@@ -19,14 +19,15 @@ from sglang_hydra.cli.main import entry
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import has_several_servers
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.verdict import constant_fields, verdict_on
+from sglang_hydra.planning.verdict import constant_fields
 from sglang_hydra.show.findings import setters_of
 from sglang_hydra.show.first_lines import gpus_line, room_line, server_name
 from sglang_hydra.show.memory import memory_rows
 from sglang_hydra.show.plan import changed_rows, command_line, rules_title, set_rows
 from sglang_hydra.show.roofline import roofline_lines
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, Span
@@ -50,7 +51,7 @@ def answer(question: str) -> str:
     "options"}``: ``gpus`` and ``models``. Raises ValueError for a question of another kind, and for a line that no
     shell could read.
     """
-    asked = json.loads(question)
+    asked = read_json(question, "record")
     kinds: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]
     kinds = {"plan": _plan, "verb": _verb, "fill": _fill, "paste": _paste, "complete": _complete, "options": _options}
     if asked.get("ask") not in kinds:
@@ -131,7 +132,7 @@ def _paste(asked: Mapping[str, Any]) -> dict[str, Any]:
     imported, diagnosed = (
         _verb({"verb": [verb, "-", "--json"], "stdin": asked["text"]}) for verb in ("import", "diagnose")
     )
-    record = json.loads(imported["out"])
+    record = read_json(imported["out"], "record")
     servers = record.get("servers", [])
     for server in servers:
         words = shlex.split(server["command"] or "")[1:]
@@ -140,7 +141,7 @@ def _paste(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "servers": servers,
         "findings": record.get("findings", []),
-        "diagnosis": json.loads(diagnosed["out"])["results"][0] if is_log else None,
+        "diagnosis": read_json(diagnosed["out"], "record")["results"][0] if is_log else None,
     }
 
 
@@ -176,7 +177,7 @@ def _own() -> list[str]:
 
 def plan_answer(plan: Plan) -> dict[str, Any]:
     """A plan as a page shows it: the record, and the parts of its screen as text."""
-    launch, why = verdict_on(plan.findings, [plan])
+    launch, why = plan.verdict
     constant = constant_fields(plan)
     entries = zip(plan.resolution.ledger, _cells(changed_rows(plan)), strict=True)
     return {
@@ -187,7 +188,7 @@ def plan_answer(plan: Plan) -> dict[str, Any]:
         "room": room_line(plan),
         "by": server_name(plan),
         "rules": rules_title(plan),
-        "command": command_line(plan) if plan.launchable else None,
+        "command": command_line(plan) if plan.launchable is not False else None,
         "set": _cells(set_rows(plan)),
         "changed": [{"cells": cells, "constant": entry.field in constant} for entry, cells in entries],
         "memory": _cells(memory_rows(plan.fit)) if plan.fit is not None else [],
@@ -198,7 +199,7 @@ def plan_answer(plan: Plan) -> dict[str, Any]:
 
 def _finding(finding: Finding, plan: Plan | None = None) -> dict[str, Any]:
     """A finding with its remedies as words, each planned before it is named."""
-    remedies = [{"words": shlex.split(offer.typed), "note": offer.note.strip()} for offer in finding.offers]
+    remedies = [{"words": list(offer.words), "note": offer.note.strip()} for offer in finding.offers]
     return {**finding.to_json(), "remedies": remedies, "set_by": setters_of(finding, plan) if plan else []}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.recipes import chosen_recipes, filters, judging, matches
 from sglang_hydra.cli.shared import composer_of
-from sglang_hydra.planning.audit import audit_lines, judge_cells, judge_recipes
-from sglang_hydra.planning.catalog import gpu_classes, models
+from sglang_hydra.planning.choosing.audit import audit_lines, judge_cells, judge_recipes
+from sglang_hydra.planning.choosing.catalog import gpu_classes, models
 from sglang_hydra.text.screen import print_json, write
 
 

@@ -60,12 +60,13 @@ def run(invocation: Invocation) -> int:
     if grid.settings["dry_run"]:
         return 0
     from sglang_hydra.measure.sweep.required_packages import check_packages
+    from sglang_hydra.measure.sweep.runner import run as take_points
 
     check_packages("bench", "httpx")
     if of_hydra.is_named:
         sweep = with_launcher(sweep, composer)
     with naming_setters(grid.set_by):
-        code = _searched(composer, grid, sweep, seed) if searched else _taken(sweep)
+        code = _searched(composer, grid, sweep, seed) if searched else take_points(sweep)
     from sglang_hydra.measure.sweep.status import status
 
     status(str(sweep.folder), as_json=invocation.json)
@@ -112,12 +113,6 @@ def _taken_before(sweep: Sweep) -> int:
         return 0
     stand = [found.record["state"] if found.state == DONE and found.record else found.state for found in states]
     return sum(state != OPEN and state not in sweep.settings["rerun"] for state in stand)
-
-
-def _taken(sweep: Sweep) -> int:
-    from sglang_hydra.measure.sweep.runner import run
-
-    return run(sweep)
 
 
 def _searched(composer: Composer, grid: Grid, sweep: Sweep, seed: int) -> int:

@@ -24,10 +24,6 @@ def run(invocation: Invocation) -> int:
         from sglang_hydra.cli import points
 
         return points.run(invocation)
-    if invocation.against is not None:
-        from sglang_hydra.cli import against as authority
-
-        return authority.check(invocation)
     from sglang_hydra.convert.importing.native import native_reader
     from sglang_hydra.show.verdicts import verdict_lines, verdict_record, verdicts_on
 
@@ -36,7 +32,7 @@ def run(invocation: Invocation) -> int:
 
     def can_be_launched(name: str, words: Sequence[Request]) -> bool:
         again = verdicts_on(composer, [Request(name, name), *words], others=others)
-        return all(verdict.launchable for _, verdict in again)
+        return all(verdict.launchable is not False for _, verdict in again)
 
     verdicts = verdicts_on(composer, invocation.requests, others=others)
     good = all(is_good(invocation, verdict.made, verdict.findings) for _, verdict in verdicts)
@@ -46,7 +42,7 @@ def run(invocation: Invocation) -> int:
     else:
         for name, verdict in verdicts:
             write(verdict_lines(name, verdict))
-            if not verdict.launchable:
+            if verdict.launchable is False:
                 judge = partial(can_be_launched, name)
                 corrected = corrected_file(invocation, name, verdict.findings, judge)
                 corrected = corrected or corrected_lines(invocation, verdict.findings)

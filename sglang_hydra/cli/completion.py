@@ -42,8 +42,7 @@ def candidates(line: str) -> list[str]:
     if before and before[0].endswith("serve.py"):
         before = before[1:]
     version = next((word[15:] for word in reversed(before) if word.startswith("engine.version=")), None)
-    if version:
-        _take_release(index["keys"], version)
+    _take_release(index["keys"], version)
     return sorted({word for word in _possible(current, before, index) if word.startswith(current) and word != current})
 
 
@@ -77,10 +76,11 @@ def _possible(current: str, before: Sequence[str], index: dict[str, dict[str, li
         yield f"{plus}{node}."
 
 
-def _take_release(keys: dict[str, list[str]], version: str) -> None:
-    """Makes the arguments of ``keys``, which are 0.5.2's, those of another release: its file has the changes of each
-    release, oldest first."""
+def _take_release(keys: dict[str, list[str]], version: str | None) -> None:
+    """Makes the arguments of ``keys``, which are 0.5.2's, those of another release, of the newest where none is named:
+    its file has the changes of each release, oldest first."""
     releases = json.loads(RELEASES.read_text(encoding="utf-8"))
+    version = version or next(reversed(releases))
     for name, changes in releases.items() if version in releases else ():
         keys.update(changes["keys"])
         for gone in changes["gone"]:

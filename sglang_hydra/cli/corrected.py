@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
+from sglang_hydra.arguments.secrets import HIDDEN, holds_secret, masked_word
 from sglang_hydra.cli.invocation import Invocation, read_invocation
 from sglang_hydra.cli.reading import read_words, refused
 from sglang_hydra.cli.shared import composer_of, config_flags
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.planning.corrected import corrected_requests, spelled
+from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.planning.making.replan import key_of, typed_in_place
+from sglang_hydra.releases.fetching import nothing_fetched
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.flags import MULTIRUN_VERBS, VERBS
@@ -23,7 +26,8 @@ from sglang_hydra.text.words import program
 if TYPE_CHECKING:
     from sglang_hydra.measure.sweep.axes import Axis
 
-_MOST_ROUNDS = 3
+_MOST_ROUNDS, _MOST_CORRECTED = 3, 3
+_PLAIN = re.compile(r"(?!(?:null|true|false|nan|inf)$)[A-Za-z./][\w./-]*", re.IGNORECASE)
 _VERBS = ("serve", "plan", "check", "fit", "export")
 
 
@@ -58,9 +62,13 @@ def _corrected(
     findings: Sequence[Finding],
     is_good: Callable[[Sequence[Request]], bool] | None = None,
 ) -> list[Line]:
+    first = next((one.said for finding in findings for one in finding.remedies if one.kind == "shell"), None)
+    if first is not None:
+        words = [invocation.verb, *(_spelled(item) for item in invocation.requests), *config_flags(invocation)]
+        return [[text("Corrected", "bold")], [text("  "), text(f"{first} && {program()} {' '.join(words)}", VERBATIM)]]
     try:
         requests = [item for item in invocation.requests if not _is_name(item)]
-        made = corrected_requests(composer, requests, findings, is_good)
+        made = _corrected_requests(composer, requests, findings, is_good or partial(_can_be_launched, composer))
     except ConfigError:
         return []
     if made is None:
@@ -70,8 +78,66 @@ def _corrected(
     line = [*names, *file, *(request.text for request in typed)]
     if refused([invocation.verb, *line, *config_flags(invocation)]):
         return []
-    words = [spelled(request) for request in typed]
-    return _shown_as([*map(shell_word, [*names, *file]), *words], invocation)
+    return _shown_as([*map(shell_word, [*names, *file]), *map(_spelled, typed)], invocation)
+
+
+def _corrected_requests(
+    composer: Composer,
+    requests: Sequence[Request],
+    findings: Sequence[Finding],
+    is_good: Callable[[Sequence[Request]], bool],
+) -> list[Request] | None:
+    """``requests`` with the remedies of the errors, each in place of what it corrects; None where that leads to nothing
+    that ``is_good``."""
+    errors = [finding for finding in findings if finding.level == "error"]
+    known = [found for finding in errors if (found := list(_changes(finding, requests)))]
+    together = [word for found in known for word in found[0]]
+    alone = known[0][1:] if len(known) == 1 else [found[0] for found in known]
+    wrong = {name for finding in errors for name in finding.fields}
+    for words in [together, *alone][:_MOST_CORRECTED] if together else []:
+        keys = {word.partition("=")[0] for word in words}
+        for left_out in (set(), wrong - keys):
+            kept = [request for request in requests if not (request.is_word and key_of(request) in left_out)]
+            made = typed_in_place(composer, kept, words)
+            with nothing_fetched():  # a correction may name any release
+                good = is_good(made)
+            if good:
+                return made
+    return None
+
+
+def _changes(finding: Finding, requests: Sequence[Request]) -> Iterator[list[str]]:
+    """The remedies of a finding that are overrides and that nobody has to choose, the first one first."""
+    for remedy in finding.offers or finding.remedies:
+        if remedy.renames:
+            yield [
+                f"{remedy.renames}={item.text.partition('=')[2]}" for item in requests if key_of(item) in finding.fields
+            ]
+        elif remedy.words and not remedy.choice and all("=" in word[1:] and word[0] != "-" for word in remedy.words):
+            yield list(remedy.words)
+
+
+def _can_be_launched(composer: Composer, requests: Sequence[Request]) -> bool:
+    from sglang_hydra.planning.making.make import plan_composed
+
+    try:
+        made = plan_composed(composer, requests, composer.compose(requests), with_remedies=False)
+        if not has_several_servers(made.nodes):
+            return made.launchable is not False
+        from sglang_hydra.planning.topology.plan import plan_topology
+
+        return plan_topology(composer, requests, common=made).launchable is not False
+    except SglangHydraError:
+        return False
+
+
+def _spelled(request: Request) -> str:
+    """A request as one types it in a shell, a secret hidden."""
+    shown = masked_word(request.text)
+    is_plain = request.key and isinstance(request.value, str) and _PLAIN.fullmatch(request.value)
+    if shown != request.text:
+        return shown
+    return f"{request.key}={request.value}" if is_plain else shell_word(shown)
 
 
 def corrected_sweep(
@@ -113,7 +179,7 @@ def corrected_words(words: Sequence[str], findings: Sequence[Finding]) -> list[L
 def _launchable(line: Sequence[str]) -> list[Line]:
     """The corrected command, with what else it takes for a plan that can be launched; nothing where no hint of its plan
     leads there."""
-    from sglang_hydra.planning.make import make_plan
+    from sglang_hydra.planning.making.make import make_plan
 
     shown = _shown_as(list(map(_shown, line, ["", *line])))
     try:
@@ -126,27 +192,34 @@ def _launchable(line: Sequence[str]) -> list[Line]:
             return shown
         composer = composer_of(invocation)
         made = make_plan(composer, [item for item in invocation.requests if not _is_name(item)])
-        return shown if made.launchable else _corrected(invocation, composer, names, made.errors)
+        return shown if made.launchable is not False else _corrected(invocation, composer, names, made.errors)
     except SglangHydraError:
         return shown
 
 
 def _correct(line: list[str], finding: Finding) -> bool:
     """Whether ``line`` could be corrected for one finding."""
-    if finding.id == "CLI007" and finding.fix is None and line[:1] in ([verb] for verb in MULTIRUN_VERBS):
-        line[1:1] = [] if "-m" in line else ["-m"]
-        return True
     if len(finding.typed) == 1 and finding.typed[0] in VERBS and finding.typed[0] in line[1:]:
         verb = line.pop(line.index(finding.typed[0], 1))
         line[:0] = [] if line[0] in VERBS else [verb]
         return True
-    fix = finding.fix if finding.fix is not None else next((offer.typed for offer in finding.offers), None)
-    place = _place_of(finding, line)
-    if fix is None:
+    verb = finding.remedies[0].said if finding.remedies else ""
+    if verb in VERBS and finding.typed[0].startswith("-"):  # a flag that asks for another verb: serve ... --dry-run
+        line.remove(finding.typed[0])
+        line[: line[0] in VERBS if line else 0] = [verb]
+        return True
+    remedy = next((one for one in finding.remedies if one.kind == "fix"), None) or next(
+        (one for one in finding.remedies if one.flag or one.kind != "advice"), None
+    )
+    if remedy is None:
         return False
+    if remedy.flag:
+        line[1:1] = [] if remedy.flag in line else [remedy.flag]
+        return line[0] in MULTIRUN_VERBS
+    place = _place_of(finding, line)
     if place is None:
-        return _correct_item(line, finding, shlex.split(fix))
-    line[place] = shlex.split(fix)
+        return _correct_item(line, finding, remedy.words)
+    line[place] = remedy.words
     return True
 
 
@@ -178,8 +251,7 @@ def _key_of(word: str) -> str:
 def _shown_as(words: Sequence[str], invocation: Invocation | None = None) -> list[Line]:
     before, behind = [program()], []
     if invocation is not None:
-        against = [word for where in invocation.asked for word in ("--against", shell_word(where))]
-        before, behind = [program(), invocation.verb], [*config_flags(invocation), *against]
+        before, behind = [program(), invocation.verb], config_flags(invocation)
     return [[text("Corrected", "bold")], [text("  "), text(" ".join([*before, *words, *behind]), VERBATIM)]]
 
 
@@ -195,11 +267,7 @@ def _place_of(finding: Finding, line: Sequence[str]) -> slice | None:
 
 def _shown(word: str, before: str) -> str:
     """A word as one types it, a secret hidden: its own value, or the one of the flag before it."""
-    key, equals, value = word.partition("=")
-    if not word.startswith("-") and _is_secret(before) and before.startswith("-"):
+    if not word.startswith("-") and holds_secret(before) and before.startswith("-"):
         return HIDDEN
-    return f"{key}={HIDDEN}" if equals and value and _is_secret(key) else shell_word(word)
-
-
-def _is_secret(key: str) -> bool:
-    return is_secret_name(key.lstrip("+-").replace("-", "_").rpartition(".")[2])
+    shown = masked_word(word)
+    return shell_word(word) if shown == word else shown

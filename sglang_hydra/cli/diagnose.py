@@ -19,6 +19,7 @@ from sglang_hydra.run.diagnose.lines import read_lines
 from sglang_hydra.run.diagnose.remedy import with_remedies
 from sglang_hydra.run.diagnose.report import record, screen
 from sglang_hydra.run.launch.log_reading import opened_log
+from sglang_hydra.text.budget import READERS, OverBudget, cpu_limit
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import open_typed
 from sglang_hydra.text.findings import Finding
@@ -30,6 +31,8 @@ UNCLASSIFIED = 5
 
 _STDIN = "-"
 _EXIT_CODE = "exit_code"
+_UNPACKED = 20
+"""By so much gzip packs the log of a server."""
 
 
 def run(invocation: Invocation) -> int:
@@ -40,13 +43,26 @@ def run(invocation: Invocation) -> int:
     results: list[tuple[str, Diagnosis]] = []
     for name in files:
         with opened(name) as file:
-            found = diagnose(read_lines(file), exit_code)
+            found = _diagnosed(file, name, exit_code)
         results.append(("stdin" if name == _STDIN else name, with_remedies(found, composer, overrides)))
     if invocation.json:
         print_json(record(results))
     else:
         write(screen(results))
     return 0 if all(found.known or found.healthy for _, found in results) else UNCLASSIFIED
+
+
+def _diagnosed(file: BinaryIO, name: str, exit_code: int | None) -> Diagnosis:
+    """Raises ConfigError for a log that takes too long, or unpacks to too much."""
+    size = READERS["log"].size if name == _STDIN or os.path.isdir(name) else os.path.getsize(name)
+    try:
+        with cpu_limit("log", size * _UNPACKED if name.endswith(".gz") else size):
+            return diagnose(read_lines(file), exit_code)
+    except OverBudget as failure:
+        hint = f"tail -c 100M {short(name, 300)} | {program()} diagnose -"
+        raise ConfigError(
+            Finding("error", "DIA902", f"{short(name, 300)} cannot be read: {failure}", hint=hint)
+        ) from None
 
 
 def _sorted(requests: Sequence[Request]) -> tuple[list[str], int | None, list[Request]]:
@@ -63,7 +79,7 @@ def _sorted(requests: Sequence[Request]) -> tuple[list[str], int | None, list[Re
         else:
             overrides.append(request)
     if not files:
-        hint = f"{program()} diagnose server.log; or kubectl logs --previous POD | {program()} diagnose -"
+        hint = f"{program()} diagnose server.log", f"kubectl logs --previous POD | {program()} diagnose -"
         raise ConfigError(Finding("error", "DIA901", "diagnose which log? A file, or - for standard input", hint=hint))
     return list(dict.fromkeys(files)), exit_code, overrides
 
@@ -91,6 +107,20 @@ class _OneAfterAnother:
         return b""
 
 
+class _Bounded:
+    """A packed log that may not unpack to more than a log's size. Raises OverBudget."""
+
+    def __init__(self, file: gzip.GzipFile) -> None:
+        self._file, self._left = file, READERS["log"].size
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._file.read(size)
+        self._left -= len(content)
+        if self._left < 0:
+            raise OverBudget(f"it unpacks to more than {READERS['log'].size >> 20} MiB")
+        return content
+
+
 @contextmanager
 def opened(name: str) -> Iterator[BinaryIO]:
     """Opens a log: a file, gzipped or not, the whole server.log of a run folder, or standard input.
@@ -109,10 +139,12 @@ def opened(name: str) -> Iterator[BinaryIO]:
                     return
         if path.endswith(".gz"):
             with open_typed(path) as packed, gzip.open(packed, "rb") as unpacked:
-                yield unpacked  # type: ignore[misc]  # reads as a BinaryIO does
+                yield _Bounded(unpacked)  # type: ignore[misc]  # reads as a BinaryIO does
         else:
             with open_typed(path) as file:
                 yield file
+    except OverBudget:
+        raise
     except (OSError, EOFError, zlib.error, ValueError) as failure:
         reason: Any = getattr(failure, "strerror", None) or failure
         raise ConfigError(Finding("error", "DIA902", f"{short(path, 300)} cannot be read: {reason}")) from failure

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
+from sglang_hydra.arguments.secrets import masked_word
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.settings.topology import has_several_servers
 from sglang_hydra.convert.importing.native import native_reader
-from sglang_hydra.planning.difference import compared, diff_screen, planned_side, to_json
+from sglang_hydra.planning.comparing.difference import Difference, compared
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.run.launch.drift import SCHEMA, Drift, drift_of, is_saved_info, is_url
-from sglang_hydra.show.comparison import difference_rows
+from sglang_hydra.planning.recorded.input_files import ReadOthers, is_document, named_documents
+from sglang_hydra.planning.topology.plan import Topology, plan_topology
+from sglang_hydra.run.launch.drift import SCHEMA as DRIFT
+from sglang_hydra.run.launch.drift import Drift, drift_of, is_saved_info, is_url
+from sglang_hydra.show.comparison import difference_lines, difference_rows
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.exit_codes import INVALID, MACHINE
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, columns, print_json, text, write
 from sglang_hydra.text.words import plural, program
 
+SCHEMA = "sglang_hydra.diff/1"
 _RELEASE = "engine.version="
+_SEED = 42
+"""Both sides draw the same seed, so that it is no difference."""
 
 
 def run(invocation: Invocation) -> int:
@@ -34,14 +46,12 @@ def run(invocation: Invocation) -> int:
     composer = composer_of(invocation)
     one, other = _with_rest(*invocation.requests), _with_rest(*invocation.requests[::-1])
     others = native_reader(composer, variables=invocation.variables)
-    left, right = (
-        planned_side(composer, side.text, place, others) for side, place in ((one, "left"), (other, "right"))
-    )
+    left, right = (_planned(composer, side.text, place, others) for side, place in ((one, "left"), (other, "right")))
     found = list(compared(left.made, right.made))
     if invocation.json:
-        print_json(to_json(left, right, found))
+        print_json(_record(left, right, found))
     else:
-        write(diff_screen(left, right, found))
+        write(_screen(left, right, found))
     return INVALID if found and invocation.exit_code else 0
 
 
@@ -66,19 +76,20 @@ def _drift(invocation: Invocation, live: Sequence[Request]) -> int:
         hint = f"{program()} diff 'gpu=h200 model=qwen3_8b' http://127.0.0.1:30000"
         raise ConfigError(Finding("error", "DIF001", message, hint=hint))
     composer = composer_of(invocation)
-    side = planned_side(composer, planned.text, "left", native_reader(composer, variables=invocation.variables))
-    if side.topology is not None:
-        message = f"topology={side.topology.name} has several servers, and each address is one"
+    side = _planned(composer, planned.text, "left", native_reader(composer, variables=invocation.variables))
+    plan = side.made
+    if not isinstance(plan, Plan):
+        message = f"topology={plan.name} has several servers, and each address is one"
         raise ConfigError(
             Finding("error", "DIF002", message, hint="the plan of one of them, as FILE#NAME or an export")
         )
-    found = list(drift_of(side.plan, [item.text for item in live]))
-    same = all(item.is_as_planned(side.plan) for item in found)
+    found = list(drift_of(plan, [item.text for item in live]))
+    same = all(item.is_as_planned(plan) for item in found)
     if invocation.json:
-        servers = [item.to_json(side.plan) for item in found]
-        print_json({"schema": SCHEMA, "server_id": side.id, "as_planned": same, "servers": servers})
+        servers = [item.to_json(plan) for item in found]
+        print_json({"schema": DRIFT, "server_id": side.id, "as_planned": same, "servers": servers})
     else:
-        write(drift_lines(side.plan, found))
+        write(drift_lines(plan, found))
     if not invocation.exit_code or same:
         return 0
     return MACHINE if any(item.problem for item in found) else INVALID
@@ -91,8 +102,86 @@ def drift_lines(plan: Plan, found: Sequence[Drift]) -> Iterator[Line]:
         if item.compared is None:
             yield [text(f"{item.name}: "), text(f"cannot be compared: {item.problem}", "red")]
             continue
+        if item.problem is not None:
+            yield [text(f"{item.name}: "), text("not told", "bold yellow"), text(f": {item.problem}")]
+            continue
         good = item.is_as_planned(plan)
         held = "as planned" if good else f"{plural(len(item.fields), 'field')} not as planned"
         of = f"; {item.compared.of} compared, SGLang {item.compared.version}"
         yield [text(f"{item.name}: "), text(held, "green" if good else "bold yellow"), text(of)]
         yield from columns(difference_rows(item.fields))
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two: what was typed for it, and what was planned."""
+
+    name: str
+    made: Plan | Topology
+
+    @property
+    def id(self) -> str:
+        return self.made.server_id if isinstance(self.made, Plan) else self.made.topology_id
+
+    @property
+    def version(self) -> str:
+        plan = self.made if isinstance(self.made, Plan) else self.made.common
+        return plan.engine.version
+
+
+def _planned(composer: Composer, side: str, place: str, others: ReadOthers | None = None) -> Side:
+    """The plan of overrides in one word, or of a file; ``others`` reads what is not ours. Raises ConfigError that says
+    which side is meant."""
+    try:
+        if is_document(side):
+            found = named_documents(side, others)
+            if len(found) > 1:
+                message = f"{side} starts {len(found)} servers, and a side of diff is one of them"
+                raise ConfigError(Finding("error", "DIF001", message, hint=" or ".join(name for name, _ in found)))
+            ((_, document),) = found
+            recorded = document.recorded
+            seed = recorded.seed if recorded else _SEED
+            plan = make_plan(composer, document.requests, recorded=recorded, seed=seed)
+            return Side(side, _with_all_servers(composer, document.requests, plan))
+        words = shlex.split(side)
+        requests = [Request(word, f"{place} side, word {number}") for number, word in enumerate(words, 1)]
+        plan = make_plan(composer, requests, seed=_SEED)
+        return Side(" ".join(map(masked_word, words)), _with_all_servers(composer, requests, plan))
+    except ValueError as failure:
+        message = f"the {place} side cannot be taken apart into words: {failure}"
+        raise ConfigError(Finding("error", "DIF001", message, hint="close every quote")) from None
+
+
+def _with_all_servers(composer: Composer, requests: Sequence[Request], plan: Plan) -> Plan | Topology:
+    return plan_topology(composer, requests, common=plan) if has_several_servers(plan.nodes) else plan
+
+
+def _screen(left: Side, right: Side, found: list[Difference]) -> Iterator[Line]:
+    """The two sides, and a row for each difference; verdicts last."""
+    yield [text("left   "), text(left.name, "bold")]
+    yield [text("right  "), text(right.name, "bold")]
+    yield []
+    yield from difference_lines(found, left.version, right.version)
+    what = "server" if isinstance(left.made, Plan) and isinstance(right.made, Plan) else "topology"
+    same = f"the same {what}" if left.id == right.id else f"another {what}"
+    count = sum(item.kind == "value" for item in found)
+    differ = "differs" if count == 1 else "differ"
+    yield [text(f"{plural(count, 'value')} {differ}: {same} ({left.id}, {right.id})")]
+    for side, name in ((left, "left"), (right, "right")):
+        for finding in (item for item in side.made.findings if item.level == "error"):
+            yield [text(f"{name}: ", "bold"), text(f"{finding.id} {finding.message}", "red")]
+
+
+def _record(left: Side, right: Side, found: list[Difference]) -> dict[str, Any]:
+    sides = {
+        name: {
+            "name": side.name,
+            "server_id": side.id,
+            "ok": side.made.ok,
+            "launchable": side.made.launchable,
+            "why": side.made.verdict.why,
+            "findings": [finding.to_json() for finding in side.made.findings],
+        }
+        for name, side in (("left", left), ("right", right))
+    }
+    return {"schema": SCHEMA, **sides, "differences": [item.to_json() for item in found]}

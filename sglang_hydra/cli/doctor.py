@@ -7,8 +7,8 @@ import os
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.facts.trust import hub_access
-from sglang_hydra.planning.make import make_plan
-from sglang_hydra.run.doctor import doctor_record, doctor_screen, examine
+from sglang_hydra.planning.making.make import make_plan
+from sglang_hydra.run.doctor import Request, doctor_record, doctor_screen, examine
 from sglang_hydra.text.screen import print_json, write
 
 
@@ -18,8 +18,7 @@ def run(invocation: Invocation) -> int:
     plan = make_plan(composer_of(invocation), invocation.requests)
     values = plan.values
     wants = not plan.probed and plan.gpu.device is not None
-    found = examine(
-        os.environ,
+    request = Request(
         python=plan.engine.python,
         model_path=str(values["model_path"]) if named and values["model_path"] else None,
         host=str(values["host"]),
@@ -29,6 +28,7 @@ def run(invocation: Invocation) -> int:
         gpu=plan.gpu.name if wants else None,
         access=hub_access((plan.origins.get("model_path") or (None,))[-1]),
     )
+    found = examine(os.environ, request)
     record = doctor_record(found)
     if invocation.json:
         print_json(record)

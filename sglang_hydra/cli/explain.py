@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from sglang_hydra.arguments.extra import first_with
+from sglang_hydra.arguments.every import canonical_name, first_with
 from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.cli.id_pages import id_record, id_screen
+from sglang_hydra.arguments.tables.successors import name_in
+from sglang_hydra.arguments.tables.table import known_versions, nearest_known, release
+from sglang_hydra.cli.id_pages import id_record, id_screen, known_ids
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.corrections import key_meant
-from sglang_hydra.compose.override_errors import flagged, later_name
+from sglang_hydra.compose.override_errors import flagged
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import DECODE, PREFILL, REPLICA, has_several_servers
-from sglang_hydra.planning.make import make_plan
-from sglang_hydra.releases.successors import name_in
-from sglang_hydra.releases.table import known_versions, release
+from sglang_hydra.planning.engines.planned import plan_engine
+from sglang_hydra.planning.finding_meanings import title_of
+from sglang_hydra.planning.making.make import make_plan
+from sglang_hydra.releases.records import newest_release
 from sglang_hydra.show.argument import field_record, field_screen, is_argument
 from sglang_hydra.show.key_help import GROUPS, key_of, keys
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import print_json, text, write
-from sglang_hydra.text.words import nearest, program, short
+from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.screen import VERBATIM, Line, columns, print_json, text, write
+from sglang_hydra.text.words import nearest, program, several_near, short
+
+_TOPICS: Sequence[Mapping[str, Any]] = json_beside(__file__)
 
 
 def run(invocation: Invocation) -> int:
-    """``explain FIELD|KEY|GROUP|roofline [overrides]`` or ``explain ID``; 0 once it is shown."""
+    """``explain FIELD|KEY|GROUP|roofline|forecast [overrides]`` or ``explain ID``; 0 once it is shown."""
     if not invocation.requests:
         raise ConfigError(
             Finding("error", "CLI015", "explain what?", hint="explain mem_fraction_static gpu=h100, or explain MEM001")
@@ -45,15 +52,18 @@ def run(invocation: Invocation) -> int:
     composer = composer_of(invocation)
     if name in FIELDS:
         return _argument(composer, invocation, name, [subject, *rest] if given else rest)
+    if name == "roofline" or (name == "forecast" and rest):
+        return _limit_or_forecast(composer, invocation, name, rest)
     if name in GROUPS or key_of(name) is not None:
         return _own(composer, invocation, name, [subject, *rest] if given else rest)
-    if name == "roofline":
-        return _roofline(composer, invocation, rest)
     from sglang_hydra.cli import topology as topologies
 
     if topologies.is_addressed(name):
         return topologies.explain(composer, invocation, name, rest)
     meant = _argument_meant(name)
+    if meant is None and (topic := _topic(name)):
+        write(topic)
+        return 0
     if meant is None:
         raise ConfigError(_nothing(name, composer))
     if not invocation.json and meant != name:
@@ -80,9 +90,11 @@ def _argument(composer: Composer, invocation: Invocation, name: str, overrides: 
 
 
 def _release_of(name: str) -> str:
-    """The release whose argument is explained without a plan: 0.5.2, or the newest one that has it."""
-    if name in FIELDS:
-        return SPECIFIED_VERSION
+    """The release whose argument is explained without a plan: the one that a plan would be for, or the newest one that
+    has it."""
+    planned = plan_engine({"name": "sglang", "python": None, "version": None}).version
+    if name in release(nearest_known(planned) or newest_release()).arguments:
+        return planned
     return next(version for version in reversed(known_versions()) if name in release(version).arguments)
 
 
@@ -106,11 +118,21 @@ def _own(composer: Composer, invocation: Invocation, name: str, overrides: list[
     return 0
 
 
-def _roofline(composer: Composer, invocation: Invocation, overrides: list[Request]) -> int:
-    """The hardware's limit of a plan. 0 where it is shown, or what is missing is named."""
+def _limit_or_forecast(composer: Composer, invocation: Invocation, name: str, overrides: list[Request]) -> int:
+    """The hardware's limit of a plan, or its forecast. 0 where it is shown, or what is missing is named."""
+    made = make_plan(composer, overrides)
+    if name == "forecast":
+        from sglang_hydra.measure.report.reading import points_of
+        from sglang_hydra.show.forecast import forecast_lines, forecast_record
+
+        points = points_of(made)
+        if invocation.json:
+            print_json(forecast_record(made, points))
+        else:
+            write(forecast_lines(made, points))
+        return 0
     from sglang_hydra.show.roofline import roofline_lines, roofline_record
 
-    made = make_plan(composer, overrides)
     if invocation.json:
         print_json(roofline_record(made))
     else:
@@ -122,7 +144,25 @@ def _argument_meant(word: str) -> str | None:
     """Finds the argument that a word is on SGLang's command line: an alias, the beginning of only one flag, or an
     argument of a later release."""
     field = flagged(word if word.startswith("--") else f"--{word}")
-    return field.name if field else later_name(word.lstrip("-").replace("-", "_"))
+    return field.name if field else canonical_name(word.lstrip("-").replace("-", "_"))
+
+
+def _topic(word: str) -> list[Line]:
+    """The pages on a topic, a line each, and what to type first; empty for a word that is none."""
+    names = next((row["pages"] for row in _TOPICS if word.lower().replace("_", " ") in row["words"]), ())
+    rows = [
+        [text(f"{program()} explain {name}", VERBATIM), text(_title(name), "dim")] for name in names if name[0] != "!"
+    ]
+    first = [[text(f"{program()} {name[1:]}", VERBATIM)] for name in names if name[0] == "!"]
+    return [[text(word, "bold")], *columns([*first, *rows])] if names else []
+
+
+def _title(name: str) -> str:
+    """What a page is about: of an id, an argument, or a key or group of ours."""
+    if name in FIELDS:
+        return FIELDS[name].arg.help.partition(";")[0]
+    key = key_of(name)
+    return title_of(name) or (key.about if key else GROUPS.get(name) or (id_record(name) or {}).get("name") or "")
 
 
 def _option_or_value(name: str, composer: Composer) -> str | None:
@@ -147,5 +187,10 @@ def _nothing(name: str, composer: Composer) -> Finding:
         meant = nearest(argument, FIELDS)
         near = f"{server}.{meant}" if meant else None
     near = _option_or_value(name, composer) or near
-    hint = f"{program()} explain {near}" if near else f"{program()} --help WORD finds arguments"
-    return Finding("error", "CLI015", message, hint=hint, typed=(name,), fix=near)
+    if near is None and re.fullmatch(r"[A-Za-z]{2,4}[0-9]+", name):
+        ids = several_near(name, [id.lower() for id in known_ids()], 3)
+        hints = [f"near ids: {', '.join(ids).upper()}" if ids else None, f"{program()} --help WORD finds arguments"]
+        return Finding("error", "CLI015", message, hint=hints)
+    if near is None:
+        return Finding("error", "CLI015", message, hint=f"{program()} --help WORD finds arguments")
+    return Finding("error", "CLI015", message, typed=(name,), fix=Remedy.fixed(near, f"{program()} explain {near}"))

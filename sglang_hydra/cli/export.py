@@ -18,8 +18,8 @@ from sglang_hydra.compose.settings.topology import has_several_servers
 from sglang_hydra.convert.export.job import Artifact, Job, job_of
 from sglang_hydra.convert.export.registry import check_format, render
 from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
-from sglang_hydra.planning.make import make_plan
-from sglang_hydra.planning.passed import flags_of_nodes, keyword_arguments
+from sglang_hydra.planning.making.make import make_plan
+from sglang_hydra.planning.passing.passed import flags_of_nodes, keyword_arguments
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import summary

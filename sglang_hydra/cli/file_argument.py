@@ -17,13 +17,13 @@ from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.corrections import path_meant
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.locations import file_of
 from sglang_hydra.text.screen import write
 from sglang_hydra.text.words import nearest, program, short
 
 if TYPE_CHECKING:
-    from sglang_hydra.planning.input_files import Document
+    from sglang_hydra.planning.recorded.input_files import Document
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _TAKE = frozenset(("serve", "plan", "fit", "explain", "export", "bench", "doctor"))
@@ -76,11 +76,11 @@ def no_such_file(word: str) -> Finding:
         return Finding("error", "CLI004", message, hint=f"lock={short(word)} plans a saved plan again")
     if path := path_meant(word):
         message = f"{short(word)!r} is a path of Windows"
-        return Finding("error", "CLI004", message, hint=short(path), typed=(word,), fix=path)
+        return Finding("error", "CLI004", message, typed=(word,), fix=Remedy.fixed(path, short(path)))
     near = nearest(os.path.basename(word), list(_names_in(os.path.dirname(word))))
-    meant = f"did you mean {short(os.path.join(os.path.dirname(word), near))}?; or " if near else ""
-    hint = f"{meant}{program()} import serve.sh -o {short(word)} writes one; or gpu=... model=... without a file"
-    return Finding("error", "CLI004", message, hint=hint)
+    meant = f"did you mean {short(os.path.join(os.path.dirname(word), near))}?" if near else None
+    writes = f"{program()} import serve.sh -o {short(word)} writes one"
+    return Finding("error", "CLI004", message, hint=(meant, writes, "gpu=... model=... without a file"))
 
 
 def files_of(invocation: Invocation) -> Iterator[Request]:
@@ -121,7 +121,13 @@ def _beside(files: Sequence[Request]) -> list[str]:
 def _read(word: str, invocation: Invocation, typed: Sequence[Request]) -> Document:
     """Reads the experiment in a file, or the one server that a file of others starts. Raises ConfigError where there is
     none, with what to type instead."""
-    from sglang_hydra.planning.input_files import content_of, is_ours, is_record, named_documents, read_document
+    from sglang_hydra.planning.recorded.input_files import (
+        content_of,
+        is_ours,
+        is_record,
+        named_documents,
+        read_document,
+    )
 
     verb, path = invocation.verb, Path(file_of(word))
     if path.is_dir():
@@ -153,32 +159,31 @@ def _read(word: str, invocation: Invocation, typed: Sequence[Request]) -> Docume
 
 def _folder(path: Path, word: str, verb: str) -> Finding:
     first = next(iter(sorted(_names_in(word))), None)
-    hint = f"{program()} check {short(word)} judges every file in it"
-    if first is not None:
-        hint = f"{program()} {verb} ... {short(os.path.join(word, first))}; or {hint}"
-    return Finding("error", "CLI004", f"{short(word)!r} is a folder, and {verb} takes one file", hint=hint)
+    one = None if first is None else f"{program()} {verb} ... {short(os.path.join(word, first))}"
+    hints = one, f"{program()} check {short(word)} judges every file in it"
+    return Finding("error", "CLI004", f"{short(word)!r} is a folder, and {verb} takes one file", hint=hints)
 
 
 def _json(path: Path, word: str, verb: str) -> Finding:
-    from sglang_hydra.planning.input_files import read_document
+    from sglang_hydra.planning.recorded.input_files import read_document
 
     try:
         read_document(path)
     except ConfigError as failure:
         hint = f"{program()} import {short(word)} -o mine.yaml, where it holds arguments of SGLang"
-        return replace(failure.findings[0], hint=hint)
+        return failure.findings[0].said(hint)
     message = f"{short(word)!r} is a saved plan, and {verb} takes an experiment in YAML"
-    hint = f"lock={short(word)} plans it again; or {program()} check {short(word)} judges it"
-    return Finding("error", "CLI004", message, hint=hint)
+    hints = f"lock={short(word)} plans it again", f"{program()} check {short(word)} judges it"
+    return Finding("error", "CLI004", message, hint=hints)
 
 
 def _several(verb: str, files: Sequence[Request]) -> ConfigError:
     names = " ".join(short(request.text) for request in files)
     message = f"{verb} takes one file, and {len(files)} were given: {names}"
-    hint = f"{program()} check {names} judges each of them"
-    if len(files) == 2:
-        hint += f"; or {program()} diff {names} compares them"
-    return ConfigError(Finding("error", "CLI004", message, hint=hint))
+    diff = f"{program()} diff {names} compares them" if len(files) == 2 else None
+    return ConfigError(
+        Finding("error", "CLI004", message, hint=(f"{program()} check {names} judges each of them", diff))
+    )
 
 
 def _names_in(folder: str) -> Iterator[str]:

@@ -14,9 +14,11 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import has_several_servers
 from sglang_hydra.fit.result import Wanted
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.choosing.forecast import forecast_of_plan, known_limit
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.roofline import known_limit
+from sglang_hydra.planning.verdict import by_estimate
+from sglang_hydra.show import forecast as forecasts
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.first_lines import first_lines
 from sglang_hydra.show.memory import memory_lines, table_head, table_row, verdict
@@ -37,7 +39,7 @@ def run(invocation: Invocation) -> int:
     elif len(plans) == 1:
         made = plans[0][1]
         write(_fit_lines(made))
-        corrected = [] if made.launchable else corrected_lines(invocation, made.findings, composer)
+        corrected = corrected_lines(invocation, made.findings, composer) if made.launchable is False else []
         write([[], *corrected] if corrected else [])
     else:
         write(_fit_table(plans))
@@ -73,6 +75,9 @@ def _fit_record(name: str, plan: Plan) -> dict[str, Any]:
     return {
         "name": name,
         "ok": plan.ok,
+        "launchable": plan.launchable,
+        "why": plan.verdict.why,
+        "basis": plan.basis,
         "fits": plan.fit.fits if plan.fit else None,
         "context": context,
         "requests": plan.fit.concurrent_requests(context) if plan.fit and context else None,
@@ -80,6 +85,7 @@ def _fit_record(name: str, plan: Plan) -> dict[str, Any]:
         "server_id": plan.server_id,
         "fit": plan.fit.to_json() if plan.fit else None,
         "limit": limit._asdict() if (limit := known_limit(plan).limit) else None,
+        "forecast": plan.forecast,
         "findings": [finding.to_json() for finding in plan.findings],
     }
 
@@ -94,8 +100,8 @@ def _fit_lines(plan: Plan) -> list[Line]:
     if interval is not None:
         for reason in (interval.low_reason, interval.high_reason):
             lines += folded([text(f"  mem_fraction_static {reason}", "dim")], room())
-    lines += [[], *finding_lines(shown, plan), [text(f"{plan.gpu.name}: {verdict(plan.fit, _wanted(plan))}", "bold")]]
-    return lines
+    last = folded([text(f"{plan.gpu.name}: {verdict(plan.fit, _wanted(plan))}{by_estimate(plan)}", "bold")], room())
+    return [*lines, [], *finding_lines(shown, plan), *last]
 
 
 def _lacking(plan: Plan) -> str:
@@ -109,23 +115,29 @@ def _lacking(plan: Plan) -> str:
 
 
 def _fit_table(plans: Sequence[tuple[str, Plan]]) -> list[Line]:
-    rows = [[*table_head(), *(text(title, "bold") for title in LIMIT_TITLES)]]
+    from sglang_hydra.measure.report.reading import points_of
+
+    rows = [[*table_head(), *(text(title, "bold") for title in (*forecasts.TITLES, *LIMIT_TITLES))]]
     for name, plan in plans:
         if plan.fit is None:
             why = ", ".join(dict.fromkeys(finding.id for finding in plan.errors))
             rows.append([text(name), text("unknown" if plan.ok else f"refused: {why}", "yellow")])
             continue
+        fits = plan.fit.fits is not False
         rows.append(
             [
                 *table_row(name, plan.fit, _context(plan), _wanted(plan)),
-                *limit_cells(known_limit(plan).limit if plan.fit.fits is not False else None),
+                *(forecasts.cell(forecast_of_plan(plan, points_of(plan))) if fits else [text("?")] * 2),
+                *limit_cells(known_limit(plan).limit if fits else None),
             ]
         )
     lines = columns(rows)
+    for note in dict.fromkeys(f"{name}{mark}" for name, plan in plans if (mark := by_estimate(plan))):
+        lines += folded([text(note, "yellow")], room())
     load = known_limit(plans[0][1]).load if plans else None
     if load is not None:
         size = f"{load.input_len:,.0f} + {load.output_len:,.0f} tokens a request"
-        note = f"limit: what the hardware allows with {size} (bench.*), no forecast: explain roofline"
+        note = f"with {size} (bench.*): explain forecast; limit: what the hardware allows: explain roofline"
         lines += folded([text(note, "dim")], room())
     return lines
 

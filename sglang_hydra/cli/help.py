@@ -6,16 +6,22 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from sglang_hydra.arguments.fields import FIELDS, Field
+from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.composer import Composer
+from sglang_hydra.releases.records import default_release, newest_release
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.flags import FLAGS, VERBS
+from sglang_hydra.text.flags import FLAGS, TASKS, VERBS
 from sglang_hydra.text.screen import Line, columns, room, shown, text, write
 from sglang_hydra.text.words import nearest, program
 
-_KNOWN_MODELS = ("deepseek_v3", "gpt_oss", "llama_3_1_8b", "qwen3_8b")
+_KNOWN = {
+    "model": ("deepseek_v3", "gpt_oss", "llama_3_1_8b", "qwen3_8b"),
+    "gpu": ("h100", "h200", "b200", "a100_80gb", "mi300x", "rtx_4090"),
+}
+"""Of the groups with many options, those that the overview names."""
 _MOST_OPTIONS = 100
 
 _ARGV = ("-- FLAGS", "SGLang's own flags: plan -- --model-path org/name --tp 8")
@@ -34,7 +40,7 @@ def flags() -> list[tuple[str, str]]:
 
 
 def overview(composer: Composer) -> list[Line]:
-    """Shows verbs, groups with their options, flags, and how to find an argument."""
+    """Shows the verbs by task, groups with their options, the flags of every verb, and how to find an argument."""
     called = program()
     examples = (
         ("plan gpu=h200 model=gpt_oss", "what would be started, and why"),
@@ -46,7 +52,8 @@ def overview(composer: Composer) -> list[Line]:
         *columns([[text(f"{called} {typed}"), text(about, "dim")] for typed, about in examples]),
         [],
         [text("Verbs", "bold")],
-        *columns([[text(verb, "cyan"), text(about)] for verb, about in VERBS.items()]),
+        *columns([[text(task), text(", ".join(verbs), "cyan")] for task, verbs in TASKS.items()]),
+        [text(f"  {called} --help VERB has what it does, its flags and keys", "dim")],
         [],
         [text("Groups", "bold")],
     ]
@@ -54,20 +61,20 @@ def overview(composer: Composer) -> list[Line]:
         options = composer.options(group)
         if len(options) > _MOST_OPTIONS:
             options = [f"{len(options)} published configurations; the verb recipes lists them"]
-        elif group == "model":
-            families = dict.fromkeys(
-                option if "_" not in option else f"{option.partition('_')[0]}_*" for option in options
-            )
-            shown = [*(option for option in _KNOWN_MODELS if option in options), *families]
-            options = [*shown, f"... {len(options)} in all: --help model"]
+        elif group in _KNOWN:
+            some = [option for option in _KNOWN[group] if option in options]
+            options = [*some, f"... {len(options)} in all: {called} {group}s"]
         lines += _group_lines(group, options) if options else []
+    everywhere = [(flag.shown, flag.about) for flag in FLAGS if flag.about and not flag.verbs]
+    version = default_release()
+    arguments = [name for name in release(nearest_known(version) or newest_release()).arguments if name[0] != "_"]
     return [
         *lines,
         [text("  any other model: model=org/name, model=./folder; what a group declares: gpu.count=4", "dim")],
         [],
         [text("Flags", "bold")],
-        *columns([[text(flag, "cyan"), text(about)] for flag, about in flags()]),
-        [text(f"The {len(FIELDS)} arguments of SGLang 0.5.2 are keys under their own names (tp_size=8).")],
+        *columns([[text(shown, "cyan"), text(about)] for shown, about in [*everywhere, _ARGV]]),
+        [text(f"The {len(arguments)} arguments of SGLang {version} are keys under their own names (tp_size=8).")],
     ]
 
 
@@ -166,8 +173,6 @@ def _field_lines(field: Field) -> Iterator[Line]:
 
 def show_help(invocation: Invocation) -> int:
     """Shows the overview, the help of the verb that was typed, or what matches the words."""
-    from sglang_hydra.cli.help import found_by, of_verb, overview
-
     words = [request.text for request in invocation.requests]
     composer = composer_of(invocation)
     verb = next((word for word in words[:1] if word in VERBS and not invocation.named), None)

@@ -12,7 +12,7 @@ from typing import Any
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.flags import (
     BY_NAME,
     BY_VALUE,
@@ -30,7 +30,9 @@ from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.typography import as_meant, foreign_sign
 from sglang_hydra.text.words import nearest, program, short, some_of
 
-_PATHS = ("output", "base", "against")
+_PATHS = ("output", "base")
+_OTHERS = (("docker", "run"), ("podman", "run"), ("docker", "compose"), ("kubectl", "apply"), ("helm", "install"))
+_VLLM = "vllm.entrypoints.openai.api_server"
 _LAUNCH_SERVER = "sglang.launch_server"
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=")
 
@@ -39,7 +41,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=")
 class Invocation:
     """What was typed, taken apart. ``named``: the verb was typed, not the default. ``argv`` is what stood after a bare
     ``--``: SGLang's own flags. ``file`` is the experiment whose requests were taken in. ``hydra_flags`` are those that
-    only Hydra reads, with their values; ``once``: ``--run`` was typed; ``asked`` has every ``--against``. Each flag of
+    only Hydra reads, with their values; ``once``: ``--run`` was typed. Each flag of
     the table is an attribute, named by its ``sets``: a switch is true or false, a value text or None. Those with a list
     of values are fields here; ``given`` has the others."""
 
@@ -53,7 +55,6 @@ class Invocation:
     config_dirs: list[str] = field(default_factory=list)
     trusted_folders: list[str] = field(default_factory=list)
     allowed_env: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
     env: list[str] = field(default_factory=list)
     given: dict[str, Any] = field(default_factory=dict)
 
@@ -112,7 +113,7 @@ def read_invocation(words: Sequence[str]) -> Invocation:
             invocation.given[flag.sets] = True
         elif flag is not None and not is_word:
             message = f"{name} is a switch and takes no value"
-            raise ConfigError(Finding("error", "CLI012", message, hint=name, typed=(word,), fix=name))
+            raise ConfigError(Finding("error", "CLI012", message, typed=(word,), fix=name))
         elif name in HYDRA_FLAGS:
             invocation.hydra_flags.append(word)
             has_kind = name in INFO_FLAGS and bool(rest) and rest[0][1] in INFO_KINDS
@@ -121,7 +122,7 @@ def read_invocation(words: Sequence[str]) -> Invocation:
         elif name in RUN_FLAGS and not has_value:
             invocation.once = True
         elif name in INSTEAD:
-            raise _stands_for(name)
+            raise _stands_for(word, rest[0][1] if rest else "")
         elif verb is None and not invocation.requests and not invocation.help and _is_bare(word) and not _is_file(word):
             verb = word
         elif word:
@@ -130,7 +131,7 @@ def read_invocation(words: Sequence[str]) -> Invocation:
     if verb == "help":
         invocation.given["help"] = True
     elif verb is not None and verb not in VERBS:
-        raise _unknown_verb(verb)
+        raise _unknown_verb(verb, invocation.requests)
     elif verb is not None:
         invocation.verb, invocation.named = verb, True
     return invocation
@@ -151,8 +152,6 @@ def _take_value(invocation: Invocation, flag: Flag, typed: str, value: str) -> N
     elif flag.sets == "allowed_env":
         invocation.allowed_env += filter(None, value.split(","))
     else:
-        if flag.sets == "against":
-            invocation.asked.append(os.path.expanduser(value))
         # No shell expands the ~ of --output=~/plan.yaml.
         invocation.given[flag.sets] = os.path.expanduser(value) if flag.sets in _PATHS else value
 
@@ -178,13 +177,14 @@ def _lacks_value(typed: str, flag: Flag) -> str:
     raise ConfigError(Finding("error", "CLI012", f"{typed} needs a value", hint=f"{typed} {flag.value}"))
 
 
-def _unknown_verb(word: str) -> ConfigError:
-    near = OTHER_VERBS.get(word.lower()) or nearest(word, VERBS)
+def _unknown_verb(word: str, behind: Sequence[Request]) -> ConfigError:
+    typed = (word, *(request.text for request in behind[:1]))
+    typed = typed if " ".join(typed).lower() in OTHER_VERBS else (word,)
     message = f"{short(word)!r} is no verb"
-    fix = near or _choice_of(word)
-    hint = f"{fix + '; or ' if fix else ''}verbs are {some_of(word, VERBS, f'{program()} --help')}"
-    hint += "; or Values are typed as key=value: model=..., gpu=..., tp_size=8"
-    return ConfigError(Finding("error", "CLI014", message, hint=hint, typed=(word,), fix=fix))
+    fix = OTHER_VERBS.get(" ".join(typed).lower()) or nearest(word, VERBS) or _choice_of(word)
+    verbs = f"verbs are {some_of(word, VERBS, f'{program()} --help')}"
+    hints = verbs, "Values are typed as key=value: model=..., gpu=..., tp_size=8"
+    return ConfigError(Finding("error", "CLI014", message, hint=hints, typed=typed, fix=fix))
 
 
 def _choice_of(word: str) -> str | None:
@@ -199,6 +199,16 @@ def _choice_of(word: str) -> str | None:
 
 def _refuse_launch_command(words: Sequence[str]) -> None:
     """Raises ConfigError for a command of SGLang's among the words, before a bare ``--``."""
+    if list(words[:2]) == ["vllm", "serve"] or _VLLM in words[:3]:
+        raise _of_vllm(words)
+    if tuple(words[:2]) in _OTHERS:
+        message = f"{' '.join(words[:2])!r} begins a command of another program"
+        raise ConfigError(
+            Finding("error", "CLI004", message, hint=f"{program()} import 'COMMAND' reads what it starts")
+        )
+    if list(words[:2]) == ["sglang", "serve"]:
+        message = "'sglang serve' begins a command of SGLang's, whose flags go after a bare --"
+        raise ConfigError(Finding("error", "CLI004", message, typed=tuple(words[:2]), fix="plan --"))
     at = words.index(_LAUNCH_SERVER) if _LAUNCH_SERVER in words else 0
     if not at or "--" in words[:at] or words[0] in ("import", "upgrade"):
         return
@@ -206,7 +216,21 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
     typed = tuple(words[start : at + 1])
     fix = "--" if words[0] in VERBS else "plan --"
     message = f"{' '.join(typed)!r} begins a command of SGLang's, whose flags go after a bare --"
-    raise ConfigError(Finding("error", "CLI004", message, hint=f"{fix} in its place", typed=typed, fix=fix))
+    instead = Remedy.fixed(fix, f"{fix} in its place")
+    raise ConfigError(Finding("error", "CLI004", message, typed=typed, fix=instead))
+
+
+def _of_vllm(words: Sequence[str]) -> ConfigError:
+    """The error for a command of vLLM's, with a plan of the same in SGLang's flags."""
+    from sglang_hydra.arguments.vllm import translated
+
+    argv, findings = translated(words[2:] if words[0] == "vllm" else words[words.index(_VLLM) + 1 :])
+    known = not any(finding.level == "error" for finding in findings)
+    fix = shlex.join(["plan", "--", *argv]) if known else None
+    notes = [f"{item.message}{f' ({item.hint})' if item.hint else ''}" for item in findings]
+    typed = tuple(words)
+    message = f"{' '.join(words[:2])!r} begins a command of vLLM's"
+    return ConfigError(Finding("error", "CLI004", message, hint=notes, typed=typed, fix=fix))
 
 
 def _refuse_foreign_signs(words: Sequence[str]) -> None:
@@ -219,14 +243,25 @@ def _refuse_foreign_signs(words: Sequence[str]) -> None:
             meant = meant.lstrip("-")
         if as_meant(word) != word and not re.search(r"\s", word):
             message = f"{short(word)!r} has {foreign_sign(word)} in it, which no shell takes for what it looks like"
-            findings.append(Finding("error", "CLI031", message, hint=meant, typed=(word,), fix=shlex.quote(meant)))
+            fix = Remedy.fixed(shlex.quote(meant), meant)
+            findings.append(Finding("error", "CLI031", message, typed=(word,), fix=fix))
     if findings:
         raise ConfigError(*findings)
 
 
-def _stands_for(flag: str) -> ConfigError:
+def _stands_for(word: str, behind: str) -> ConfigError:
+    """The error for a flag that something else stands for; ``behind`` is the next word, which may be its value."""
+    flag, _, value = word.partition("=")
+    typed: tuple[str, ...] = (word,)
+    fix = None
+    if flag == "--against":
+        typed, value = (typed, value) if value else ((word, behind), behind)
+        program_of = f"{value.rstrip('/')}/bin/python" if os.path.isdir(os.path.expanduser(value)) else value
+        wanted = f"engine.version={value}" if value[:1].isdigit() else f"engine.python={shlex.quote(program_of)}"
+        fix = Remedy.fixed("" if value == "installed" else wanted, "")
     hint = INSTEAD[flag]["hint"].format(program=program())
-    return ConfigError(Finding("error", "CLI019", f"{flag}: {INSTEAD[flag]['message']}", hint=hint))
+    message = f"{flag}: {INSTEAD[flag]['message']}"
+    return ConfigError(Finding("error", "CLI019", message, hint=hint, typed=typed, fix=fix))
 
 
 def _existing_folder(flag: str, path: str) -> str:

@@ -7,7 +7,7 @@ from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.judged import code_of
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.settings.topology import has_several_servers
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.screen import print_json, write
 
@@ -18,10 +18,6 @@ def run(invocation: Invocation) -> int:
         from sglang_hydra.cli import points
 
         return points.run(invocation)
-    if invocation.against is not None:
-        from sglang_hydra.cli import against as action
-
-        return action.plan(invocation)
     composer = composer_of(invocation)
     made = make_plan(composer, invocation.requests)
     if has_several_servers(made.nodes):
@@ -31,6 +27,11 @@ def run(invocation: Invocation) -> int:
     if invocation.json:
         print_json(made.to_json())
     else:
-        corrected = [] if made.launchable else corrected_lines(invocation, made.findings, composer)
+        corrected = corrected_lines(invocation, made.findings, composer) if made.launchable is False else []
         write(plan_screen(made, everything=invocation.all, corrected=corrected))
+        if invocation.load:
+            from sglang_hydra.measure.report.reading import points_of
+            from sglang_hydra.show.forecast import short_lines
+
+            write([[], *short_lines(made, points_of(made))])
     return code_of(invocation, made)

@@ -15,6 +15,7 @@ from sglang_hydra.measure.sweep.grid import read_grid
 from sglang_hydra.measure.sweep.judging import Judged
 from sglang_hydra.measure.sweep.planning import judge_of, judged_points
 from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.show.first_lines import verdict_span
 from sglang_hydra.text.exit_codes import INVALID
 from sglang_hydra.text.screen import Line, Span, columns, print_json, text, write
 from sglang_hydra.text.words import plural, short
@@ -58,7 +59,8 @@ def _record(name: str, judged: Judged) -> dict[str, Any]:
     return {
         "name": name,
         "ok": plan is not None and plan.ok,
-        "launchable": not judged.refused,
+        "launchable": judged.verdict.launchable,
+        "why": judged.verdict.why,
         "server_id": judged.server.server_id if judged.server else None,
         "findings": [finding.to_json() for finding in findings],
     }
@@ -67,15 +69,11 @@ def _record(name: str, judged: Judged) -> dict[str, Any]:
 def _lines(points: Sequence[tuple[str, Judged]]) -> list[Line]:
     rows: list[list[Span]] = [[text(title, "bold") for title in ("point", "verdict", "server", "why")]]
     rows += [_row(name, judged) for name, judged in points]
-    kept = sum(not judged.refused for _, judged in points)
     servers = len({judged.server.server_id for _, judged in points if judged.server and not judged.refused})
-    counts = f"{kept} of {plural(len(points), 'point')} can be launched, on {plural(servers, 'server start')}"
-    guessed = [
-        judged.server.plan.resolution for _, judged in points if judged.server and not judged.server.plan.is_exact
-    ]
-    notes = (
-        [f"{plural(len(guessed), 'point')} by 0.5.2's rules, an estimate: {guessed[0].not_asked}"] if guessed else []
-    )
+    open = [judged.verdict for _, judged in points if judged.verdict.launchable is None]
+    can = sum(judged.verdict.launchable is True for _, judged in points)
+    counts = f"{can} of {plural(len(points), 'point')} can be launched, on {plural(servers, 'server start')}"
+    notes = [f"of {plural(len(open), 'point')} it is not known: {open[0].why}"] if open else []
     return [*columns(rows), [], [text(counts)], *([text(note, "yellow")] for note in notes)]
 
 
@@ -87,7 +85,7 @@ def _row(name: str, judged: Judged) -> list[Span]:
     elif judged.refused:
         verdict = text("would fail", "red")
     else:
-        verdict = text("can be launched", "green")
+        verdict = verdict_span(judged.verdict)
     why = judged.refused[0] if judged.refused else None
     return [
         text(short(name, _SHOWN_NAME)),

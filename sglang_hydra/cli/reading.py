@@ -8,7 +8,7 @@ from sglang_hydra.cli.hydra_words import check_hydra_keys_of_file, settle_hydra_
 from sglang_hydra.cli.invocation import Invocation, read_invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.planning.input_files import is_document
+from sglang_hydra.planning.recorded.input_files import is_document
 from sglang_hydra.text import user_settings as settings
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.exit_codes import FAIL_ON
@@ -37,7 +37,7 @@ def read_words(invocation: Invocation) -> None:
 
 def refused(words: Sequence[str]) -> Sequence[Finding]:
     """What is wrong with the words of a command line, as far as it shows before the verb runs."""
-    from sglang_hydra.planning.make import plan_composed
+    from sglang_hydra.planning.making.make import plan_composed
 
     try:
         invocation = read_invocation(words)
@@ -70,7 +70,7 @@ def _refuse_misplaced(invocation: Invocation) -> None:
         fix = f"--fail-on={nearest(wrong, FAIL_ON) or ','.join(FAIL_ON)}"
         message = f"--fail-on={wrong}: what is an error always fails; {' and '.join(FAIL_ON)} may be added"
         typed = (f"--fail-on={invocation.fail_on}",)
-        raise ConfigError(Finding("error", "CLI012", message, hint=fix, typed=typed, fix=fix))
+        raise ConfigError(Finding("error", "CLI012", message, typed=typed, fix=fix))
     given = [flag for flag in FLAGS if getattr(invocation, flag.sets) not in (None, False, [])]
     for flag in given:
         why = why_not(flag, verb, given)
@@ -83,17 +83,23 @@ def _refuse_misplaced(invocation: Invocation) -> None:
 def requests_from_argv(argv: Sequence[str], others: Sequence[Request] = ()) -> list[Request]:
     """SGLang's own flags as overrides, each with the place of the flag. Raises ConfigError as its parser refuses.
 
-    They are read by the release that ``others`` name, and need no model where those name one.
+    They are read by the release that a plan of ``others`` is for, and need no model where those name one.
     """
-    named = {request.key or request.text.lstrip("+").partition("=")[0]: request for request in others}
-    version = named.get("engine.version")
-    if version is None and not _NAME_A_MODEL.intersection(named):
-        from sglang_hydra.arguments.argv import parse_argv_with_places
+    from sglang_hydra.arguments.parser import CONFIG
+    from sglang_hydra.compose.grammar import unquoted
+    from sglang_hydra.planning.engines.planned import release_meant
+    from sglang_hydra.releases.provider import Provider
 
-        values, places = parse_argv_with_places(argv)
-    else:
-        from sglang_hydra.arguments.release_flags import flags_as_overrides
-
-        release = None if version is None else str(version.value or version.text.partition("=")[2].strip("'\""))
-        values, places = flags_as_overrides(argv, release, needs_model=not _NAME_A_MODEL.intersection(named))
-    return [Request.typed(name, value, f"argument {places[name]} after --") for name, value in values.items()]
+    named = {request.name: request for request in others}
+    engine = {name: str(item.value or unquoted(item.text.partition("=")[2])) for name, item in named.items()}
+    found = Provider(release_meant(engine.get("engine.version"), engine.get("engine.python"))).read(argv)
+    has_model = bool(_NAME_A_MODEL.intersection(named))
+    wrong = [item for item in found.findings if item.level == "error" and not (has_model and item.id == "ARG018")]
+    if not wrong and any(word.partition("=")[0] == CONFIG for word in argv):
+        message = f"{CONFIG} names a file that SGLang itself reads: its arguments are not known here"
+        wrong = [Finding("error", "ARG010", message, hint=f"{program()} import FILE -o NAME.yaml, without {CONFIG}")]
+    if wrong:
+        raise ConfigError(*wrong)
+    return [
+        Request.typed(name, value, f"argument {found.places[name]} after --") for name, value in found.values.items()
+    ]

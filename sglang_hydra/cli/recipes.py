@@ -12,7 +12,7 @@ from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import Recipe
 from sglang_hydra.compose.recipes import recipes as published
-from sglang_hydra.planning.audit import Judged, Judging, judge_recipes, legend, legend_lines
+from sglang_hydra.planning.choosing.audit import Judged, Judging, judge_recipes, legend, legend_lines
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -23,8 +23,8 @@ _SOURCE_WIDTH, _WHOLE = 48, 10_000
 
 
 def run(invocation: Invocation) -> int:
-    """The published configurations that match ``gpu=`` and ``model=`` (parts of names), each with its verdict by 0.5.2
-    or ``engine.version=``."""
+    """The published configurations that match ``gpu=`` and ``model=`` (parts of names), each with its verdict by the
+    release that judges."""
     by = judging(invocation)
     chosen = chosen_recipes(invocation.requests)
     judged = list(judge_recipes(composer_of(invocation), chosen, by))
@@ -37,14 +37,12 @@ def run(invocation: Invocation) -> int:
 
 
 def judging(invocation: Invocation) -> Judging | None:
-    """The release that ``engine.version=`` names, which is taken from the requests; None for 0.5.2. Raises ConfigError
-    for what is no release."""
+    """The release that judges: what ``engine.version=`` names, which is taken from the requests, else the one that a
+    plan would be for. None for 0.5.2, whose rules are ours. Raises ConfigError for what is no release."""
     typed = [request.text.partition("=")[2] for request in invocation.requests if _is_release(request)]
     invocation.requests = [request for request in invocation.requests if not _is_release(request)]
-    if not typed:
-        return None
-    engine = plan_engine({"name": "sglang", "python": None, "version": typed[-1]})
-    return None if engine.by_own_rules else Judging(engine, ask=invocation.exact)
+    engine = plan_engine({"name": "sglang", "python": None, "version": typed[-1] if typed else None})
+    return None if engine.provider.is_by_rules else Judging(engine, ask=invocation.exact)
 
 
 def _is_release(request: Request) -> bool:
@@ -78,7 +76,7 @@ def filters(
         if not any(matches(value, name, key) for name in names):
             near = nearest(value, names)
             fix = f"{key}={near}" if near else None
-            hint = "; or ".join(filter(None, (fix, f"there are {some_of(value, names, f'{program()} recipes')}")))
+            hint = f"there are {some_of(value, names, f'{program()} recipes')}"
             message = f"{request.text}: nothing was published for it"
             raise ConfigError(Finding("error", "CLI021", message, (key,), hint, fix=fix))
         yield key, value

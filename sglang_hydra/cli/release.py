@@ -1,4 +1,4 @@
-"""``release list|fetch|remove``: the releases of SGLang whose own argument code can be run here."""
+"""``release list|fetch|remove|use``: the SGLang releases whose argument code can be run here, and the chosen one."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.arguments.tables.table import known_versions
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import typed_words
-from sglang_hydra.releases.table import known_versions
+from sglang_hydra.releases.records import default_release, newest_release, record_of
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import columns, folded, print_json, room, text, write
 from sglang_hydra.text.words import nearest, program
 
 if TYPE_CHECKING:
-    from sglang_hydra.upstream.records import Record
+    from sglang_hydra.releases.records import Record
 
-ACTIONS = ("list", "fetch", "remove", "bundle")
+ACTIONS = ("list", "fetch", "remove", "bundle", "use")
+NONE = "--none"
 TRUST = "--trust"
 STALE = "stale"
 """In place of a release: the folders in the cache that none uses."""
@@ -27,12 +29,19 @@ _MIB = 1 << 20
 def run(invocation: Invocation) -> int:
     """What is here and what it would cost; fetching or removing the releases that are named."""
     is_trusted = any(request.text == TRUST for request in invocation.requests)
-    invocation.requests = [request for request in invocation.requests if request.text != TRUST]
+    is_none = any(request.text == NONE for request in invocation.requests)
+    invocation.requests = [request for request in invocation.requests if request.text not in (TRUST, NONE)]
     action, *versions = typed_words(invocation) or ["list"]
     if action not in ACTIONS:
         hint = f"{program()} release {nearest(action, ACTIONS) or 'list'}"
         message = f"release has no {action}; it has {', '.join(ACTIONS)}"
         raise ConfigError(Finding("error", "REL006", message, hint=hint))
+    if is_none and action != "use":
+        raise ConfigError(
+            Finding("error", "REL006", f"{NONE} is of release use", hint=f"{program()} release use {NONE}")
+        )
+    if action == "use":
+        return _use(versions, is_none=is_none)
     if is_trusted:
         return _trust(action, versions)
     if action == "bundle":
@@ -41,7 +50,7 @@ def run(invocation: Invocation) -> int:
         return _list(versions, as_json=invocation.json)
     if not versions:
         message = f"release {action} takes the releases to {action}"
-        raise ConfigError(Finding("error", "REL006", message, hint=f"{program()} release {action} {_newest()}"))
+        raise ConfigError(Finding("error", "REL006", message, hint=f"{program()} release {action} {newest_release()}"))
     if action == "remove" and versions == [STALE]:
         return _remove_stale()
     found = [_recorded(version) for version in versions]
@@ -49,8 +58,8 @@ def run(invocation: Invocation) -> int:
 
 
 def _list(versions: Sequence[str], *, as_json: bool) -> int:
-    from sglang_hydra.upstream import wheels
-    from sglang_hydra.upstream.records import pinned_records, record_of, records
+    from sglang_hydra.releases import wheels
+    from sglang_hydra.releases.records import pinned_records, records
 
     found = [_recorded(version) for version in versions] or [*records().values(), *pinned_records().values()]
     if as_json:
@@ -75,7 +84,7 @@ def _list(versions: Sequence[str], *, as_json: bool) -> int:
 
 
 def _row(record: Record) -> dict[str, Any]:
-    from sglang_hydra.upstream import wheels
+    from sglang_hydra.releases import wheels
 
     missing = wheels.missing(record)
     return {
@@ -89,8 +98,8 @@ def _row(record: Record) -> dict[str, Any]:
 
 
 def _fetch(found: Sequence[Record]) -> int:
-    from sglang_hydra.upstream import wheels
-    from sglang_hydra.upstream.release import prepare
+    from sglang_hydra.releases import wheels
+    from sglang_hydra.releases.release import prepare
 
     for record in found:
         wheels.fetch(record, lambda line: write([[text(line)]], sys.stderr))
@@ -100,10 +109,10 @@ def _fetch(found: Sequence[Record]) -> int:
 
 
 def _trust(action: str, named: Sequence[str]) -> int:
-    from sglang_hydra.upstream.trusted import trust
+    from sglang_hydra.releases.trusted import trust
 
     if action != "fetch":
-        hint = f"{program()} release fetch {TRUST} {' '.join(named) or _newest()}"
+        hint = f"{program()} release fetch {TRUST} {' '.join(named) or newest_release()}"
         raise ConfigError(
             Finding("error", "REL006", f"{TRUST} is of release fetch, not of release {action}", hint=hint)
         )
@@ -119,12 +128,12 @@ def _bundle(named: Sequence[str]) -> int:
     """``release bundle DIR [VERSION...] [WHEEL...] [model=ORG/NAME...]``: for a machine without network."""
     from pathlib import Path
 
-    from sglang_hydra.upstream import wheels
-    from sglang_hydra.upstream.bundle import bundle
-    from sglang_hydra.upstream.records import pinned_records
+    from sglang_hydra.releases import wheels
+    from sglang_hydra.releases.bundle import PACKAGES, bundle
+    from sglang_hydra.releases.records import pinned_records
 
     if not named:
-        hint = f"{program()} release bundle DIR {_newest()} model=openai/gpt-oss-120b"
+        hint = f"{program()} release bundle DIR {newest_release()} model=openai/gpt-oss-120b"
         raise ConfigError(Finding("error", "REL006", "release bundle takes the folder to make", hint=hint))
     folder, *rest = named
     models = [word.partition("=")[2] for word in rest if word.startswith("model=")]
@@ -134,17 +143,22 @@ def _bundle(named: Sequence[str]) -> int:
     if missing is not None:
         raise ConfigError(Finding("error", "REL006", f"{missing} is no file", hint="release bundle DIR ./fork.whl"))
     here = [*wheels.installed_releases(), *(each for each in pinned_records())]
-    found = [_recorded(version) for version in versions or here or [_newest()]]
+    found = [_recorded(version) for version in versions or here or [newest_release()]]
     size = bundle(Path(folder), found, files, models, lambda line: write([[text(line)]], sys.stderr))
     names = " ".join(record.version for record in found)
     write([[text(f"{folder}: SGLang {names}, {size / _MIB:.0f} MiB")]])
-    write([[text(f"there: . {folder}/env.sh && {program()} release fetch {names}")]])
+    there = [record.version for record in found if record.version not in pinned_records()]
+    words = [" ".join(["release fetch", *there])] if there else []
+    for pinned in (record for record in found if record.version in pinned_records()):
+        words.append(f"release fetch {TRUST} {folder}/{PACKAGES}/{pinned.wheel.files[0].name}")
+    commands = " && ".join(f"{program()} {each}" for each in words)
+    write([[text(f"there: . {folder}/env.sh && {commands}")]])
     return 0
 
 
 def _remove(found: Sequence[Record]) -> int:
-    from sglang_hydra.upstream import wheels
-    from sglang_hydra.upstream.trusted import forget
+    from sglang_hydra.releases import wheels
+    from sglang_hydra.releases.trusted import forget
 
     for record in found:
         forget(record.version)
@@ -153,23 +167,38 @@ def _remove(found: Sequence[Record]) -> int:
 
 
 def _remove_stale() -> int:
-    from sglang_hydra.upstream import wheels
+    from sglang_hydra.releases import wheels
 
     freed = wheels.remove_folders(wheels.stale_folders())
     write([[text(f"Wheels that no release uses are removed: {freed / _MIB:.0f} MiB")]])
     return 0
 
 
+def _use(versions: Sequence[str], *, is_none: bool) -> int:
+    """``release use VERSION``: what is planned for where no release is named and none is installed."""
+    from sglang_hydra.arguments.accepted import unknown_version
+    from sglang_hydra.text.user_settings import KEYS, settings, use_release
+
+    if len(versions) > 1 or (versions and is_none):
+        hint = f"{program()} release use {versions[0]}", f"{program()} release use {NONE}"
+        raise ConfigError(Finding("error", "REL006", "release use takes one release", hint=hint))
+    if versions and record_of(versions[0]) is None and versions[0] not in known_versions():
+        raise ConfigError(unknown_version(versions[0]))
+    if versions or is_none:
+        file = use_release(versions[0] if versions else None)
+        write([[text(f"{file}: {f'release: {versions[0]}' if versions else 'no release of choice'}")]])
+    chosen = settings().release
+    why = f"as {chosen.place} says" if chosen else "the newest recorded one"
+    write([[text(f"Where no release is named and none is installed, plans are for SGLang {default_release()}, {why}")]])
+    if versions and chosen is not None and chosen.place == KEYS["release"].variable:
+        write([[text(f"{chosen.place} is set and goes before the file")]])
+    return 0
+
+
 def _recorded(version: str) -> Record:
-    from sglang_hydra.upstream.records import not_recorded, record_of
+    from sglang_hydra.releases.records import not_recorded
 
     record = record_of(version)
     if record is None:
         raise ConfigError(not_recorded(version))
     return record
-
-
-def _newest() -> str:
-    from sglang_hydra.upstream.records import records
-
-    return list(records())[-1]

@@ -14,10 +14,10 @@ from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.output_files import print_content
 from sglang_hydra.measure.report.charts import short
 from sglang_hydra.measure.report.contents import Report, Winner, latency_note, make_report, number_cell, shown
-from sglang_hydra.measure.report.frame import flat
+from sglang_hydra.measure.report.frame import flat, ids_of
 from sglang_hydra.measure.report.page import counts, page, rejected
 from sglang_hydra.measure.report.reading import Row, read_sweeps
-from sglang_hydra.measure.report.workloads import read_slo
+from sglang_hydra.measure.report.workloads import misses, read_slo, slo_words
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path
@@ -95,6 +95,8 @@ def _gate(invocation: Invocation, folders: Sequence[Path], slo: Mapping[str, flo
         write([[text(f"{lost.words}: {lost.state}: {lost.why}", "yellow")] for lost in made.lost])
         held = f"at most {made.limit:.1%} worse, or noise" if made.ok else f"{len(made.fallen)} fell"
         write([[text(f"{made.name} against {made.base}: {held if made.judged else 'nothing to compare'}", "bold")]])
+        if made.power:
+            write([[text(made.power, "dim")]])
         note = f"wrote {shown_path(str(file))}, with both sweeps" if why is None else f"{file} cannot be written: {why}"
         write([[text(note, "dim" if why is None else "yellow")]])
     return 0 if made.ok else 2
@@ -121,6 +123,9 @@ def report_lines(made: Report) -> Iterator[Line]:
     for workload in made.largest:
         if len(made.workloads) > 1:
             yield [text(workload.words, "bold")]
+        if workload.slo:
+            held = sum(not misses(group, workload.slo) for group in workload.groups)
+            yield [text(f"{held} of {len(workload.groups)} points hold {slo_words(workload.slo)}", "bold")]
         for winner in workload.winners:
             yield from _winner_lines(made, winner)
     for item in made.changes:
@@ -148,26 +153,14 @@ def points_csv(made: Report) -> str:
     """Every point of every sweep, a line each: ids, state, the settings that vary, all measures."""
     rows = [row for sweep in made.sweeps for row in sweep.rows]
     measures = sorted({name for row in rows for name in flat(row.measures)})
-    file = io.StringIO(newline="")
-    writer = csv.writer(file)
-
-    def write_row(cells: Sequence[Any]) -> None:
-        writer.writerow([_cell(cell) for cell in cells])
-
-    write_row(["sweep", "point_id", "server_id", "repeat", "state", "reasons", "words", *made.keys, *measures])
+    lines: list[Sequence[Any]] = []
     for row in rows:
-        cells = flat(row.measures)
+        ids, cells = ids_of(row), flat(row.measures)
         settings = [shown(row.settings.get(key)) if row.settings else "" for key in made.keys]
-        ids = [
-            row.sweep,
-            row.point_id,
-            row.server_id,
-            row.repeat,
-            row.state,
-            "; ".join(row.reasons),
-            " ".join(row.words),
-        ]
-        write_row([*ids, *settings, *("" if cells.get(name) is None else cells[name] for name in measures)])
+        lines.append([*ids.values(), *settings, *("" if cells.get(name) is None else cells[name] for name in measures)])
+    file = io.StringIO(newline="")
+    head = ("sweep", "point_id", "server_id", "repeat", "state", "reasons", "words", *made.keys, *measures)
+    csv.writer(file).writerows(map(_cell, line) for line in [head, *lines])
     return file.getvalue()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, API_KEY_VARIABLE
 from sglang_hydra.cli.invocation import Invocation
-from sglang_hydra.compose.overrides import KEPT, Request
+from sglang_hydra.compose.overrides import KEPT, Request, named_by
 from sglang_hydra.measure.sweep.store import Store
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -34,9 +34,9 @@ def run(invocation: Invocation) -> int:
     folder, *more = invocation.requests
     _refuse_files(more)
     record = Store(Path(folder.text).expanduser()).read_sweep()
-    typed = {_key(request.text) for request in more}
+    typed = {request.name for request in more}
     place = f"{folder.text}/sweep.json"
-    words = [word for word in record["words"] if _key(word) not in typed | _FOR_ONCE]
+    words = [word for word in record["words"] if named_by(word) not in typed | _FOR_ONCE]
     requests = [Request(_with_known_key(word), place, KEPT) for word in words]
     requests.append(Request.typed("sweep.folder", folder.text, folder.place))
     again = dataclasses.replace(
@@ -71,21 +71,17 @@ def _with_known_key(word: str) -> str:
     if API_KEY_VARIABLE in os.environ:
         return f"{found['key']}={API_KEY_REFERENCE}"
     message = f"the sweep was begun with a key, which is in none of its files: {API_KEY_VARIABLE} has to be set"
-    hint = f"export {API_KEY_VARIABLE}=..."
+    hints = [f"export {API_KEY_VARIABLE}=..."]
     if found["variable"] != API_KEY_VARIABLE:
-        hint += f"; or export {found['variable']}=... and --allow-env {found['variable']}"
-    raise ConfigError(Finding("error", "STO007", message, ("api_key",), hint))
+        hints.append(f"export {found['variable']}=... and --allow-env {found['variable']}")
+    raise ConfigError(Finding("error", "STO007", message, ("api_key",), hints))
 
 
 def _refuse_files(more: Sequence[Request]) -> None:
-    from sglang_hydra.planning.input_files import is_document
+    from sglang_hydra.planning.recorded.input_files import is_document
 
     file = next((short(request.text) for request in more if is_document(request.text)), None)
     if file is not None:
         message = f"{file}: resume goes on with what the sweep was begun with, and takes no file on top"
         hint = f"{program()} bench -m {file} ... begins a sweep from it"
         raise ConfigError(Finding("error", "SWP010", message, hint=hint))
-
-
-def _key(word: str) -> str:
-    return word.partition("=")[0].lstrip("+~")

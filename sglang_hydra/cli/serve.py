@@ -9,18 +9,20 @@ from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import has_several_servers
-from sglang_hydra.facts.trust import SEC001, begin_to_start
+from sglang_hydra.facts.trust import begin_to_start
 from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.engines.machine import read_machine
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.making.make import make_plan
+from sglang_hydra.planning.making.programs import findings_on
 from sglang_hydra.planning.plan import Plan, may_start
 from sglang_hydra.rules.resolution import drawn_seed
 from sglang_hydra.run.launch.display import write_lines
 from sglang_hydra.run.launch.head import free_port
 from sglang_hydra.run.launch.hydra_run import ask_hydra
+from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.run.launch.serve import serve_here
 from sglang_hydra.show.plan import plan_screen
-from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, text, write
 from sglang_hydra.text.words import program
@@ -33,7 +35,7 @@ def run(invocation: Invocation) -> int:
     ``bench -m`` does. Returns the exit code."""
     composer = composer_of(invocation)
     if invocation.hydra:
-        return ask_hydra(composer, invocation)
+        return ask_hydra(_asked(composer, invocation))
     if invocation.multirun or (not invocation.once and asks_for_sweep(composer, invocation)):
         from sglang_hydra.cli import bench
 
@@ -49,28 +51,44 @@ def run(invocation: Invocation) -> int:
         from sglang_hydra.run.topology.serve import serve_topology
         from sglang_hydra.run.topology.slurm import serve_in_slurm
 
-        return int(serve_topology(composer, invocation, plan, serve_in_slurm))
+        return serve_topology(_asked(composer, invocation), plan, serve_in_slurm)
+    if plan.nodes["sweep"]["dry_run"]:  # a sweep's key; what says it wants nothing started
+        write(plan_screen(plan, everything=invocation.all))
+        return 0 if may_start(plan) else 2
     if not may_start(plan):
         corrected = corrected_lines(invocation, plan.findings, composer)
         write([*plan_screen(plan, everything=invocation.all, corrected=corrected), *_first_words(invocation)])
         if _only_lacks_accelerator(plan):
             # Refused for want of a GPU where none was asked for: what is missing is an engine that needs none.
-            choose(plan.nodes["engine"]["name"], plan.engine.python, read_machine(), None)
+            if not any(one.kind == "shell" for finding in plan.errors for one in finding.remedies):
+                choose(plan.nodes["engine"]["name"], plan.engine.python, read_machine(), None)
+            return MachineError.exit_code
         return 2
     if plan.nodes["launch"]["name"] == "slurm":
         # Other machines: this one is not looked at.
-        from sglang_hydra.run.launch.slurm import serve_slurm
+        from sglang_hydra.run.launch.slurm.serve import serve_slurm
 
-        return int(serve_slurm(composer, invocation, plan))
-    return serve_here(composer, invocation, plan)
+        return serve_slurm(_asked(composer, invocation), plan)
+    return serve_here(_asked(composer, invocation), plan)
+
+
+def _asked(composer: Composer, invocation: Invocation) -> LaunchRequest:
+    return LaunchRequest(
+        composer,
+        invocation.requests,
+        everything=invocation.all,
+        config_dirs=invocation.config_dirs,
+        config_name=invocation.config_name,
+        hydra_flags=invocation.hydra_flags,
+    )
 
 
 def _with_named_programs(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
     """Shows the programs that files name and that are started now. Plans again where the plan needed an answer from
     one of them."""
+    lacked = findings_on(plan.programs)
     lines = begin_to_start(plan.programs)
     write_lines([[text(line, "yellow")] for line in lines])
-    lacked = any(finding.id == SEC001 for finding in plan.findings)
     return make_plan(composer, invocation.requests, seed=plan.values["random_seed"]) if lines and lacked else plan
 
 

@@ -1,4 +1,4 @@
-"""``suggest``: plans to choose from for a model, GPUs and a load, each planned and launchable, ranked by a goal."""
+"""``suggest``: plans to choose from for a model, GPUs and a load, each planned, none refused, ranked by a goal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.planning.suggest import FEWEST, GOALS, Suggestion, command_of, suggestions
+from sglang_hydra.planning.choosing.suggest import (
+    COST,
+    EQUAL,
+    FEWEST,
+    GOALS,
+    LATENCY,
+    THROUGHPUT,
+    Slo,
+    Suggestion,
+    command_of,
+    suggestions,
+)
+from sglang_hydra.show.forecast import milliseconds, rate
 from sglang_hydra.show.plan import command_line
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -23,30 +35,51 @@ SCHEMA = "sglang_hydra.suggest/1"
 REPLICAS = "sglang_hydra.replicas/1"
 _CONTEXT, _CONCURRENCY, _GOAL = "context", "concurrency", "goal"
 _RESULTS, _RATE = "results", "rate"
-_GOALS_MEANT = {"speed": "latency", "tpot": "latency", "tps": "throughput", "tokens": "throughput", "cost": FEWEST}
+_TTFT, _TPOT = "slo.ttft", "slo.tpot"
+_GOALS_MEANT = {"speed": "latency", "tpot": "latency", "tps": "throughput", "tokens": "throughput", "price": COST}
+_NAMES_MEANT = {
+    **dict.fromkeys(("users", "batch", "batch_size", "max_concurrency", "requests"), _CONCURRENCY),
+    **dict.fromkeys(("context_len", "ctx", "length", "tokens", "max_model_len"), _CONTEXT),
+    **dict.fromkeys(("tpot", "itl"), _TPOT),
+    "ttft": _TTFT,
+    "optimize": _GOAL,
+}
+"""What people call the words of this verb."""
 _LONGEST_ANSWER = 1024
-NOTE = "A limit is what the hardware allows at most, no forecast: explain roofline has the formula."
+NOTE = "An interval holds 80 % of measurements: explain forecast has the parts, docs/forecast.md where it is bad."
+
+_WIDE = 100
+"""Columns of a terminal that has room for every figure."""
 
 
 def run(invocation: Invocation) -> int:
     """``suggest model=M gpu=A,B context=32k concurrency=64 goal=gpus``. 2 where no plan holds the load."""
     own, typed = _taken(invocation.requests)
+    for request in typed:
+        name, _, value = request.text.partition("=")
+        if name in _NAMES_MEANT:
+            message = f"suggest has no word {name}"
+            fix = f"{_NAMES_MEANT[name]}={value}"
+            raise ConfigError(Finding("error", "SUG001", message, (name,), typed=(request.text,), fix=fix))
     if _RESULTS in own or _RATE in own:
         return _replicas(invocation, own, typed)
     goal = own.get(_GOAL, FEWEST)
     if goal not in GOALS:
         fix = f"goal={_GOALS_MEANT.get(goal) or nearest(goal, GOALS) or FEWEST}"
-        hint = f"{fix}; or goals: {', '.join(GOALS)}"
+        hint = f"goals: {', '.join(GOALS)}"
         raise ConfigError(Finding("error", "SUG001", f"goal={goal} is no goal", ("goal",), hint, fix=fix))
+    slo = Slo(_limit(_TTFT, own), _limit(_TPOT, own))
     context, users = (_size(name, own[name]) if name in own else None for name in (_CONTEXT, _CONCURRENCY))
     gpus = [request.text.partition("=")[2] for request in typed if request.text.startswith("gpu=")]
     classes = gpus[-1].strip("[]").split(",") if gpus and "," in gpus[-1] else []
     kept = [request for request in typed if not classes or not request.text.startswith("gpu=")]
+    from sglang_hydra.measure.report.reading import points_of
+
     composer = composer_of(invocation)
-    found = suggestions(composer, [*_load(context, users, kept), *kept], classes, goal)
+    found = suggestions(composer, [*_load(context, users, kept), *kept], classes, goal, slo, points_of)
     words = [request.text for request in kept]
     if invocation.json:
-        records = [_record(words, item) for item in found]
+        records = [_record(words, item, found[0], goal) for item in found]
         head = {"goal": goal, "ranked_by": GOALS[goal], "context": context, "concurrency": users}
         print_json({"schema": SCHEMA, **head, "note": NOTE, "suggestions": records})
     else:
@@ -56,7 +89,7 @@ def run(invocation: Invocation) -> int:
 
 def _taken(requests: Sequence[Request]) -> tuple[dict[str, str], list[Request]]:
     """The words of this verb by name, and the overrides."""
-    names = (_CONTEXT, _CONCURRENCY, _GOAL, _RESULTS, _RATE)
+    names = (_CONTEXT, _CONCURRENCY, _GOAL, _RESULTS, _RATE, _TTFT, _TPOT)
     own = {name: value for name, _, value in (request.text.partition("=") for request in requests) if name in names}
     return own, [request for request in requests if request.text.partition("=")[0] not in names]
 
@@ -84,6 +117,17 @@ def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Reque
     else:
         write(_replica_lines(rate, found))
     return 0 if found else 2
+
+
+def _limit(name: str, own: dict[str, str]) -> float | None:
+    """Milliseconds of ``slo.ttft=500``. Raises ConfigError for what is no time."""
+    if name not in own:
+        return None
+    limit = _rate(own[name].removesuffix("ms"))
+    if limit is None:
+        message = f"{name}={short(own[name])} is no time in ms above 0"
+        raise ConfigError(Finding("error", "SUG001", message, (name,), f"{name}=500"))
+    return limit
 
 
 def _rate(typed: str) -> float | None:
@@ -123,11 +167,11 @@ def _size(name: str, typed: str) -> int:
     number = "".join(re.findall(r"^[1-9]\d*", typed)) or ("32" if unit else "8")
     if re.fullmatch(r"[1-9]\d*[mM]([bB]|ib|IB)?", typed):
         unit = "M"
-    others = f"{name}={number}Ki; or {name}={number}" if unit else f"{name}={number}k"
+    others = [f"{name}={number}Ki", f"{name}={number}"] if unit else [f"{name}={number}k"]
     fix = f"{name}={number}{unit}"
-    hint = f"{fix}; or {others}: k is 1,000, Ki 1,024, M and Mi their squares"
+    others[-1] += ": k is 1,000, Ki 1,024, M and Mi their squares"
     message = f"{name}={typed} is no number above 0"
-    raise ConfigError(Finding("error", "SUG001", message, (name,), hint, fix=fix))
+    raise ConfigError(Finding("error", "SUG001", message, (name,), others, fix=fix))
 
 
 def _load(context: int | None, users: int | None, typed: Sequence[Request]) -> list[Request]:
@@ -141,7 +185,7 @@ def _load(context: int | None, users: int | None, typed: Sequence[Request]) -> l
     return [Request(word, "suggest") for word in words if word.partition("=")[0] not in given]
 
 
-def _record(typed: Sequence[str], item: Suggestion) -> dict[str, Any]:
+def _record(typed: Sequence[str], item: Suggestion, best: Suggestion, goal: str) -> dict[str, Any]:
     return {
         "gpu": item.plan.gpu.name,
         "gpus": item.gpus,
@@ -151,11 +195,34 @@ def _record(typed: Sequence[str], item: Suggestion) -> dict[str, Any]:
         "command": command_of(typed, item),
         "launch": command_line(item.plan),
         "server_id": item.plan.server_id,
+        "launchable": item.plan.launchable,
+        "why": item.plan.verdict.why,
+        "basis": item.plan.basis,
         "kv_tokens": item.plan.fit.kv_tokens if item.plan.fit else None,
         "requests": item.requests,
         "limit": item.limit._asdict() if item.limit else None,
-        "limit_when_full": item.full._asdict() if item.full else None,
+        "forecast": item.expected.to_json(),
+        "full_tokens_per_gpu": item.full.tokens_per_gpu._asdict() if item.full else None,
+        "cost": item.cost._asdict() if item.cost else None,
+        "meets_slo": item.slo,
+        "equals_best": item is not best and _equal(item, best, goal),
     }
+
+
+def _equal(item: Suggestion, best: Suggestion, goal: str) -> bool:
+    """Whether what the goal ranks by differs by less than the forecast can tell."""
+    own, other = (_ranked(suggestion, goal) for suggestion in (item, best))
+    return own is not None and other is not None and abs(own / other - 1) < EQUAL
+
+
+def _ranked(item: Suggestion, goal: str) -> float | None:
+    if goal == COST:
+        return item.cost.value if item.cost else None
+    if goal == THROUGHPUT:
+        return item.full.tokens_per_gpu.value if item.full else None
+    if goal == LATENCY:
+        return item.expected.found.tpot.value if item.expected.found else None
+    return float(item.gpus)
 
 
 def _lines(
@@ -166,19 +233,29 @@ def _lines(
     if not found:
         hint = f"{program()} plan {' '.join(typed)} says what is missing"
         return [*lines, *folded([text("No plan holds them. ", "bold red"), text(hint)], room())]
-    titles = ("", "GPUs", "KV tokens", "requests", "limit tok/s/GPU", "least TPOT ms")
+    priced = any(item.cost for item in found)
+    is_narrow = room() < _WIDE  # the interval of TTFT and the load when full are left to explain forecast
+    titles = ["", "GPUs", "requests", "TPOT, forecast", "TTFT", "tok/s/GPU"]
+    titles += [*(() if is_narrow else ("when full",)), *(("per Mtok",) * priced)]
     rows = [[text(title, "bold") for title in titles]]
     for rank, item in enumerate(found, 1):
-        limits = (
-            ("?", "?")
-            if item.limit is None
-            else (f"{item.limit.tokens_per_gpu:,.0f}", f"{item.limit.tpot_all * 1e3:.1f}")
-        )
-        tokens = item.plan.fit.kv_tokens if item.plan.fit else None
-        cells = (f"{rank}", f"{item.gpus} x {item.plan.gpu.name}", f"{tokens or 0:,}", f"{item.requests:,}", *limits)
+        known = item.expected.found
+        cells = [f"{rank}", f"{item.gpus} x {item.plan.gpu.name}", f"{item.requests:,}"]
+        cells += [milliseconds(known.tpot), milliseconds(known.ttft)] if known else ["?", "?"]
+        cells[-1] = cells[-1].partition(" (")[0] if is_narrow else cells[-1]
+        cells.append(rate(known.tokens_per_gpu) if known else "?")
+        cells += [] if is_narrow else [rate(item.full.tokens_per_gpu) if item.full else "?"]
+        cells += [rate(item.cost) if item.cost else "?"] if priced else []
         rows.append([text(cell) for cell in cells])
     lines += [*columns(rows), []]
     for rank, item in enumerate(found, 1):
-        other = "" if item.keeps_model else ", other weights"
-        lines.append([text(f"{rank}{other}: "), text(command_of(typed, item), VERBATIM)])
+        notes = [item.plan.verdict.sentence] if item.plan.launchable is None else []
+        notes += [] if item.keeps_model else ["other weights"]
+        notes += ["outside the SLO"] if item.slo is False else []
+        notes += ["equal to 1 within the error"] if rank > 1 and goal != FEWEST and _equal(item, found[0], goal) else []
+        notes += list(item.expected.found.reasons) if item.expected.found else []
+        note = f" ({'; '.join(notes)})" if notes else ""
+        lines.append([text(f"{rank}{note}: "), text(command_of(typed, item), VERBATIM)])
+    for why in dict.fromkeys(item.plan.verdict.why for item in found if item.plan.launchable is None):
+        lines += [[], *folded([text(f"Not known: {why}", "yellow")], room())]
     return [*lines, [], *folded([text(f"Ranked by {GOALS[goal]}. {NOTE}", "dim")], room())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.cli.corrected import corrected_lines
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.judged import code_of
@@ -27,7 +27,7 @@ def show(composer: Composer, invocation: Invocation, common: Plan) -> int:
     if invocation.json:
         print_json(topology.to_json())
     else:
-        corrected = [] if topology.launchable else corrected_lines(invocation, topology.findings, composer)
+        corrected = corrected_lines(invocation, topology.findings, composer) if topology.launchable is False else []
         write(topology_screen(topology, everything=invocation.all, corrected=corrected))
     return code_of(invocation, topology)
 
@@ -35,7 +35,7 @@ def show(composer: Composer, invocation: Invocation, common: Plan) -> int:
 def is_addressed(word: str) -> bool:
     """Whether ``explain`` was asked about one server's argument: ``decode.tp_size``, ``replica.1.port``."""
     role, _, rest = word.partition(".")
-    return role in (REPLICA, PREFILL, DECODE) and rest.rpartition(".")[2] in FIELDS
+    return role in (REPLICA, PREFILL, DECODE) and rest.rpartition(".")[2] in EVERY
 
 
 def explain(
@@ -70,6 +70,3 @@ def _addressed(topology: Topology, word: str) -> tuple[list[Server], str]:
         message = f"there is no server {address.replace('.', ' ')}; there are {there}"
         raise ConfigError(Finding("error", "TOP020", message, (name,), hint))
     return found, name
-
-
-__all__ = ["explain", "is_addressed", "show"]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from sglang_hydra.arguments.tables.order import release_key
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.output_files import paths_of, refuse_existing, write_new
 from sglang_hydra.cli.shared import composer_of, config_flags
@@ -16,9 +17,7 @@ from sglang_hydra.convert.upgrade.record import record
 from sglang_hydra.convert.upgrade.releases import release_named
 from sglang_hydra.convert.upgrade.screen import upgrade_screen
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, upgraded
-from sglang_hydra.planning.input_files import content_of as content_of_file
-from sglang_hydra.planning.upstream.ask import Authority, find_authority
-from sglang_hydra.releases.order import release_key, same_release
+from sglang_hydra.planning.recorded.input_files import content_of as content_of_file
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -30,14 +29,11 @@ from sglang_hydra.text.words import program, short
 
 def run(invocation: Invocation) -> int:
     """Shows what changes, and the new command or file; writes it with ``-o``. 2 where something breaks."""
-    authority = _authority(invocation)
-    wanted = invocation.to or (authority.version if authority else None)
     bare = next((item.text for item in invocation.requests if release_key(item.text) is not None), None)
-    if wanted is None and bare is not None:
+    if invocation.to is None and bare is not None:
         message, fix = f"{bare} has no --to before it", f"--to {bare}"
-        raise ConfigError(Finding("error", "UPG001", message, hint=fix, typed=(bare,), fix=fix))
-    version = release_named(wanted, "--to")
-    _refuse_another(authority, version)
+        raise ConfigError(Finding("error", "UPG001", message, typed=(bare,), fix=fix))
+    version = release_named(invocation.to, "--to")
     written_for = release_named(invocation.since, "--from") if invocation.since is not None else None
     composer = composer_of(invocation)
     output = Path(invocation.output) if invocation.output is not None else None
@@ -49,7 +45,6 @@ def run(invocation: Invocation) -> int:
             one,
             version,
             written_for=written_for,
-            authority=authority,
             flags=config_flags(invocation),
             with_steps=invocation.steps,
         )
@@ -94,7 +89,7 @@ def _show(made: Sequence[Upgrade], contents: Sequence[str | None], paths: Sequen
 
 def _in_place(invocation: Invocation, made: Sequence[Upgrade], composer: Composer) -> int:
     """Shows what changes in the file and its diff, then writes the file."""
-    from sglang_hydra.convert.upgrade.in_place import changed_text, difference, kept_images
+    from sglang_hydra.convert.upgrade.in_place import changed_text, difference, image_findings, refusals
 
     word = next((item.text for item in invocation.requests if Path(file_of(item.text)).is_file()), "")
     file = Path(file_of(word)) if word else None
@@ -106,35 +101,32 @@ def _in_place(invocation: Invocation, made: Sequence[Upgrade], composer: Compose
         hint = f"{program()} upgrade --to {made[0].version} --in-place deploy.yaml"
         raise ConfigError(Finding("error", "UPG007", "--in-place takes a file that starts servers", hint=hint))
     before = content_of_file(file)
+    found: list[Finding] = []
     if made[0].subject.kind == EXPERIMENT:
-        after = content_of(made[0], YAML, composer, file)
+        after = content_of(made[0], YAML, composer, file) or ""
+        found += made[0].plan.errors
     else:
         after = changed_text(file, before, made, composer, invocation.variables)
+        typed = [item for item in invocation.requests if item.text != word]
+        found += image_findings(file, after, made, composer)
+        if not any(finding.level == "error" for finding in found):
+            found += refusals(file, after, composer, typed, invocation.variables)
     lines = difference(str(file), before, after)
-    write(finding_lines(kept_images(after, made)), sys.stderr)
+    refused = [finding for finding in found if finding.level == "error"]
+    if refused and invocation.json:
+        raise ConfigError(*refused)
     if invocation.json:
         print_json(record(made, [(YAML, file, after)] * len(made)))
     else:
         for one in made:
             write(upgrade_screen(one, changes=one is made[0]))
         write([[text(line)] for line in lines] or [[text(f"{file}: nothing changes")]])
+    write(finding_lines(found), sys.stderr)
+    if refused:
+        write([[], [text(f"Nothing is written: {file} stays as it is", "bold red")]], sys.stderr)
+        return 2
     if lines:
         write_whole(file.resolve(), after, mode=file.stat().st_mode & 0o777)
     if lines and not invocation.json:
         write([[], [text(f"Written to {file}")]])
     return 0 if all(one.ok for one in made) else 2
-
-
-def _authority(invocation: Invocation) -> Authority | None:
-    """The SGLang that ``--against`` names, if it was given."""
-    if invocation.against is None:
-        return None
-    typed = [request.text for request in invocation.requests if request.text.startswith("engine.python=")]
-    return find_authority(invocation.against, typed[-1].partition("=")[2].strip("'\"") if typed else None)
-
-
-def _refuse_another(authority: Authority | None, version: str) -> None:
-    if authority is not None and not same_release(authority.version, version):
-        message = f"--against {authority.name} has SGLang {authority.version}, and --to is {version}"
-        hint = f'--to {authority.version}, or an environment with it: pip install "sglang=={version}"'
-        raise ConfigError(Finding("error", "UPG003", message, hint=hint))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
-from sglang_hydra.arguments.fields import FIELDS, MISSING, ServerArgs
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.fields import MISSING, ServerArgs
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
 from sglang_hydra.compose.hydra_internals import Repository, apply_override, file_of
@@ -19,8 +20,9 @@ from sglang_hydra.compose.overrides import Wanted, value_problem
 from sglang_hydra.compose.provenance import Layers
 from sglang_hydra.compose.schema import NODES, SCHEMA_NAME
 from sglang_hydra.compose.variables import Secrets, is_reference, set_places, trusts_files
+from sglang_hydra.text.budget import check_expansions
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Hint, Remedy
 from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.origins import Origin
 
@@ -54,6 +56,7 @@ class Base(NamedTuple):
         with hydra_errors_as_findings(self.layers.place_of):
             tree = self.tree
             secrets = _sealed(tree)
+            check_expansions(unresolved(self.config))
             set_places(self.origin)
             try:
                 root = resolved(tree)
@@ -175,8 +178,8 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
         values = {ours: value} if ours else _below(keys, value, base.mount)
         found = [problem for path, part in values.items() if (problem := _problem(path, part, item.override))]
         if base.mount:
-            meant = f"did you mean {'.'.join(base.mount)}."
-            found = [replace(one, hint=one.hint and one.hint.replace("did you mean ", meant)) for one in found]
+            above = ".".join(base.mount)
+            found = [one.said([_below_node(above, remedy) for remedy in one.remedies]) for one in found]
         if value is None and keys == base.mount[: len(keys)]:
             message = f"{item.request.text}: what is served stands below this node"
             found = [
@@ -184,16 +187,16 @@ def apply_overrides(base: Base, wanted: Sequence[Wanted]) -> None:
             ]
         elif not found:
             try:
-                _apply(base.config, item, is_argument=len(ours) == 1 and ours[0] in FIELDS)
+                _apply(base.config, item, is_argument=len(ours) == 1 and ours[0] in EVERY)
             except ConfigError as failure:
-                hint = f"did you mean {'.'.join((*base.mount, *keys))}?" if _is_ours(keys, base.mount) else None
+                hint: Hint = Remedy.meant(".".join((*base.mount, *keys))) if _is_ours(keys, base.mount) else None
                 group = keys[-1].rpartition("/")[2] if "/" in keys[-1] else ""
                 if group in GROUPS and base.mount:  # server/model=x
                     hint = f"{group}@{'.'.join((*base.mount, group))}={value}"
                 found = [Finding("error", "CLI002", failure.findings[0].message, (".".join(keys),), hint)]
         elif len(ours) == 1 and ours[0] in GROUPS and isinstance(value, str):
             where = ".".join(keys)
-            found = [replace(found[0], hint=f"{ours[0]}@{where}={value}" if base.mount else f"{ours[0]}={value}")]
+            found = [found[0].said(f"{ours[0]}@{where}={value}" if base.mount else f"{ours[0]}={value}")]
         findings += [replace(problem, message=f"{item.request.place}: {problem.message}") for problem in found]
         for path, part in values.items():
             base.layers.typed(".".join(path), part, item.request)
@@ -210,18 +213,23 @@ def _below(keys: tuple[str, ...], value: Any, mount: tuple[str, ...]) -> dict[tu
     return {(str(name),): part for name, part in value.items()} if isinstance(value, dict) else {}
 
 
+def _below_node(node: str, remedy: Remedy) -> Remedy:
+    """The remedy with the key that was meant below ``node``."""
+    return Remedy.meant(f"{node}.{remedy.renames}") if remedy.renames else remedy
+
+
 def _is_ours(keys: tuple[str, ...], mount: tuple[str, ...]) -> bool:
     """Whether a key that an app does not have is one of ours below the node that our tree stands under."""
-    return bool(mount) and (keys[0] in FIELDS or keys[0] in NODES)
+    return bool(mount) and (keys[0] in EVERY or keys[0] in NODES)
 
 
 def _problem(path: tuple[str, ...], value: Any, override: Override) -> Finding | None:
     """What is wrong with an override of one of our keys. Hydra's message has no suggestion, and with a + it adds a key
     that nobody reads."""
     name = path[0]
-    if name in FIELDS and override.is_delete():
+    if name in EVERY and override.is_delete():
         return not_deletable(name).finding
-    if name in FIELDS:
+    if name in EVERY:
         problem = value_problem(name, value) if len(path) == 1 else None
         return problem.finding(name) if problem else None
     if name in NODES:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.by_omegaconf import package_of, record
 from sglang_hydra.compose.grammar import has_interpolation
 from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
@@ -228,7 +228,7 @@ def _apply(root: dict[str, Any], override: Override) -> None:
     if override.package is not None or isinstance(value, dict) or taken_away:
         raise NotPlain(key)
     name, *rest = key.split(".")
-    if name in FIELDS and not rest:
+    if name in EVERY and not rest:
         if value_problem(name, value):
             raise NotPlain(key)
         root[name] = argument(name, root.get(name), value)

@@ -8,25 +8,25 @@ Tests hold both equal to Hydra's compose API.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, HIDDEN, SECRET_FIELDS, secret_keys
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, HIDDEN, SECRET_FIELDS, is_secret_name, secret_keys
 from sglang_hydra.compose.model_presets import ModelPresets
-from sglang_hydra.compose.overrides import Request, Wanted, parse_requests, read_requests
-from sglang_hydra.compose.provenance import Named
+from sglang_hydra.compose.overrides import Request, Wanted, named_release, parse_requests, read_requests
 from sglang_hydra.compose.schema import PAIR, PRIMARY_NAME, register
 from sglang_hydra.compose.variables import Secrets, reading
 from sglang_hydra.facts.resolvers import register_resolvers
+from sglang_hydra.text.budget import OverBudget, cpu_limit
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.origins import Origin
+from sglang_hydra.text.origins import Named, Origin
 
 _MOST_WORDS = 1024
 _MOST_BASES = 64
@@ -104,7 +104,7 @@ class Composer:
         self._plain: dict[int, PlainBases] = {}
         self._models: dict[int, ModelPresets] = {}
         self._presets: dict[tuple[int, str], tuple[list[Preset], list[Finding]]] = {}
-        self._words: dict[tuple[str, str, str], Wanted] = {}
+        self._words: dict[tuple[str | None, ...], Wanted] = {}
         self._lock = threading.RLock()  # what is kept is shared by all who compose with this
         self._group_keys: dict[str, str] = {}
 
@@ -200,7 +200,7 @@ class Composer:
         For an app that has our tree under a node, ``compose`` must have been called once.
         """
         key = self._group_keys.get(group, group)
-        kept = [request for request in requests if request.text.lstrip("+").partition("=")[0] not in (group, key)]
+        kept = [request for request in requests if request.name not in (group, key)]
         return [*kept, Request(f"{key}={choice}", why, group)]
 
     def spelled(self, request: Request) -> Request | None:
@@ -265,10 +265,18 @@ class Composer:
         with self._lock, self._reading(requests):
             return self._compose(requests)
 
-    def _reading(self, requests: Sequence[Request]) -> AbstractContextManager[Any]:
-        """What ``requests`` have typed may read any variable; so may all files of a Hydra app of the user's own."""
+    @contextlib.contextmanager
+    def _reading(self, requests: Sequence[Request]) -> Iterator[None]:
+        """What ``requests`` have typed may read any variable; so may all files of a Hydra app of the user's own. Raises
+        ConfigError (CLI009) for what costs more than its budget."""
         typed = [item.text for item in requests if item.layer == "cli"]
-        return reading(typed, trusts_files=self.trusts_files)
+        places = dict.fromkeys(item.place.partition(":")[0] for item in requests if not item.is_word)
+        try:
+            with reading(typed, trusts_files=self.trusts_files), cpu_limit("config"):
+                yield
+        except OverBudget as failure:
+            what = ", ".join(places) or "what was typed"
+            raise ConfigError(Finding("error", "CLI009", f"{what} cannot be composed: {failure}")) from failure
 
     def _compose(self, requests: Sequence[Request]) -> Composition:
         from sglang_hydra.compose.plain_merge import NotPlain
@@ -325,8 +333,10 @@ class Composer:
         return made
 
     def _read(self, requests: Sequence[Request], repository: Repository) -> list[Wanted]:
+        release = named_release(requests)
         known = [
-            self._words.get((item.text, item.place, item.layer)) if item.key is None else None for item in requests
+            self._words.get((item.text, item.place, item.layer, release)) if item.key is None else None
+            for item in requests
         ]
         if None not in known:
             return [item for item in known if item]
@@ -336,16 +346,16 @@ class Composer:
             wanted, findings = read_requests(requests, group_options=repository.options, is_own_key=self._is_own_key)
         if findings:
             raise ConfigError(*findings)
-        self._keep_words(requests, wanted)
+        self._keep_words(requests, wanted, release)
         return wanted
 
-    def _keep_words(self, requests: Sequence[Request], wanted: Sequence[Wanted]) -> None:
+    def _keep_words(self, requests: Sequence[Request], wanted: Sequence[Wanted], release: str | None) -> None:
         """A word means the same next time. One that stands for several, or for none, is read again."""
         if len(self._words) > _MOST_WORDS:
             self._words.clear()
         for request, item in zip(requests, wanted, strict=True) if len(requests) == len(wanted) else ():
             if item.request is request and request.key is None:
-                self._words[request.text, request.place, request.layer] = item
+                self._words[request.text, request.place, request.layer, release] = item
 
     def _is_own_key(self, key: str) -> bool:
         """Whether the app's config has this key beside our tree; possible only where ours stands under a node."""
@@ -403,6 +413,8 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
             layers.lift(node, name, value, (node, "args", name))
     for part in pair_of(gpu["name"], model["name"]):
         layers.add_file(PAIR, part.tree, part.file, ())
+    for name, value in root.pop("extra").items():
+        layers.lift_extra(str(name), value, root)
     intent = layers.winners(root)
     if layers.findings:
         raise ConfigError(*layers.findings)
@@ -414,6 +426,9 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
             if texts.setdefault(name, str(intent[name])) == intent[name] and not (layers.was_typed(name) or trusted):
                 places[name] = layers.place_of(name) or name
             intent[name] = API_KEY_REFERENCE
+    for name in intent:
+        if name not in SECRET_FIELDS and is_secret_name(name):  # no release takes it on its command line
+            intent[name] = HIDDEN
     secrets = Secrets(texts, places)
     for node, preset in (("gpu", gpu), ("model", model)):
         args = {name: value for name, value in preset["args"].items() if name not in SECRET_FIELDS}
@@ -421,7 +436,7 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
     return Composition(
         intent=intent,
         origins=layers.chains(),
-        nodes={name: root[name] for name in root if name not in FIELDS},
+        nodes={name: root[name] for name in root if name not in EVERY},
         choices={key.partition("@")[0]: option for key, option in base.choices.items()},
         secrets=secrets,
         secret_keys=tuple(sorted(secret_keys(root))),

@@ -10,18 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.arguments.meant import word
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.meant import OFF, turned_off, word
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.vllm import counterpart
 from sglang_hydra.compose.schema import NODES, Root
 from sglang_hydra.text.json_types import json_beside
-from sglang_hydra.text.words import is_digits, several_near
+from sglang_hydra.text.words import is_digits, nearest
 
 _TABLE: Mapping[str, Any] = json_beside(__file__)
+OF_REQUESTS = frozenset(_TABLE["of_requests"])
+"""What people set for a server, and each request says."""
 _OPPOSITES = ("enable_", "disable_", "no_", "use_")
 _ON, _OFF = ("1", "on", "yes", "y", "true", ""), ("0", "off", "no", "n", "false")
-_NODES_SEARCHED = ("bench", "fit", "gpu", "engine", "launch", "sweep", "topology")
+_NODES_SEARCHED = ("bench", "fit", "forecast", "gpu", "engine", "launch", "sweep", "topology")
 _HUB_PAGE = re.compile(
     r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+?)"
     r"(?:/(?:tree|blob|resolve)/([\w.-]+)(?:/[^?#]*)?)?/?(?:[?#].*)?"
@@ -31,7 +33,7 @@ _TIMES = re.compile(r"(?:(\d+)\s*[x*]?\s*([a-z].*?)|([a-z].*?)\s*[x*:]\s*(\d+))"
 
 def key_meant(name: str) -> str | None:
     """The key that a name means which is none: ``!`` before it where it means the opposite."""
-    if re.fullmatch(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+", name) and name.lower() not in FIELDS:
+    if re.fullmatch(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+", name) and name.lower() not in EVERY:
         return f"engine.env.{name}"
     plain = name.lower().replace("-", "_")
     known = _TABLE["names"].get(plain)
@@ -46,7 +48,7 @@ def _opposite(name: str) -> str | None:
     same, other = ("enable_", "disable_") if name.startswith(("enable_", "use_")) else ("disable_", "enable_")
     if stem is None:
         return None
-    return next((f"{mark}{head}{stem}" for mark, head in (("", same), ("!", other)) if f"{head}{stem}" in FIELDS), None)
+    return next((f"{mark}{head}{stem}" for mark, head in (("", same), ("!", other)) if f"{head}{stem}" in EVERY), None)
 
 
 def _below_a_node(name: str) -> str | None:
@@ -57,20 +59,31 @@ def _below_a_node(name: str) -> str | None:
 
 def known_keys() -> Iterator[str]:
     """Every argument, and every key right below a node of ours."""
-    yield from FIELDS
+    yield from EVERY
     for item in fields(Root):
         if item.name in NODES and is_dataclass(item.type):
             yield from (f"{item.name}.{key.name}" for key in fields(item.type))
+
+
+def may_be(meant: str, value: str) -> bool:
+    """Whether ``value`` can be meant for the key which ``key_meant`` found: a switch takes no name, and nothing else
+    true or false."""
+    field, plain = EVERY.get(meant.lstrip("!")), value.lower()
+    if field is None or "${" in value or meant == "ep_size" or (plain in OFF and turned_off(meant)):
+        return True
+    return plain in (*_ON, *_OFF) if field.is_flag else plain not in ("true", "false")
 
 
 def setting_of(meant: str, value: str, typed: Mapping[str, str]) -> str:
     """The word that sets the key which ``key_meant`` found; ``typed`` are the other values of the command line."""
     if meant == "ep_size" and not is_digits(value):
         size = typed.get("tp_size", "")
-        value = size if is_digits(size) else "1"
+        value = size if is_digits(size) else "${tp_size}"
+    if value.lower() in OFF and (off := turned_off(meant)):
+        return off
     if meant.startswith("!"):
         return word(meant[1:], "false" if value.lower() in _ON else "true")
-    field = FIELDS.get(meant)
+    field = EVERY.get(meant)
     if is_secret_name(meant.rpartition(".")[2]):
         return f"{meant}=VALUE"
     if field is not None and field.is_flag and value.lower() in (*_ON, *_OFF):
@@ -114,12 +127,14 @@ def gpus_meant(value: str, options: Sequence[str]) -> list[str]:
     counted = None if re.sub(r"[\W_]", "", value).lower() in flat else _TIMES.fullmatch(value)
     count, name = (counted[1] or counted[4], counted[2] or counted[3]) if counted else ("", value)
     parts = [part for part in re.split(r"[\W_]+", name.lower()) if part and part not in _TABLE["vendors"]]
+    if "".join(parts) in _TABLE["without_preset"]:
+        return []
     same = next((flat[head] for head in _heads(parts) if head in flat), None)
     begun = [option for key, option in flat.items() if key.startswith("".join(parts) or "-")]
     if len(parts) == 1 and re.fullmatch(r"\d{4}", parts[0]):
         begun = [option for option in options if option.endswith(f"_{parts[0]}")]
     begins = "".join(parts).rstrip("0123456789")[:1]
-    near = [one for one in several_near("".join(parts), options, 3) if begins and one.startswith(begins)]
+    near = [one for one in (nearest("".join(parts), options),) if one and begins and one.startswith(begins)]
     if is_digits(name) and 0 < int(name) <= 16:
         count, same = name, "h100"
     found = [same] if same else begun[:3] if begun else near[:1]

@@ -10,11 +10,12 @@ from dataclasses import replace
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose import recipes
 from sglang_hydra.compose.corrections import known_keys
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.compose.variables import without_values
+from sglang_hydra.text.budget import OverBudget
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path
@@ -41,6 +42,8 @@ def hydra_errors_as_findings(place_of: Callable[[str], str | None] = lambda key:
         raise ConfigError(found) from failure
     except (OSError, UnicodeError) as failure:
         raise ConfigError(Finding("error", "CLI008", f"a config file cannot be read: {failure}")) from failure
+    except OverBudget:
+        raise
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, AssertionError) as failure:
         # Hydra has no message of its own for a file or a value of an unexpected shape.
         error = short(without_values(" ".join(f"{type(failure).__name__}: {failure}".split())), 300)
@@ -83,16 +86,17 @@ def _no_such_option(failure: MissingConfigException) -> Finding | None:
     if group == "experiment" and option.partition("/")[0] in NODES:
         group, option = option.partition("/")[::2]
         message = f"{group} is looked for below experiment"
-        refused = replace(refused, message=message, hint=f"'- override /{group}: {option}' in its defaults list")
+        refused = replace(refused, message=message).said(f"'- override /{group}: {option}' in its defaults list")
     if group == "model" and "/" in option:
         hint = f"a defaults list names presets: '- model: unset' in it, and below it the key model_path: {option}"
-        refused = replace(refused, hint=hint)
+        refused = refused.said(hint)
     if (line := getattr(failure, "line", None)) is not None:
-        hint = refused.hint or ""
-        if refused.fix:
-            near = refused.fix.partition("=")[2]
-            hint = hint.replace(refused.fix, f"'{line[1][: -len(option)]}{near}' in that line", 1)
-        return replace(refused, message=f"{line[0]}: {refused.message}", hint=hint or None, fix=None)
+        before = line[1][: -len(option)]
+        there = [
+            f"'{before}{one.said.partition('=')[2]}' in that line" if one.kind == "fix" else one
+            for one in refused.remedies
+        ]
+        return replace(refused, message=f"{line[0]}: {refused.message}").said(there)
     where = re.match(r"In ('[^']+'): ", str(failure))
     return replace(refused, message=f"in {where[1]}: {refused.message}") if where else refused
 
@@ -114,7 +118,7 @@ def _hint_of_interpolation(message: str, key: str) -> str | None:
         return f"export {variable[1]}=..., or {key}='${{oc.env:{variable[1]},DEFAULT}}'"
     if missing := re.search(r"Interpolation key '(.*)' not found", message):
         near = nearest(missing[1], known_keys())
-        if near is not None and key.rpartition(".")[2] in FIELDS:
+        if near is not None and key.rpartition(".")[2] in EVERY:
             return f"{key}='${{{near}}}'"
         return f"the name of a key that is there; a literal ${{ is written \\${{: {key}='...\\${{...'"
     if "Recursive interpolation" in message:

@@ -1,4 +1,5 @@
-"""Everything here uses a part of Hydra or OmegaConf that they do not publish; no other file may (tests/test_house.py).
+"""Everything here uses a part of Hydra or OmegaConf that they do not publish; no other file may, but for hydra_apps.py,
+which watches apps start (tests/test_house.py).
 
 For each: what it is for, why the public way does not serve, and the test that fails when Hydra changes it.
 
@@ -21,13 +22,6 @@ For each: what it is for, why the public way does not serve, and the test that f
   test_a_launcher_gets_*
 - ``error_of``: ``JobReturn._return_value``. The public ``return_value`` prints before it raises.
   test_the_error_of_a_job_*
-- ``watch_apps``, ``take_starting_app``: the function that ``@hydra.main`` calls to start an app. Hydra tells a
-  search-path plugin neither the command line nor the name of the primary config, callbacks are called only after the
-  app has been composed, and a decorator below ``@hydra.main`` is called later still. So a decorator of ours is put
-  around that function. test_an_app_that_starts_*, tests/run/test_app_main.py
-- ``composed_words``, and in ``watch_apps`` ``run_and_report``: what Hydra cannot compose it prints itself and ends the
-  process, so it is asked for before; the overrides of that composition stand in the frames of the loader alone.
-  tests/run/test_app_main.py
 
 The public parts stay where they are used: ``hydra.main``, ``hydra.core`` (``config_store``, ``default_element``,
 ``global_hydra``, ``hydra_config``, ``override_parser``, ``plugins``, ``utils``), ``hydra.errors``, ``hydra.types`` and
@@ -38,16 +32,15 @@ from __future__ import annotations
 
 import copy
 import errno
-import functools
 import os
 import re
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+import yaml
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository
@@ -61,11 +54,11 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from sglang_hydra.compose import recipes
 from sglang_hydra.compose.schema import PATH_PROVIDER, PRIMARY_NAME, SCHEMA_NAME, Root, UnmadeSchema
+from sglang_hydra.text.budget import OverBudget, check_yaml
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import conf_dir, shown_path
-from sglang_hydra.text.yaml_limits import TOO_MUCH, text_is_too_much
 
 if TYPE_CHECKING:
     from hydra._internal.defaults_list import DefaultsList
@@ -216,8 +209,12 @@ class Repository(CachingConfigRepository):
             raise ConfigError(Finding("error", "CLI009", f"{shown_path(file)}: {failure.strerror}")) from failure
         except UnicodeError:
             return  # Hydra's message is clear
-        if text_is_too_much(text):
-            raise ConfigError(Finding("error", "CLI009", f"{shown_path(file)}: {TOO_MUCH}"))
+        try:
+            check_yaml(text, "config")
+        except OverBudget as failure:
+            raise ConfigError(Finding("error", "CLI009", f"{shown_path(file)}: {failure}")) from failure
+        except yaml.YAMLError:
+            return  # Hydra's message is clear
 
     def _file(self, config_path: str) -> str | None:
         """The file of a config; None for what lies in no file, or nowhere."""
@@ -436,11 +433,10 @@ def yaml_loader() -> Any:
     """The class of the loader with which OmegaConf reads YAML: ``1e5`` is a number, a date is text, and a key that
     stands twice is an error."""
     try:
-        from omegaconf._yaml import get_yaml_loader  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:  # before OmegaConf 2.4
-        from omegaconf._utils import get_yaml_loader
-
-    return get_yaml_loader()
+        module = import_module("omegaconf._yaml")
+    except ModuleNotFoundError:  # before OmegaConf 2.4
+        module = import_module("omegaconf._utils")
+    return module.get_yaml_loader()
 
 
 def key_and_text(node: Node | None) -> tuple[str, str]:
@@ -451,67 +447,3 @@ def key_and_text(node: Node | None) -> tuple[str, str]:
 def set_parent(config: Container, parent: Container) -> None:
     """Lets the interpolations in ``config`` refer to keys of ``parent``."""
     config._set_parent(parent)
-
-
-class StartingApp(NamedTuple):
-    """An app that ``@hydra.main`` starts: its task, the name of its primary config, and the parsed command line."""
-
-    task: Any
-    config_name: str | None
-    args: Any
-
-
-_STARTING: ContextVar[StartingApp | None] = ContextVar("starting", default=None)
-
-
-def watch_apps(refused: Callable[[Exception, Sequence[str] | None], None]) -> None:
-    """Puts a decorator around the function with which ``@hydra.main`` starts every app, once in a process; does nothing
-    where Hydra has no such function. ``refused`` is called with what ends the run of a task of ours, before Hydra
-    prints it, and with the overrides of the composition that failed (``composed_words``)."""
-    main, utils = import_module("hydra.main"), import_module("hydra._internal.utils")
-    start, report = getattr(main, "_run_hydra", None), utils.run_and_report
-    if start is None or hasattr(start, "__wrapped__"):
-        return
-
-    def observed(act: Any, *positional: Any, **named: Any) -> Any:
-        try:
-            return act(*positional, **named)
-        except Exception as failure:
-            refused(failure, composed_words(failure))
-            raise
-
-    @functools.wraps(start)
-    def watched(*positional: Any, **named: Any) -> Any:
-        args, task = named.get("args"), named.get("task_function")
-        name = getattr(args, "config_name", None) or named.get("config_name")
-        token = _STARTING.set(StartingApp(task, name, args))
-        try:
-            if not getattr(task, "plans", False):
-                return start(*positional, **named)
-            utils.__dict__["run_and_report"] = lambda act: report(functools.partial(observed, act))
-            return observed(start, *positional, **named)
-        finally:
-            utils.__dict__["run_and_report"] = report
-            _STARTING.reset(token)
-
-    main.__dict__["_run_hydra"] = watched
-
-
-def composed_words(failure: BaseException) -> list[str] | None:
-    """The overrides of the composition in which Hydra's loader raised ``failure``, none where another part of Hydra
-    did; None for what a job raised."""
-    found = None
-    for frame, _ in traceback.walk_tb(failure.__traceback__):
-        if frame.f_code.co_name in ("run_job", "return_value"):
-            return None
-        if not found and frame.f_globals.get("__name__") == ConfigLoaderImpl.__module__:
-            words = frame.f_locals.get("sweep_overrides", frame.f_locals.get("overrides"))
-            found = [str(word) for word in words] if isinstance(words, list) else None
-    return found or []
-
-
-def take_starting_app() -> StartingApp | None:
-    """The app that is starting, once: a search path that is made later belongs to something else. None outside."""
-    app = _STARTING.get()
-    _STARTING.set(None)
-    return app

@@ -14,8 +14,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields.check import is_number
 from sglang_hydra.compose.schema import Root
+from sglang_hydra.text.findings import Hint, Remedy
 from sglang_hydra.text.words import nearest, program, some_of
 
 _NAMES = {int: "an int", float: "a number", str: "text", bool: "true or false"}
@@ -34,9 +36,9 @@ class Problem(NamedTuple):
     value: str | None = None
 
     @property
-    def advice(self) -> str | None:
+    def advice(self) -> Hint:
         """What to say where nobody typed the key."""
-        return f"did you mean {self.near}?; or {self.hint}" if self.near else self.hint
+        return (Remedy.meant(self.near) if self.near else None), self.hint
 
 
 def problems_at(keys: Sequence[str], value: Any, *, resolved: bool = False) -> Iterator[Problem]:
@@ -172,5 +174,5 @@ def _unknown(where: str, name: str, known: Mapping[str, Any]) -> Problem:
         f"{path}{name}",
         f"{where or 'the configuration'} has no key {name!r}",
         f"{where or 'it'} has {listed}",
-        f"{path}{near}" if near else None,
+        f"{path}{near}" if near else name if name in EVERY else None,
     )

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from sglang_hydra.arguments.every import EVERY, releases_with_choice
 from sglang_hydra.arguments.fields import FIELDS, Field
-from sglang_hydra.arguments.fields.check import MOST_LISTED, typed_problem
-from sglang_hydra.arguments.meant import methods_of_bits, values_meant, word
+from sglang_hydra.arguments.fields.check import MOST_LISTED
+from sglang_hydra.arguments.meant import OFF, methods_of_bits, values_meant, word
 from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
-from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.successors import notes
+from sglang_hydra.arguments.tables.table import known_versions
 from sglang_hydra.arguments.vllm import counterpart
-from sglang_hydra.compose.corrections import as_usual, gpus_meant, key_meant, path_meant, setting_of
+from sglang_hydra.compose.corrections import (
+    OF_REQUESTS,
+    as_usual,
+    gpus_meant,
+    key_meant,
+    known_keys,
+    may_be,
+    path_meant,
+    setting_of,
+)
 from sglang_hydra.compose.schema import NODES
-from sglang_hydra.releases.order import same_release
 from sglang_hydra.text.errors import CarriedError
-from sglang_hydra.text.findings import Finding, offers_of
+from sglang_hydra.text.findings import Finding, Hint, Remedy
 from sglang_hydra.text.words import both_sizes, is_digits, nearest, program, several_near, short, some_of
 
 ADDED_GROUPS = ("experiment", "recipe", "sweep")
@@ -29,6 +39,8 @@ _SWEEPS = re.compile(r"(choice|glob|sort|shuffle|range)\(.*\)", re.DOTALL)
 """What stands for several options in Hydra's grammar."""
 _SEVERAL = re.compile(r"[+\w./@]+=\S+(\s+[+\w./@]+=\S*)+")
 _MOST_NEAR = 3
+_LOOKING = ("plan", "check")
+"""The verbs that people type as a flag of what would start a server: ``serve ... --dry-run``."""
 _NUMBERS = {"int": r"-?[0-9]{1,15}", "float": r"-?[0-9]{0,15}\.?[0-9]{1,15}"}
 
 
@@ -42,15 +54,6 @@ class Known:
     release: str | None = None
     typed: Mapping[str, str] = field(default_factory=dict)
 
-    def is_of_release(self, name: str, value: Any) -> bool:
-        """Whether the named release has the argument and judges a value that 0.5.2 refuses."""
-        if self.release is None or same_release(self.release, SPECIFIED_VERSION) or typed_problem(name, value) is None:
-            return False
-        from sglang_hydra.releases.table import nearest_known, release
-
-        near = nearest_known(self.release)
-        return near is not None and name in release(near).arguments
-
 
 class Refused(CarriedError):
     """One override is refused; the reader goes on with the next. ``fix`` is what to type in its place."""
@@ -60,13 +63,12 @@ class Refused(CarriedError):
         id: str,
         message: str,
         *fields: str,
-        hint: str | None = None,
+        hint: Hint = None,
         offers: Sequence[str] = (),
         fix: str | None = None,
     ) -> None:
         super().__init__(message)
-        hint = "; or ".join(filter(None, (fix, hint))) or None
-        self.finding = Finding("error", id, message, fields, hint, offers=offers_of(offers), fix=fix)
+        self.finding = Finding("error", id, message, fields, hint, offers=offers, fix=fix)
 
 
 def unreadable(text: str, key: str, failure: Exception) -> Refused:
@@ -78,7 +80,7 @@ def unreadable(text: str, key: str, failure: Exception) -> Refused:
         why = "it is nested too deeply"
     else:
         why = short(str(failure).splitlines()[0])
-    field = FIELDS.get(key)
+    field = EVERY.get(key)
     value = short(text.partition("=")[2])
     if value.startswith("${") and value.count("{") > value.count("}"):
         return Refused("CLI003", f"{short(text)}: a closing brace is missing", key, fix=word(key, f"{value}}}"))
@@ -115,8 +117,13 @@ def several_values(field: Field | None, text: str, value: str) -> Refused:
         f"{short(text)}: {name} takes one value, and several were given",
         name,
         fix=number,
-        hint=f"{program()} bench -m ... {short(text)} measures each of them, plan -m ... judges each",
+        hint=_for_each(short(text)),
     )
+
+
+def _for_each(text: str) -> Remedy:
+    """What plans or measures several values."""
+    return Remedy(f"{program()} bench -m ... {text} measures each of them, plan -m ... judges each", flag="-m")
 
 
 def _ends_in_a_sign(value: str) -> bool:
@@ -134,7 +141,7 @@ def several_overrides(text: str) -> Refused | None:
 
 
 def not_deletable(key: str) -> Refused:
-    field = FIELDS.get(key)
+    field = EVERY.get(key)
     if field is not None and not field.optional:
         hint = f"leave {key} out" + ("" if field.required else f", or type SGLang's default, {key}={field.default}")
     else:
@@ -161,14 +168,17 @@ def no_override(text: str, known: Known) -> Refused:
     for group in ("model", "gpu", "engine"):
         if (near := nearest(text, known.options(group))) is not None and near == text.lower().replace("-", "_"):
             return Refused("CLI004", f"{text!r} is no key=value", group, fix=f"{group}={near}")
-    if text in FIELDS or text in NODES:
+    if text in EVERY or text in NODES:
         return Refused("CLI004", f"{text!r} has no value", text, fix=f"{text}={_example_of(text, known)}")
-    if (same := nearest(text, FIELDS)) is not None and same == text.lower().replace("-", "_"):
-        return Refused("CLI004", f"{text!r} has no value", same, fix=f"{same}={_example(FIELDS[same])}")
+    if (same := nearest(text, EVERY)) is not None and same == text.lower().replace("-", "_"):
+        return Refused("CLI004", f"{text!r} has no value", same, fix=f"{same}={_example(EVERY[same])}")
     if not text.strip("\\ \t\n"):
         message = f"{text!r} is a word of its own: the last letter of a line that goes on is \\, with no space after it"
         return Refused("CLI004", message, hint="the same without it", fix="")
     if "/" in text and re.fullmatch(r"[\w.-]+/[\w.-]+", text):
+        group, _, option = text.partition("/")
+        if (near := nearest(option, known.options(group))) is not None:
+            return Refused("CLI004", f"{short(text)!r} is no key=value", group, fix=f"{group}={near}")
         return Refused("CLI004", f"{short(text)!r} is no key=value", "model", fix=f"model={short(text)}")
     if spaced := re.fullmatch(r"(\w+)(?:\s+=\s*|\s*=\s+|\s+)([^\s=]+)", text):
         key, value = spaced[1], HIDDEN if is_secret_name(spaced[1]) else spaced[2]
@@ -178,28 +188,28 @@ def no_override(text: str, known: Known) -> Refused:
     key, equals, value = text.partition("=" if "=" in text else ":")
     if equals and not key:
         return Refused("CLI004", f"{short(text)!r} has no key", hint="key=value is written without spaces around =")
-    near = nearest(key, [*FIELDS, *NODES]) if equals else None
+    near = nearest(key, [*EVERY, *NODES]) if equals else None
     message = f"{short(key)!r} cannot be a key" if "=" in text else f"{short(text)!r} is no key=value"
     fix = short(word(near, value.strip())) if near else None
     return Refused("CLI004", message, fix=fix, hint=None if near else f"{program()} --help")
 
 
-def _as_a_file(text: str) -> str:
+def _as_a_file(text: str) -> tuple[str, ...]:
     """What takes a file: the verbs of the command line as it lies, a plan as a lock, YAML as an experiment of its
     folder in an app."""
     word = short(text)
     if text.endswith(".json"):
-        return f"lock={word} plans a saved plan again; or {program()} check {word} judges it"
+        return f"lock={word} plans a saved plan again", f"{program()} check {word} judges it"
     folder, _, name = text.rpartition("/")
     stem = short(name.rpartition(".")[0])
-    taken = f"{program()} plan {word} plans a file; or {program()} check {word} judges it"
+    taken = f"{program()} plan {word} plans a file", f"{program()} check {word} judges it"
     if folder.rpartition("/")[2] == "experiment":
-        return f"{taken}; or in an app: --config-dir {short(folder.rpartition('/')[0] or '.')} experiment={stem}"
-    return f"{taken}; or in an app, as DIR/experiment/{stem}.yaml: --config-dir DIR experiment={stem}"
+        return *taken, f"in an app: --config-dir {short(folder.rpartition('/')[0] or '.')} experiment={stem}"
+    return *taken, f"in an app, as DIR/experiment/{stem}.yaml: --config-dir DIR experiment={stem}"
 
 
 def _dashed(text: str, known: Known) -> Refused:
-    from sglang_hydra.text.flags import FLAGS
+    from sglang_hydra.text.flags import FLAGS, OTHER_VERBS
 
     flag, equals, value = text.partition("=")
     theirs = f"SGLang's own flags go after a bare --: {program()} plan -- --model-path org/name"
@@ -210,14 +220,18 @@ def _dashed(text: str, known: Known) -> Refused:
     if known.options(group) and (flagged(flag) is None or value in known.options(group)):
         fix = f"{group}={short(value) or _example_of(group, known)}"
         return Refused("CLI004", message, group, fix=fix, hint=theirs)
-    meant = getattr(flagged(flag), "name", None) or (group if group in FIELDS else key_meant(group))
+    meant = getattr(flagged(flag), "name", None) or (group if group in EVERY else key_meant(group))
+    if (verb := OTHER_VERBS.get(group, group)) in _LOOKING:  # before sweep.dry_run: only a sweep has that
+        return Refused("CLI004", f"{short(flag)} is no flag of this program: {verb} is a verb", fix=verb)
     near = nearest(flag, [ours.names[0] for ours in FLAGS])
     if meant is None and near is not None:
         return Refused("CLI004", f"{short(flag)} is no flag of this program", fix=near)
-    meant = meant or nearest(flag, FIELDS)
+    if meant is None and "had" in notes().get(group.replace("-", "_"), {}):
+        return unknown_key("", group, value or "true", known)
+    meant = meant or nearest(flag, EVERY)
     if meant is None:
         return Refused("CLI004", message, hint=theirs)
-    field = FIELDS.get(meant.lstrip("!"))
+    field = EVERY.get(meant.lstrip("!"))
     example = "true" if field is None else _example(field)
     typed = short(value) if equals and not (field and field.arg.secret) else example
     if not equals and (meant.startswith("!") or meant == "ep_size"):
@@ -228,31 +242,21 @@ def _dashed(text: str, known: Known) -> Refused:
 
 def _example_of(key: str, known: Known) -> str:
     """Something that can stand behind ``key=``."""
-    if key in FIELDS:
-        return _example(FIELDS[key])
+    if key in EVERY:
+        return _example(EVERY[key])
     return {"gpu": "h100", "model": "llama_3_1_8b"}.get(key) or next(iter(known.options(key)), "...")
 
 
 def flagged(flag: str) -> Field | None:
     """The argument that SGLang itself would take this flag for: spelled out, or the only one that begins so."""
     spelled = flag.replace("_", "-")
-    meant = {field.name: field for field in FIELDS.values() if spelled in field.flags}
-    meant = meant or {
-        field.name: field
-        for field in FIELDS.values()
-        for own in field.flags
-        if own.startswith(spelled) and spelled > "--"
-    }
-    return next(iter(meant.values())) if len(meant) == 1 else None
-
-
-def later_name(name: str) -> str | None:
-    """The argument of a later release that ``name`` means: its own name, or that of one of its flags."""
-    from sglang_hydra.arguments.extra import argument_named
-    from sglang_hydra.releases.table import known_versions, release
-
-    found = (argument_named(name, release(version)) for version in reversed(known_versions()))
-    return next((later for later in found if later and later not in FIELDS), None)
+    for known in (FIELDS, EVERY):
+        meant = {field.name: field for field in known.values() if spelled in field.flags}
+        begin = (field for field in known.values() for own in field.flags if own.startswith(spelled) and spelled > "--")
+        meant = meant or {field.name: field for field in begin}
+        if len(meant) == 1:
+            return next(iter(meant.values()))
+    return None
 
 
 def near_key(key: str) -> str | None:
@@ -260,9 +264,13 @@ def near_key(key: str) -> str | None:
     (name, _, rest), last = key.partition("."), key.rpartition(".")[2]
     if name == "env" and rest:
         return f"engine.{key}"
-    if meant := key_meant(name) or getattr(flagged(f"--{name}"), "name", None):
+    if rest and last in EVERY:
+        return last
+    if rest and f"launch.{name}" in known_keys():
+        return f"launch.{key}"
+    if meant := key_meant(name) or getattr(flagged(f"--{name.lower()}"), "name", None):
         return meant
-    near = last if last in FIELDS else nearest(name, [*FIELDS, *NODES, *_newest_arguments()])
+    near = last if last in EVERY else nearest(name, [*EVERY, *NODES])
     return f"{near}.{rest}" if rest and near in NODES else near
 
 
@@ -277,25 +285,33 @@ def unknown_key(prefix: str, key: str, value: str | None = None, known: Known | 
             hint=f"put {name}/NAME.yaml into a folder of yours and type --config-dir FOLDER {name}=NAME",
         )
     near = near_key(key)
-    message = f"{short(key)!r} is neither an argument of SGLang 0.5.2 nor a config group"
+    message = f"{short(key)!r} is neither an argument of SGLang nor a config group"
+    if name.lower().replace("-", "_") in OF_REQUESTS:
+        message = f"{short(key)} is set by each request, and not by the server"
+        shown = value if value and re.fullmatch(_NUMBERS["float"], value) else "VALUE"
+        return Refused("CLI001", message, short(key), hint=f'"{name}": {shown} in the JSON of a request')
     if prefix:
         message += "; + would add a key that nothing reads"
+    if (note := notes().get(name.replace("-", "_"), {})) and "had" in note:
+        message = f"SGLang {note['had']} had {short(key)}, and no release from {known_versions()[0]} on has it"
+        near, said = note.get("to"), note.get("advice")
+        value = str(note.get("value", value)) if value is not None else None
+        if near is None:
+            return Refused("CLI001", message, short(key), hint=said, fix="")
     fix: str | None = None
-    hint: str | None = f"{program()} --help WORD finds arguments"
+    listed = several_near(name, [*EVERY, *NODES], _MOST_NEAR)
+    hint: Hint = f"near names: {', '.join(listed)}" if listed else f"{program()} --help WORD finds arguments"
+    if near is not None and value is not None and not may_be(near, value):
+        hint = f"near names: {', '.join(dict.fromkeys((near.lstrip('!'), *listed)))}"
+        near = None
     if near is not None and value is not None and known is not None:
         near = "gpu.count" if near == "gpu" and is_digits(value) else near
-        if (role := re.fullmatch(r"(prefill|decode)\.(\w+)", key)) and (of_role := nearest(role[2], FIELDS)):
+        if (role := re.fullmatch(r"(prefill|decode)\.(\w+)", key)) and (of_role := nearest(role[2], EVERY)):
             near = f"topology.{role[1]}.args.{of_role}"
         fix, hint = short(setting_of(near, value, known.typed), 300), None
     elif near is not None:
-        hint = f"did you mean {near.lstrip('!')}?"
+        hint = Remedy.meant(near.lstrip("!"))
     return Refused("CLI001", message, short(key), fix=fix, hint=hint)
-
-
-def _newest_arguments() -> Iterable[str]:
-    from sglang_hydra.releases.table import known_versions, release
-
-    return release(known_versions()[-1]).arguments
 
 
 _ELSEWHERE = {
@@ -315,39 +331,35 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
         return Refused("CLI006", message, group, fix=word(group, name) if name in options else None)
     parts = [part.strip() for part in value.split(",")]
     if (len(parts) > 1 and any(part in options for part in parts)) or _SWEEPS.fullmatch(value):
-        hint = f"{program()} bench -m ... {group}={short(value)} measures each of them, plan -m ... judges each"
-        return Refused(
-            "CLI007", f"{group}={short(value)}: {group} takes one option, and several were given", group, hint=hint
-        )
+        message = f"{group}={short(value)}: {group} takes one option, and several were given"
+        return Refused("CLI007", message, group, hint=_for_each(f"{group}={short(value)}"))
     message = f"{group}={short(value)} does not exist"
     meant = gpus_meant(value, options) if group == "gpu" else []
     if elsewhere := _ELSEWHERE.get((group, value.lower())):
         return Refused(
-            "CLI006", message, group, hint=f"{program()} {elsewhere}; or {group} can be: {', '.join(options)}"
+            "CLI006", message, group, hint=(f"{program()} {elsewhere}", f"{group} can be: {', '.join(options)}")
         )
-    if group == "engine" and (version := re.fullmatch(r"sglang[-=:@]?v?(\d+(?:\.\w+)+)", value)):
+    if group == "engine" and (version := re.fullmatch(r"sglang[-=:@]*v?(\d+(?:\.\w+)+)", value)):
         meant = [f"engine.version={version[1]}"]
     if group == "model" and (path := path_meant(value)):
         meant = [word(group, path)]
     if not meant and group != "gpu":
         near = nearest(value, options)
-        containing = sorted((option for option in options if value and value.lower() in option), key=as_usual)
-        alone = near is not None and (near == value.lower() or not containing)
+        containing = sorted((one for one in options if value and _plain(value) in _plain(one)), key=as_usual)
+        alone = near is not None and (_plain(near) == _plain(value) or not containing)
         meant = [f"{group}={option}" for option in ([near] if alone else containing[:_MOST_NEAR])]
     hints = meant[1:]
     hints += ["another model: model=org/name, model=./folder"] if group == "model" else []
     if options:
         hints.append(f"{group} can be: {some_of(value, options, f'{program()} --help {group}')}")
-    return Refused("CLI006", message, group, fix=next(iter(meant), None), hint="; or ".join(hints) or None)
+    return Refused("CLI006", message, group, fix=next(iter(meant), None), hint=hints)
 
 
-def _later_choices(name: str, value: str) -> list[str]:
-    """How to type a value that only later releases of SGLang take: with the first of them, and with the newest, which
-    a model of today may need."""
-    from sglang_hydra.arguments.extra import releases_with_choice
-
-    later = [version for version in releases_with_choice(name, value) if version != SPECIFIED_VERSION]
-    return [f"engine.version={version} {name}={value}" for version in dict.fromkeys([*later[:1], *later[-1:]])]
+def _other_choices(name: str, value: str, version: str | None) -> list[str]:
+    """How to type a value that the named release does not take and others do: with the first and the newest of them,
+    which a model of today may need."""
+    having = [] if version is None else releases_with_choice(name, value)
+    return [f"engine.version={one} {name}={value}" for one in dict.fromkeys([*having[:1], *having[-1:]])]
 
 
 _UNSET = ("none", "null", "auto", "default", "max", "unset", "")
@@ -368,33 +380,37 @@ class WrongValue(NamedTuple):
     def finding(self, name: str, place: str | None = None) -> Finding:
         """It as a finding on the argument ``name``; ``place`` says where the value stands."""
         message = f"{place}: {self.message}" if place else self.message
-        return Finding("error", "CLI002", message, (name,), self.hint, offers=offers_of(self.offers))
+        return Finding("error", "CLI002", message, (name,), self.hint, offers=self.offers)
 
 
-def wrong_value(field: Field, value: Any, message: str) -> WrongValue:
-    """What to type for an argument whose value does not fit."""
+def wrong_value(field: Field, value: Any, message: str, version: str | None = None) -> WrongValue:
+    """What to type for an argument whose value does not fit ``field``, as the named release has it."""
     name, choices = field.name, field.arg.choices
     if field.is_flag and isinstance(value, (str, int)):
         word = str(value).lower()
         if word in ("1", "on", "yes", "y", "0", "off", "no", "n"):
             return WrongValue(message, None, (f"{name}={'true' if word in ('1', 'on', 'yes', 'y') else 'false'}",))
     meant = tuple(dict.fromkeys(values_meant(field, value)))
-    if field.optional and str(value).lower() in _UNSET:
+    is_off = str(value).lower() in OFF
+    if field.optional and str(value).lower() in _UNSET and not (is_off and field.kind in _NUMBERS):
         meant = (*meant, f"{name}=null")
     if choices and isinstance(value, str):
-        near = [f"{name}={one}" for one in several_near(value, map(str, choices), _MOST_NEAR)]
+        sure = nearest(value, map(str, choices))
+        near = [f"{name}={sure}"] if sure else []
         hint: str | None = f"{name} takes {some_of(value, map(str, choices), f'{program()} --help {name}')}"
         hint = hint if len(choices) > MOST_LISTED else None
         if methods := methods_of_bits(value):
             near, hint = [], f"methods of {value}: {', '.join(methods)}, each for checkpoints of its own"
         meant = (*near, *meant) if len(near) == 1 and _plain(near[0]) == _plain(f"{name}={value}") else meant
-        offers = dict.fromkeys([*meant[:1], *near, *meant[1:], *_later_choices(name, value)])
+        offers = dict.fromkeys([*meant[:1], *near, *meant[1:], *_other_choices(name, value, version)])
         return WrongValue(message, hint, tuple(offers))
     if meant:
         sizes = both_sizes(meant[0].partition("=")[2])
         return WrongValue(message, sizes or None, meant)
     if field.arg.json and value:
         return WrongValue(message, f"a JSON object in quotes: '{name}={{\"key\": 1}}'")
+    if is_off and field.arg.none:
+        return WrongValue(message, f"null leaves it out ({field.arg.none})")
     if field.optional and field.default is None and field.kind == "int" and not field.is_list:
         return WrongValue(message, f"{program()} --help {name} says what it takes", (f"{name}=null",))
     if isinstance(value, bool) and field.kind == "str":
@@ -402,9 +418,7 @@ def wrong_value(field: Field, value: Any, message: str) -> WrongValue:
         return WrongValue(message, hint)
     if value is None and not field.required:
         return WrongValue(message, f"leave it out for SGLang's default, {_spelled(field.default)}")
-    typed = f"{name}={_example(field)}"
-    typed = f'"{typed}"' if "'" in typed else typed
-    return WrongValue(message, f"{program()} --help {name} says what it takes", (typed,))
+    return WrongValue(message, f"such as {name}={_example(field)}; {program()} --help {name} says what it takes")
 
 
 def _example(field: Field) -> str:

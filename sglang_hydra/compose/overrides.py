@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.arguments.fields import FIELDS, Field
-from sglang_hydra.arguments.fields.check import typed_problem
+from sglang_hydra.arguments.every import EVERY, canonical_name, field_in, fitting_problem
+from sglang_hydra.arguments.fields import Field
 from sglang_hydra.arguments.meant import word
 from sglang_hydra.arguments.secrets import HIDDEN, SECRET_FIELDS, masked
 from sglang_hydra.compose.corrections import hub_page
@@ -24,7 +24,6 @@ from sglang_hydra.compose.override_errors import (
     Known,
     Refused,
     WrongValue,
-    later_name,
     no_override,
     not_deletable,
     several_overrides,
@@ -36,7 +35,9 @@ from sglang_hydra.compose.override_errors import (
 )
 from sglang_hydra.compose.schema import NO_CHOICE, NODES
 from sglang_hydra.compose.separate_words import joined
+from sglang_hydra.text.budget import FINDINGS
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.user_settings import settings
 from sglang_hydra.text.words import both_sizes, is_digits, program, size_of
 
 if TYPE_CHECKING:
@@ -95,6 +96,11 @@ class Request:
         return self.layer in ("cli", KEPT)
 
     @property
+    def name(self) -> str:
+        """The key that it sets, or the group whose option it chooses."""
+        return self.key or named_by(self.text)
+
+    @property
     def is_flag(self) -> bool:
         return self.key is None and self.text.startswith("--") and "=" not in self.text
 
@@ -106,6 +112,11 @@ class Wanted:
     override: Override
     request: Request
     secret: str | None = None
+
+
+def named_by(word: str) -> str:
+    """The key of a typed override, or its group: ``tp_size`` of ``++tp_size=2``."""
+    return word.lstrip("+~").partition("=")[0]
 
 
 def is_hydras(text: str) -> bool:
@@ -127,7 +138,7 @@ def read_requests(
     """
     requests = list(requests)
     typed = dict(_key_and_text(request) for request in requests)
-    known = Known(group_options, is_own_key, _named_release(requests), typed)
+    known = Known(group_options, is_own_key, named_release(requests), typed)
     wanted: list[Wanted] = []
     findings: list[Finding] = []
     for request in joined(requests):
@@ -135,6 +146,9 @@ def read_requests(
             wanted.extend(_read(request, known) if request.key is None else _read_typed(request, request.key, known))
         except Refused as refused:
             findings.append(_placed(refused.finding, request))
+            if len(findings) == FINDINGS:
+                message = f"after {FINDINGS} mistakes, {request.place} is the last one, the rest is not looked at"
+                return wanted, [*findings, Finding("error", "CLI009", message)]
     return wanted, findings
 
 
@@ -143,12 +157,12 @@ def _key_and_text(request: Request) -> tuple[str, str]:
     return (request.key, str(request.value)) if request.key else (key, unquoted(value))
 
 
-def _named_release(requests: Sequence[Request]) -> str | None:
+def named_release(requests: Sequence[Request]) -> str | None:
     """The release that is named among the words; the last one counts."""
     named = [
         str(request.value) if request.key else unquoted(request.text.partition("=")[2])
         for request in requests
-        if (request.key or request.text.lstrip("+").partition("=")[0]) == "engine.version"
+        if request.name == "engine.version"
     ]
     return named[-1] if named else None
 
@@ -167,7 +181,7 @@ def parse_requests(requests: Iterable[Request], is_path: Callable[[str], bool]) 
         except Refused as refused:
             findings.append(refused.finding)
             continue
-        field, value = FIELDS.get(override.key_or_group.rpartition(".")[2]), override.value()
+        field, value = EVERY.get(override.key_or_group.rpartition(".")[2]), override.value()
         if field is not None and field.arg.secret and value is not None and not has_interpolation(value):
             hidden = _change(override.key_or_group, "***", f"{override.key_or_group}='***'")
             wanted.append(Wanted(hidden, request, secret=str(value)))
@@ -189,12 +203,15 @@ def _typed_change(request: Request, key: str, value: Any) -> Wanted:
     return Wanted(_change(key, value, request.text), request)
 
 
-def value_problem(name: str, value: Any) -> WrongValue | None:
-    """What is wrong with ``value`` for the argument ``name``, and what to type; None if it fits or is not known yet."""
-    if has_interpolation(value):
+def value_problem(name: str, value: Any, version: str | None = None) -> WrongValue | None:
+    """Returns what is wrong with ``value`` for the argument ``name`` in the named release, in every release where none
+    is named, and what to type; None if it fits or is not known yet."""
+    if has_interpolation(value) or fitting_problem(name, value, version) is None:
         return None
-    problem = typed_problem(name, value)
-    return wrong_value(FIELDS[name], value, problem) if problem else None
+    chosen = settings().release  # read only for the words of a refusal
+    usual = chosen.value if chosen else None
+    problem = fitting_problem(name, value, version, usual)
+    return wrong_value(field_in(name, version or usual), value, problem, version) if problem else None
 
 
 def parsed(text: str, key: str) -> Override:
@@ -250,9 +267,7 @@ def _read(request: Request, known: Known) -> list[Wanted]:
     group, _, package = key.partition("@")
     name, _, rest = key.partition(".")
     options = known.options(group) if "." not in group else ()
-    if (options or (name in FIELDS and not _is_text(FIELDS[name]))) and (
-        several := several_overrides(text)
-    ) is not None:
+    if (options or (name in EVERY and not _is_text(EVERY[name]))) and (several := several_overrides(text)) is not None:
         raise several
     if options and not (value or "").startswith("{"):
         inner, slash, option = unquoted(value or "").rpartition("/")
@@ -262,15 +277,17 @@ def _read(request: Request, known: Known) -> list[Wanted]:
     if package:
         raise Refused("CLI006", f"{group!r} is not a config group", group, hint=f"{program()} --help lists them")
     if value is None or prefix == "~":
-        raise not_deletable(key) if name in FIELDS or name in NODES or known.is_own_key(name) else unknown_key("", key)
-    if name in FIELDS and not rest:
+        raise not_deletable(key) if name in EVERY or name in NODES or known.is_own_key(name) else unknown_key("", key)
+    if name in EVERY and not rest:
         return _read_field(request, name, value, known)
+    if name == "extra" and (own := canonical_name(rest)):  # as earlier versions spelled it
+        return _read_field(request, own, value, known)
     if name in NODES:
         return _read_node(request, key, value)
     if known.is_own_key(name):
         return [Wanted(parsed(text, key), request)]
-    if later := "" if rest else later_name(name):
-        return _read_node(request, f"extra.{later}", value)
+    if own := "" if rest else canonical_name(name):
+        return _read_field(request, own, value, known)
     raise unknown_key(prefix, key, value, known)
 
 
@@ -280,24 +297,23 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
     value = request.value if request.interpolate else literal(request.value)
     if request.interpolate and key in _PATH_FIELDS and isinstance(value, str):
         value = _expanded(value)
-    if name in FIELDS and not rest:
-        value = "null" if value is None and _has_word_null(FIELDS[name]) else value
-        problem = value_problem(name, value)
-        if problem and known.is_of_release(name, value):
-            return [_node_change(request, f"extra.{name}", value)]
+    if name in EVERY and not rest:
+        value = "null" if value is None and _has_word_null(EVERY[name]) else value
+        problem = value_problem(name, value, known.release)
         if problem:
             raise Refused("CLI002", problem.message, name, hint=problem.hint, offers=problem.offers)
-        if FIELDS[name].arg.secret and value is not None and not has_interpolation(value):
+        if EVERY[name].arg.secret and value is not None and not has_interpolation(value):
             return [Wanted(_change(name, "***", f"{name}='***'"), request, secret=str(request.value))]
         return [Wanted(_change(name, value, request.text), request)]
     if known.options(key) and not isinstance(value, dict):
         return _read(replace(request, text=f"{key}={'null' if value is None else value}", key=None), known)
+    own = canonical_name(rest if name == "extra" else key)
+    if own is not None:
+        return _read_typed(replace(request, key=own), own, known)
     if name in NODES:
         return [_node_change(request, key, value)]
-    if later := "" if rest else later_name(name):
-        return [_node_change(request, f"extra.{later}", value)]
-    if isinstance(value, dict) and (inner := next((one for one in value if one in FIELDS or one in NODES), None)):
-        message = f"{key!r} is neither an argument of SGLang 0.5.2 nor a config group"
+    if isinstance(value, dict) and (inner := next((one for one in value if one in EVERY or one in NODES), None)):
+        message = f"{key!r} is neither an argument of SGLang nor a config group"
         raise Refused("CLI001", message, key, hint=f"{inner} and what is beside it, without {key} around them")
     raise unknown_key("", key)
 
@@ -329,7 +345,7 @@ def _read_group(request: Request, prefix: str, key: str, value: str | None, opti
 
 
 def _read_field(request: Request, name: str, value: str, known: Known) -> list[Wanted]:
-    field = FIELDS[name]
+    field = EVERY[name]
     if field.arg.secret and value not in ("", "null") and not _INTERPOLATION.fullmatch(value):
         return [Wanted(_change(name, "***", f"{name}='***'"), request, secret=unquoted(value))]
     if field.kind == "int" and not field.is_list and (size := size_of(value)) is not None:
@@ -345,9 +361,7 @@ def _read_field(request: Request, name: str, value: str, known: Known) -> list[W
         override = parsed(f"{name}={value}", name)
     if override.is_sweep_override():
         raise several_values(field, request.text, value)
-    problem = value_problem(name, override.value())
-    if problem and known.is_of_release(name, override.value()):
-        return [_node_change(request, f"extra.{name}", override.value())]
+    problem = value_problem(name, override.value(), known.release)
     if problem:
         raise Refused("CLI002", problem.message, name, hint=problem.hint, offers=problem.offers)
     return [Wanted(override, request)]
@@ -365,8 +379,7 @@ def _read_node(request: Request, key: str, value: str) -> list[Wanted]:
         return [_node_change(request, key, _unwrapped(value))]
     if is_text(key.split(".")) and not _is_grammar(value):
         return [_node_change(request, key, value)]
-    is_ours = not key.startswith("extra.")  # what a later release reads is left to it
-    if is_ours and (size := size_of(value)) is not None and not any(problems_at(key.split("."), size)):
+    if (size := size_of(value)) is not None and not any(problems_at(key.split("."), size)):
         return [_node_change(_with_size(request, value), key, size)]
     override = parsed(f"{key}={value}", key)
     if override.is_sweep_override():

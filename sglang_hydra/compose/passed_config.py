@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.arguments.fields import FIELDS, MISSING
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.fields import MISSING
 from sglang_hydra.compose.by_omegaconf import GROUPS, unresolved
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.grammar import has_interpolation
@@ -98,7 +99,7 @@ def _overrides(composed: DictConfig, passed: DictConfig, mount: Sequence[str], p
     """The overrides that make ``composed`` the same as ``passed``; both are our tree."""
     found = []
     with hydra_errors_as_findings():
-        own = {name: value for name, value in unresolved(passed).items() if name in FIELDS or name in NODES}
+        own = {name: value for name, value in unresolved(passed).items() if name in EVERY or name in NODES}
         for keys in _different(unresolved(composed), own, ()):
             value = _resolved(passed, keys)
             if value != MISSING and value != _resolved_or_none(composed, keys):
@@ -108,7 +109,7 @@ def _overrides(composed: DictConfig, passed: DictConfig, mount: Sequence[str], p
 
 def _different(composed: Any, passed: Any, keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """The keys below which two trees differ, and those of every interpolation."""
-    if isinstance(passed, Mapping) and isinstance(composed, Mapping) and not (keys and keys[0] in FIELDS):
+    if isinstance(passed, Mapping) and isinstance(composed, Mapping) and not (keys and keys[0] in EVERY):
         for name, value in passed.items():
             yield from _different(composed.get(name), value, (*keys, str(name)))
     elif passed != composed or has_interpolation(passed):

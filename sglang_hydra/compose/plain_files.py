@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.compose import recipes
 from sglang_hydra.compose.hydra_internals import Repository, header_package, yaml_loader
+from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
 from sglang_hydra.text.locations import conf_dir
 
@@ -76,8 +77,8 @@ def _parsed(text: str, *, ours: bool) -> dict[str, Any] | None:
 
     try:
         # The parser in C is ten times faster. That it reads what is ours as the other one does is tested.
-        tree = yaml.load(text, Loader=_fast_loader() if ours else _loader())
-    except yaml.YAMLError:
+        tree = yaml.load(text, Loader=_fast_loader()) if ours else read_yaml(text, "config", _loader())
+    except (yaml.YAMLError, ValueError):
         return None
     tree = {} if tree is None else tree
     return tree if isinstance(tree, dict) and all(isinstance(name, str) for name in tree) else None

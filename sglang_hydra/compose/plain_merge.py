@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS, MISSING
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.fields import MISSING
 from sglang_hydra.compose.node_types import types_of, without_none
 from sglang_hydra.compose.schema import Root
 
@@ -28,7 +29,7 @@ def merged_root(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str,
     result = dict(below)
     types = types_of(Root)
     for name, value in above.items():
-        if name in FIELDS:
+        if name in EVERY:
             result[name] = argument(name, result.get(name), value)
         elif name in types:
             result[name] = merged(types[name], result[name], value)
@@ -41,7 +42,7 @@ def argument(name: str, below: Any, value: Any) -> Any:
     """The value of an argument of SGLang, as its type holds it."""
     if isinstance(below, dict) or isinstance(value, dict):
         raise NotPlain(name)
-    field = FIELDS[name]
+    field = EVERY[name]
     if field.kind == "float":
         return [_float(item) for item in value] if field.is_list and value is not None else _float(value)
     return literal(value)

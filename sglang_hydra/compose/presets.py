@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.hydra_internals import Repository
 from sglang_hydra.compose.node_types import problems_at, types_of
 from sglang_hydra.compose.overrides import value_problem
@@ -88,7 +88,7 @@ class PlainPresets:
             if any(problems_at((head, *rest), part.tree)):
                 raise NotPlain(name)
             node = with_value(types_of(Root)[head], node, rest, part.tree)
-        if any(name not in FIELDS or value_problem(name, value) for name, value in (node.get("args") or {}).items()):
+        if any(name not in EVERY or value_problem(name, value) for name, value in (node.get("args") or {}).items()):
             raise NotPlain(name)
         return Preset(name, node, parts, frozenset(own.tree))
 

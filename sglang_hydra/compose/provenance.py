@@ -11,10 +11,10 @@ import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, masked
+from sglang_hydra.arguments.every import EVERY, canonical_name
+from sglang_hydra.arguments.secrets import is_secret_name, masked
 from sglang_hydra.compose.grammar import has_interpolation, unescaped
 from sglang_hydra.compose.node_types import problems_at
 from sglang_hydra.compose.override_errors import WrongValue
@@ -22,9 +22,9 @@ from sglang_hydra.compose.overrides import Request, value_problem
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.compose.variables import has_read
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.locations import conf_dir, shown_path
-from sglang_hydra.text.origins import Origin
+from sglang_hydra.text.origins import Named, Origin
 from sglang_hydra.text.words import nearest, program
 
 HIDES = " hides "
@@ -40,14 +40,6 @@ _MOUNT = (
     "'- /sglang_hydra@server' and '- override /gpu@server.gpu: h200'; then server.tp_size=8 (docs/mounts.md)"
 )
 _NOBODY = Origin("", None, where="a file")
-
-
-class Named(NamedTuple):
-    """A program that a configuration names, and who named it. ``is_of_app``: a Hydra app of the user's own did."""
-
-    program: str
-    origin: Origin
-    is_of_app: bool = False
 
 
 class Layers:
@@ -87,7 +79,7 @@ class Layers:
         is no file (``recipe/deepseek_v3-h200-8``)."""
         for name, value in content.items():
             origin = Origin(layer, value, file=file or None, keys=(*at, name), where="" if file else config or layer)
-            if name in FIELDS:
+            if name in EVERY:
                 self._named(name, origin)
             elif name in NODES:
                 self._add_node((name,), value, layer, file, at)
@@ -112,7 +104,7 @@ class Layers:
     def typed(self, key: str, value: Any, request: Request) -> None:
         """What an override set. Its value has been checked where it was read."""
         origin = Origin(request.layer, unescaped(value), where=request.place)
-        if key in FIELDS:
+        if key in EVERY:
             self._origins.setdefault(key, []).append(origin)
             return
         for path in _leaves(tuple(key.split(".")), value):
@@ -134,8 +126,16 @@ class Layers:
             ),
         )
 
+    def lift_extra(self, name: str, value: Any, root: dict[str, Any]) -> None:
+        """Makes an argument that stands in ``extra``, as files of earlier versions have it, one of ``root``."""
+        origin = self._inside.pop(("extra", name), None) or self._inside.pop(("extra",), _NOBODY)
+        known = canonical_name(name)
+        if known is not None:
+            root[known] = value
+        self._named(known or name, replace(origin, value=value))
+
     def _named(self, name: str, origin: Origin) -> None:
-        if name not in FIELDS:
+        if name not in EVERY:
             self._unknown(name, origin)
             return
         problem = value_problem(name, origin.value)
@@ -168,9 +168,9 @@ class Layers:
                 self._programs[path] = origin
 
     def _unknown(self, name: str, origin: Origin) -> None:
-        near = nearest(name, [*FIELDS, *NODES])
-        message = f"{origin.place}: {name!r} is neither an argument of SGLang 0.5.2 nor a key of ours"
-        hint = f"did you mean {near}?" if near else _MOUNT if origin.layer == "primary" else _WORD.format(program())
+        near = nearest(name, [*EVERY, *NODES])
+        message = f"{origin.place}: {name!r} is neither an argument of SGLang nor a key of ours"
+        hint = Remedy.meant(near) if near else _MOUNT if origin.layer == "primary" else _WORD.format(program())
         self.findings.append(Finding("error", "CLI001", message, (name,), hint))
 
     def check_nodes(self, root: Mapping[str, Any]) -> None:
@@ -192,9 +192,9 @@ class Layers:
             if has_interpolation(last.value) and (problem := value_problem(name, intent[name])):
                 if has_read(intent[name]):  # cut short, it could not be recognised any more
                     kind = type(intent[name]).__name__
-                    problem = WrongValue(f"a {kind} that {name} cannot be, which is {FIELDS[name].type}")
+                    problem = WrongValue(f"a {kind} that {name} cannot be, which is {EVERY[name].type}")
                 self.findings.append(problem.finding(name, f"{last.place}: {name}={last.value}"))
-        return {name: intent[name] for name in FIELDS if name in intent}
+        return {name: intent[name] for name in EVERY if name in intent}
 
     def place_of(self, key: str) -> str | None:
         """The place that set an argument or a key of a node last; None if nobody named it."""
@@ -245,13 +245,13 @@ class Layers:
     def chains(self) -> dict[str, tuple[Origin, ...]]:
         """The origins, a secret as the reference that stands for it."""
         return {
-            name: tuple(_hidden(origin) if name in SECRET_FIELDS else origin for origin in chain)
+            name: tuple(_hidden(name, origin) if is_secret_name(name) else origin for origin in chain)
             for name, chain in self._origins.items()
         }
 
 
-def _hidden(origin: Origin) -> Origin:
-    value = None if origin.value is None else API_KEY_REFERENCE
+def _hidden(name: str, origin: Origin) -> Origin:
+    value = masked(name, origin.value)
     return Origin(origin.layer, value, origin.where, origin.file, origin.keys)
 
 

@@ -7,12 +7,12 @@ for; a folder conf/recipe/ of one's own adds YAML options beside them.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import canonical_name
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.words import program, typed
@@ -44,8 +44,8 @@ class Recipe:
 
     @property
     def unknown_args(self) -> tuple[str, ...]:
-        """Arguments of a later SGLang that 0.5.2 does not have."""
-        return tuple(name for name in self.args if name not in FIELDS)
+        """Arguments that no release has."""
+        return tuple(name for name in self.args if canonical_name(name) is None)
 
     @property
     def left_open(self) -> tuple[str, ...]:
@@ -58,8 +58,8 @@ class Recipe:
         model: dict[str, Any] = {}
         if self.checkpoint == "bf16" and "model_path" not in self.args:
             model["config"] = {"quantization_config": None}  # the source converts the checkpoint first
-        known = (name for name in self.args if name in FIELDS and name not in self.left_open)
-        args = {name: self.args[name] for name in known}
+        known = {name: own for name in self.args if (own := canonical_name(name)) and name not in self.left_open}
+        args = {own: self.args[name] for name, own in known.items()}
         if self.nodes > 1:
             args.setdefault("nnodes", self.nodes)
         return {
@@ -96,9 +96,8 @@ def register(id: str, store: ConfigStore) -> None:
         store.store(group=GROUP, name=id, node=recipe.node, package="_global_", provider=PROVIDER)
 
 
-def recipe_findings(id: str | None, extra: Collection[str] = ()) -> list[Finding]:
-    """What there is to say of a chosen recipe: arguments that this SGLang does not have, unless they are ``extra``
-    ones of the planned release, and its own note."""
+def recipe_findings(id: str | None) -> list[Finding]:
+    """What there is to say of a chosen recipe: arguments that no release has, what its script sets, its own note."""
     recipe = recipes().get(id) if id is not None else None
     if recipe is None:
         return []
@@ -107,12 +106,11 @@ def recipe_findings(id: str | None, extra: Collection[str] = ()) -> list[Finding
             "error",
             "RCP001",
             f"recipe={recipe.id} was written for SGLang {recipe.version} and uses {name}={typed(recipe.args[name])}, "
-            "which 0.5.2 does not have",
+            "which no release has",
             (GROUP,),
             f"another recipe: {program()} recipes",
         )
         for name in recipe.unknown_args
-        if not _is_among(name, extra)
     ]
     findings += [
         Finding("info", "RCP003", f"recipe={recipe.id} leaves {name} to its script: {recipe.args[name]}", (name,))
@@ -121,14 +119,3 @@ def recipe_findings(id: str | None, extra: Collection[str] = ()) -> list[Finding
     if recipe.note:
         findings.append(Finding("info", "RCP002", f"recipe={recipe.id}: {recipe.note}", (GROUP,)))
     return findings
-
-
-def _is_among(name: str, extra: Collection[str]) -> bool:
-    """Whether ``extra`` has the argument, by the recipe's name for it or by the one that its release has."""
-    if not extra or name in extra:
-        return name in extra
-    from sglang_hydra.arguments.extra import argument_named, first_with
-    from sglang_hydra.releases.table import release
-
-    releases = {own: since for own in extra if (since := first_with(own))}
-    return any(argument_named(name, release(since)) == own for own, since in releases.items())

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from sglang_hydra.arguments.fields import ServerArgs
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.fields import FIELDS, ServerArgs
 from sglang_hydra.compose.settings.bench import BenchNode
 from sglang_hydra.compose.settings.k8s import K8sNode
 from sglang_hydra.compose.settings.slurm import SlurmNode
@@ -83,6 +84,7 @@ class LaunchNode:
     wait: bool = True
     force: bool = False
     image: str | None = None
+    head_port: int | None = None
     slurm: SlurmNode = field(default_factory=SlurmNode)
     k8s: K8sNode = field(default_factory=K8sNode)
 
@@ -96,9 +98,22 @@ class FitNode:
     users: int | None = None
 
 
+@dataclass
+class ForecastNode:
+    """``forecast``: what the forecast is told beside the plan. ``price`` is that of a GPU hour, by class."""
+
+    results: list[str] = field(default_factory=list)
+    accept_length: float | None = None
+    price: dict[str, float] = field(default_factory=dict)
+
+
 @dataclass(init=False, repr=False, eq=False)
 class Root(ServerArgs):
-    """The whole: SGLang's arguments under their own names, and the nodes."""
+    """The whole: SGLang's arguments under their own names, and the nodes.
+
+    The arguments that only later releases have are added when the schema is made (``register``); null leaves each to
+    its release. Configurations of earlier versions hold them in ``extra``.
+    """
 
     # So that every composed config has the path of the chosen preset, also under a node and in a task's config.
     model_path: str | None = "${.model.model_path}"  # type: ignore[assignment]
@@ -107,6 +122,7 @@ class Root(ServerArgs):
     engine: EngineNode = field(default_factory=EngineNode)
     launch: LaunchNode = field(default_factory=LaunchNode)
     fit: FitNode = field(default_factory=FitNode)
+    forecast: ForecastNode = field(default_factory=ForecastNode)
     bench: BenchNode = field(default_factory=BenchNode)
     sweep: SweepNode = field(default_factory=SweepNode)
     topology: TopologyNode = field(default_factory=TopologyNode)
@@ -123,6 +139,7 @@ NODES = (
     "engine",
     "launch",
     "fit",
+    "forecast",
     "bench",
     "sweep",
     "topology",
@@ -132,7 +149,7 @@ NODES = (
     "extra",
     "ignore",
 )
-"""The root keys that are ours. None is an argument of SGLang 0.5.2 or 0.5.23."""
+"""The root keys that are ours. None is an argument of any release."""
 NO_CHOICE = {"gpu": "none", "model": "unset", "engine": "auto", "launch": "local", "topology": "single"}
 """The option of each group that chooses nothing: what ``gpu=null`` and ``~gpu`` mean."""
 
@@ -147,9 +164,14 @@ class UnmadeSchema:
 
 @lru_cache(maxsize=1)
 def _made_schema() -> Any:
-    from omegaconf import OmegaConf
+    from omegaconf import OmegaConf, open_dict
 
-    return OmegaConf.structured(Root)
+    made = OmegaConf.structured(Root)
+    with open_dict(made):  # a third of the time that as many fields of the dataclass would take
+        for name in EVERY:
+            if name not in FIELDS:
+                made[name] = None
+    return made
 
 
 def register() -> None:

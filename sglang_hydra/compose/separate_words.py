@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.vllm import counterpart
 from sglang_hydra.compose.schema import NO_CHOICE, NODES
 
@@ -34,11 +34,11 @@ def _belongs_to(waiting: Sequence[Request], request: Request) -> bool:
     if first.is_flag or (first.key is None and counterpart(first.text) is not None):
         return len(waiting) == 1 and "=" not in text
     so_far = " ".join(item.text for item in waiting)
-    if first.text.rstrip("= ") not in (*FIELDS, *NO_CHOICE) or so_far.count("=") > 1:
+    if first.text.rstrip("=: ") not in (*EVERY, *NO_CHOICE) or so_far.count("=") > 1:
         return False
     if so_far.endswith("="):
         return "=" not in text and text != ""
-    is_key = text in FIELDS or text in NODES
+    is_key = text in EVERY or text in NODES
     return len(waiting) == 1 and "=" not in so_far and not is_key and ("=" not in text or text.startswith("="))
 
 

@@ -11,23 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sglang_hydra.arguments.secrets import API_KEY_VARIABLE, is_secret_name
+from sglang_hydra.arguments.tables.table import all_arguments, every_variable
 from sglang_hydra.facts.resolvers import register_resolver
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.user_settings import settings
 
-_PREFIXES = (
-    *("SGLANG_", "SGL_", "CUDA_", "NCCL_", "NVSHMEM_", "GLOO_", "OMP_", "HIP_", "ROCR_", "ASCEND_", "HCCL_"),
-    *("SLURM_", "OMPI_COMM_", "PMI_", "POD_"),
-)
-_NAMES = frozenset(
-    (
-        *("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
-        *("MASTER_ADDR", "MASTER_PORT", "HOSTNAME", "NODE_NAME", "NODE_IP", "HOST_IP", "JOB_COMPLETION_INDEX"),
-        *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "HF_DATASETS_CACHE"),
-        *("TRANSFORMERS_CACHE", "TRANSFORMERS_OFFLINE", "HOME", "USER"),
-    )
-)
+_NAMES: Mapping[str, Sequence[str]] = json_beside(__file__)
+"""What launchers, schedulers and communication libraries set or read, by who does (variables.json)."""
+_OF_IMPORT = "SGLANG_HYDRA_"
+"""Before the name of an argument: what ``import`` writes for a value that its source leaves to its caller."""
 _REFERENCE = re.compile(r"\$\{oc\.env:([A-Za-z_]\w*)(?:,([^${}'\"\\]*))?\}")
 _SHORTEST = 4
 """A value of fewer letters is replaced in a message only where it stands alone."""
@@ -37,11 +31,14 @@ PlaceOf = Callable[[str], tuple[str, bool]]
 
 
 def may_read(name: str) -> bool:
-    """Whether a file may read this variable. A secret one only if the user named it exactly."""
+    """Whether a file may read this variable: by its exact name, one that SGLang or what starts it asks for, or one that
+    the user allows. A secret one only if the user named it exactly."""
     allowed = settings().allowed_env
     if is_secret_name(name.upper()):
         return any(item.value == name for item in allowed)
-    return name in _NAMES or name.startswith(_PREFIXES) or settings().allows_variable(name) is not None
+    named = name.removeprefix(_OF_IMPORT).lower() if name.startswith(_OF_IMPORT) else ""
+    known = named in all_arguments() or name in every_variable() or any(name in names for names in _NAMES.values())
+    return known or settings().allows_variable(name) is not None
 
 
 def allowing(name: str) -> str:
@@ -113,11 +110,7 @@ def reading(typed: Sequence[str], *, trusts_files: bool) -> Iterator[None]:
         if not reader.read:
             raise
         findings = [
-            replace(
-                found,
-                message=reader.without_values(found.message),
-                hint=reader.without_values(found.hint) if found.hint else found.hint,
-            )
+            replace(found, message=reader.without_values(found.message)).reworded(reader.without_values)
             for found in failure.findings
         ]
         raise ConfigError(*findings) from None

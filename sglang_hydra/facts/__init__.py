@@ -4,10 +4,12 @@ What goes here: reading facts, from presets, files, this machine or the hub. Wha
 which is for rules, checks and the fit. What cannot be known stays unknown; nothing is guessed.
 
 gpu, model, config_view                   the facts as rules read them
-declared, presets, drafts, defaults       from presets and composed nodes
-gguf, weights                             from a model's own files
-probe                                     the door to this machine and to the hub; behind it ``nvidia``,
-                                          ``accelerators``, ``search``, ``tools``, ``visible`` and ``hub``
-hardware, recognise, resolvers, once      ``gpu=auto``: which preset this machine is, asked once
-installed                                 what an interpreter's environment has
+declared, drafts, defaults                from presets and composed nodes
+stated_config, gguf, weights, tiny        from a model's files; those of ``model=tiny``
+probe, hub, host                          the door to this machine and to the hub; the hub, the processor
+nvidia, nvml, accelerators                the accelerators of this machine
+accelerator_search, vendor_tools          how they are searched; what the vendors' tools print
+visible_gpus, recognise, resolvers        which GPUs CUDA shows, which preset they are, ``${probe:...}`` in files
+machine_cache, trust                      asked once for several plans; which programs planning may start
+installed, environments, packages         what an interpreter's environment has
 """

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.text.budget import read_json
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -118,7 +119,7 @@ def read_overrides(text: Any) -> Mapping[str, Any]:
     import json
 
     try:
-        overrides = json.loads(text)
+        overrides = read_json(text, "argument")
     except json.JSONDecodeError as wrong:
         raise UnreadableOverrides(
             f"json_model_override_args is not JSON: {wrong.msg}, line {wrong.lineno} column {wrong.colno} of {text!r}"

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.machine_cache import once
-from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.facts.model import KnownModels, ModelFacts
 from sglang_hydra.facts.stated_config import preset_facts
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.origins import Origin
 from sglang_hydra.text.words import nearest
-
-if TYPE_CHECKING:
-    from sglang_hydra.compose.composer import Composition
-    from sglang_hydra.compose.model_presets import ModelPresets
-    from sglang_hydra.planning.gpu_class import Hardware
 
 VENDORS = ("nvidia", "amd", "intel", "habana", "huawei", "none")
 DEVICES = ("cuda", "cpu", "hpu", "npu", "xpu")
@@ -32,13 +28,27 @@ _MOST_GPUS = 2**20
 _CAPABILITY = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?")
 
 
-def gpu_facts(node: Mapping[str, Any], hardware: Hardware) -> GpuFacts:
-    """The facts of the ``gpu`` node, under what was probed where ``gpu=auto`` asked the machine.
+class Composed(Protocol):
+    """A composed configuration, as far as facts are made from it."""
+
+    @property
+    def nodes(self) -> Mapping[str, Any]: ...
+    @property
+    def intent(self) -> Mapping[str, Any]: ...
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+    @property
+    def origins(self) -> Mapping[str, Sequence[Origin]]: ...
+    @property
+    def of_app(self) -> bool: ...
+
+
+def gpu_facts(node: Mapping[str, Any], probed: Mapping[str, Any]) -> GpuFacts:
+    """The facts of the ``gpu`` node, under what was ``probed`` where ``gpu=auto`` asked the machine.
 
     Raises ConfigError, with all findings, for facts that no GPU can have.
     """
-    facts = dict(node)
-    facts.update(hardware.facts)
+    facts = {**node, **probed}
     findings = list(_impossible(facts))
     if findings:
         raise ConfigError(*findings)
@@ -52,6 +62,7 @@ def gpu_facts(node: Mapping[str, Any], hardware: Hardware) -> GpuFacts:
         flashinfer=facts["flashinfer"],
         triton_kernels=facts["triton_kernels"],
         torch_cuda=facts["vendor"] in TORCH_CUDA,
+        device_name=next(iter(facts.get("device_names") or ()), None),
         extra={
             name: facts[name]
             for name in ("memory_bandwidth_gbps", "dense_tflops", "scale_up_gbps", "unverified", "source")
@@ -61,7 +72,7 @@ def gpu_facts(node: Mapping[str, Any], hardware: Hardware) -> GpuFacts:
 
 
 def model_facts(
-    composition: Composition, env: Mapping[str, str], presets: ModelPresets
+    composition: Composed, env: Mapping[str, str], presets: KnownModels
 ) -> tuple[ModelFacts, list[Finding]]:
     """The preset's facts where ``model_path`` is still the preset's; else what its own config.json says.
 
@@ -118,9 +129,7 @@ def model_facts(
 def _with_resembling(finding: Finding, known: str | None) -> Finding:
     if known is None or finding.id != "HUB004":
         return finding
-    return replace(
-        finding, hint=f"model.facts_from={known} if it has that one's shapes and format; else {finding.hint}"
-    )
+    return finding.said(f"model.facts_from={known} if it has that one's shapes and format; else {finding.hint}")
 
 
 def _another_model(node: Mapping[str, Any], path: Any, facts: ModelFacts) -> Finding:
@@ -138,8 +147,7 @@ def _impossible(facts: Mapping[str, Any]) -> Iterator[Finding]:
     """What is wrong with the facts of a GPU, whoever wrote them."""
 
     def refused(key: str, why: str, hint: str) -> Finding:
-        fix = f"gpu.{key}={hint}"
-        return Finding("error", "FCT002", f"gpu.{key}={facts[key]!r} {why}", (f"gpu.{key}",), fix, fix=fix)
+        return Finding("error", "FCT002", f"gpu.{key}={facts[key]!r} {why}", (f"gpu.{key}",), fix=f"gpu.{key}={hint}")
 
     for key, known in (("vendor", VENDORS), ("device", DEVICES)):
         if facts[key] is not None and facts[key] not in known:

@@ -7,27 +7,24 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.facts.hub import OWN, Access, cached_folder, read_model
 from sglang_hydra.facts.machine_cache import once
-from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.facts.model import KnownModels, ModelFacts
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import conf_dir
-
-if TYPE_CHECKING:
-    from sglang_hydra.compose.model_presets import ModelPresets
 
 _FIELD = "speculative_draft_model_path"
 _HINT = f"{_FIELD}=<a folder with its config.json>; with sglang-hydra[hf] and without HF_HUB_OFFLINE the hub is asked"
 
-_CACHED = f"{_FIELD}=<a folder with its config.json>; or hf download {{path}} config.json"
+_FOLDER = f"{_FIELD}=<a folder with its config.json>"
 
 
 def with_draft(
     model: ModelFacts,
     intent: Mapping[str, Any],
-    presets: ModelPresets,
+    presets: KnownModels,
     env: Mapping[str, str],
     access: Access = OWN,
 ) -> tuple[ModelFacts, list[Finding]]:
@@ -45,8 +42,9 @@ def with_draft(
     cached = os.path.exists(path) or (folder is not None and os.path.isfile(os.path.join(folder, "config.json")))
     if why is not None and not cached:
         # The catalog's recipes are planned without a network.
+        hint = _FOLDER, f"hf download {path} config.json"
         message = f"the draft model: nothing is known of {path}'s config.json: {why}, and it is not in the local cache"
-        return model, [Finding("warning", "HUB004", message, (_FIELD,), _CACHED.format(path=path))]
+        return model, [Finding("warning", "HUB004", message, (_FIELD,), hint)]
     facts, findings = once(
         ("model", path, revision, access), lambda: read_model(path, revision=revision, env=env, access=access)
     )
@@ -54,7 +52,7 @@ def with_draft(
     return replace(model, draft=facts if facts.known else None), of_draft
 
 
-def known_draft(path: str, presets: ModelPresets) -> ModelFacts | None:
+def known_draft(path: str, presets: KnownModels) -> ModelFacts | None:
     """The facts of a published draft, or of a model of the catalog that drafts on its own."""
     entry = _published().get(path)
     if entry is None:
@@ -79,4 +77,4 @@ def _about_draft(finding: Finding) -> Finding:
     """A finding on a model as one on the draft model."""
     hint = _HINT if finding.id == "HUB004" else None
     message = f"the draft model: {finding.message}"
-    return replace(finding, message=message, fields=(_FIELD,), hint=hint, stage="plan")
+    return replace(finding, message=message, fields=(_FIELD,), stage="plan").said(hint)

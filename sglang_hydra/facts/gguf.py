@@ -11,13 +11,16 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
+from sglang_hydra.text.budget import READERS
 from sglang_hydra.text.file_text import open_plain
 from sglang_hydra.text.json_types import json_beside
 
 # What follows a key, by its type: struct letters of the plain ones, then the two that hold others.
 _PLAIN = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _LIST = 8, 9
-_MOST_ITEMS = 1 << 24  # tensors, keys or items of a list: more is no header
+_MOST_ITEMS = READERS["gguf"].items  # tensors, keys, items of a list of texts
+_MOST_LAYERS = 10_000
+_MOST_NUMBERS = 1 << 24  # of a list that is passed over
 
 _TABLE: Mapping[str, Any] = json_beside(__file__)
 # Weights in a block and bytes of it, by the number of the format.
@@ -76,6 +79,8 @@ def config_of(header: Header) -> dict[str, Any] | None:
     architecture, model_type = _ARCHITECTURES[kind]
     stated = {field: header.values.get(f"{kind}.{key}") for field, key in _FIELDS.items()}
     config = {field: value for field, value in stated.items() if isinstance(value, int) and value > 0}
+    if (layers := config.get("num_hidden_layers", 0)) > _MOST_LAYERS:
+        raise UnreadableGguf(f"it states {layers} layers; at most {_MOST_LAYERS} are read")
     embedding = header.tensors.get("token_embd.weight")
     if "vocab_size" not in config and embedding is not None and config.get("hidden_size"):
         config["vocab_size"] = embedding.weights // config["hidden_size"]
@@ -118,10 +123,16 @@ def _take(file: BinaryIO, letter: str) -> Any:
     return struct.unpack(f"<{letter}", file.read(size))[0]
 
 
-def _text(file: BinaryIO) -> str:
-    length = _take(file, "Q")
+def _length(file: BinaryIO) -> int:
+    """The bytes of a text. No file can be searched beyond 2**63."""
+    length: int = _take(file, "Q")
     if length > _MOST_ITEMS:
         raise UnreadableGguf(f"a text of {length} bytes stands in its header")
+    return length
+
+
+def _text(file: BinaryIO) -> str:
+    length = _length(file)
     data = file.read(length)
     if len(data) < length:
         raise UnreadableGguf("its header is cut off")
@@ -136,13 +147,13 @@ def _value(file: BinaryIO, kind: int) -> Any:
     if kind != _LIST:
         raise UnreadableGguf(f"a value of the unknown type {kind} stands in its header")
     inner, number = _take(file, "I"), _take(file, "Q")
-    if number > _MOST_ITEMS:
+    if number > (_MOST_NUMBERS if inner in _PLAIN else _MOST_ITEMS):
         raise UnreadableGguf(f"a list of {number} items stands in its header")
     if inner in _PLAIN:
         file.seek(struct.calcsize(f"<{_PLAIN[inner]}") * number, os.SEEK_CUR)
     elif inner == _TEXT:
         for _ in range(number):
-            file.seek(_take(file, "Q"), os.SEEK_CUR)
+            file.seek(_length(file), os.SEEK_CUR)
     else:
         raise UnreadableGguf("a list of lists stands in its header")
     return None

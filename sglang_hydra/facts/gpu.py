@@ -15,7 +15,8 @@ class GpuFacts:
     memory of the smallest GPU in MiB as the vendor's tool reports it, None where SGLang would not know it (CPU,
     Intel XPU). ``compute_capability`` is CUDA's (major, minor), for AMD the gfx number's (9, 4). ``count`` is
     the number of GPUs on this node. ``flashinfer`` and ``triton_kernels`` say whether SGLang would find these
-    packages. ``torch_cuda`` says whether torch.cuda can be asked there for a capability, None where it is unknown.
+    packages. ``torch_cuda`` says whether torch.cuda can be asked there for a capability, None where it is unknown;
+    ``device_name`` is what the driver calls a GPU (``NVIDIA H20``), which some releases look into.
     ``extra`` holds what the rules do not read (bandwidth in GB/s, dense TFLOPS, sources).
     """
 
@@ -28,6 +29,7 @@ class GpuFacts:
     flashinfer: bool = False
     triton_kernels: bool = False
     torch_cuda: bool | None = None
+    device_name: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from sglang_hydra.facts.defaults import completed, left_out, made_by
 from sglang_hydra.facts.model import QUANTIZATION, ModelFacts
 from sglang_hydra.facts.weights import is_gguf_file
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding, Level, Stage
@@ -116,7 +117,7 @@ def read_config(path: str) -> dict[str, Any]:
     import json
 
     try:
-        config = json.loads(read_text(path))
+        config = read_json(read_text(path), "record")
     except json.JSONDecodeError as wrong:
         place = f"{path}:{wrong.lineno}:{wrong.colno}"
         raise _refusal("HUB001", f"{place}: this is no JSON: {wrong.msg.removesuffix(' at')}", "model_path") from None
@@ -309,7 +310,7 @@ def _with_format_beside(facts: ModelFacts, path: str) -> ModelFacts:
         return facts
     try:
         text = read_text(beside)
-        stated = json.loads(text)["quantization"]
+        stated = read_json(text, "record")["quantization"]
         format = {"quant_method": "modelopt", **stated}
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as wrong:
         raise _refusal("HUB001", f"{beside} cannot be read: {wrong}", "model_path") from None

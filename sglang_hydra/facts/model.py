@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from sglang_hydra.text.json_types import plain
 
@@ -57,3 +57,19 @@ class ModelFacts:
         """These facts with what a saved plan kept."""
         extra = {key: details[key] for key in KEPT if key in details}
         return replace(self, extra=extra, config_class=details.get("config_class"), refused=details.get("refused"))
+
+
+class KnownModels(Protocol):
+    """The models that presets state facts of."""
+
+    def facts_of(self, path: str) -> ModelFacts | None:
+        """The facts of a checkpoint by its path; None for an unknown one."""
+
+    def facts_named(self, named: str) -> ModelFacts | None:
+        """The facts of a preset by its name or its checkpoint's path; None for an unknown one."""
+
+    def resembling(self, path: str) -> str | None:
+        """The preset whose facts are likely those of ``path``; None where none is."""
+
+    def same_weights(self, path: str, other: str) -> bool:
+        """Whether two paths name the same weights."""

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import json_beside
 
 TINY_VERSION = 1
@@ -46,15 +48,24 @@ def default_cache() -> Path:
 def ensure_tiny(cache_dir: Path | None = None) -> Path:
     """The folder with the checkpoint, written first if it is not there (3 MB, about 0.1 s, always the same bytes).
 
-    The folder appears whole or not at all, also when several processes make it at once. Raises OSError when it
-    cannot be written.
+    The folder appears whole or not at all, also when several processes make it at once. Raises MachineError (HUB007)
+    where it cannot be written: a home that may only be read, a full disk.
     """
+    folder = tiny_path(cache_dir)
+    if not (folder / "config.json").is_file():
+        try:
+            _make(folder)
+        except OSError as failure:
+            message = f"the checkpoint of model=tiny cannot be written to {folder}: {failure.strerror or failure}"
+            hint = "export SGLANG_HYDRA_CACHE=/tmp/sglang_hydra, or another folder that you may write"
+            raise MachineError(Finding("error", "HUB007", message, ("model",), hint)) from failure
+    return folder
+
+
+def _make(folder: Path) -> None:
     import shutil
     import tempfile
 
-    folder = tiny_path(cache_dir)
-    if (folder / "config.json").is_file():
-        return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
@@ -67,7 +78,6 @@ def ensure_tiny(cache_dir: Path | None = None) -> Path:
             raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return folder
 
 
 def _write(folder: Path) -> None:

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 from sglang_hydra.facts.environments import environment_settings, find_python
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import conf_dir, shown_path
-from sglang_hydra.text.origins import Origin
+from sglang_hydra.text.origins import Named, Origin
 from sglang_hydra.text.user_settings import Allowed, settings
 
 if TYPE_CHECKING:
-    from sglang_hydra.compose.provenance import Named
     from sglang_hydra.facts.hub import Access
 
 TYPED = ("cli", "schema")
@@ -101,7 +100,7 @@ def refused_search_path(file: str, paths: Iterable[str], was_typed: bool) -> Fin
             place = Origin("", None, file=file, keys=("hydra", "searchpath")).place
             message = f"{place}: hydra.searchpath names {path}: {why}"
             folder = shown_path(os.path.dirname(os.path.abspath(file)))
-            hint = f"'hydra.searchpath=[{path}]' on the command line; or --trust {folder}"
+            hint = f"'hydra.searchpath=[{path}]' on the command line", f"--trust {folder}"
             return Finding("error", "SEC002", message, ("hydra.searchpath",), hint)
     return None
 

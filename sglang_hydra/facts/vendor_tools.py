@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from sglang_hydra.facts.visible_gpus import Device, Slice
+from sglang_hydra.text.budget import read_json
 
 NVIDIA_SMI_QUERIES = (
     ("name", "uuid", "memory.total", "compute_cap", "mig.mode.current"),
@@ -142,11 +143,10 @@ def read_hl_smi(text: str) -> list[Device]:
 
 def read_torch_answer(text: str) -> dict[str, Any]:
     """The last line that is a JSON object (libraries may print before it); empty if there is none."""
-    import json
 
     for line in reversed(text.splitlines()):
         try:
-            answer = json.loads(line)
+            answer = read_json(line, "record")
         except ValueError:
             continue
         if isinstance(answer, dict):

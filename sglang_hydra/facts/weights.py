@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.file_text import open_plain, read_text
 
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
@@ -56,10 +57,9 @@ def _total(folder: str, names: list[str]) -> int | None:
 
 
 def _index_total(path: str) -> int | None:
-    import json
 
     try:
-        total = json.loads(read_text(path))["metadata"]["total_size"]
+        total = read_json(read_text(path), "record")["metadata"]["total_size"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return int(total) if isinstance(total, (int, float)) else None

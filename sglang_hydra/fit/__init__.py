@@ -1,6 +1,6 @@
 """Does a server fit into its GPUs' memory, what is it spent on, and what would make it fit.
 
-What goes here: the memory model of SGLang 0.5.2, as pure functions of resolved arguments, GPU facts and model facts.
+What goes here: the memory model of SGLang's releases, as pure functions of resolved arguments and of facts.
 What does not: rendering, reading files other than a checkpoint's, anything that starts or imports an engine.
 
     roofline_of(values, gpu, model)             -> Roofline: the terms of the hardware's limit
@@ -9,12 +9,11 @@ What does not: rendering, reading files other than a checkpoint's, anything that
     read_checkpoint(folder)                     -> CheckpointSize: what the files say of their size
     logged_pool(values, gpu, model, ...)        -> KV tokens from a server's logged free memory
 
-known, reading(_experts, _states, _extras), architectures, decoder   config.json -> Decoder: layers and sizes
-quantization, scheme, formats, skips      config.json and arguments -> the format of each matrix
-ranks, tensors, vision, weights           Decoder -> bytes on each GPU, allocator: what PyTorch makes of them
-kv, overheads, draft                      the KV cache and everything else on the GPU
-understanding, weighing, sizing, verdict  all of it together; result: the record of it
-remedy, published                         what would make it fit; checkpoints of the same weights in other formats
+sizing, verdict, result, remedy           the memory of one GPU, what it means, the record of it, what would help
+weights, weighing, checkpoint             bytes on each GPU; with error bars; from a checkpoint's own files
+kv, states, compressed, draft             the KV cache, linear attention, DeepSeek-V4's pools, draft models
+overheads, allocator, allocation          the rest on the GPU; what PyTorch makes of tensors; each release's pools
 roofline, roofline_terms                  the hardware's limit: its formulas, and what they are made of
-checkpoint                                sizes from a checkpoint's own files
+forecast, forecast_terms                  what a server delivers, and the physical terms of it
+forecast_server, forecast_own             a server as a forecast knows it; a user's own measurements
 """

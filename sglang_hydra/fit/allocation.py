@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sglang_hydra.releases.order import at_least
+from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.text.json_types import json_beside
 
 _TABLE: Mapping[str, Mapping[str, str]] = json_beside(__file__)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import open_plain, read_text
 from sglang_hydra.text.findings import Finding
@@ -98,7 +99,7 @@ def _header(file: str) -> dict[str, int]:
             length = int.from_bytes(opened.read(8), "little")
             if not 2 <= length <= min(_HEADER_LIMIT, size - 8):
                 raise _broken(file, f"its header length is {length}, the file has {size} bytes")
-            header = json.loads(opened.read(length))
+            header = read_json(opened.read(length), "safetensors")
     except (OSError, ValueError, RecursionError) as failure:
         raise _broken(file, f"its header cannot be read: {failure}") from None
     if not isinstance(header, dict):
@@ -132,7 +133,7 @@ def _layer(name: str) -> int:
 
 def _json_of(path: str) -> Any:
     try:
-        return json.loads(read_text(path))
+        return read_json(read_text(path), "record")
     except json.JSONDecodeError as wrong:
         place, problem = f"{path}:{wrong.lineno}:{wrong.colno}", wrong.msg.removesuffix(" at")
         raise _corrupt(place, f"this is no JSON: {problem}") from None

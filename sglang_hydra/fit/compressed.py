@@ -53,21 +53,27 @@ def _stage(decoder: Decoder, ratios: list[int], values: Mapping[str, Any], rules
 
 
 def compressed_pool(
-    room: float, decoder: Decoder, cells: Cells, values: Mapping[str, Any], rules: Allocation, context: int
+    room: float,
+    decoder: Decoder,
+    ranks: Ranks,
+    cells: Cells,
+    values: Mapping[str, Any],
+    rules: Allocation,
+    context: int,
 ) -> Pool:
     """The pools that fit into ``room`` bytes: tokens of the full context, of the window, and requests with a state."""
     shape, page = _shape(decoder), int(values.get("page_size") or _PAGE)
     page = page if page % 128 == 0 else _PAGE
     many = sum(layer.kind == 128 for layer in decoder.layers)
     guess = room / cells.counted
-    requests = int(values.get("max_running_requests") or 0) // _replicas(values)
+    requests = int(values.get("max_running_requests") or 0) // ranks.groups
     requests = requests or int(min(max(min(guess / max(1, context) * 512, 4096), 2048), max(1, guess // 2)))
     fixed = 0.0
     if rules.ratio_128_by_request:
         ring = 256 if values.get("speculative_algorithm") else 128
         rows = -(-((requests + 2) * ring + 1) // 128) * 128
         fixed += rows * 2 * shape.dim * _STATE * many
-    window = _window_tokens(shape, values, rules, page)
+    window = _window_tokens(shape, ranks, values, rules, page)
     if window is not None:
         layers = [layer.kind for layer in decoder.layers]
         each = _row(shape, 1, values, rules) * len(layers) + _state_row(shape, 4, values, rules) * layers.count(4)
@@ -85,11 +91,13 @@ def window_ratio(values: Mapping[str, Any]) -> float:
     return _RATIO if stated is None or stated == 0.8 else float(stated)
 
 
-def _window_tokens(shape: Compressed, values: Mapping[str, Any], rules: Allocation, page: int) -> int | None:
+def _window_tokens(
+    shape: Compressed, ranks: Ranks, values: Mapping[str, Any], rules: Allocation, page: int
+) -> int | None:
     """Tokens of the window's pool where the requests decide it; None where the ratio does."""
     if not _by_requests(values, rules):
         return None
-    requests = int(values["max_running_requests"]) // _replicas(values)
+    requests = int(values["max_running_requests"]) // ranks.groups
     tails = values.get("swa_prefix_tails")
     kept = int(tails) if tails is not None else 0 if values.get("disable_radix_cache") else _TAILS * requests
     tokens = window_cap(values, shape.window, page, requests) + kept * (shape.window + page)
@@ -127,10 +135,6 @@ def _state_row(shape: Compressed, ratio: int, values: Mapping[str, Any], rules: 
 def _drafting(values: Mapping[str, Any], layers: int) -> float:
     """Speculative decoding reserves the cache of one layer more."""
     return (layers + 1) / layers if values.get("speculative_algorithm") else 1.0
-
-
-def _replicas(values: Mapping[str, Any]) -> int:
-    return max(1, int(values.get("dp_size") or 1)) if values.get("enable_dp_attention") else 1
 
 
 def _shape(decoder: Decoder) -> Compressed:

@@ -10,6 +10,7 @@ from sglang_hydra.architecture.known import Fields, Missing, text_part
 from sglang_hydra.architecture.quantization import scheme_of
 from sglang_hydra.architecture.ranks import kv_share, padded_vocabulary, ranks_of, share
 from sglang_hydra.architecture.reading import architecture_of, read_decoder
+from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.fit.weights import decoder_weights
 
@@ -32,7 +33,13 @@ class Draft(NamedTuple):
 
 
 def draft_of(
-    config: Fields, values: Mapping[str, Any], gpu: GpuFacts, target: Decoder, own: bool, release: str = "0.5.2"
+    config: Fields,
+    values: Mapping[str, Any],
+    layout: Layout,
+    gpu: GpuFacts,
+    target: Decoder,
+    own: bool,
+    release: str = "0.5.2",
 ) -> Draft:
     """The draft model that ``config`` describes. ``own``: it is the target's config, so its next-token layers draft; so
     do those of a checkpoint that holds nothing else (DeepSeek-V3-NextN).
@@ -47,8 +54,8 @@ def draft_of(
     standalone = algorithm == "STANDALONE"
     brings_layers = named != architecture or config.count("num_nextn_predict_layers", default=0) > 0
     if own or (brings_layers and not standalone):
-        return _next_token_layers(config, decoder, values, gpu, release)
-    ranks = ranks_of({**values, "pp_size": 1}, shares_attention=target.shares_attention)
+        return _next_token_layers(config, decoder, values, layout, gpu, release)
+    ranks = ranks_of(layout._replace(stages=1), shares_attention=target.shares_attention)
     # The draft is loaded with the same argument (configs/model_config.from_server_args): only what quantizes while
     # loading can meet a draft, whose checkpoint has no format of its own.
     asked = values.get("quantization")
@@ -72,7 +79,7 @@ def draft_of(
 
 
 def _next_token_layers(
-    config: Fields, decoder: Decoder, values: Mapping[str, Any], gpu: GpuFacts, release: str
+    config: Fields, decoder: Decoder, values: Mapping[str, Any], layout: Layout, gpu: GpuFacts, release: str
 ) -> Draft:
     """The layers that a model brings for predicting further tokens: its last kind of layer with full attention, and a
     projection of two hidden states into one. NVFP4 checkpoints of DeepSeek have them in 16 bits (deepseek_nextn.py),
@@ -90,7 +97,7 @@ def _next_token_layers(
     modelopt = scheme.name.startswith("modelopt") and decoder.architecture.startswith("Qwen3_5")
     if modelopt or (scheme.linear.name == "nvfp4" and decoder.latent is not None):
         scheme = scheme._replace(linear=scheme.plain, experts=scheme.plain, head=scheme.plain, groups=())
-    whole = {**values, "pp_size": 1}
+    whole = layout._replace(stages=1)
     ranks = ranks_of(whole, shares_attention=decoder.shares_attention, architecture=decoder.architecture)
     weights = decoder_weights(bare, scheme, ranks, None)[0].total
     own = bare._replace(embedding_rows=decoder.embedding_rows, head_rows=decoder.head_rows, tied=decoder.tied)

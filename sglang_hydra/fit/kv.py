@@ -142,22 +142,27 @@ def _whole(size: float) -> float:
 
 
 def pool_of(
-    room: float, decoder: Decoder, cells: Cells, values: Mapping[str, Any], context: int, rules: Allocation
+    room: float,
+    decoder: Decoder,
+    ranks: Ranks,
+    cells: Cells,
+    values: Mapping[str, Any],
+    context: int,
+    rules: Allocation,
 ) -> Pool:
     """The pool that fits into ``room`` bytes. Its tokens are 0 or less where the server would refuse to start."""
     page = int(values.get("page_size") or 1)
     limit = values.get("max_total_tokens")
     pooled = rules.windows_by_bytes and pools_windows(decoder, values, rules)
     if pooled:
-        return _windowed_pool(room, decoder, cells, values, page)
+        return _windowed_pool(room, decoder, ranks, cells, values, page)
     profiled = int(room // cells.counted) if cells.counted else 0
     tokens = profiled + (0 if rules.no_headroom else _speculative_headroom(values, profiled, context))
     tokens = min(tokens, int(limit)) if limit else tokens
     tokens = tokens // page * page
     full, sliding = _split(decoder, values, tokens, context, page, rules)
     size = float(tokens * cells.bytes_per_token)
-    wide = max(1, int(values.get("dcp_size") or 1))  # context parallel ranks hold other tokens of a request each
-    return Pool(profiled, tokens, full * wide, sliding, size)
+    return Pool(profiled, tokens, full * ranks.decode_contexts, sliding, size)
 
 
 def pools_windows(decoder: Decoder, values: Mapping[str, Any], rules: Allocation) -> bool:
@@ -169,7 +174,9 @@ def pools_windows(decoder: Decoder, values: Mapping[str, Any], rules: Allocation
     return not values.get("disable_hybrid_swa_memory", True)
 
 
-def _windowed_pool(room: float, decoder: Decoder, cells: Cells, values: Mapping[str, Any], page: int) -> Pool:
+def _windowed_pool(
+    room: float, decoder: Decoder, ranks: Ranks, cells: Cells, values: Mapping[str, Any], page: int
+) -> Pool:
     """Pools for full attention and for windows that share bytes out, by a ratio of their tokens or, where the requests
     are limited and no prefix is kept, by what these need (0.5.23 pool_configurator.py:786-1046)."""
     sizes = {kind.kind: kind.bytes_per_token for kind in cells.kinds}
@@ -177,8 +184,7 @@ def _windowed_pool(room: float, decoder: Decoder, cells: Cells, values: Mapping[
     ratio = float(values.get("swa_full_tokens_ratio") or 0.8)
     sliding = 0
     if full and decoder.window and values.get("disable_radix_cache") and values.get("max_running_requests"):
-        replicas = max(1, int(values.get("dp_size") or 1)) if values.get("enable_dp_attention") else 1
-        cap = window_cap(values, decoder.window, page, int(values["max_running_requests"]) // replicas)
+        cap = window_cap(values, decoder.window, page, int(values["max_running_requests"]) // ranks.groups)
         sliding = -(-cap // page) * page
     cell = full if sliding else full + ratio * window if full else window
     tokens = int((room - sliding * window) // cell) // page * page if cell else 0
@@ -204,7 +210,9 @@ def window_cap(values: Mapping[str, Any], window: int, page: int, requests: int)
     return each * max(1, requests) + chunks * int(values.get("chunked_prefill_size") or 0) + page
 
 
-def request_slots(values: Mapping[str, Any], profiled: int, context: int, states: int | None, rules: Allocation) -> int:
+def request_slots(
+    values: Mapping[str, Any], ranks: Ranks, profiled: int, context: int, states: int | None, rules: Allocation
+) -> int:
     """Requests that the table of token locations has rows for (init_memory_pool), from the tokens that the memory
     allows: before a limit, drafts or a split of the pool. ``states`` is for how many there are states of linear
     attention (None: there is none)."""
@@ -212,8 +220,7 @@ def request_slots(values: Mapping[str, Any], profiled: int, context: int, states
     estimated = min(max(profiled * 512 // max(1, context), 2048), 4096)
     slots = int(asked) if asked else estimated
     if rules.requests_by_tokens:
-        replicas = max(1, int(values.get("dp_size") or 1)) if values.get("enable_dp_attention") else 1
-        slots = min(max(1, slots // replicas) if asked else estimated, max(profiled // 2, 0))
+        slots = min(max(1, slots // ranks.groups) if asked else estimated, max(profiled // 2, 0))
     return slots if states is None else min(slots, states)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from sglang_hydra.architecture.architectures import FA3_BY_DEFAULT
 from sglang_hydra.architecture.decoder import LINEAR, Decoder
 from sglang_hydra.architecture.ranks import Ranks, kv_share, share
+from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.facts.gpu import GpuFacts
 
 GIB = 1 << 30
@@ -126,9 +127,8 @@ def expert_buffers(values: Mapping[str, Any], decoder: Decoder, ranks: Ranks) ->
         near = _DEEPEP_CHANNELS * min(ranks.tp, 8) * _DEEPEP_RECEIVED * token
         linked = _DEEPEP_CHANNELS * max(ranks.tp // 8, 1) * 128 * (token + 24) * 2 if ranks.tp > 8 else 0.0
     if mode != "normal":
-        redundant = int(values.get("ep_num_redundant_experts") or 0)
         message = 16 + max(2 * hidden, hidden + hidden // 128 * 4)
-        linked = max(linked, 4.0 * (experts.number + redundant) * _DEEPEP_TOKENS * message)
+        linked = max(linked, 4.0 * (experts.number + ranks.redundant) * _DEEPEP_TOKENS * message)
     return exactly(near) + about(linked, 1.0, 1.3)
 
 
@@ -138,19 +138,20 @@ def libraries() -> Range:
     return Range(0.1 * GIB, 0.5 * GIB, 1.3 * GIB)
 
 
-def captured_sizes(values: Mapping[str, Any], gpu: GpuFacts, ranks: Ranks, slots: int) -> tuple[int, ...]:
+def captured_sizes(
+    values: Mapping[str, Any], layout: Layout, gpu: GpuFacts, ranks: Ranks, slots: int
+) -> tuple[int, ...]:
     """The batch sizes for which CUDA graphs are made (cuda_graph_runner.get_batch_sizes_to_capture): those that the
     ranks of an attention layer, and two overlapping batches, can share evenly."""
-    if values.get("disable_cuda_graph") or not (gpu.is_cuda or gpu.is_hip):
+    if not layout.graphs.made or not (gpu.is_cuda or gpu.is_hip):
         return ()
-    given = values.get("cuda_graph_bs")
-    sizes: list[int] = list(given) if given else _usual_sizes(values, gpu)
+    sizes = list(layout.graphs.sizes) or _usual_sizes(values, gpu)
     if max(sizes) > slots:
         sizes.append(slots)
-    gathered = values.get("moe_a2a_backend") == "deepep" or (values.get("enable_dp_attention") and ranks.replicas > 1)
+    gathered = values.get("moe_a2a_backend") == "deepep" or ranks.groups > 1
     unit = (2 if values.get("enable_two_batch_overlap") else 1) * (ranks.attention if gathered else 1)
     sizes = [size for size in sizes if size % unit == 0]
-    limit = values.get("cuda_graph_max_bs")
+    limit = layout.graphs.largest
     if limit:
         sizes = [size for size in sizes if size <= limit] or [1]
         if max(sizes) < limit:

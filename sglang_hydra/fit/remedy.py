@@ -6,12 +6,13 @@ checkpoint in another format does, and other machines have to be there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sglang_hydra.architecture.published_checkpoints import others
 from sglang_hydra.architecture.tensors import ROUTED
+from sglang_hydra.arguments.layout import Layout, arguments_saying
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.fit.result import NOTHING_STATED, Fit, Wanted, gib, requests_of
 
@@ -26,7 +27,7 @@ _CONTEXTS = (1_000_000, 131_072)
 _LAST_AT_HAND = 3  # the last step that needs no other machine
 
 # CUDA compute capability from which SGLang 0.5.2 takes a format (layers/quantization/*.get_min_capability).
-_LEAST_CAPABILITY = {"fp8": (8, 0), "nvfp4": (10, 0), "awq": (7, 5), "gptq": (6, 0), "int8": (7, 5)}
+LEAST_CAPABILITY = {"fp8": (8, 0), "nvfp4": (10, 0), "awq": (7, 5), "gptq": (6, 0), "int8": (7, 5)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,22 @@ class Remedy:
     fit: Fit
 
 
+class Server(NamedTuple):
+    """What the changes are thought of for: resolved arguments by name, the layout that they give, the release whose
+    arguments are offered, and the names of those that were typed."""
+
+    values: Mapping[str, Any]
+    layout: Layout
+    release: str
+    typed: Collection[str] = ()
+
+    def saying(self, **meanings: Any) -> dict[str, Any]:
+        """The release's arguments for these meanings of the layout."""
+        return arguments_saying(self.release, self.typed, **meanings)
+
+
 def remedies(
-    values: Mapping[str, Any],
+    server: Server,
     gpu: GpuFacts,
     found: Fit,
     verify: Verify,
@@ -49,7 +64,7 @@ def remedies(
     classes: Iterable[GpuFacts] = (),
     limit: int = 4,
 ) -> tuple[Remedy, ...]:
-    """The changes with which the server of ``values`` fits and holds what is ``wanted``, those that keep most first;
+    """The changes with which ``server`` fits and holds what is ``wanted``, those that keep most first;
     where none holds that much, those with which it fits. Other machines are thought of where nothing at hand helps.
 
     ``found`` is the fit that fails or is short, ``classes`` are the GPUs to think of besides ``gpu``. Nothing is
@@ -58,7 +73,7 @@ def remedies(
     proved: list[Remedy] = []
     fitting: list[Remedy] = []
     last = _LAST_AT_HAND
-    for step, kind, most, candidates in _candidates(values, gpu, found, wanted, classes, fitting):
+    for step, kind, most, candidates in _candidates(server, gpu, found, wanted, classes, fitting):
         if len(proved) >= limit or (proved and step > last):
             break
         seen = 0
@@ -78,7 +93,7 @@ def remedies(
 
 
 def _candidates(
-    values: Mapping[str, Any],
+    server: Server,
     gpu: GpuFacts,
     found: Fit,
     wanted: Wanted,
@@ -87,42 +102,33 @@ def _candidates(
 ) -> Iterator[tuple[int, str, int, Iterator[Change]]]:
     """Each kind of change: the step at which it is thought of, how many of it are worth showing, and the changes, the
     smallest first. Where the weights fit and an argument is what fails, arguments come first."""
+    values = server.values
     fails, stated = found.fits is False or found.tight, wanted != NOTHING_STATED
     by_argument = fails and found.interval is not None and not found.interval.empty and found.interval.low < 1
     if by_argument:
         yield 0, ARGUMENTS, 1, _working_fraction(values, found)
-        yield 0, ARGUMENTS, 3, _single_arguments(values, found)
-    yield 1, GPUS, 2, _idle_gpus(values, gpu, found)
+        yield 0, ARGUMENTS, 3, _single_arguments(server, found)
+    yield 1, GPUS, 2, _idle_gpus(server, gpu, found)
     if fails and not by_argument:
-        yield 2, ARGUMENTS, 3, _single_arguments(values, found)
+        yield 2, ARGUMENTS, 3, _single_arguments(server, found)
     if fails:
-        yield 2, ARGUMENTS, 1, _two_arguments(values, found)
+        yield 2, ARGUMENTS, 1, _two_arguments(server, found)
     else:
-        yield 2, ARGUMENTS, 2, _more_room(values, gpu, found, wanted)
+        yield 2, ARGUMENTS, 2, _more_room(server, gpu, found, wanted)
     yield 3, CHECKPOINT, 2, _checkpoints(values, gpu)
-    yield 4, ARGUMENTS, 1, _two_changes(values, gpu, found)
+    yield 4, ARGUMENTS, 1, _two_changes(server, gpu, found)
     if not stated:
         yield 5, ARGUMENTS, 2, _shorter_context(found, fitting)
     if fails or stated:
         yield 6, CLASS, 2, ({"gpu": other.name} for other in _larger(gpu, classes))
-        yield 6, NODES, 1, _more_nodes(values, gpu)
+        yield 6, NODES, 1, _more_nodes(server, gpu)
     if fails and not stated:
         yield 7, CLASS, 2, _shorter_context(found, fitting)
 
 
-def layouts(values: Mapping[str, Any], gpu: GpuFacts, found: Fit) -> Iterator[Change]:
-    """The server as it is, on more GPUs of its nodes, and on more nodes."""
-    yield {}
-    yield from _idle_gpus(values, gpu, found)
-    yield from _more_nodes(values, gpu)
-
-
-def smaller(values: Mapping[str, Any], gpu: GpuFacts) -> Iterator[Iterator[Change]]:
-    """What makes a server smaller, in alternatives: the asked weights, also with a smaller cache; other checkpoints."""
-    caches: list[Change] = [{}, {"kv_cache_dtype": _cache_type(gpu)}]
-    caches = caches if values.get("kv_cache_dtype") == "auto" else [{}]
-    yield iter(caches)
-    yield ({**change, **cache} for change in _checkpoints(values, gpu) for cache in caches)
+def has_free_cache(values: Mapping[str, Any]) -> bool:
+    """Whether nothing fixes the type of the cache; None is of an estimate, which does not know it."""
+    return values.get("kv_cache_dtype") in ("auto", None)
 
 
 def _working_fraction(values: Mapping[str, Any], found: Fit) -> Iterator[Change]:
@@ -136,43 +142,44 @@ def _working_fraction(values: Mapping[str, Any], found: Fit) -> Iterator[Change]
         yield {"mem_fraction_static": fraction}
 
 
-def _idle_gpus(values: Mapping[str, Any], gpu: GpuFacts, found: Fit) -> Iterator[Change]:
+def _idle_gpus(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
     """Twice as many of the GPUs that the nodes have, and so on: for tensor parallelism; with DP attention where every
     GPU would hold the whole cache; with whole experts on each GPU; as copies of a server that fits."""
-    stages, copies = _spread(values)
-    there = (gpu.count or 8) * (values.get("nnodes") or 1)
+    stages, copies = server.layout.stages, server.layout.copies
+    there = (gpu.count or 8) * server.layout.nodes
     latent = found.kv is not None and any(kind.kind == "latent" for kind in found.kv.kinds)
-    size = (values.get("tp_size") or 1) * 2
+    size = server.layout.tp * 2
     while size * stages * copies <= there:
-        yield {"tp_size": size}
+        yield server.saying(tp=size)
         if latent and found.fits and copies == 1:
-            yield {"tp_size": size, "dp_size": size, "enable_dp_attention": True}
+            yield server.saying(tp=size, attention_groups=size)
         if found.weights.parts.get(ROUTED):
-            yield {"tp_size": size, "ep_size": size}
+            yield server.saying(tp=size, experts=size)
         size *= 2
-    if not found.fits or values.get("enable_dp_attention"):
+    if not found.fits or server.layout.attention_groups > 1:
         return
-    size = values.get("tp_size") or 1
+    size = server.layout.tp
     more = copies * 2
     while more * size * stages <= there:
-        yield {"dp_size": more}
+        yield server.saying(copies=more)
         more *= 2
     while copies == 1 and size * stages * 4 <= there:
         size *= 2
-        yield {"tp_size": size, "dp_size": there // (size * stages)}
+        yield server.saying(tp=size, copies=there // (size * stages))
 
 
-def _two_changes(values: Mapping[str, Any], gpu: GpuFacts, found: Fit) -> Iterator[Change]:
+def _two_changes(server: Server, gpu: GpuFacts, found: Fit) -> Iterator[Change]:
     """A larger share for a smaller cache; more of the node's GPUs, and a smaller cache or checkpoint."""
-    if values.get("kv_cache_dtype") == "auto":
-        yield from ({**change, "kv_cache_dtype": _cache_type(gpu)} for change in _largest_fraction(found))
-    for change in _idle_gpus(values, gpu, found):
-        if values.get("kv_cache_dtype") == "auto":
-            yield {**change, "kv_cache_dtype": _cache_type(gpu)}
+    values = server.values
+    if has_free_cache(values):
+        yield from ({**change, "kv_cache_dtype": cache_type(gpu)} for change in _largest_fraction(found))
+    for change in _idle_gpus(server, gpu, found):
+        if has_free_cache(values):
+            yield {**change, "kv_cache_dtype": cache_type(gpu)}
         yield from ({**change, **smaller} for smaller in _checkpoints(values, gpu))
 
 
-def _cache_type(gpu: GpuFacts) -> str:
+def cache_type(gpu: GpuFacts) -> str:
     """The FP8 type for the cache: e4m3 has more digits, and kernels for it begin with compute capability 8.9."""
     return "fp8_e5m2" if gpu.is_cuda and (gpu.compute_capability or (0, 0)) < (8, 9) else "fp8_e4m3"
 
@@ -186,9 +193,9 @@ def _largest_fraction(found: Fit) -> Iterator[Change]:
             yield {"mem_fraction_static": fraction}
 
 
-def _more_room(values: Mapping[str, Any], gpu: GpuFacts, found: Fit, wanted: Wanted) -> Iterator[Change]:
+def _more_room(server: Server, gpu: GpuFacts, found: Fit, wanted: Wanted) -> Iterator[Change]:
     """More tokens on the same GPUs: what limits the pool taken away, a larger share for it, DP attention, FP8."""
-    tp = values.get("tp_size") or 1
+    values, tp = server.values, server.layout.tp
     if wanted.context and found.kv is not None and wanted.context > found.kv.context:
         yield {"context_length": wanted.context}
     if values.get("max_total_tokens"):
@@ -197,9 +204,9 @@ def _more_room(values: Mapping[str, Any], gpu: GpuFacts, found: Fit, wanted: Wan
         yield {"max_running_requests": wanted.users}
     yield from _largest_fraction(found)
     if tp > 1 and found.kv is not None and any(kind.kind == "latent" for kind in found.kv.kinds):
-        yield {"dp_size": tp, "enable_dp_attention": True}
-    if values.get("kv_cache_dtype") == "auto":
-        yield {"kv_cache_dtype": _cache_type(gpu)}
+        yield server.saying(attention_groups=tp)
+    if has_free_cache(values):
+        yield {"kv_cache_dtype": cache_type(gpu)}
 
 
 def _shorter_context(found: Fit, fitting: Sequence[Remedy]) -> Iterator[Change]:
@@ -211,13 +218,13 @@ def _shorter_context(found: Fit, fitting: Sequence[Remedy]) -> Iterator[Change]:
         yield from ({**change, "context_length": length} for length in (tokens,) if length)
 
 
-def _single_arguments(values: Mapping[str, Any], found: Fit) -> Iterator[Mapping[str, Any]]:
+def _single_arguments(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]:
     """Where the weights fit, the rest of the memory can be shared out otherwise."""
     if found.interval is None or found.interval.low >= 1:
         return
     if found.request_table is not None and found.request_table > _LARGE_TABLE:
         yield from _shorter(found)
-    yield from _smaller(values, found)
+    yield from _smaller(server, found)
 
 
 def _shorter(found: Fit) -> Iterator[Mapping[str, Any]]:
@@ -228,23 +235,24 @@ def _shorter(found: Fit) -> Iterator[Mapping[str, Any]]:
     yield from ({"context_length": length} for length in _CONTEXTS[1:] if context > length)
 
 
-def _two_arguments(values: Mapping[str, Any], found: Fit) -> Iterator[Mapping[str, Any]]:
+def _two_arguments(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]:
     """Less outside the static part, and a fraction just above what the weights need."""
     interval = found.interval
     if interval is not None and interval.low < 1:
         fraction = round(min(interval.low + 0.02, 0.97), 2)
-        yield from ({**change, "mem_fraction_static": fraction} for change in _smaller(values, found))
+        yield from ({**change, "mem_fraction_static": fraction} for change in _smaller(server, found))
 
 
-def _smaller(values: Mapping[str, Any], found: Fit) -> Iterator[Mapping[str, Any]]:
+def _smaller(server: Server, found: Fit) -> Iterator[Mapping[str, Any]]:
     """Less of what is allocated outside the static part, and smaller numbers in the KV cache."""
+    values, made = server.values, server.layout.graphs
     chunk = values.get("chunked_prefill_size") or 0
-    graphs = 0 if values.get("disable_cuda_graph") else values.get("cuda_graph_max_bs") or 160
+    graphs = (made.largest or 160) if made.made else 0
     slots = found.kv.slots if found.kv is not None and found.kv.slots else 0
     yield from ({"chunked_prefill_size": size} for size in (4096, 2048) if chunk > size)
-    yield from ({"cuda_graph_max_bs": size} for size in (64, 16) if graphs > size)
+    yield from (server.saying(largest_graph=size) for size in (64, 16) if graphs > size)
     yield from ({"max_running_requests": number} for number in (256, 64) if slots > number)
-    if values.get("kv_cache_dtype") == "auto":
+    if has_free_cache(values):
         yield from ({"kv_cache_dtype": kind} for kind in ("fp8_e5m2", "fp8_e4m3"))
 
 
@@ -252,28 +260,22 @@ def _checkpoints(values: Mapping[str, Any], gpu: GpuFacts) -> Iterator[Mapping[s
     """Checkpoints of the same weights in formats that this GPU computes, then quantizing while loading."""
     capability = gpu.compute_capability or (0, 0)
     for checkpoint in others(str(values.get("model_path"))):
-        if not gpu.is_cuda or capability >= _LEAST_CAPABILITY.get(checkpoint.format, (0, 0)):
+        if not gpu.is_cuda or capability >= LEAST_CAPABILITY.get(checkpoint.format, (0, 0)):
             yield {"model_path": checkpoint.path}
-    if values.get("quantization") is None and (not gpu.is_cuda or capability >= _LEAST_CAPABILITY["fp8"]):
+    if values.get("quantization") is None and (not gpu.is_cuda or capability >= LEAST_CAPABILITY["fp8"]):
         yield {"quantization": "fp8"}
 
 
-def _spread(values: Mapping[str, Any]) -> tuple[int, int]:
-    """Pipeline stages, and copies of the server by plain data parallelism."""
-    copies = 1 if values.get("enable_dp_attention") else values.get("dp_size") or 1
-    return values.get("pp_size") or 1, copies
-
-
-def _more_nodes(values: Mapping[str, Any], gpu: GpuFacts) -> Iterator[Change]:
+def _more_nodes(server: Server, gpu: GpuFacts) -> Iterator[Change]:
     """Twice as many GPUs and so on, on more nodes than there are."""
-    stages, copies = _spread(values)
-    size, here, nodes = values.get("tp_size") or 1, gpu.count or 8, values.get("nnodes") or 1
+    stages, copies = server.layout.stages, server.layout.copies
+    size, here, nodes = server.layout.tp, gpu.count or 8, server.layout.nodes
     while size * stages * copies * 2 <= _MOST_GPUS:
         size *= 2
         gpus = size * stages * copies
         needed = -(-gpus // here)
         if nodes < needed <= _MOST_NODES and gpus % needed == 0:
-            yield {"tp_size": size, "nnodes": needed}
+            yield server.saying(tp=size, nodes=needed)
 
 
 def _larger(gpu: GpuFacts, classes: Iterable[GpuFacts]) -> list[GpuFacts]:

@@ -13,6 +13,7 @@ from sglang_hydra.architecture.ranks import Ranks, padded_vocabulary, ranks_of, 
 from sglang_hydra.architecture.scheme import Scheme
 from sglang_hydra.architecture.tensors import EMBEDDING, HEAD, NORMS, ROUTED, layer_matrices
 from sglang_hydra.architecture.understanding import Understanding, understand
+from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.fit.allocation import allocation_of
@@ -34,10 +35,11 @@ class Part(NamedTuple):
     size: float
 
 
-def roofline_of(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> Roofline:
-    """The limit of the server with ``values`` (resolved arguments) on GPUs of this class. Raises Missing with the names
-    of the facts that it lacks, ConfigError (FIT010) for a config field that cannot be a size."""
-    known = understand(values, gpu, model)
+def roofline_of(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts, release: str | None = None) -> Roofline:
+    """The limit of the server with ``values`` (resolved arguments of ``release``, as for ``fit``) on GPUs of this
+    class. Raises Missing with the names of the facts that it lacks, ConfigError (FIT010) for a config field that cannot
+    be a size."""
+    known = understand(values, gpu, model, release)
     decoder, scheme = known.decoder, known.scheme
     bandwidth = gpu.extra.get("memory_bandwidth_gbps")
     if decoder is None or scheme is None or not bandwidth:
@@ -48,9 +50,9 @@ def roofline_of(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> 
     experts = decoder.experts
     tflops = gpu.extra.get("dense_tflops") or {}
     links = float(gpu.extra.get("scale_up_gbps") or 0) * _GIGA / 2
-    steps, drafted = values.get("speculative_num_steps"), values.get("speculative_num_draft_tokens")
-    speculates = values.get("speculative_algorithm") is not None
-    tokens = 1 + int(steps or drafted or 0) if speculates else 1
+    drafting = known.layout.drafting
+    speculates = drafting.algorithm is not None
+    tokens = 1 + (drafting.steps or drafting.tokens) if speculates else 1
     return Roofline(
         gpu=gpu.name,
         bandwidth=float(bandwidth) * _GIGA,
@@ -69,7 +71,7 @@ def roofline_of(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> 
         work=tuple(_work(decoder, scheme, tflops)),
         exchanged=_exchanged(decoder, ranks),
         tokens=tokens,
-        verified=max(1, min(int(drafted or tokens), tokens)) if speculates else 1,
+        verified=max(1, min(drafting.tokens or tokens, tokens)) if speculates else 1,
     )
 
 
@@ -99,7 +101,7 @@ def _work(decoder: Decoder, scheme: Scheme, tflops: Mapping[str, Any]) -> Iterat
     experts = decoder.experts
     chosen = max(1, experts.chosen) / experts.number if experts else 0.0
     found: dict[tuple[str, float, bool], float] = {}
-    for part in _parts(decoder, scheme, ranks_of({}, shares_attention=False)):
+    for part in _parts(decoder, scheme, ranks_of(Layout(), shares_attention=False)):
         peak = peak_of(part.stored, tflops)
         if peak:
             key = (part.stored.name, peak, part.name == HEAD)

@@ -120,7 +120,7 @@ def _memory(
 ) -> Memory:
     """The GPU's memory. What others take is taken from a measured value too."""
     total = None if gpu.memory_mib is None else gpu.memory_mib * overheads.MIB
-    before = overheads.before_loading(gpu, known.ranks, int(values.get("nnodes") or 1)) if total else None
+    before = overheads.before_loading(gpu, known.ranks, known.layout.nodes) if total else None
     free = None
     if measured_gib is not None:
         free = exactly(measured_gib * GIB - reserved)
@@ -147,7 +147,7 @@ def _draft(
     if config is None:
         known.unknown.append(f"config.json of the draft model {path}")
         return None
-    return known.attempt(lambda: draft_of(config, values, gpu, decoder, own, known.release))
+    return known.attempt(lambda: draft_of(config, values, known.layout, gpu, decoder, own, known.release))
 
 
 def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | None, decoder: Decoder) -> None:
@@ -174,7 +174,7 @@ def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | No
     kv = KvCache(cells.kinds, cells.bytes_per_token, element, context, state=need.state)
     left = None if room is None else room - states.bytes - states.drafted
     pool = None if left is None else _pool(left, known, decoder, cells, values, rules)
-    slots = request_slots(values, pool.profiled if pool is not None else 0, context, states.requests, rules)
+    slots = request_slots(values, ranks, pool.profiled if pool is not None else 0, context, states.requests, rules)
     if pool is not None:
         size, sliding = max(0.0, pool.size), pool.sliding
         kv = replace(kv, profiled=pool.profiled, tokens=pool.tokens, sliding_tokens=sliding, size=size, slots=slots)
@@ -187,7 +187,7 @@ def _size_cache(need: Need, gpu: GpuFacts, draft: Draft | None, free: Range | No
     need.request_table = overheads.request_table(values, slots, context)
     need.workspace = overheads.workspace(backend, decoder, ranks, slots, context)
     need.libraries = overheads.libraries() + overheads.expert_buffers(values, decoder, ranks)
-    sizes = overheads.captured_sizes(values, gpu, ranks, slots)
+    sizes = overheads.captured_sizes(values, known.layout, gpu, ranks, slots)
     need.graphs = overheads.graphs(values, decoder, ranks, backend, sizes, context)
     prefill = overheads.prefill_tokens(values, context)
     need.activations = overheads.activations(decoder, ranks, prefill, _last_positions(slots, prefill))
@@ -203,7 +203,7 @@ def _size_draft_cache(
     if rules.draft_counted and cells is not None and cells.drafted:
         need.draft_cache = tokens * cells.drafted
     elif decoder.compressed is None:
-        own = ranks_of({**values, "pp_size": 1}, shares_attention=decoder.shares_attention)
+        own = ranks_of(need.known.layout._replace(stages=1), shares_attention=decoder.shares_attention)
         element = cache_bytes(values, need.known.cached)
         need.draft_cache = float(tokens * cells_of(draft.decoder, own, element, rules).bytes_per_token)
     if states is not NO_STATES and not rules.states_by_share:
@@ -242,5 +242,5 @@ def _pool(
 ) -> Pool:
     """The pool that fits into ``room`` bytes."""
     if decoder.compressed is not None:
-        return compressed_pool(room, decoder, cells, values, rules, known.context)
-    return pool_of(room, decoder, cells, values, known.context, rules)
+        return compressed_pool(room, decoder, known.ranks, cells, values, rules, known.context)
+    return pool_of(room, decoder, known.ranks, cells, values, known.context, rules)

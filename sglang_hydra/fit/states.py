@@ -50,9 +50,8 @@ def states_of(
     each = state_bytes(decoder, ranks, values)
     if decoder.linear is None or each == 0:
         return NO_STATES if decoder.linear is None else States(0, None, 0.0, 0.0)
-    replicas = max(1, int(values.get("dp_size") or 1)) if values.get("enable_dp_attention") else 1
-    running = int(values.get("max_running_requests") or 0) // replicas
-    asked = int(values.get("max_mamba_cache_size") or 0) // replicas
+    running = int(values.get("max_running_requests") or 0) // ranks.groups
+    asked = int(values.get("max_mamba_cache_size") or 0) // ranks.groups
     cached = not values.get("disable_radix_cache")
     drafted = int(values.get("speculative_num_draft_tokens") or 0) if values.get("speculative_algorithm") else 0
     per_request = states_of_a_request(values) if rules.states_by_share else 1
@@ -66,13 +65,13 @@ def states_of(
         return min(running or slots, slots // per_request) if rules.states_jointly else running
 
     if not rules.states_by_share or (asked and (rules.states_typed or not cached)):
-        slots = asked or (running if not cached or not rules.states_by_share else 0) or DEFAULT_STATES // replicas
+        slots = asked or (running if not cached or not rules.states_by_share else 0) or DEFAULT_STATES // ranks.groups
         return of(slots, limited(slots) if asked else slots)
     if not cached and (running or not rules.states_typed):
         slots = running or DEFAULT_STATES
         return of(slots, slots)
     if room is None:
-        return of(DEFAULT_STATES // replicas, running)
+        return of(DEFAULT_STATES // ranks.groups, running)
     part = float(values.get("mamba_full_memory_ratio") or _SHARE)
     part /= 1 + part
     if not rules.states_typed:

@@ -126,7 +126,7 @@ def judge(need: Need, memory: Memory) -> Fit:
         left=left,
         error=error,
         interval=interval,
-        running=int(running) // (known.ranks.replicas if values.get("enable_dp_attention") else 1) if running else None,
+        running=int(running) // known.ranks.groups if running else None,
         sources=_sources(__file__),
     )
 

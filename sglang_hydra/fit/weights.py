@@ -27,6 +27,7 @@ from sglang_hydra.architecture.tensors import (
     layer_matrices,
 )
 from sglang_hydra.architecture.vision import Tower
+from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.fit.allocator import lost_bytes
 
 _MERGED = {"q_proj": ("q_proj", "k_proj", "v_proj", "qkv_proj"), "gate_proj": ("gate_proj", "up_proj", "gate_up_proj")}
@@ -66,7 +67,7 @@ _LAST: deque[tuple[tuple[Any, ...], list[StageWeights]]] = deque(maxlen=8)
 
 def stored_weights(decoder: Decoder, scheme: Scheme, tower: Tower | None, element: int) -> float:
     """Bytes of the tensors in the checkpoint's files, ``element`` bytes for a weight that is not quantized there."""
-    once = ranks_of({}, shares_attention=False)
+    once = ranks_of(Layout(), shares_attention=False)
 
     def kept(stored: Stored) -> Stored:
         return plain(element) if stored == scheme.plain else stored._replace(scale_copies=1, pad=(1, 1))

@@ -21,7 +21,7 @@ still know them, and no new rule takes one."""
 
 def plan_ids() -> frozenset[str]:
     """Every id that a finding or a ledger entry of a plan can have."""
-    from sglang_hydra.arguments.argv import MEANINGS as ARGUMENTS
+    from sglang_hydra.arguments.reading import MEANINGS as ARGUMENTS
     from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
     from sglang_hydra.rules.order import ORDER
 
@@ -30,7 +30,7 @@ def plan_ids() -> frozenset[str]:
 
 def meaning_of(id: str) -> str | None:
     """One or two sentences about a finding's id; None for an id that is not used."""
-    from sglang_hydra.arguments.argv import MEANINGS as ARGUMENTS
+    from sglang_hydra.arguments.reading import MEANINGS as ARGUMENTS
 
     if id in ARGUMENTS:
         return f"SGLang's own command line: {ARGUMENTS[id]}."

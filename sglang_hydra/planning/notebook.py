@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 def plan_html(plan: Plan) -> str:
     """A heading, a table of the arguments that somebody named, one of the findings, and the command. A secret is shown
     as its reference."""
-    verdict = "can be launched" if plan.launchable else "cannot be launched"
+    verdict = plan.verdict.sentence + (f" ({plan.verdict.why})" if plan.verdict.why else "")
     named = [
         (name, plan.values.get(name), f"{chain[-1].layer}: {chain[-1].place}") for name, chain in plan.origins.items()
     ]
     findings = [(item.level, item.id, item.message, item.hint or "") for item in plan.findings]
     return "".join(
         (
-            f"<p><b>Plan {escape(plan.server_id)}</b>: {verdict}, on {escape(str(plan.gpu.name))}</p>",
+            f"<p><b>Plan {escape(plan.server_id)}</b>: {escape(verdict)}, on {escape(str(plan.gpu.name))}</p>",
             _table(("argument", "value", "set by"), named),
             _table(("level", "id", "finding", "hint"), findings),
-            f"<pre>{escape(shlex.join(plan.command))}</pre>" if plan.launchable else "",
+            f"<pre>{escape(shlex.join(plan.command))}</pre>" if plan.launchable is not False else "",
         )
     )
 

@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
+import copyreg
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.arguments.secrets import masked
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.compose.variables import Secrets
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.releases.provider import Provider
 from sglang_hydra.rules.resolution import Basis, Resolution
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.origins import Origin
 
 if TYPE_CHECKING:
-    from sglang_hydra.compose.provenance import Named
     from sglang_hydra.fit.result import Fit
     from sglang_hydra.fit.roofline import Roofline
-    from sglang_hydra.planning.upstream.verdict import Verdict
+    from sglang_hydra.planning.verdict import Verdict
+    from sglang_hydra.text.origins import Named
 
-SCHEMA = "sglang_hydra.plan/2"
-READ = ("sglang_hydra.plan/1", SCHEMA)
-"""The schemas that are read. In the first ``values`` has 0.5.2's arguments whatever the release."""
 
-_FLOATS = frozenset(name for name, field in FIELDS.items() if field.kind == "float")
+def _sealed(values: dict[str, Any]) -> MappingProxyType[str, Any]:
+    return MappingProxyType(values)
+
+
+def _taken_apart(mapping: MappingProxyType[str, Any]) -> tuple[Any, ...]:
+    return _sealed, (dict(mapping),)
+
+
+# A plan goes into other processes and is copied with its sealed mappings, which Python itself cannot pickle.
+copyreg.pickle(MappingProxyType, _taken_apart)
+
+SCHEMA = "sglang_hydra.plan/3"
+READ = ("sglang_hydra.plan/1", "sglang_hydra.plan/2", SCHEMA)
+"""The schemas that are read. In the first ``values`` has 0.5.2's arguments whatever the release; in the first two
+arguments that 0.5.2 does not have stand under ``extra``."""
+
+_FLOATS = frozenset(name for name, field in EVERY.items() if field.kind == "float")
 NOT_IDENTITY = frozenset(
     (
         "host",
@@ -89,14 +106,13 @@ class Recorded:
 class Plan:
     """What would be started, why, and whether it can be.
 
-    ``ok`` is SGLang's verdict on the arguments; ``launchable`` adds ours. Of a release whose rules these are not, only
-    what its command line refuses is known; what 0.5.2 would refuse is then our opinion. ``environment`` is what the
-    launch sets, ``inherited`` the SGLANG_* variables that the server finds already set. ``ignored`` are findings of
-    ours that ``ignore=[...]`` silenced. ``secrets`` is never written anywhere. ``settings`` are the keys of the nodes
-    that were set, with who set them, and ``programs`` the interpreters among them; ``probed`` says that the GPU facts
-    are this machine's own, ``seed_drawn`` that nobody set ``random_seed``: what starts a server draws it, and until
-    then there is none.
-    ``authority`` is what an installed SGLang made of it, where one was asked.
+    ``ok`` is SGLang's verdict on the arguments; ``launchable`` adds ours, and is None where nobody knows. Of a release
+    that was not asked, only what its command line refuses is known; what 0.5.2 would refuse is then our opinion.
+    ``environment`` is what the launch sets, ``inherited`` the SGLANG_* variables that the server finds already set.
+    ``ignored`` are findings of ours that ``ignore=[...]`` silenced. ``secrets`` is never written anywhere.
+    ``settings`` are the keys of the nodes that were set, with who set them, and ``programs`` the interpreters among
+    them; ``probed`` says that the GPU facts are this machine's own, ``seed_drawn`` that nobody set ``random_seed``:
+    what starts a server draws it, and until then there is none.
     """
 
     resolution: Resolution
@@ -117,8 +133,13 @@ class Plan:
     settings: Mapping[str, Origin] = field(default_factory=dict, repr=False)
     programs: Mapping[str, Named] = field(default_factory=dict, repr=False)
     probed: bool = False
-    authority: Verdict | None = None
     secrets: Secrets = field(default_factory=Secrets, repr=False)
+
+    def __repr__(self) -> str:
+        """The verdict, the GPUs and the command in a line; ``to_json`` has all of it."""
+        wrong = ", ".join(dict.fromkeys(finding.id for finding in self.errors))
+        verdict = f"cannot be launched: {wrong}" if wrong else "can be launched"
+        return f"<Plan {self.server_id}, {verdict}, on {self.layout.gpus} x {self.gpu.name}: {' '.join(self.command)}>"
 
     @property
     def intent(self) -> Mapping[str, Any]:
@@ -126,15 +147,15 @@ class Plan:
         return self.resolution.intent
 
     @property
-    def values(self) -> Mapping[str, Any]:
-        """All arguments of the plan's release as SGLang would hold them after start-up (210 in 0.5.2); None for one
-        of ``unknown``."""
-        return self.resolution.values
+    def layout(self) -> Layout:
+        """The groups that the server's GPUs form: ranks, replicas, parallel groups, nodes, drafts, CUDA graphs."""
+        return self.resolution.layout
 
     @property
-    def view(self) -> Mapping[str, Any]:
-        """``values`` under 0.5.2's names too, with its rules' estimate for each of ``unknown``: to compute from."""
-        return self.resolution.view
+    def values(self) -> Mapping[str, Any]:
+        """All arguments of the plan's release as SGLang would hold them after start-up (210 in 0.5.2); an estimate for
+        one of ``unknown``."""
+        return self.resolution.values
 
     @property
     def basis(self) -> Basis:
@@ -150,7 +171,12 @@ class Plan:
     @property
     def by_own_rules(self) -> bool:
         """Whether the plan's release is 0.5.2, whose rules these are, or its engine is another one."""
-        return self.resolution.is_0_5_2
+        return self.release.is_by_rules
+
+    @property
+    def release(self) -> Provider:
+        """The release that made ``values``: for the embedded engine 0.5.2."""
+        return Provider(self.resolution.release)
 
     @property
     def is_exact(self) -> bool:
@@ -165,19 +191,17 @@ class Plan:
     def errors(self) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.level == "error")
 
-    @property
-    def launchable(self) -> bool:
-        return self.ok and not self.errors
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Whether it can be launched, in the one place that decides it, and why."""
+        from sglang_hydra.planning.verdict import verdict_on
+
+        return verdict_on(self.findings, [self])
 
     @property
-    def extra(self) -> Mapping[str, Any]:
-        """Arguments that only the plan's release has, a secret hidden."""
-        return {name: masked(name, value) for name, value in self.nodes["extra"].items()}
-
-    @property
-    def unresolved_extra(self) -> dict[str, Any]:
-        """Those of ``extra`` that ``values`` does not have: of a release that was not asked."""
-        return {name: value for name, value in self.extra.items() if not self.is_exact or name not in self.values}
+    def launchable(self) -> bool | None:
+        """Whether it can be launched; None where that is not known: the release was not asked, a fact is missing."""
+        return self.verdict.launchable
 
     @property
     def shown_environment(self) -> dict[str, str]:
@@ -187,24 +211,31 @@ class Plan:
     @cached_property
     def server_id(self) -> str:
         """16 hex digits: equal for plans whose servers compute the same."""
+        known = self.resolution.known_values
         ignored = NOT_IDENTITY | ({"random_seed"} if self.seed_drawn else frozenset())
         return digest(
             {
-                "values": {name: _exact(name, value) for name, value in self.values.items() if name not in ignored},
+                "values": {name: _exact(name, value) for name, value in known.items() if name not in ignored},
                 "gpu": _gpu_record(self.gpu),
                 "model": {"config": self.model.identity, "revision": self.model.revision},
                 "engine": [self.engine.name, self.engine.version],
                 "environment": {**self.inherited, **_sglang(self.shown_environment)},
-                **({"extra": extra} if (extra := self.unresolved_extra) else {}),
             }
         )
 
     @cached_property
     def roofline(self) -> Roofline | None:
         """The terms of the hardware's limit; None where a fact is missing."""
-        from sglang_hydra.planning.roofline import known_limit
+        from sglang_hydra.planning.choosing.forecast import known_limit
 
         return known_limit(self).roofline
+
+    @cached_property
+    def forecast(self) -> dict[str, Any] | None:
+        """What it will deliver under the load of ``bench``, with its error; None where a fact is missing."""
+        from sglang_hydra.planning.choosing.forecast import forecast_of_plan
+
+        return forecast_of_plan(self).to_json()
 
     def _setting_records(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What was set inside the nodes: the value that holds now, a secret hidden."""
@@ -217,25 +248,25 @@ class Plan:
 
     def as_argv(self, node: int = 0) -> list[str]:
         """SGLang's own flags for one node, without interpreter and API key."""
-        from sglang_hydra.planning.passed import flags_of_nodes
+        from sglang_hydra.planning.passing.passed import flags_of_nodes
 
         return flags_of_nodes(self)[node]
 
     def as_engine_kwargs(self, node: int = 0) -> dict[str, Any]:
         """``sglang.Engine(**plan.as_engine_kwargs())``: what was asked for and the seed, no address, no API key."""
-        from sglang_hydra.planning.passed import keyword_arguments
+        from sglang_hydra.planning.passing.passed import keyword_arguments
 
         return keyword_arguments(self)[node]
 
     def as_env(self) -> dict[str, str]:
         """The variables to set for it, without those that hold secrets."""
-        from sglang_hydra.planning.passed import environment_of
+        from sglang_hydra.planning.passing.passed import environment_of
 
         return environment_of(self)
 
     def as_yaml(self, node: int = 0) -> str:
         """A file for SGLang's ``--config`` (0.5.2 has no such option). Raises ConfigError for what it cannot hold."""
-        from sglang_hydra.planning.passed import as_yaml
+        from sglang_hydra.planning.passing.passed import as_yaml
 
         return as_yaml(self, node)
 
@@ -251,8 +282,9 @@ class Plan:
             "server_id": self.server_id,
             "ok": self.ok,
             "launchable": self.launchable,
+            "why": self.verdict.why,
             "engine": {"name": self.engine.name, "version": self.engine.version, "python": self.engine.python},
-            "gpu": _gpu_record(self.gpu),
+            "gpu": {**_gpu_record(self.gpu), "device_name": self.gpu.device_name},
             "model": {
                 "config": plain(self.model.config),
                 "source": self.model.source,
@@ -269,12 +301,10 @@ class Plan:
             "origins": {
                 name: [plain(origin.to_json()) for origin in self.origins.get(name, ())] for name in self.intent
             },
-            "extra": plain(self.extra),
-            "values": plain(self.values),
+            "values": plain(self.resolution.known_values),
             "basis": self.basis,
             "unknown": sorted(self.unknown),
             "rules": SPECIFIED_VERSION,
-            "authority": self.authority.to_json() if self.authority else None,
             "seed_drawn": self.seed_drawn,
             "ledger": [plain(entry._asdict()) for entry in self.resolution.ledger],
             "findings": [finding.to_json() for finding in self.findings],
@@ -282,6 +312,7 @@ class Plan:
             "notes": list(self.notes),
             "fit": self.fit.to_json() if self.fit else None,
             "roofline": self.roofline.to_json() if self.roofline else None,
+            "forecast": self.forecast,
             "command": list(self.command),
             "environment": self.shown_environment,
             "inherited": dict(self.inherited),
@@ -300,7 +331,7 @@ def _exact(name: str, value: Any) -> Any:
 
 def may_start(plan: Plan) -> bool:
     """Whether nothing of the plan speaks against starting it, or only we do and ``launch.force`` overrides us."""
-    return plan.launchable or (plan.ok and bool(plan.nodes["launch"]["force"]))
+    return plan.launchable is not False or (plan.ok and bool(plan.nodes["launch"]["force"]))
 
 
 def digest(record: Mapping[str, Any]) -> str:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import plural, short
 
+if TYPE_CHECKING:
+    from sglang_hydra.planning.plan import Plan
+
 _MOST_OF_A_LINE = 240
 """Of the first error; the findings below it have it whole."""
+
+
+_SENTENCES = {
+    "yes": "can be launched",
+    "no": "cannot be launched",
+    "unknown": "whether it can be launched is not known",
+}
 
 
 class Verdict(NamedTuple):
@@ -18,6 +27,16 @@ class Verdict(NamedTuple):
 
     answer: Literal["yes", "no", "unknown"]
     why: str = ""
+
+    @property
+    def launchable(self) -> bool | None:
+        """The answer as JSON has it: null where it is not known."""
+        return {"yes": True, "no": False}.get(self.answer)
+
+    @property
+    def sentence(self) -> str:
+        """The answer in words, without the reason."""
+        return _SENTENCES[self.answer]
 
 
 def verdict_on(findings: Sequence[Finding], plans: Sequence[Plan]) -> Verdict:
@@ -49,11 +68,9 @@ def what_is_missing(plan: Plan) -> str:
     return ", ".join(plan.fit.unknown) if plan.fit.fits is None else ""
 
 
-def gpus_used(plan: Plan) -> int:
-    """The GPUs that all ranks of the server take, on all of its nodes."""
-    view = plan.view
-    replicas = 1 if view["enable_dp_attention"] else view["dp_size"]
-    return int(view["tp_size"] * view["pp_size"] * replicas)
+def by_estimate(plan: Plan) -> str:
+    """The mark of every figure from values that the release did not give; empty where it gave them."""
+    return "" if plan.is_exact else f", by estimate: SGLang {plan.engine.version} was not asked for its values"
 
 
 def constant_fields(plan: Plan) -> set[str]:
@@ -70,9 +87,9 @@ def constant_fields(plan: Plan) -> set[str]:
     bare = resolve({"model_path": path}, gpu=gpu, model=ModelFacts({}), seed=0)
     same = {entry.field: entry.after for entry in bare.ledger}
     if not plan.by_own_rules:
-        from sglang_hydra.upstream.recorded import always_same
+        from sglang_hydra.releases.recorded import always_same
 
         same |= always_same(plan.engine.version)
-    asked = {*plan.intent, *plan.extra}
+    asked = set(plan.intent)
     values = plan.values
     return {name for name, value in same.items() if name not in asked and name in values and values[name] == value}

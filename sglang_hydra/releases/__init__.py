@@ -1,13 +1,18 @@
-"""What changed between the releases of SGLang: arguments, environment variables, pages, commands, needs.
+"""SGLang's releases. ``provider`` is the room's front door: a release's arguments, words and values.
 
-What goes here: the table (``table.json``, read from the released wheels by tools/read_releases.py) and questions to it.
-What does not: the rules of any release; those of 0.5.2 are in ``sglang_hydra.rules``, and what a later one resolves to
-only its own code says (``sglang_hydra.planning.upstream``).
+By our rules for 0.5.2; for the others by recorded answers, or by the release's own argument code, run sealed: its
+wheel, no torch, no GPU, every question answered from facts.
 
-order                    which of two releases is the later one
-table                    the table: every release as it was, and what each changed
-defaults                 a default that a later release changed
-successors               what took the place of an argument that is gone
-translate, rendering     an intent for another release: the flags to type, and what of it is refused
-extra                    arguments that only a later release has, typed by its table
+provider                  one release: its fields, how it reads words, what it makes of an intent, its command line
+resolving                 an answer as a Resolution; where there is none, the estimate
+asking                    where an answer comes from: recorded, kept, the wheel, an installed copy, nowhere
+question, case            one server as a question to a release
+ledger, reasons, advice   what an answer changed, SGLang's words at that place, what its refusals advise
+records                   what is known of each release: its wheel, the libraries that it needs (releases.json)
+recorded, answers         answers that ship with this package; answers that were given before
+release, process          asks a release for the values of cases; the child process that answers
+wheels, parts, fetching   the cache of unpacked wheels; fetching of them only what is read; when that is allowed
+bundle, trusted, private  wheels from a machine with a network; releases that a user pins; files of nobody but the user
+environment, help_text    where an environment has a release and its libraries; its help of an argument
+child                     what runs in the child process: the standard library and the wheels, nothing of this package
 """

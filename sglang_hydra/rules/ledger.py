@@ -33,6 +33,12 @@ class Ledger(Sequence[Entry]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __eq__(self, other: object) -> bool:
+        return self._entries == other._entries if isinstance(other, Ledger) else NotImplemented
+
+    def __hash__(self) -> int:
+        return len(self._entries)  # values of entries may be lists
+
     def of(self, field: str) -> tuple[Entry, ...]:
         """Every write to one field, first to last."""
         return tuple(entry for entry in self._entries if entry.field == field)

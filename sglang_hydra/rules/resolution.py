@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import difflib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from sglang_hydra.arguments.fields import FIELDS, ServerArgs, fresh_defaults, sealed
+from sglang_hydra.arguments.layout import Layout, layout_of
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.rules.answer import Answer
 from sglang_hydra.rules.ledger import Entry, Ledger
 from sglang_hydra.rules.order import ORDER
 from sglang_hydra.rules.rule import Change, Facts, Notice, Refusal, Restated, Rule
-from sglang_hydra.text.findings import Finding, offers_of
+from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.words import program, typed
-
-if TYPE_CHECKING:
-    from sglang_hydra.upstream.case import Answer
 
 Basis = Literal["exact", "recorded", "rules"]
 
@@ -29,7 +28,7 @@ _NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 # What Python raises for values of a wrong type or zero where SGLang computes with them: there, as here,
 # the configuration is refused at that place.
-_UNCOMPUTABLE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, MemoryError)
+UNCOMPUTABLE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,7 @@ class Resolution:
     ``basis`` says what made the values: ``exact`` (the release's own code, or our rules where the release is 0.5.2),
     ``recorded`` (an answer of its own code that ships with this package) or ``rules`` (0.5.2's rules, for a release
     that was not asked; ``not_asked`` is why). ``unknown`` are then the arguments that the release may resolve
-    otherwise. ``of_0_5_2`` has the values of another release, whose version is ``release``, under 0.5.2's names too,
-    and ``answer`` what that answered, with its reasons.
+    otherwise: their values are estimates. ``release`` is its version, ``answer`` what its code answered, with reasons.
     """
 
     intent: Mapping[str, Any] = field(repr=False)
@@ -54,20 +52,19 @@ class Resolution:
     env: Mapping[str, str]
     basis: Basis = "exact"
     unknown: frozenset[str] = frozenset()
-    of_0_5_2: Mapping[str, Any] | None = field(default=None, repr=False)
     answer: Answer | None = field(default=None, repr=False, compare=False)
     not_asked: str | None = None
     release: str = SPECIFIED_VERSION
 
-    @property
-    def view(self) -> Mapping[str, Any]:
-        """``values``, with all names of 0.5.2 among the keys: what our own checks and the memory fit compute from."""
-        return self.values if self.of_0_5_2 is None else self.of_0_5_2
+    @cached_property
+    def layout(self) -> Layout:
+        """The groups that the server's GPUs form."""
+        return layout_of(self.values, self.release)
 
     @property
-    def is_0_5_2(self) -> bool:
-        """Whether it is for the release whose rules these are."""
-        return self.of_0_5_2 is None
+    def known_values(self) -> Mapping[str, Any]:
+        """``values`` with null for what is only estimated."""
+        return {name: None if name in self.unknown else value for name, value in self.values.items()}
 
     @property
     def ok(self) -> bool:
@@ -76,7 +73,7 @@ class Resolution:
     @cached_property
     def args(self) -> ServerArgs:
         """The arguments of 0.5.2 as one sealed object: reading works, writing raises ``FrozenInstanceError``."""
-        return sealed({name: self.view[name] for name in FIELDS})
+        return sealed({name: self.values.get(name, field.default) for name, field in FIELDS.items()})
 
 
 def resolve(
@@ -118,22 +115,6 @@ def drawn_seed() -> int:
     return random.randint(0, 1 << 30)
 
 
-def run_checks(checks: Sequence[Rule], resolution: Resolution, facts: Facts) -> list[Finding]:
-    """Runs checks over what was resolved. After a refusal of SGLang's own some values may not be final: a check that
-    cannot be computed from them says nothing then."""
-    findings: list[Finding] = []
-    for check in checks:
-        try:
-            outcome = check.apply(resolution.args, facts)
-        except _UNCOMPUTABLE as failure:
-            if resolution.ok:
-                findings.append(_uncomputable(check, failure, resolution.intent))
-            continue
-        if isinstance(outcome, Refusal):
-            findings.append(_finding(outcome, check))
-    return findings
-
-
 def _run(values: dict[str, Any], intent: Mapping[str, Any], facts: Facts, findings: list[Finding]) -> list[Entry]:
     """Runs the rules over ``values`` in place. A rule sees them as a ServerArgs that shares their storage."""
     entries: list[Entry] = []
@@ -143,10 +124,10 @@ def _run(values: dict[str, Any], intent: Mapping[str, Any], facts: Facts, findin
     for rule in ORDER:
         try:
             outcome = rule.apply(args, facts)
-        except _UNCOMPUTABLE as failure:
+        except UNCOMPUTABLE as failure:
             # After a refusal the values downstream of it may be missing: only the cause is reported.
             if not refused:
-                findings.append(_uncomputable(rule, failure, intent))
+                findings.append(uncomputable(rule, failure, intent))
                 refused = True
             continue
         if outcome is None:
@@ -154,7 +135,7 @@ def _run(values: dict[str, Any], intent: Mapping[str, Any], facts: Facts, findin
         if isinstance(outcome, Change):
             _apply(outcome, rule, values, intent, entries, findings)
         else:
-            findings.append(_finding(outcome, rule))
+            findings.append(finding_of(outcome, rule))
             refused = refused or not isinstance(outcome, Notice)
     return entries
 
@@ -188,20 +169,21 @@ def _overridden(field: str, before: Any, change: Change, rule: Rule) -> Finding:
     )
 
 
-def _finding(outcome: Refusal, rule: Rule) -> Finding:
+def finding_of(outcome: Refusal, rule: Rule) -> Finding:
+    """The finding that a refusal or a notice of ``rule`` makes."""
     return Finding(
         level="warning" if isinstance(outcome, Notice) else "error",
         id=rule.id,
         message=outcome.message,
         fields=outcome.fields,
-        hint=outcome.hint,
         stage=rule.stage,
         upstream=rule.lines,
-        offers=outcome.offers,
+        remedies=outcome.remedies,
     )
 
 
-def _uncomputable(rule: Rule, failure: Exception, intent: Mapping[str, Any]) -> Finding:
+def uncomputable(rule: Rule, failure: Exception, intent: Mapping[str, Any]) -> Finding:
+    """The finding on a rule that fails on these values, as SGLang does at the same place."""
     from sglang_hydra.arguments.fields.check import check_value
 
     problems = {
@@ -231,7 +213,7 @@ def _unknown_or_missing(intent: Mapping[str, Any], values: Mapping[str, Any]) ->
                     id="ARG001",
                     message=f"{name!r} is not an argument of SGLang 0.5.2",
                     fields=(name,),
-                    hint=f"did you mean {near[0]}?" if near else f"{program()} --help WORD finds arguments",
+                    hint=Remedy.meant(near[0]) if near else f"{program()} --help WORD finds arguments",
                     stage="post_init",
                 )
             )
@@ -244,7 +226,7 @@ def _unknown_or_missing(intent: Mapping[str, Any], values: Mapping[str, Any]) ->
                 fields=("model_path",),
                 hint="model=org/name, model=./folder or model_path=... names yours",
                 stage="post_init",
-                offers=offers_of(("model=llama_3_1_8b", "model=llama_3_1_8b gpu=h100")),
+                offers=("model=llama_3_1_8b", "model=llama_3_1_8b gpu=h100"),
             )
         )
     return findings

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from string import Template
 from typing import Any, Literal
 
-from sglang_hydra.arguments.fields import FIELDS, ServerArgs
+from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.text.findings import Offer, offers_of
+from sglang_hydra.text.findings import Hint, Offers, Remedy, advice_of, offers_of
 
 RuleStage = Literal["post_init", "check", "plan"]
 
@@ -63,15 +63,12 @@ class Refusal:
     each as it is typed; a plan tries them. ``hint`` is further advice without overrides.
     """
 
-    __slots__ = ("fields", "hint", "message", "offers")
+    __slots__ = ("fields", "message", "remedies")
 
-    def __init__(
-        self, message: str, *fields: str, hint: str | None = None, offers: Sequence[str | Offer] | str = ()
-    ) -> None:
+    def __init__(self, message: str, *fields: str, hint: Hint = None, offers: Offers = ()) -> None:
         self.message = message
         self.fields = fields
-        self.hint = hint
-        self.offers = offers_of(offers)
+        self.remedies: tuple[Remedy, ...] = (*offers_of(offers), *advice_of(hint))
 
 
 class Notice(Refusal):
@@ -81,22 +78,22 @@ class Notice(Refusal):
 
 
 Outcome = Change | Refusal | Notice | None
-RuleFunction = Callable[["ServerArgs", Facts], Outcome]
+RuleFunction = Callable[[Any, Facts], Outcome]
+"""A rule or check gets a ServerArgs; one of ours gets the ``Arguments`` that it has declared, of any release."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One small pure function with its stable id and its place in SGLang 0.5.2's ``server_args.py``.
 
-    ``lines`` is the inclusive range of upstream lines that it stands for, None for a rule of our own. A check of our
-    own that holds for ``every_release`` looks at arguments that none has changed; the others speak of 0.5.2 only.
+    ``lines`` is the inclusive range of upstream lines that it stands for, None for a check of our own, whose
+    releases are in checks/releases.json.
     """
 
     id: str
     apply: RuleFunction
     stage: RuleStage
     lines: tuple[int, int] | None
-    every_release: bool = False
 
     @property
     def name(self) -> str:
@@ -114,11 +111,10 @@ def rule(
     lines: tuple[int, int] | None = None,
     *,
     stage: RuleStage = "post_init",
-    every_release: bool = False,
 ) -> Callable[[RuleFunction], Rule]:
     """Makes a function a rule. Its docstring is its page: what, why, upstream, example."""
 
     def decorate(function: RuleFunction) -> Rule:
-        return Rule(id=id, apply=function, stage=stage, lines=lines, every_release=every_release)
+        return Rule(id=id, apply=function, stage=stage, lines=lines)
 
     return decorate

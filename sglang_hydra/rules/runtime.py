@@ -23,6 +23,11 @@ def find_device(args: ServerArgs, facts: Facts) -> Outcome:
     return Change(f"the device of {facts.gpu.name}", device=facts.gpu.device)
 
 
+def has_device(device: str | None, facts: Facts) -> bool:
+    """Whether there is something to serve from: ``device`` was set, the CPU engine was asked for, or a GPU is here."""
+    return device is not None or facts.env.get("SGLANG_USE_CPU_ENGINE") == "1" or facts.gpu.device is not None
+
+
 @rule("DEF003", (446, 447))
 def draw_random_seed(args: ServerArgs, facts: Facts) -> Outcome:
     """

@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hydra.errors import HydraException
@@ -23,8 +24,8 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.hydra_apps import StartingApp
 from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
-from sglang_hydra.compose.hydra_internals import StartingApp
 from sglang_hydra.compose.override_errors import ADDED_GROUPS, Refused
 from sglang_hydra.compose.overrides import Request, is_hydras, parsed
 from sglang_hydra.compose.schema import NO_CHOICE, PATH_PROVIDER
@@ -93,7 +94,7 @@ def check_app(search_path: ConfigSearchPath) -> None:
 
 def _end_with(failure: ConfigError, composer: Composer | None, requests: Sequence[Request]) -> NoReturn:
     """Shows the findings and ends the process with their exit code."""
-    from sglang_hydra.planning.make import with_offers
+    from sglang_hydra.planning.making.make import with_offers
     from sglang_hydra.show.findings import finding_lines
     from sglang_hydra.text.screen import write
 
@@ -197,13 +198,17 @@ def as_typed(finding: Finding, requests: Sequence[Request]) -> Finding:
     if group is None:
         return finding
     chose = re.compile(rf"\+{{0,2}}(?P<key>{re.escape(group)}(@[\w.]+)?)=(?P<option>.*)")
-    message, hint = finding.message, finding.hint or ""
+    message = finding.message
     for request in requests:
         match = chose.fullmatch(request.text)
         if match is not None and f"{group}={match['option']} " in f"{message} ":
             message = f"{request.place}: {message.partition(': ')[2]}".replace(f"{group}=", f"{match['key']}=", 1)
-            hint = hint.replace(f"{group}=", f"{match['key']}=")
-    return replace(finding, message=message, hint=hint or None)
+            finding = finding.reworded(partial(_replaced, f"{group}=", f"{match['key']}="))
+    return replace(finding, message=message)
+
+
+def _replaced(old: str, new: str, text: str) -> str:
+    return text.replace(old, new)
 
 
 def checked(config_name: str, words: Sequence[str]) -> Composer | None:
@@ -231,7 +236,7 @@ def _sweeps(text: str) -> bool:
 def _app_of_ours() -> StartingApp | None:
     """The app that ``@hydra.main`` starts, if it has a task that gets a plan. None for what is composed in any other
     way."""
-    from sglang_hydra.compose.hydra_internals import take_starting_app
+    from sglang_hydra.compose.hydra_apps import take_starting_app
 
     app = take_starting_app()
     if app is None or not getattr(app.task, "plans", False) or not isinstance(app.config_name, str):
@@ -241,7 +246,7 @@ def _app_of_ours() -> StartingApp | None:
 
 def expect_start(task: Callable[..., Any]) -> None:
     """Marks a task that gets a plan, and has the start of its app noted."""
-    from sglang_hydra.compose.hydra_internals import watch_apps
+    from sglang_hydra.compose.hydra_apps import watch_apps
 
     task.__dict__["plans"] = True
     watch_apps(refused_by_hydra)

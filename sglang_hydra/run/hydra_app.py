@@ -8,25 +8,37 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from sglang_hydra.arguments.secrets import hide_typed_keys
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.passed_config import differences
 from sglang_hydra.compose.schema import register
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan, may_start
 from sglang_hydra.run import before_hydra
+from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
+from sglang_hydra.text.screen import write
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 
-Task = Callable[..., Any]
+Result = TypeVar("Result")
+Finalized = Callable[..., Result]
+"""What @hydra.main calls with its config, or what is called without an argument once that stands above it."""
 
 
-def main(task: Task | None = None, *, strict: bool = True, **of_hydra: Any) -> Any:
+@overload
+def main(task: Callable[[Plan], Result], *, strict: bool = True) -> Finalized[Result]: ...
+@overload
+def main(task: Callable[[Any, Plan], Result], *, strict: bool = True) -> Finalized[Result]: ...
+@overload
+def main(
+    task: None = None, *, strict: bool = True
+) -> Callable[[Callable[[Plan], Result] | Callable[[Any, Plan], Result]], Finalized[Result]]: ...
+def main(task: Callable[..., Any] | None = None, *, strict: bool = True, **of_hydra: Any) -> Callable[..., Any]:
     """The finalizing decorator for other Hydra apps, between ``@hydra.main`` and the task.
 
         @hydra.main(version_base=None, config_path="conf", config_name="config")
@@ -68,6 +80,9 @@ def main(task: Task | None = None, *, strict: bool = True, **of_hydra: Any) -> A
         if strict and not may_start(plan):
             with shown_refusal(plan):
                 raise ConfigError(*plan.errors)
+        warnings = [finding for finding in plan.findings if finding.level == "warning"]
+        if warnings and may_start(plan):
+            write(finding_lines(warnings, plan), sys.stderr)
         return task(config, plan) if takes_config else task(plan)
 
     before_hydra.expect_start(finalized)
@@ -82,7 +97,7 @@ def typed_words(running: Any) -> list[str]:
     return [str(word) for word in words]
 
 
-def _takes_config(task: Task) -> bool:
+def _takes_config(task: Callable[..., Any]) -> bool:
     """Whether a task is called with the config and the plan. Raises TypeError where neither call fits."""
     signature = inspect.signature(task)
     for arguments in ((None,), (None, None)):
@@ -106,9 +121,6 @@ def shown_refusal(plan: Plan | None = None) -> Iterator[None]:
     except SglangHydraError as failure:
         if not HydraConfig.initialized() or HydraConfig.get().mode == RunMode.MULTIRUN:
             raise
-        from sglang_hydra.show.findings import finding_lines
-        from sglang_hydra.text.screen import write
-
         write(finding_lines(list(failure.findings), plan), sys.stderr)
         raise SystemExit(failure.exit_code) from None
 

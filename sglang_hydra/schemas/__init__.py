@@ -1,6 +1,6 @@
 """The JSON Schemas of every file and every ``--json`` output that others may read: NAME.schema.json.
 
-A record says which one it follows: ``{"schema": "sglang_hydra.plan/2", ...}``. What is added raises nothing; what is
+A record says which one it follows: ``{"schema": "sglang_hydra.plan/3", ...}``. What is added raises nothing; what is
 renamed or removed raises the number.
 """
 

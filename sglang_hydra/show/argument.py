@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS, MISSING, Arg, Field
-from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.arguments.fields import FIELDS, Field
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.successors import name_in
+from sglang_hydra.arguments.tables.table import Argument, nearest_known, release
 from sglang_hydra.compose.provenance import HIDES
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.upstream.reasons import reasons_of
-from sglang_hydra.releases.order import same_release
-from sglang_hydra.releases.successors import name_in
-from sglang_hydra.releases.table import Argument, nearest_known, release
+from sglang_hydra.releases.help_text import help_of
+from sglang_hydra.releases.provider import Provider
+from sglang_hydra.releases.recorded import resolved_fields
+from sglang_hydra.releases.records import default_release
 from sglang_hydra.rules.checks.launchable import PLAN_CHECKS
 from sglang_hydra.rules.order import ORDER
 from sglang_hydra.show.findings import finding_lines, shown_setting
@@ -22,42 +24,38 @@ from sglang_hydra.show.release_chain import chain_lines, chain_record
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import Line, columns, folded, room, shown, text
-from sglang_hydra.upstream.help_text import help_of
+from sglang_hydra.text.words import program
 
 
 def is_argument(name: str, version: str) -> bool:
     """Whether a page can be shown: of an argument that the release has, or that 0.5.2 has."""
-    known = nearest_known(version)
-    return name in FIELDS or (known is not None and name in release(known).arguments)
+    return name in FIELDS or name in Provider(version).fields()
 
 
 def field_in(name: str, version: str) -> Field:
     """An argument as a release has it; as 0.5.2 has it where the release does not. Raises KeyError where neither does.
     What it does is explained in our words, else in those of the release's wheel where it is here."""
-    known = nearest_known(version)
-    if same_release(version, SPECIFIED_VERSION) or known is None:
+    field = Provider(version).fields().get(name)
+    if field is None or field is FIELDS.get(name):
         return FIELDS[name]
-    own: Argument | None = release(known).arguments.get(name)
-    if own is None:
-        return FIELDS[name]
-    ours = FIELDS[name].arg if name in FIELDS else None
-    about = ours.help if ours else help_of(name, version) or f"an argument of SGLang {version}; its wheel describes it"
-    arg = Arg(
-        about,
-        unit=ours.unit if ours else None,
-        none=ours.none if ours and "None" in own.type else None,
-        choices=own.choices,
-        flags=own.flags,
-        secret=is_secret_name(name),
-    )
-    default = MISSING if own.required else own.computed if own.computed is not None else own.default
-    return Field(name, own.type, default, arg, "release")
+    own = release(nearest_known(version) or version).arguments[name]
+    about = field.arg.help or help_of(name, version) or f"an argument of SGLang {version}; its wheel describes it"
+    arg = replace(field.arg, help=about, none=_null_means(field, own, version), flags=own.flags)
+    default = field.default if own.computed is None else own.computed
+    return replace(field, type=own.type, default=default, arg=arg)
 
 
-def field_screen(name: str, plan: Plan | None, version: str = SPECIFIED_VERSION) -> list[Line]:
+def _null_means(field: Field, own: Argument, version: str) -> str | None:
+    """What null means there: our words are on 0.5.2, and hold where no release's code sets the argument."""
+    if not field.arg.help or field.arg.none is None or "None" not in own.type:
+        return None
+    return f"SGLang {version} chooses it at its start" if own.name in resolved_fields() else field.arg.none
+
+
+def field_screen(name: str, plan: Plan | None, version: str | None = None) -> list[Line]:
     """Everything about one argument: what it does and, with a plan, each step to its value. Without a plan it is that
     of the release ``version``."""
-    version = plan.engine.version if plan else version
+    version = plan.engine.version if plan else version or default_release()
     field = field_in(name, version)
     arg = field.arg
     lines: list[Line] = [[text(f"{name}{_value(name, plan)}", "bold")]]
@@ -72,14 +70,17 @@ def field_screen(name: str, plan: Plan | None, version: str = SPECIFIED_VERSION)
         lines += [[], [text("How it got there", "bold")], *columns(list(_steps(field, plan)))]
         lines += [line for note in plan.notes if HIDES in note for line in folded([text(f"  {note}", "dim")], room())]
         lines += [[], *finding_lines(_findings(name, plan), plan)]
-        lines += chain_lines(reasons_of(name, plan))
+        lines += chain_lines(name, plan)
+    else:
+        value = f"{program()} explain {name} gpu=h200 model=gpt_oss: its value in a plan, and each step to it"
+        lines += [[], *folded([text(value, "dim")], room())]
     return lines
 
 
-def field_record(name: str, plan: Plan | None, version: str = SPECIFIED_VERSION) -> dict[str, Any]:
+def field_record(name: str, plan: Plan | None, version: str | None = None) -> dict[str, Any]:
     """``explain FIELD --json``; the schema is committed as schemas/explain.schema.json."""
-    field = field_in(name, plan.engine.version if plan else version)
-    reasons = chain_record(reasons_of(name, plan)) if plan else None
+    field = field_in(name, plan.engine.version if plan else version or default_release())
+    reasons = chain_record(name, plan) if plan else None
     return {
         "schema": "sglang_hydra.explain/1",
         "field": name,
@@ -91,7 +92,7 @@ def field_record(name: str, plan: Plan | None, version: str = SPECIFIED_VERSION)
         "choices": list(field.arg.choices) if field.arg.choices else None,
         "default": None if field.required else plain(field.default),
         "required": field.required,
-        "value": plain(plan.view.get(name)) if plan and name not in plan.unknown else None,
+        "value": plain(plan.values.get(name)) if plan and name not in plan.unknown else None,
         "origins": [plain(origin.to_json()) for origin in plan.origins.get(name, ())] if plan else [],
         "ledger": [plain(entry._asdict()) for entry in plan.resolution.ledger.of(name)] if plan else [],
         "findings": [item.to_json() for item in _findings(name, plan)] if plan else [],
@@ -100,17 +101,25 @@ def field_record(name: str, plan: Plan | None, version: str = SPECIFIED_VERSION)
 
 
 def _findings(name: str, plan: Plan) -> list[Finding]:
-    """What the plan says of an argument, by its name or as one of a later release."""
-    return [item for item in plan.findings if not {name, f"extra.{name}"}.isdisjoint(item.fields)]
+    """What the plan says of an argument."""
+    about = {name, *(["model_path"] if _lacks_model(name, plan) else [])}
+    return [item for item in plan.findings if not about.isdisjoint(item.fields)]
+
+
+def _lacks_model(name: str, plan: Plan) -> bool:
+    """Whether nothing resolved the argument, as no model is named."""
+    return plan.intent.get("model_path") is None and name not in plan.intent
 
 
 def _value(name: str, plan: Plan | None) -> str:
     """The value behind the name; nothing where there is none to know."""
-    if plan is None or name not in plan.view:
+    if plan is None or name not in plan.values:
         return ""
+    if _lacks_model(name, plan):
+        return ": not resolved, as no model is named"
     if name in plan.unknown:
         return f": unknown, SGLang {plan.engine.version} decides"
-    return f" = {shown_setting(name, plan.view[name], 200)}"
+    return f" = {shown_setting(name, plan.values[name], 200)}"
 
 
 def _steps(field: Field, plan: Plan) -> Iterator[list[tuple[str, str]]]:
@@ -121,8 +130,6 @@ def _steps(field: Field, plan: Plan) -> Iterator[list[tuple[str, str]]]:
     yield [text("schema", "dim"), text(default), text(f"SGLang {whose}'s default", "dim")]
     for origin in plan.origins.get(name, ()):
         yield [text(origin.layer), text(shown_setting(name, origin.value)), text(origin.place, "dim")]
-    if (set_by := plan.settings.get(f"extra.{name}")) is not None:
-        yield [text(set_by.layer), text(shown(plan.extra.get(name))), text(set_by.place, "dim")]
     meant = name_in(name, version)
     if not plan.by_own_rules and meant != name:
         own = f"it is {meant} there" if meant else "the release has no such argument"

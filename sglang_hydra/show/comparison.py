@@ -1,12 +1,15 @@
-"""Shows how a running server, or another release, compares with a plan."""
+"""Shows how two plans compare, and how a running server or another release compares with a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from sglang_hydra.planning.actual import Comparison, Difference
+from sglang_hydra.planning.comparing.actual import Comparison
+from sglang_hydra.planning.comparing.difference import Difference, is_absent
 from sglang_hydra.show.findings import finding_lines
-from sglang_hydra.text.screen import Line, Span, columns, shown, text
+from sglang_hydra.text.screen import Line, Span, columns, folded, room, shown, text
+from sglang_hydra.text.words import number
 
 
 def difference_rows(differences: Sequence[Difference]) -> list[list[Span]]:
@@ -14,9 +17,9 @@ def difference_rows(differences: Sequence[Difference]) -> list[list[Span]]:
     return [
         [
             text("~", "yellow"),
-            text(item.field),
-            text(f"{shown(item.planned, width=24)} -> {shown(item.actual, width=36)}"),
-            text(item.reason, "dim"),
+            text(item.key),
+            text(f"{shown(item.before, width=24)} -> {shown(item.after, width=36)}"),
+            text(item.why[1], "dim"),
         ]
         for item in differences
     ]
@@ -27,7 +30,56 @@ def comparison_lines(compared: Comparison) -> list[Line]:
     good = not compared.differences
     lines: list[Line] = [[text(f"{compared.summary}", "bold green" if good else "bold")]]
     lines += columns(difference_rows(compared.differences))
-    others = [finding for finding in compared.findings if finding.id != "ACT001"]
     if compared.kv is not None and compared.kv.finding is None:
         lines.append([text(f"  {compared.kv.text}", "dim" if compared.kv.planned is None else "")])
-    return [*lines, [], *finding_lines(others)]
+    return [*lines, [], *finding_lines(list(compared.others))]
+
+
+_TITLES = {"fact": "Facts", "value": "Resolved values", "environment": "Environment", "memory": "Memory, per GPU"}
+
+
+def difference_lines(found: Sequence[Difference], left: str, right: str) -> Iterator[Line]:
+    """How two plans differ, a table a kind; then what only the release ``left`` has, or ``right``."""
+    for kind, title in _TITLES.items():
+        rows: list[list[Span]] = []
+        for item in (item for item in found if item.kind == kind and not item.is_of_one_release):
+            reasons = " | ".join(dict.fromkeys(reason for reason in item.why if reason))
+            show = _capability if item.key == "gpu.compute_capability" else shown_value
+            ours, theirs = _what_differs(item.before, item.after)
+            values = [text(show(ours), "red"), text("->"), text(show(theirs), "green")]
+            rows.append([text(item.key), *values, text(reasons, "dim")])
+        if rows:
+            yield from ([text(title, "bold")], *columns(rows), [])
+    apart = [item for item in found if item.is_of_one_release]
+    of_left = [f"{item.key}={shown(item.before, width=24)}" for item in apart if is_absent(item.after)]
+    of_right = [f"{item.key}={shown(item.after, width=24)}" for item in apart if is_absent(item.before)]
+    for release, words in ((left, of_left), (right, of_right)):
+        if words:
+            yield [text(f"Only in {release}", "bold")]
+            yield from folded([text("  "), text(", ".join(words), "dim")], room())
+            yield []
+
+
+def _capability(value: Any) -> str:
+    """As presets write it: 9.0."""
+    return ".".join(map(str, value)) if value else shown_value(value)
+
+
+def _what_differs(left: Any, right: Any) -> tuple[Any, Any]:
+    """Two mappings without the keys in which they are equal; any other values as they are."""
+    if not (isinstance(left, Mapping) and isinstance(right, Mapping)):
+        return left, right
+    both = [key for key in left if key in right and left[key] != right[key]]
+    apart = {key: _what_differs(left[key], right[key]) for key in both}
+    ours = {
+        key: apart[key][0] if key in apart else item for key, item in left.items() if key in apart or key not in right
+    }
+    theirs = {
+        key: apart[key][1] if key in apart else item for key, item in right.items() if key in apart or key not in left
+    }
+    return ours, theirs
+
+
+def shown_value(value: Any) -> str:
+    """A value as a table of differences shows it: memory sizes and counts without a pointless fraction."""
+    return number(value) if isinstance(value, float) and (value.is_integer() or value > 2) else shown(value)

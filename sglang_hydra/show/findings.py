@@ -30,7 +30,7 @@ def finding_lines(findings: Sequence[Finding], plan: Plan | None = None) -> list
         for who in setters_of(finding, plan) if plan else ():
             lines += folded([text("      "), text(who, "dim")], room())
         # One remedy after the other. What is a command is not broken into lines: it is to be copied.
-        for rank, remedy in enumerate(finding.hint.split("; or ") if finding.hint else ()):
+        for rank, remedy in enumerate(map(str, finding.shown)):
             line = [text("        or: " if rank else "      hint: ", "dim"), text(remedy, "green")]
             lines += [line] if remedy.startswith((program(), *_COMMANDS)) else folded(line, room())
     lines.append([])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sglang_hydra.fit.result import Fit, requests_of
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.verdict import Verdict, gpus_used, verdict_on, what_is_missing
-from sglang_hydra.text.screen import Line, folded, room, text
+from sglang_hydra.planning.verdict import Verdict, what_is_missing
+from sglang_hydra.text.screen import Line, Span, folded, room, text
 from sglang_hydra.text.words import number, plural
 
 _STYLES = {"yes": "bold green", "no": "bold red", "unknown": "bold yellow"}
@@ -17,6 +17,16 @@ def launch_lines(verdict: Verdict, by: str) -> list[Line]:
     answer, why = verdict
     words = f", by {by}{f', {why}' if why else ''}" if answer == "yes" else f": {why}"
     return _under_title([text("Launch".ljust(_TITLE_WIDTH)), text(answer, _STYLES[answer]), text(words)])
+
+
+def verdict_span(verdict: Verdict) -> Span:
+    """``can be launched``, in its colour."""
+    return text(verdict.sentence, _STYLES[verdict.answer])
+
+
+def not_known(verdict: Verdict) -> Line:
+    """Why it is not known whether it can be launched; nothing where it is."""
+    return [text(f": {verdict.why}")] if verdict.launchable is None else []
 
 
 def titled(title: str, content: str, style: str = "") -> list[Line]:
@@ -42,7 +52,7 @@ def no_command(is_corrected: bool) -> str:
 def first_lines(plan: Plan) -> list[Line]:
     """The verdict, the GPUs and the room of one server; the command is the caller's."""
     return [
-        *launch_lines(verdict_on(plan.findings, [plan]), server_name(plan)),
+        *launch_lines(plan.verdict, server_name(plan)),
         *titled("GPUs", gpus_line(plan)),
         *titled("Room", room_line(plan)),
     ]
@@ -60,7 +70,7 @@ def gpus_line(plan: Plan) -> str:
         return "none is here; gpu=h100 plans for one that is not"
     if gpu.device == "cpu" or plan.values["device"] == "cpu":
         return "none, it runs on the CPU"
-    used, nodes = gpus_used(plan), plan.values["nnodes"]
+    used, nodes = plan.layout.gpus, plan.values["nnodes"]
     memory = f", {number(gpu.memory_mib)} MiB each" if gpu.memory_mib else ""
     has = f" of {gpu.count} x {gpu.name}" if gpu.count else f" x {gpu.name}"
     if nodes > 1:
@@ -69,13 +79,14 @@ def gpus_line(plan: Plan) -> str:
 
 
 def room_line(plan: Plan) -> str:
-    """The tokens and the requests that the server holds; why that is unknown, or none."""
+    """The tokens and the requests that the server holds; why that is unknown, or none. A release that was not asked may
+    leave another share of the memory to them."""
     if plan.fit is None:
         missing = what_is_missing(plan)
         return f"unknown: {missing or 'it is computed for SGLang on GPUs with memory of their own'}"
     if plan.fit.fits is False:
         return "none: it does not fit"
-    held = _held(plan.fit, plan.nodes["fit"]["context"])
+    held = ("" if plan.is_exact else "by estimate ") + _held(plan.fit, plan.nodes["fit"]["context"])
     users = plan.nodes["fit"]["users"]
     return f"{held}, {users:,} needed (fit.users)" if users else held
 

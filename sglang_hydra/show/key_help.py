@@ -20,7 +20,7 @@ from sglang_hydra.compose.settings.bench import CACHES, CLIENTS, DATASETS
 from sglang_hydra.compose.settings.sweep import SEARCHES
 from sglang_hydra.compose.settings.topology import ON_WORKER_EXIT
 from sglang_hydra.facts.declared import DEVICES, VENDORS
-from sglang_hydra.planning.slurm_options import CONTAINERS, GPU_OPTIONS
+from sglang_hydra.planning.passing.slurm_options import CONTAINERS, GPU_OPTIONS
 
 _TABLE: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 

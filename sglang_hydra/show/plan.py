@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.order import same_release
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import constant_fields
-from sglang_hydra.releases.order import same_release
 from sglang_hydra.show.findings import finding_lines, shown_origin, shown_setting
-from sglang_hydra.show.first_lines import first_lines, no_command, server_name, titled
+from sglang_hydra.show.first_lines import first_lines, no_command, not_known, server_name, titled, verdict_span
 from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, folded, room, shown, text
 from sglang_hydra.text.shell import shell_word
 from sglang_hydra.text.words import plural
@@ -23,15 +23,11 @@ def plan_screen(plan: Plan, *, everything: bool = False, corrected: Sequence[Lin
     lines += [*heading(plan), []]
     lines += section("Set", set_rows(plan))
     lines += section(rules_title(plan), *changes_shown(plan, everything))
-    if plan.authority is not None and plan.authority.ok is not None:
-        from sglang_hydra.show.upstream import authority_lines
-
-        lines += [[text("SGLang's own word", "bold")], *authority_lines(plan.authority), []]
     if plan.fit is not None:
         from sglang_hydra.show.memory import memory_lines
 
         lines += memory_lines(plan.fit, plan.gpu.name)
-    if plan.launchable and plan.values["nnodes"] > 1:
+    if plan.launchable is not False and plan.values["nnodes"] > 1:
         lines += [*_commands(plan), []]
     lines += folded([text(_counts(plan))], room())
     return [*lines, [], *corrected] if corrected else lines
@@ -39,7 +35,7 @@ def plan_screen(plan: Plan, *, everything: bool = False, corrected: Sequence[Lin
 
 def _command(plan: Plan, is_corrected: bool) -> list[Line]:
     """The command that starts it, or why there is none."""
-    if not plan.launchable:
+    if plan.launchable is False:
         return titled("Command", no_command(is_corrected))
     if plan.values["nnodes"] > 1:
         return titled("Command", f"one on each of {plan.values['nnodes']} nodes, below")
@@ -60,7 +56,7 @@ def changes_shown(plan: Plan, everything: bool = False) -> tuple[list[list[Span]
 
 def _commands(plan: Plan) -> list[Line]:
     """The command for each node."""
-    from sglang_hydra.planning.nodes import UNKNOWN_HEAD, command_rows
+    from sglang_hydra.planning.passing.nodes import command_rows, unknown_head
 
     lines: list[Line] = [[text("Commands, one on each node", "bold")]]
     for node, command in command_rows(plan):
@@ -71,7 +67,7 @@ def _commands(plan: Plan) -> list[Line]:
         where = "an address of node 0 and a free port there; dist_init_addr=HOST:PORT sets it"
         if plan.nodes["launch"]["name"] == "slurm":
             where = "found inside the job: the address of its first node and a port that is free there"
-        lines += folded([text(f"  {UNKNOWN_HEAD} is {where}", "dim")], room())
+        lines += folded([text(f"  {unknown_head(plan)} is {where}", "dim")], room())
     if plan.secrets:
         lines += folded([text(f"  without {', '.join(plan.secrets)}, which is handed to them unseen", "dim")], room())
     return lines
@@ -98,17 +94,15 @@ def summary(plan: Plan) -> Line:
     counts = f"{plural(levels.count('error'), 'error')}, {plural(levels.count('warning'), 'warning')}"
     if plan.ignored:
         counts += f", {len(plan.ignored)} ignored"
-    if plan.launchable:
-        verdict = text("can be launched", "bold green")
-    elif plan.authority is not None and plan.authority.ok is False:
-        verdict = text(f"SGLang {plan.authority.authority.version} refuses it", "bold red")
+    if plan.launchable is not False:
+        verdict = verdict_span(plan.verdict)
     elif plan.ok and not plan.resolution.ok:
         verdict = text(f"SGLang {SPECIFIED_VERSION} would refuse it", "bold red")
     elif plan.ok:
         verdict = text("SGLang would accept it and then fail", "bold red")
     else:
         verdict = text("SGLang would refuse it", "bold red")
-    return [verdict, text(f": plan {plan.server_id}, {counts}")]
+    return [verdict, text(f": plan {plan.server_id}, {counts}"), *not_known(plan.verdict)]
 
 
 def _counts(plan: Plan) -> str:
@@ -152,10 +146,6 @@ def set_rows(plan: Plan) -> list[list[Span]]:
         beaten = f" (over {shown_origin(chain[-2])})" if len(chain) > 1 else ""
         who = f"{shown_origin(chain[-1])}{beaten}" if chain else ""
         rows.append([text("+", "green"), text(name), text(shown_setting(name, value)), text(who, "dim")])
-    for name, value in plan.extra.items():
-        origin = plan.settings.get(f"extra.{name}")
-        who = origin.place if origin else ""
-        rows.append([text("+", "green"), text(name), text(shown(value)), text(who, "dim")])
     return rows
 
 

@@ -5,51 +5,63 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sglang_hydra.planning.upstream.reasons import Reasons
+from sglang_hydra.arguments.tables.successors import name_in
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.releases.reasons import Quote, quote
+from sglang_hydra.rules.answer import Change, Step
 from sglang_hydra.text.screen import Line, folded, room, shown, text
-from sglang_hydra.upstream.reasons import Quote, Step, quote
 
 
-def chain_lines(reasons: Reasons | None) -> list[Line]:
-    """The chain under a title; SGLang's own words only where the wheel is here. Nothing without reasons."""
-    if reasons is None:
+def chain_lines(name: str, plan: Plan) -> list[Line]:
+    """The chain under a title; SGLang's own words only where the wheel is here. Nothing for the release whose rules
+    have pages of their own, and for other engines."""
+    if plan.release.is_by_rules:
         return []
-    lines: list[Line] = [[text(f"By the code of SGLang {reasons.version}", "bold")]]
-    if reasons.why_not is not None:
-        return [*lines, *folded([text(f"  not asked: {reasons.why_not}", "dim")], room()), []]
-    for change in reasons.changes:
+    version, answer = plan.engine.version, plan.resolution.answer
+    lines: list[Line] = [[text(f"By the code of SGLang {version}", "bold")]]
+    if answer is None:
+        return [*lines, *folded([text(f"  not asked: {plan.resolution.not_asked}", "dim")], room()), []]
+    changes = _changes(name, plan)
+    for change in changes:
         lines.append([text(f"  {shown(change.before, width=24)} -> {shown(change.after)}", "yellow")])
         if change.step is None:
             lines.append([text("    by a statement that was not seen", "dim")])
         else:
-            lines += _step(change.step, reasons.version, "    ")
-    if not reasons.changes and reasons.error is None:
+            lines += _step(change.step, version, "    ")
+    if not changes and answer.error is None:
         lines.append([text("  it changes nothing: the value is what was given, or the default", "dim")])
-    if reasons.error is not None:
-        lines += folded([text(f"  it refuses: {reasons.error}", "bold red")], room())
-    if reasons.check is not None:
-        lines += _step(reasons.check, reasons.version, "    ")
+    if answer.error is not None:
+        lines += folded([text(f"  it refuses: {answer.error}", "bold red")], room())
+    if answer.check is not None:
+        lines += _step(answer.check, version, "    ")
     return [*lines, []]
 
 
-def chain_record(reasons: Reasons | None) -> dict[str, Any] | None:
+def chain_record(name: str, plan: Plan) -> dict[str, Any] | None:
     """The same for ``--json``."""
-    if reasons is None:
+    if plan.release.is_by_rules:
         return None
+    version, answer = plan.engine.version, plan.resolution.answer
     return {
-        "version": reasons.version,
-        "why_not": reasons.why_not,
+        "version": version,
+        "why_not": None if answer else plan.resolution.not_asked,
         "changes": [
             {
                 "before": change.before,
                 "after": change.after,
-                "step": _step_record(change.step, reasons.version) if change.step else None,
+                "step": _step_record(change.step, version) if change.step else None,
             }
-            for change in reasons.changes
+            for change in _changes(name, plan)
         ],
-        "error": reasons.error,
-        "check": _step_record(reasons.check, reasons.version) if reasons.check else None,
+        "error": answer.error if answer else None,
+        "check": _step_record(answer.check, version) if answer and answer.check else None,
     }
+
+
+def _changes(name: str, plan: Plan) -> list[Change]:
+    """What the release did to an argument, under its name in any release, in its order."""
+    answer, own = plan.resolution.answer, name_in(name, plan.engine.version)
+    return [change for change in answer.changes if change.field == own] if answer else []
 
 
 def _step(step: Step, version: str, indent: str, above: str = "") -> Iterator[Line]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from sglang_hydra.fit.roofline import COMPUTE, LINK, MEMORY, Limit, Load, Roofline, Step
+from sglang_hydra.planning.choosing.forecast import known_limit
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.roofline import known_limit
+from sglang_hydra.planning.verdict import by_estimate
 from sglang_hydra.text.screen import Line, columns, folded, room, text
 from sglang_hydra.text.words import plural
 
@@ -30,6 +31,7 @@ def roofline_record(plan: Plan) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "gpu": plan.gpu.name,
+        "basis": plan.basis,
         "formulas": list(FORMULAS),
         "unknown": list(known.unknown),
         "terms": roofline.to_json() if roofline else None,
@@ -44,12 +46,13 @@ def roofline_lines(plan: Plan) -> list[Line]:
     known = known_limit(plan)
     roofline, load = known.roofline, known.load
     title: Line = [text(f"The hardware's limit: {plan.gpu.name}", "bold")]
+    mark = text(by_estimate(plan), "yellow")
     if roofline is None or load is None:
         return [title, *folded([text("  unknown: "), text(", ".join(known.unknown), "yellow")], room())]
     limit = roofline.limit(load)
     gpus = roofline.gpus * roofline.copies
     lines: list[Line] = [
-        [*title, text(f" x {gpus}")],
+        *folded([*title, text(f" x {gpus}"), mark], room()),
         *folded([text("  "), text(load_words(load))], room()),
         [],
         *columns(_limit_rows(roofline, load, limit)),

@@ -6,13 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sglang_hydra.planning.nodes import node_commands
+from sglang_hydra.planning.passing.nodes import node_commands
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.checks import numbers
 from sglang_hydra.planning.topology.plan import LAYER, Server, Topology
-from sglang_hydra.planning.verdict import constant_fields, verdict_on
+from sglang_hydra.planning.verdict import constant_fields
 from sglang_hydra.show.findings import finding_lines
-from sglang_hydra.show.first_lines import launch_lines, no_command, room_line, server_name, titled
+from sglang_hydra.show.first_lines import (
+    launch_lines,
+    no_command,
+    not_known,
+    room_line,
+    server_name,
+    titled,
+    verdict_span,
+)
 from sglang_hydra.show.plan import changed_rows, command_line, heading, section, set_rows
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import VERBATIM, Line, Span, folded, room, shown, text
@@ -37,7 +45,7 @@ def topology_screen(topology: Topology, *, everything: bool = False, corrected: 
         lines += _role_lines(role, servers, set_by_all, changed_in_all)
     lines += section("Servers", list(_server_rows(servers)))
     lines += _memory(servers)
-    if topology.launchable:
+    if topology.launchable is not False:
         lines += _commands(topology)
     lines.append([text(f"Topology {topology.topology_id}: {plural(len(servers), 'server')}")])
     return [*lines, [], *corrected] if corrected else lines
@@ -46,8 +54,7 @@ def topology_screen(topology: Topology, *, everything: bool = False, corrected: 
 def _first_lines(topology: Topology, is_corrected: bool) -> list[Line]:
     """Whether it can be launched, its GPUs, the room of the first server of each role, and where the commands are."""
     servers = topology.servers
-    verdict = verdict_on(topology.findings, [server.plan for server in servers])
-    lines = launch_lines(verdict, server_name(servers[0].plan))
+    lines = launch_lines(topology.verdict, server_name(servers[0].plan))
     gpu = topology.common.gpu
     used = len({(node, number) for server in servers for node in server.nodes for number in server.gpus})
     on = f"{used} of {topology.nodes * gpu.count} x {gpu.name}" if used and gpu.count else gpu.name
@@ -56,8 +63,8 @@ def _first_lines(topology: Topology, is_corrected: bool) -> list[Line]:
     for number, role in enumerate(dict.fromkeys(server.role for server in servers)):
         first = next(server for server in servers if server.role == role)
         lines += titled("" if number else "Room", f"{role}: {room_line(first.plan)}")
-    none = no_command(is_corrected)
-    return [*lines, *titled("Command", "one for each server and the router, below" if topology.launchable else none)]
+    command = "one for each server and the router, below"
+    return [*lines, *titled("Command", no_command(is_corrected) if topology.launchable is False else command)]
 
 
 def summary(topology: Topology) -> Line:
@@ -67,8 +74,8 @@ def summary(topology: Topology) -> Line:
         f": topology {topology.topology_id}, {plural(len(topology.servers), 'server')}, "
         f"{plural(levels.count('error'), 'error')}, {plural(levels.count('warning'), 'warning')}"
     )
-    if topology.launchable:
-        return [text("can be launched", "bold green"), text(head)]
+    if topology.launchable is not False:
+        return [verdict_span(topology.verdict), text(head), *not_known(topology.verdict)]
     why = "SGLang would accept it and then fail" if topology.ok else "SGLang would refuse it"
     return [text(why, "bold red"), text(head)]
 
@@ -203,6 +210,7 @@ def verdict_record(name: str, topology: Topology) -> dict[str, Any]:
         "name": name,
         "ok": topology.ok,
         "launchable": topology.launchable,
+        "why": topology.verdict.why,
         "server_id": topology.topology_id,
         "findings": [finding.to_json() for finding in topology.findings],
     }

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import has_several_servers
-from sglang_hydra.planning.input_files import Document, ReadOthers, documents, is_document
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.recorded.input_files import Document, ReadOthers, documents, is_document
+from sglang_hydra.planning.verdict import verdict_on
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import summary
 from sglang_hydra.text.errors import ConfigError
@@ -34,9 +35,14 @@ class Verdict(NamedTuple):
         return self.made is not None and self.made.ok
 
     @property
-    def launchable(self) -> bool:
-        """SGLang's verdict and ours."""
-        return self.made is not None and self.made.launchable
+    def launchable(self) -> bool | None:
+        """SGLang's verdict and ours; None where that is not known."""
+        return False if self.made is None else self.made.launchable
+
+    @property
+    def why(self) -> str:
+        """What speaks against it, what is not known, or what is warned of."""
+        return verdict_on(self.findings, ()).why if self.made is None else self.made.verdict.why
 
     @property
     def error_ids(self) -> tuple[str, ...]:
@@ -56,7 +62,7 @@ def verdicts_on(
         try:
             if isinstance(document, ConfigError):
                 raise document
-            made = _judged(composer, document, overrides, seed)
+            made = judged(composer, document, overrides, seed)
         except ConfigError as failure:
             verdicts.append((name, Verdict(None, failure.findings)))
         else:
@@ -64,7 +70,9 @@ def verdicts_on(
     return verdicts
 
 
-def _judged(composer: Composer, document: Document, overrides: Sequence[Request], seed: int | None) -> Plan | Topology:
+def judged(
+    composer: Composer, document: Document, overrides: Sequence[Request], seed: int | None = None
+) -> Plan | Topology:
     """The plan of a document with ``overrides`` on top, or of all of its servers where it asks for several. Facts that
     a plan recorded hold until one of them is typed."""
     typed = [request.text.partition("=")[0].partition(".")[0] for request in overrides]
@@ -89,9 +97,9 @@ def verdict_record(name: str, verdict: Verdict) -> dict[str, Any]:
         "name": name,
         "ok": verdict.ok,
         "launchable": verdict.launchable,
+        "why": verdict.why,
         "server_id": made.server_id if made else None,
         "findings": [finding.to_json() for finding in findings],
-        **({"authority": made.authority.to_json()} if made is not None and made.authority is not None else {}),
     }
 
 
@@ -107,8 +115,4 @@ def verdict_lines(name: str, verdict: Verdict) -> Iterator[Line]:
         yield [text(f"{name}: "), text("cannot be composed", "bold red")]
     else:
         yield from folded([text(f"{name}: "), *summary(made)], room())
-        if made.authority is not None:
-            from sglang_hydra.show.upstream import authority_lines
-
-            yield from authority_lines(made.authority)
     yield from finding_lines([finding for finding in findings if finding.level != "info"], made)

@@ -6,7 +6,7 @@ flags.json has the tables: each verb with its line of the help, and a row for ea
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +40,9 @@ _TABLE: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_
 
 VERBS: Mapping[str, str] = _TABLE["verbs"]
 """Each verb with its line of the help, in the order of the help."""
+
+TASKS: Mapping[str, Sequence[str]] = _TABLE["tasks"]
+"""The verbs by what one wants to do, in the order of the help."""
 
 OTHER_VERBS: Mapping[str, str] = _TABLE["other_verbs"]
 """What people call a verb, with ours."""

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from sglang_hydra.text.budget import yaml_nodes
 from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
-from sglang_hydra.text.quick_yaml import quick_loader
 
 
 def key_lines(file: str) -> Mapping[tuple[str, ...], int]:
@@ -26,8 +26,8 @@ def _key_lines(file: str, version: tuple[int, ...]) -> Mapping[tuple[str, ...], 
     import yaml
 
     try:
-        root = yaml.compose(read_text(file, CONFIG_BYTES), Loader=quick_loader())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        (root,) = yaml_nodes(read_text(file, CONFIG_BYTES), "config")
+    except (OSError, ValueError, yaml.YAMLError):
         return {}
     lines: dict[tuple[str, ...], int] = {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sglang_hydra.text.key_lines import key_lines
 from sglang_hydra.text.locations import shown_path
@@ -34,3 +34,11 @@ class Origin:
 
     def to_json(self) -> dict[str, Any]:
         return {"layer": self.layer, "place": self.place, "value": self.value}
+
+
+class Named(NamedTuple):
+    """A program that a configuration names, and who named it. ``is_of_app``: a Hydra app of the user's own did."""
+
+    program: str
+    origin: Origin
+    is_of_app: bool = False

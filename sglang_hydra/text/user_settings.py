@@ -1,4 +1,4 @@
-"""What the user allows files that others wrote: one file of the user's, variables for CI, and flags.
+"""What the user allows files that others wrote, and the release of choice: one file, variables for CI, and flags.
 
 Nothing is read until something has to be decided. No checked file and no folder can say where it is read from: the
 variables are those that this process was started with.
@@ -11,10 +11,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.whole_file import draft
 from sglang_hydra.text.words import nearest
 
 FILE_VARIABLE = "SGLANG_HYDRA_SETTINGS"
@@ -23,10 +25,13 @@ _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 _MOST_BYTES = 1 << 20
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
+_RELEASE = re.compile(r"[0-9]+(\.[0-9]+)+([a-z.+-]*[0-9a-z]+)*")
+_PRICE = re.compile(r"[a-z][a-z0-9_]*=[0-9]{1,9}(\.[0-9]{1,9})?")
+_RELEASE_LINE = re.compile(r"release\s*:")
 
 
 class Key(NamedTuple):
-    """One key of the settings: the variable and the flag that do the same, and what it does."""
+    """One key of the settings: the variable and the flag or command that do the same, and what it does."""
 
     variable: str
     flag: str
@@ -59,6 +64,24 @@ KEYS: Mapping[str, Key] = {
         False,
         "false: a model that a file names is looked for in the local cache only, and not on the hub",
     ),
+    "release": Key(
+        "SGLANG_HYDRA_RELEASE",
+        "release use VERSION",
+        False,
+        "the release of SGLang that is planned for where none is named and none is installed",
+    ),
+    "price": Key(
+        "SGLANG_HYDRA_PRICE",
+        "forecast.price.h200=3.5",
+        True,
+        "an hour of one GPU of each class in your currency: h200=3.5",
+    ),
+    "results": Key(
+        "SGLANG_HYDRA_RESULTS",
+        "forecast.results=[FOLDER]",
+        True,
+        "forecasts are corrected by the points measured in these sweep folders",
+    ),
 }
 """In the order of the documentation."""
 
@@ -73,12 +96,21 @@ class Allowed(NamedTuple):
 @dataclass(frozen=True)
 class Settings:
     """What is allowed. ``trusted_folders`` are absolute, links resolved. ``hub_token`` and ``fetch`` are None where
-    nobody set anything: no token, and the hub is asked."""
+    nobody set anything: no token, and the hub is asked. ``release`` is a version of SGLang. ``price`` is of GPU classes
+    (``h200=3.5``), ``results`` are folders of sweeps."""
 
     trusted_folders: tuple[Allowed, ...] = ()
     allowed_env: tuple[Allowed, ...] = ()
     hub_token: Allowed | None = None
     fetch: Allowed | None = None
+    release: Allowed | None = None
+    price: tuple[Allowed, ...] = ()
+    results: tuple[Allowed, ...] = ()
+
+    def price_of(self, gpu: str) -> float | None:
+        """Returns what an hour of one GPU of this class costs; None where nobody said."""
+        given = dict(item.value.split("=", 1) for item in reversed(self.price))
+        return float(given[gpu]) if gpu in given else None
 
     def trusts(self, path: str) -> Allowed | None:
         """The trusted folder that ``path`` lies in, every link in the path resolved; None where it lies in none."""
@@ -125,9 +157,8 @@ def begin(flags: Mapping[str, Sequence[str]] | None = None) -> None:
     )
     for key, values in _sources.flags.items():
         name = KEYS[key].variable
-        joined = _SEPARATORS[key].join(values)
         before = os.environ.get(name) if KEYS[key].is_list else None
-        os.environ[name] = f"{joined}{_SEPARATORS[key]}{before}" if before else joined
+        os.environ[name] = _SEPARATORS.get(key, ",").join([*values, before] if before else values)
 
 
 def settings() -> Settings:
@@ -154,7 +185,25 @@ def settings_folder() -> str | None:
     return None if file is None else os.path.dirname(file)
 
 
-_SEPARATORS = {"trusted_folders": os.pathsep, "allowed_env": ",", "hub_token": "", "fetch": ""}
+def use_release(version: str | None) -> str:
+    """Writes the release of choice into the settings file, or takes it out (None); every other line stays. Returns the
+    file's path. Raises ConfigError (SET001) where there is no file to write, or it takes no further line."""
+    file = settings_file(_sources.environment)
+    if file is None:
+        raise ConfigError(_wrong(f"{FILE_VARIABLE} is empty: there is no file to write"))
+    before = Path(file).read_text(encoding="utf-8") if os.path.exists(file) else ""
+    kept = [line for line in before.splitlines() if not _RELEASE_LINE.match(line)]
+    made = "".join(f"{line}\n" for line in [*kept, *([] if version is None else [f"release: {version}"])])
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    with draft(Path(file), made) as written:
+        _read({FILE_VARIABLE: str(written)}, {})
+        written.replace(file)
+    _sources.settings = None
+    return file
+
+
+_SEPARATORS = {"trusted_folders": os.pathsep, "results": os.pathsep}
+"""Of several values in a variable; the others have a comma."""
 
 
 def _read(env: Mapping[str, str], flags: Mapping[str, Sequence[str]]) -> Settings:
@@ -164,7 +213,7 @@ def _read(env: Mapping[str, str], flags: Mapping[str, Sequence[str]]) -> Setting
         given[key] += [Allowed(value, KEYS[key].flag.partition(" ")[0]) for value in values]
     for name, (variable, _, is_list, _) in KEYS.items():
         if env.get(variable):
-            parts = env[variable].split(_SEPARATORS[name]) if is_list else [env[variable]]
+            parts = env[variable].split(_SEPARATORS.get(name, ",")) if is_list else [env[variable]]
             given[name] += [Allowed(part.strip(), variable) for part in parts if part.strip()]
     file = settings_file(env)
     if file is not None:
@@ -175,6 +224,9 @@ def _read(env: Mapping[str, str], flags: Mapping[str, Sequence[str]]) -> Setting
         allowed_env=tuple(_variables(given["allowed_env"], findings)),
         hub_token=_switch("hub_token", given["hub_token"], findings),
         fetch=_switch("fetch", given["fetch"], findings),
+        release=_version(given["release"], findings),
+        price=tuple(_prices(given["price"], findings)),
+        results=tuple(Allowed(os.path.expanduser(item.value), item.place) for item in given["results"]),
     )
     if findings:
         raise ConfigError(*findings)
@@ -186,12 +238,12 @@ def _in_file(file: str, is_named: bool, findings: list[Finding]) -> Iterator[tup
     variable names it."""
     import yaml
 
+    from sglang_hydra.text.budget import OverBudget, read_yaml
     from sglang_hydra.text.file_text import read_text
     from sglang_hydra.text.key_lines import key_lines
-    from sglang_hydra.text.quick_yaml import quick_load
 
     try:
-        loaded = quick_load(read_text(file, _MOST_BYTES))
+        loaded = read_yaml(read_text(file, _MOST_BYTES), "config")
     except FileNotFoundError:
         if is_named:
             findings.append(_wrong(f"{FILE_VARIABLE}={file}: there is no such file"))
@@ -200,7 +252,10 @@ def _in_file(file: str, is_named: bool, findings: list[Finding]) -> Iterator[tup
         why = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8 text"
         findings.append(_wrong(f"{file} cannot be read: {why}"))
         return
-    except (yaml.YAMLError, ValueError, RecursionError) as failure:
+    except OverBudget as failure:
+        findings.append(_wrong(f"{file} cannot be read: {failure}"))
+        return
+    except yaml.YAMLError as failure:
         mark = getattr(failure, "problem_mark", None)
         place = f"{file}:{mark.line + 1}" if mark else file
         findings.append(_wrong(f"{place}: it is no YAML: {getattr(failure, 'problem', None) or failure}"))
@@ -222,11 +277,15 @@ def _in_file(file: str, is_named: bool, findings: list[Finding]) -> Iterator[tup
 
 def _items(name: str, value: Any, place: str, findings: list[Finding]) -> list[str]:
     """A value of the settings file as text; an empty list and a finding for one of another type."""
+    if name == "release":
+        return [str(value)]
     if not KEYS[name].is_list:
         if isinstance(value, bool):
             return [str(value).lower()]
         findings.append(_wrong(f"{place}: {name} is true or false, and no {type(value).__name__}", f"{name}: true"))
         return []
+    if name == "price" and isinstance(value, Mapping):
+        value = [f"{gpu}={price}" for gpu, price in value.items()]
     listed = [value] if isinstance(value, str) else value
     if isinstance(listed, list) and all(isinstance(item, str) and item and "\0" not in item for item in listed):
         if name == "trusted_folders" and (
@@ -258,6 +317,14 @@ def _variables(given: Sequence[Allowed], findings: list[Finding]) -> Iterator[Al
             findings.append(_wrong(f"{item.place}: {item.value[:100]!r} is no variable's name", "MY_NAME, or MY_*"))
 
 
+def _prices(given: Sequence[Allowed], findings: list[Finding]) -> Iterator[Allowed]:
+    for item in given:
+        if _PRICE.fullmatch(item.value):
+            yield item
+        else:
+            findings.append(_wrong(f"{item.place}: {item.value[:100]!r} is no GPU class and price", "h200=3.5"))
+
+
 def _switch(name: str, given: Sequence[Allowed], findings: list[Finding]) -> Allowed | None:
     """The first of these that was given: a flag, else the variable, else the file."""
     if not given:
@@ -267,6 +334,13 @@ def _switch(name: str, given: Sequence[Allowed], findings: list[Finding]) -> All
         findings.append(_wrong(f"{given[0].place}={given[0].value[:100]} is neither true nor false"))
         return None
     return Allowed("true" if value in _TRUE else "false", given[0].place)
+
+
+def _version(given: Sequence[Allowed], findings: list[Finding]) -> Allowed | None:
+    """The first of these that was given: the variable, else the file."""
+    if given and not _RELEASE.fullmatch(given[0].value):
+        findings.append(_wrong(f"{given[0].place}={given[0].value[:100]} is no version of SGLang"))
+    return given[0] if given else None
 
 
 def _wrong(message: str, near: str | None = None) -> Finding:

@@ -8,6 +8,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+SURE = 0.8
+"""The least share of letters that a mistyped name has in common with the one that was meant, for a correction; names
+that are less like it are listed."""
 _WIDTH = 100
 _MOST_LISTED = 5
 _SHORT = 4
@@ -20,12 +23,18 @@ _FACTORS: dict[str, int] = {
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that was probably meant: ignoring case and separators first, then by similarity."""
-    return next(iter(several_near(name, names, 1)), None)
+    """The name that was surely meant: one that is only spelled otherwise, or is mistyped by a few letters and is nearer
+    than all others. None where that is not sure: ``several_near`` has the names to list."""
+    near = several_near(name, names := list(names), 2)
+    begun = [one for one in names if _flat(one).startswith(_flat(name)) and len(_flat(one)) <= 2 * len(_flat(name))]
+    if len(begun) == 1 and not (near and _flat(near[0]) == _flat(name)):
+        return begun[0]
+    sure = [_sureness(name, one) for one in near]
+    return near[0] if near and sure[0] >= SURE and (len(near) == 1 or sure[0] > sure[1]) else None
 
 
 def several_near(name: str, names: Iterable[str], most: int) -> list[str]:
-    """The names that were probably meant, the nearest first; one that is only spelled otherwise is alone."""
+    """The names that may have been meant, the nearest first; one that is only spelled otherwise is alone."""
     import difflib
 
     flat = {_flat(candidate): candidate for candidate in names}
@@ -34,6 +43,22 @@ def several_near(name: str, names: Iterable[str], most: int) -> list[str]:
         return [flat[wanted]]
     comparable = [one for one in flat if len(wanted) > _SHORT or one[:1] == wanted[:1] or wanted in one]
     return [flat[close] for close in difflib.get_close_matches(wanted, comparable, n=most)]
+
+
+def _sureness(typed: str, name: str) -> float:
+    """The share of letters that both have in one order; 1 for the same letters in another order, 0 where the first
+    letter is another one (precision is not revision), or the numbers differ by more than a digit that is repeated
+    (h1000 is h100, qwen3_9b is not qwen3_8b)."""
+    import difflib
+
+    one, other = _flat(typed)[:_WIDTH], _flat(name)
+    if _numbers(one) != _numbers(other) or one[:1] != other[:1]:
+        return 0.0
+    return 1.0 if sorted(one) == sorted(other) else difflib.SequenceMatcher(None, other, one).ratio()
+
+
+def _numbers(flat: str) -> list[str]:
+    return [re.sub(r"(.)\1+", r"\1", digits) for digits in re.findall(r"\d+", flat)]
 
 
 def some_of(name: str, names: Iterable[str], command: str) -> str:

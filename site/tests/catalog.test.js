@@ -31,7 +31,7 @@ onSite("a static page has its verdict in the HTML, and the planner agrees", asyn
   await picture(page, "fit", { fullPage: true });
   await page.click("text=Change this plan");
   await answered(page);
-  assert.equal(await page.textContent("#verdict"), "Can be launched: SGLang 0.5.2");
+  assert.equal(await page.textContent("#verdict"), "Can be launched: SGLang 0.5.23");
   assert.equal(await page.inputValue("#count"), "4");
 });
 

@@ -40,10 +40,10 @@ OTHERS = (
 
 def questions() -> list[list[str]]:
     """The overrides of every recipe, then random ones; the seed of each is fixed."""
+    from sglang_hydra.arguments.tables.table import known_versions
     from sglang_hydra.compose.composer import Composer
     from sglang_hydra.compose.recipes import recipes
-    from sglang_hydra.planning.catalog import gpu_classes, models
-    from sglang_hydra.releases.table import known_versions
+    from sglang_hydra.planning.choosing.catalog import gpu_classes, models
 
     chance, composer = random.Random(SEED), Composer()
     gpus = [gpu.name for gpu in gpu_classes(composer)]

@@ -12,12 +12,12 @@ onSite("home shows a refused plan before Python is there, and plans", async (pag
   await page.goto("/index.html");
   await picture(page, "home");
   await answered(page);
-  assert.equal(await page.textContent("#verdict"), "Cannot be launched: SGLang 0.5.2");
+  assert.equal(await page.textContent("#verdict"), "Cannot be launched: SGLang 0.5.23");
   await page.selectOption("#gpu", "h200");
   await page.fill("#count", "2");
   await page.click("button.go");
   await answered(page);
-  assert.equal(await page.textContent("#verdict"), "Can be launched: SGLang 0.5.2");
+  assert.equal(await page.textContent("#verdict"), "Can be launched: SGLang 0.5.23");
 });
 
 onSite("other pages and the documentation load without an error", async (page) => {

@@ -22,12 +22,12 @@ const text = (page, selector) => page.textContent(selector);
 onSite("a plan that does not fit is refused, and the button of a remedy makes one that fits", async (page) => {
   await page.goto(link({ gpu: "h100", model: "llama_3_1_70b" }));
   await answered(page);
-  assert.equal(await text(page, "#verdict"), "Cannot be launched: SGLang 0.5.2");
+  assert.equal(await text(page, "#verdict"), "Cannot be launched: SGLang 0.5.23");
   assert.match(await text(page, "#findings"), /FIT001/);
   await picture(page, "plan_refused");
   await page.click("button.remedy");
   await answered(page);
-  assert.equal(await text(page, "#verdict"), "Can be launched: SGLang 0.5.2");
+  assert.equal(await text(page, "#verdict"), "Can be launched: SGLang 0.5.23");
   assert.equal(await page.inputValue("#count"), "4");
   await picture(page, "plan_fits");
   await page.click("#values button.link >> text=mem_fraction_static");
@@ -45,7 +45,7 @@ onSite("a link restores the plans, a comparison and a pasted config.json", async
   await page.goto(link({ gpu: "h200", model: "me/mine", config, more: "tp_size=2 'context_length=8192'" }, { gpu: "l4", model: "qwen3_8b" }, { gpu: "h100", model: "llama_3_1_70b" }));
   await answered(page);
   await page.waitForSelector("table.compare");
-  assert.equal(await text(page, "#verdict"), "Can be launched: SGLang 0.5.2");
+  assert.equal(await text(page, "#verdict"), "Can be launched: SGLang 0.5.23");
   assert.equal(await page.inputValue("#more"), "tp_size=2 'context_length=8192'");
   assert.match(await text(page, "#comparison"), /l4/);
   await picture(page.locator("#comparison"), "plan_compare");

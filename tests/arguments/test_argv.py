@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sglang_hydra.arguments.argv import MEANINGS, parse_argv, parse_argv_with_places, render_argv
 from sglang_hydra.arguments.fields import FIELDS, Field, LoRARef, fresh_defaults
+from sglang_hydra.arguments.reading import MEANINGS, parse_argv, read
+from sglang_hydra.arguments.rendering import render
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
@@ -207,7 +208,8 @@ def test_a_line_in_one_string_is_the_callers_mistake() -> None:
 
 def test_the_place_of_an_argument_is_the_word_that_set_it() -> None:
     line = ["--model", "x", "--tp", "2", "--enable-metrics", "--cuda-graph-bs", "1", "2", "--tp=4"]
-    values, places = parse_argv_with_places(line)
+    found = read(line, "0.5.2")
+    values, places = found.values, found.places
     assert places == {"model_path": 1, "tp_size": 9, "enable_metrics": 5, "cuda_graph_bs": 6}
     assert values.keys() == places.keys()
 
@@ -325,7 +327,7 @@ WRITTEN: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("values", "line"), WRITTEN)
 def test_values_are_written_as_the_shortest_line(values: dict[str, Any], line: list[str]) -> None:
-    assert render_argv(values) == line
+    assert render(values) == line
 
 
 UNSAYABLE: list[tuple[str, Any]] = [
@@ -366,12 +368,12 @@ UNSAYABLE: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("name", "value"), UNSAYABLE)
 def test_what_no_line_can_say_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=name):
-        render_argv({name: value})
+        render({name: value})
 
 
 def test_a_secret_is_not_in_the_refusal() -> None:
     with pytest.raises(ValueError, match=r"api_key=\*\*\*"):
-        render_argv({"api_key": ["hunter2"]})
+        render({"api_key": ["hunter2"]})
 
 
 def test_every_recorded_line_is_written_back() -> None:
@@ -379,7 +381,7 @@ def test_every_recorded_line_is_written_back() -> None:
         if expected.get("stage") != "argparse":
             values = parse_argv(argv)
             wanted = {name: value for name, value in values.items() if value != FIELDS[name].default}
-            assert parse_argv(render_argv(values)) == wanted
+            assert parse_argv(render(values)) == wanted
 
 
 TEXT = st.text(max_size=8) | st.sampled_from(["-1", "--tp", "--x y", "-", "--", "-1e5", "=", "None", "--tp=2"])
@@ -413,10 +415,10 @@ def test_what_is_written_is_read_back(values: dict[str, Any]) -> None:
     sayable = {}
     for name, value in values.items():
         with contextlib.suppress(ValueError):
-            render_argv({name: value})
+            render({name: value})
             sayable[name] = value
     wanted = {name: value for name, value in sayable.items() if value != FIELDS[name].default}
-    words = render_argv(sayable)
+    words = render(sayable)
     assert parse_argv(words) == {"model_path": "x", **wanted}
     expected = reference(words) or {}
     assert {name: expected[name] for name in wanted} == wanted
@@ -428,5 +430,5 @@ def test_a_plain_value_can_nearly_always_be_said(field: Field, data: st.DataObje
     value = data.draw(value_of(field))
     odd_words = {"--", "", "None"} if isinstance(value, str) else set()
     if not isinstance(value, list) and value not in odd_words:
-        line = render_argv({"model_path": "x"} | {field.name: value})
+        line = render({"model_path": "x"} | {field.name: value})
         assert parse_argv(line).get(field.name, FIELDS[field.name].default) == value

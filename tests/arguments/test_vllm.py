@@ -6,9 +6,9 @@ import shlex
 
 import pytest
 
-from sglang_hydra.arguments.argv import parse_argv
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.fields.check import check_value
+from sglang_hydra.arguments.reading import parse_argv
 from sglang_hydra.arguments.vllm import _table, counterpart, translated
 
 COMMANDS = [

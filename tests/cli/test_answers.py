@@ -88,7 +88,7 @@ def test_a_verb_reads_what_was_pasted_and_prints() -> None:
 def test_a_pasted_command_becomes_a_form() -> None:
     line = "docker run lmsysorg/sglang:v0.5.2 python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2"
     made = ask(ask="paste", text=line)
-    assert [server["form"] for server in made["servers"]] == [{"model": "qwen3_8b", "count": "2"}]
+    assert [server["form"] for server in made["servers"]] == [{"model": "qwen3_8b", "count": "2", "release": "0.5.2"}]
     assert made["diagnosis"] is None
 
 

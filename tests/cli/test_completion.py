@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("sglang-hydra pl", ["plan"]),
-        ("python serve.py pl", ["plan"]),
+        ("sglang-hydra pla", ["plan"]),
+        ("python serve.py pla", ["plan"]),
         ("sglang-hydra plan gpu=b2", ["gpu=b200"]),
         (
             "sglang-hydra plan model=deepseek_v3",
@@ -39,14 +39,15 @@ ROOT = Path(__file__).parents[2]
         ("sglang-hydra plan --js", ["--json"]),
         ("sglang-hydra plan +gpu=gb2", ["+gpu=gb200"]),
         ("sglang-hydra plan engine.version=0.5.10", ["engine.version=0.5.10.post1"]),
-        ("sglang-hydra plan extra.dcp_si", ["extra.dcp_size="]),
-        ("sglang-hydra plan extra.disable_flashinfer_autotune=f", ["extra.disable_flashinfer_autotune=false"]),
+        ("sglang-hydra plan dcp_si", ["dcp_size="]),
+        ("sglang-hydra plan disable_flashinfer_autotune=f", ["disable_flashinfer_autotune=false"]),
         ("sglang-hydra plan nothing_like_it", []),
         ("sglang-hydra plan engine.version=0.5.23 dcp_si", ["dcp_size="]),
         ("sglang-hydra plan engine.version=0.5.12 dcp_si", []),
         ("sglang-hydra plan engine.version=0.5.23 attention_backend=cu", ["attention_backend=cutedsl_mla"]),
         ("sglang-hydra plan engine.version=0.5.23 nsa_prefill", []),
-        ("sglang-hydra plan dcp_si", []),
+        ("sglang-hydra plan engine.version=0.5.2 dcp_si", []),
+        ("sglang-hydra plan cuda_graph_max_b", ["cuda_graph_max_bs_decode=", "cuda_graph_max_bs_prefill="]),
     ],
 )
 def test_a_word_is_completed(line: str, expected: list[str]) -> None:
@@ -153,7 +154,7 @@ TYPED = [
     ("sglang-hydra plan gpu=b2", "gpu=b200"),
     ("sglang-hydra bench -m gpu=h100,b2", "gpu=h100,b200"),
     ("sglang-hydra plan disable_cuda_graph=t", "disable_cuda_graph=true"),
-    ("sglang-hydra check --ag", "--against"),
+    ("sglang-hydra check --fail", "--fail-on"),
 ]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import H200, Run, runner
+from tests.for_0_5_2 import plans_are_for_0_5_2 as plans_are_for_0_5_2
 
 HEAD = "Corrected\n  "
 

@@ -16,6 +16,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.hydra_internals import hydra_over
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.run.launch.hydra_run import in_hydra
+from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.text.errors import ConfigError
 from tests.commands import H200, Run, runner
 from tests.plans import written
@@ -192,7 +193,7 @@ def test_what_one_run_obeys_has_its_effect(tmp_path: Path) -> None:
     invocation = read_invocation([*words, "+hydra.job.env_set.FROM_HYDRA=yes", "hydra.output_subdir=notes", *H200])
     settle_hydra_words(invocation)
     before = os.getcwd()
-    assert in_hydra(Composer(), invocation, task) == 0
+    assert in_hydra(LaunchRequest(Composer(), invocation.requests), task) == 0
     assert (seen, os.getcwd()) == ({"cwd": f"{tmp_path}/r", "name": "mine", "id": "7", "variable": "yes"}, before)
     assert (tmp_path / "r" / "notes" / "overrides.yaml").exists()
     assert "model_path: ${.model.model_path}" in (tmp_path / "r" / "notes" / "config.yaml").read_text()
@@ -215,6 +216,20 @@ def test_a_flag_of_hydras_that_is_not_ours_says_what_does_it_here(flag: list[str
     assert shown in " ".join(printed.err.split())
 
 
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        (["check", "--against", "0.5.21"], "check engine.version=0.5.21 gpu=h200 model=qwen3_8b"),
+        (["plan", "--against=0.5.21"], "plan engine.version=0.5.21 gpu=h200 model=qwen3_8b"),
+        (["check", "--against", "/usr"], "check engine.python=/usr/bin/python gpu=h200 model=qwen3_8b"),
+        (["check", "--against", "installed"], "check gpu=h200 model=qwen3_8b"),
+    ],
+)
+def test_the_release_that_was_asked_with_a_flag_is_named_in_the_command(typed: list[str], shown: str, run: Run) -> None:
+    printed = run(*typed, *H200)
+    assert (printed.code, printed.err.splitlines()[-1].strip()) == (2, f"sglang-hydra {shown}")
+
+
 def test_the_shown_config_holds_what_the_presets_bring(run: Run, tmp_path: Path) -> None:
     files = {"conf/gpu_model/h200-qwen3_8b.yaml": "page_size: 16\n"}
     written(tmp_path, files)
@@ -222,7 +237,7 @@ def test_the_shown_config_holds_what_the_presets_bring(run: Run, tmp_path: Path)
     assert (shown["model_path"], shown["page_size"]) == ("Qwen/Qwen3-8B", 16)
     assert run("--cfg", "job", "-p", "model.name", *H200).out.split() == ["qwen3_8b"]
     assert "${.model.model_path}" in run("--cfg", "job", *H200).out
-    assert "typed: 2" in run("--cfg=job", *H200, "+extra.typed=2").out
+    assert "attn_dp_size: 2" in run("--cfg=job", *H200, "attn_dp_size=2").out
 
 
 MOUNTED = """\

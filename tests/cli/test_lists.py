@@ -10,6 +10,7 @@ import pytest
 from sglang_hydra.cli.main import entry
 from sglang_hydra.cli.recipes import matches
 from sglang_hydra.compose.recipes import recipes
+from tests.for_0_5_2 import plans_are_for_0_5_2 as plans_are_for_0_5_2
 
 
 @pytest.mark.parametrize(

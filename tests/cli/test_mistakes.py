@@ -10,12 +10,14 @@ import pytest
 import yaml
 
 from sglang_hydra.cli.main import entry
+from tests.for_0_5_2 import plans_are_for_0_5_2 as plans_are_for_0_5_2
 
 ROWS: dict[str, dict[str, Any]] = {
     row["typed"]: row
     for row in yaml.safe_load((Path(__file__).parents[1] / "data" / "mistakes.yaml").read_text(encoding="utf-8"))
 }
 FILES = {
+    "dashed.yaml": "gpu: h100\nmodel: qwen3_8b\ntp-size: 2\n",
     "good.yaml": "gpu: h100\nmodel: qwen3_8b\n",
     "nospace.yaml": "gpu:h100\nmodel:qwen3_8b\n",
     "tabs.yaml": "gpu: h100\n\ttp_size: 2\n",

@@ -21,7 +21,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from sglang_hydra.compose import hydra_internals
+from sglang_hydra.compose import hydra_apps, hydra_internals
 from sglang_hydra.compose.hydra_internals import Repository, loader_of
 from sglang_hydra.compose.plain_files import content_of
 from sglang_hydra.compose.schema import Root, UnmadeSchema, register
@@ -194,22 +194,22 @@ def test_an_app_that_starts_is_known_once(own: Path, monkeypatch: pytest.MonkeyP
     seen = []
 
     def task(config: object) -> None:
-        seen.extend([hydra_internals.take_starting_app(), hydra_internals.take_starting_app()])
+        seen.extend([hydra_apps.take_starting_app(), hydra_apps.take_starting_app()])
 
     (own / "app.yaml").write_text("port: 1\n")
     monkeypatch.delitem(sys.modules, "sglang_hydra.run.hydra_app", raising=False)  # or the plugin takes it first
     monkeypatch.setattr("sys.argv", ["app.py", "port=2", f"hydra.run.dir={own}/run", "--config-name", "app"])
     monkeypatch.setattr(main, "_run_hydra", inspect.unwrap(main._run_hydra))
-    hydra_internals.watch_apps(lambda failure, words: None)
+    hydra_apps.watch_apps(lambda failure, words: None)
     watched = main._run_hydra
-    hydra_internals.watch_apps(lambda failure, words: None)
+    hydra_apps.watch_apps(lambda failure, words: None)
     assert main._run_hydra is watched
-    assert hydra_internals.take_starting_app() is None
+    assert hydra_apps.take_starting_app() is None
     hydra.main(version_base="1.3", config_path=str(own), config_name="another")(task)()
     app, again = seen
     assert app is not None
     assert (app.task, app.config_name, app.args.overrides[0]) == (task, "app", "port=2")
-    assert (again, hydra_internals.take_starting_app()) == (None, None)
+    assert (again, hydra_apps.take_starting_app()) == (None, None)
 
 
 def test_an_app_that_starts_is_checked_before_hydra_composes_it(own: Path) -> None:

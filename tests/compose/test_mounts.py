@@ -58,7 +58,7 @@ TAKEN: Mapping[str, Mapping[str, Any]] = {
     "serving.sglang.gpu.count=2": {"gpu.count": 2, "gpu.name": "h200"},
     "serving.sglang.gpu={count: 2}": {"gpu.count": 2, "gpu.name": "h200"},
     "+serving.sglang.engine.env.NCCL_DEBUG=INFO": {"engine.env.NCCL_DEBUG": "INFO"},
-    "+serving.sglang.extra.new_argument=1": {"extra.new_argument": 1},
+    "serving.sglang.attn_dp_size=4": {"attn_dp_size": 4},
     "+experiment=fast": {"tp_size": 8},
     "rounds=9": {".rounds": 9},
 }
@@ -73,7 +73,7 @@ REFUSED: Mapping[str, str] = {
     "~serving.sglang.tp_size": "an argument cannot be deleted",
     "serving.sglang.engine.env.NCCL_DEBUG=INFO": "To append to your config use +",
     "serving.sglang.tp_size=eight": "tp_size='eight' is not an int",
-    "serving.sglang.schedule_policy=lmp": "is not one of lpm, random",
+    "serving.sglang.schedule_policy=lmp": "is not among its 9 values",
     "gpu@serving.sglang.gpu=h2000": ": gpu=h2000 does not exist",
 }
 SINCE_HYDRA_1_4 = {"appears more than once": "without the +: gpu@serving.sglang.gpu=h100"}
@@ -113,7 +113,7 @@ def words_of(typed: str) -> list[str]:
         (
             "+recipe=gpt_oss_120b-h200-9",
             "override 0: recipe=gpt_oss_120b-h200-9 does not",
-            "recipe=gpt_oss_120b-h200-8; or ",
+            "recipe can be: gpt_oss_120b-h200-8, ",
         ),
         ("serving.sglang.tpsize=8", "override 0: 'tpsize' is neither", "did you mean serving.sglang.tp_size?"),
     ],

@@ -25,7 +25,6 @@ PAGES = sorted(DOCS.rglob("*.md"))
 EXECUTED = (
     "index",
     "tutorial",
-    "tour",
     "runbook",
     "own_repo",
     "ci",
@@ -143,7 +142,7 @@ def typed_on(page: str) -> list[str]:
     return re.findall(r"^(?:sglang-hydra|python serve\.py) ([^#\n]+)", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["diagnosis", "export", "import", "launch", "slurm", "sweep", "sweeps", "topology"])
+@pytest.mark.parametrize("name", ["diagnosis", "export", "import", "launch", "slurm", "sweeps", "topology"])
 def test_what_a_how_to_page_types_is_understood(name: str, tmp_path: Path) -> None:
     """Commands that start nothing are run, as far as the files that they name are there; of the others the words are
     read. Those that start something are run by the tests of their own rooms."""

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from sglang_hydra.upstream import wheels
-from sglang_hydra.upstream.records import record_of
+from sglang_hydra.releases import wheels
+from sglang_hydra.releases.records import record_of
 from tools.reference_links import SOURCE, cited
 from tools.reference_pages import pages
 

@@ -19,7 +19,8 @@ from tools import release_check
 EXAMPLE = REPOSITORY / "examples" / "experiment_repo"
 RELEASE = REPOSITORY / ".github" / "workflows" / "release.yml"
 CHECK = EXAMPLE / ".github" / "workflows" / "check.yml"
-WORKFLOWS = [RELEASE, CHECK]
+TEST = REPOSITORY / ".github" / "workflows" / "test.yml"
+WORKFLOWS = [RELEASE, CHECK, TEST]
 
 
 def workflow(file: Path) -> dict[str, Any]:
@@ -60,9 +61,10 @@ def test_only_the_job_that_publishes_may_prove_who_it_is() -> None:
     assert not any("run" in step for step in jobs["publish"]["steps"])
 
 
-def test_what_the_release_makes_exists() -> None:
+@pytest.mark.parametrize("file", [RELEASE, TEST], ids=lambda file: file.name)
+def test_what_a_workflow_makes_exists(file: Path) -> None:
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    for step in steps(RELEASE):
+    for step in steps(file):
         for target in re.findall(r"^make (\w+)", step.get("run", ""), re.MULTILINE):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE)
 

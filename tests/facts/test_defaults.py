@@ -12,7 +12,7 @@ import pytest
 from sglang_hydra.architecture.architectures import KNOWN
 from sglang_hydra.facts.defaults import as_read, completed, left_out
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.planning.make import plan
+from sglang_hydra.planning.making.make import plan
 from sglang_hydra.planning.plan import Plan
 from tests.conformance_configs import MACHINES, differences, recorded
 

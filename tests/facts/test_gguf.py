@@ -85,6 +85,10 @@ def test_formats_have_the_bits_of_their_blocks(tmp_path: Path, kind: int, bits: 
         (b"GGUF\3\0\0\0" + b"\xff" * 16, "its header counts"),
         (b"GGUF\1\0\0\0" + b"\0" * 16, "its version is 1"),
         (llama()[:200], "cut off"),
+        (
+            gguf({"tokens": ["ab"]}, {}).replace(b"\2" + b"\0" * 7 + b"ab", b"\xff" * 8 + b"ab"),
+            "a text of 1844674407370955",
+        ),
         (gguf({"general.architecture": "llama"}, {"x": ((2,), 99)}), "x has the unknown format 99"),
     ],
 )

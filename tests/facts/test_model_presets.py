@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from sglang_hydra.arguments.tables.architectures import first_release_of
 from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.stated_config import FOLDER as CONFIGS
 from sglang_hydra.facts.stated_config import QUANTIZATION, preset_facts
-from sglang_hydra.releases.architectures import first_release_of
 from sglang_hydra.text.errors import ConfigError
 from tests.facts.facts_fakes import catalog
 from tests.plans import composer

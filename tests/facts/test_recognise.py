@@ -10,7 +10,7 @@ import pytest
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.facts.recognise import recognise
-from sglang_hydra.planning.gpu_class import gpu_nodes
+from sglang_hydra.planning.making.gpu_class import gpu_nodes
 from tests.plans import composer, written
 
 PRESETS = gpu_nodes(composer())

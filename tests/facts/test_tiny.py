@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sglang_hydra.facts import tiny
+from sglang_hydra.text.errors import MachineError
 
 FILES = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
 
@@ -30,6 +31,14 @@ def test_it_is_always_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     again = tiny.ensure_tiny(tmp_path)
     assert list(digests(again)) == FILES
     assert digests(again) == digests(folder)
+
+
+def test_a_cache_that_cannot_be_written_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file where the folder should be: what root may not write either")
+    with pytest.raises(MachineError) as raised:
+        tiny.ensure_tiny(tmp_path / "home" / "cache")
+    (finding,) = raised.value.findings
+    assert (finding.id, "SGLANG_HYDRA_CACHE" in str(finding.hint)) == ("HUB007", True)
 
 
 def test_what_is_there_is_not_written_again(folder: Path) -> None:
@@ -56,7 +65,7 @@ def test_a_failure_leaves_no_half_folder(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError("no space left")
 
     monkeypatch.setattr(tiny, "_write_weights", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(MachineError, match="no space"):
         tiny.ensure_tiny(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

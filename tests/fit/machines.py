@@ -13,7 +13,6 @@ from sglang_hydra.architecture.published_checkpoints import facts_as, find_publi
 from sglang_hydra.facts.declared import gpu_facts
 from sglang_hydra.fit.result import Fit
 from sglang_hydra.fit.sizing import fit
-from sglang_hydra.planning.gpu_class import Hardware
 from tests.plans import composer
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -24,7 +23,7 @@ GIB = 1 << 30
 @cache
 def gpu(name: str) -> GpuFacts:
     """A class of GPU as its preset declares it."""
-    return gpu_facts(composer().preset("gpu", name).node, Hardware())
+    return gpu_facts(composer().preset("gpu", name).node, {})
 
 
 @lru_cache(maxsize=1)

@@ -90,7 +90,7 @@ def own_draft(name: str, **fields: Any) -> Draft:
     known = understand(values, gpu("h200"), ModelFacts(config), "0.5.18")
     assert known.config is not None
     assert known.decoder is not None
-    return draft_of(known.config, values, gpu("h200"), known.decoder, True, "0.5.18")
+    return draft_of(known.config, values, known.layout, gpu("h200"), known.decoder, True, "0.5.18")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_preset_with_next_token_layers_says_how_many(preset: str) -> None:
     known = understand(values, gpu("b200"), facts, "0.5.20")
     assert known.config is not None
     assert known.decoder is not None
-    assert draft_of(known.config, values, gpu("b200"), known.decoder, True, "0.5.20").replaced > 0
+    assert draft_of(known.config, values, known.layout, gpu("b200"), known.decoder, True, "0.5.20").replaced > 0
 
 
 def test_a_release_sizes_the_pool_while_the_draft_holds_both() -> None:
@@ -148,7 +148,7 @@ def test_an_eagle_draft_is_built_with_an_embedding_too(draft: ModelFacts, algori
     known, own = (understand(values, gpu("l4"), facts, "0.5.18") for facts in (dense(), draft))
     assert known.decoder is not None
     assert own.config is not None
-    assert draft_of(own.config, values, gpu("l4"), known.decoder, False, "0.5.18").replaced == replaced
+    assert draft_of(own.config, values, own.layout, gpu("l4"), known.decoder, False, "0.5.18").replaced == replaced
 
 
 def test_a_draft_with_fields_missing_is_unknown() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from sglang_hydra import GpuFacts, ModelFacts, resolve
 from sglang_hydra.architecture.ranks import ranks_of
+from sglang_hydra.arguments.layout import layout_of
 from sglang_hydra.fit.overheads import captured_sizes
 from sglang_hydra.fit.result import Fit
 from sglang_hydra.fit.sizing import fit
@@ -138,7 +139,8 @@ def test_expert_buffers_are_there_only_with_deepep() -> None:
 def test_the_batch_sizes_of_graphs_are_those_that_the_ranks_share_evenly(
     values: dict[str, Any], sizes: tuple[int, ...]
 ) -> None:
-    assert captured_sizes(values, gpu("h100"), ranks_of(values, shares_attention=True), 4096) == sizes
+    layout = layout_of(values, "0.5.2")
+    assert captured_sizes(values, layout, gpu("h100"), ranks_of(layout, shares_attention=True), 4096) == sizes
 
 
 def test_a_draft_is_captured_apart() -> None:

@@ -10,13 +10,18 @@ import pytest
 
 from sglang_hydra import resolve
 from sglang_hydra.architecture.published_checkpoints import CHECKPOINTS
-from sglang_hydra.fit.remedy import Remedy, remedies
+from sglang_hydra.arguments.layout import layout_of
+from sglang_hydra.fit.remedy import Remedy, Server, remedies
 from sglang_hydra.fit.result import NOTHING_STATED, Fit, Wanted
 from sglang_hydra.fit.sizing import fit
 from tests.fit.machines import composer, gpu, model, sized
 from tests.plans import planned
 
 CLASSES = ("a100_80gb", "b200", "h100", "h200", "l4", "mi300x")
+
+
+def server(values: Mapping[str, Any]) -> Server:
+    return Server(values, layout_of(values, "0.5.2"), "0.5.2")
 
 
 def found(
@@ -38,7 +43,7 @@ def found(
     values = resolve({"model_path": path, **arguments}, gpu=gpu(on), model=model(path), seed=1).values
     failing = sized(on, path, arguments)
     assert failing.fits is False or failing.shortage(wanted)
-    return remedies(values, gpu(on), failing, verify, wanted=wanted, classes=[gpu(name) for name in CLASSES])
+    return remedies(server(values), gpu(on), failing, verify, wanted=wanted, classes=[gpu(name) for name in CLASSES])
 
 
 @pytest.mark.parametrize(
@@ -95,7 +100,7 @@ def test_a_checkpoint_with_a_preset_of_its_own_is_smaller_than_its_original(path
 def test_a_refused_plan_is_no_remedy() -> None:
     values = resolve({"model_path": "x", "tp_size": 8}, gpu=gpu("h100"), model=model("deepseek_v3"), seed=1).values
     failing = sized("h100", "deepseek_v3", {"tp_size": 8})
-    assert remedies(values, gpu("h100"), failing, lambda overrides: None, classes=[gpu("h200")]) == ()
+    assert remedies(server(values), gpu("h100"), failing, lambda overrides: None, classes=[gpu("h200")]) == ()
 
 
 def test_more_nodes_are_not_needed_where_the_node_has_enough_gpus() -> None:
@@ -115,7 +120,7 @@ def test_a_model_is_not_spread_over_very_many_nodes() -> None:
     one = replace(gpu("l4"), count=1)
     values = resolve({"model_path": "x"}, gpu=one, model=model("deepseek_v3"), seed=1).values
     asked: list[Mapping[str, Any]] = []
-    remedies(values, one, sized("l4", "deepseek_v3"), lambda overrides: asked.append(overrides))
+    remedies(server(values), one, sized("l4", "deepseek_v3"), lambda overrides: asked.append(overrides))
     assert [overrides["nnodes"] for overrides in asked if "nnodes" in overrides] == [2, 4, 8]
 
 

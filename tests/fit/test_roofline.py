@@ -17,7 +17,7 @@ from sglang_hydra.architecture.known import Missing
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.fit.roofline import COMPUTE, LINK, MEMORY, Cache, Limit, Load, Roofline, Work, roofline_from
 from sglang_hydra.fit.roofline_terms import peak_of, roofline_of
-from sglang_hydra.planning.catalog import Model, models
+from sglang_hydra.planning.choosing.catalog import Model, models
 from tests.fit.machines import DATA, dense, gpu
 from tests.plans import composer
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import pytest
 import uv
 
+from tests.for_0_5_2 import plans_are_for_0_5_2 as plans_are_for_0_5_2
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 MARGIN_S = 280
 

@@ -37,11 +37,11 @@ def test_it_is_added_to_an_environment_of_sglang_without_any_change_there(
     assert {name: version for name, version in together.items() if name in alone} == alone
     added = together.keys() - alone.keys()
     assert added >= OURS
-    assert added - OURS <= {"rich", "markdown-it-py", "mdurl", "pygments", "nvidia-ml-py", "pyyaml"}
+    assert added - OURS <= {"rich", "markdown-it-py", "mdurl", "pygments", "nvidia-ml-py", "psutil", "pyyaml"}
 
 
 def test_its_extras_can_be_installed_with_the_pinned_torch(built: Built, tmp_path: Path) -> None:
-    for extra, package in {"local": "torch", "hf": "transformers", "dev": "pytest"}.items():
+    for extra, package in {"local": "torch", "hf": "transformers", "search": "optuna"}.items():
         requirement = f"sglang-hydra[{extra}] @ {built.wheel.as_uri()}"
         found = resolved(tmp_path, extra, requirement, constraints=REPOSITORY / "constraints.txt")
         assert package in found

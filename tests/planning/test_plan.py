@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import sglang_hydra
+from sglang_hydra.arguments.tables.table import known_versions, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.facts import probe
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.planning.engines import planned as planned_engines
 from sglang_hydra.planning.engines.base import Availability
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
-from sglang_hydra.releases.table import known_versions, release
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.errors import ConfigError
 from tests.plans import H200, composer, planned, refused, requests, without_accelerator, without_engines, written
@@ -96,13 +96,13 @@ def test_a_drawn_seed_is_not_part_of_the_identity_and_a_given_one_is() -> None:
 
 def test_the_environment_that_the_server_finds_counts() -> None:
     plain = planned(*H200)
-    other = planned(*H200, env={"SGLANG_SOMETHING": "1"})
+    other = planned(*H200, env={"SGLANG_RUN_ID": "1"})
     assert other.server_id != plain.server_id
-    assert other.inherited == {"SGLANG_SOMETHING": "1"}
-    assert 'SGLANG_SOMETHING="1" (set already)' in printed(other)
+    assert other.inherited == {"SGLANG_RUN_ID": "1"}
+    assert 'SGLANG_RUN_ID="1" (set already)' in printed(other)
     ours = {"PATH": "/bin", "SGLANG_HYDRA_API_KEY": "sekret", "SGLANG_TOKEN": "sekret"}
     assert planned(*H200, env=ours).server_id == plain.server_id
-    set_by_us = planned(*H200, "engine.env.SGLANG_SOMETHING=1")
+    set_by_us = planned(*H200, "engine.env.SGLANG_RUN_ID=1")
     assert set_by_us.server_id == other.server_id, "who sets a variable does not matter"
 
 

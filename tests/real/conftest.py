@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.for_0_5_2 import plans_are_for_0_5_2 as plans_are_for_0_5_2
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -1,4 +1,4 @@
-"""check --against the real packages: 0.5.2 says what we say, in every recorded case; 0.5.23 says what it does."""
+"""Plans against the real packages: 0.5.2 says what we say, in every recorded case; 0.5.23 says what it does."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import gzip
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-from sglang_hydra.planning.make import plan
-from sglang_hydra.planning.upstream.ask import case_of, find_authority
-from sglang_hydra.planning.upstream.verdict import verdicts_on
-from sglang_hydra.schemas import schema_of
-from sglang_hydra.upstream.release import ask_installed
+from sglang_hydra.facts.trust import grant
+from sglang_hydra.planning.comparing.actual import Comparison
+from sglang_hydra.planning.comparing.installed import ask_about, case_of
+from sglang_hydra.planning.making.make import plan
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.releases.release import ask_installed
+from sglang_hydra.rules.answer import Answer
 from tools import conformance
 from tools.recording.asked_with_torch import ask_with_torch
 from tools.recording.environment import ask
@@ -26,6 +28,11 @@ RECORDED = ROOT / "tests" / "data" / "conformance"
 COUNT = 660 + 5318
 GPUS = ("h200", "h100", "b200", "a100_80gb", "l40s", "t4", "mi300x", "gaudi3", "cpu", "none")
 MODELS = ("qwen3_8b", "deepseek_v3", "gpt_oss", "llama_4_scout", "qwen2_5_vl_7b", "gemma_3_27b")
+
+
+def asked(plans: Sequence[Plan], python: str) -> list[tuple[Answer, Comparison | None]]:
+    grant(python)
+    return [ask_about(made, python) for made in plans]
 
 
 def recorded() -> list[dict[str, Any]]:
@@ -84,78 +91,68 @@ def test_the_sealed_child_makes_what_the_installed_release_makes_with_torch(
 
 
 def test_0_5_2_has_no_difference_to_any_plan(sglang_python: str) -> None:
-    authority = find_authority(sglang_python)
     plans = [plan([f"gpu={gpu}", f"model={model}", "tp_size=8", "random_seed=1"]) for gpu in GPUS for model in MODELS]
-    verdicts = verdicts_on(authority, plans)
-    for made, verdict in zip(plans, verdicts, strict=True):
-        if "Unknown quantization method: mxfp4" in (verdict.error or ""):  # the arguments are right, the model is not
+    answers = asked(plans, sglang_python)
+    for made, (answer, compared) in zip(plans, answers, strict=True):
+        if "Unknown quantization method: mxfp4" in (answer.error or ""):  # the arguments are right, the model is not
             assert "CFG006" in {finding.id for finding in made.errors}
             continue
-        assert verdict.ok is made.resolution.ok, (made.gpu.name, made.intent["model_path"], verdict.text)
-        assert verdict.differences == (), (made.gpu.name, made.intent["model_path"], verdict.differences)
-    assert sum(bool(verdict.ok) for verdict in verdicts) > len(plans) // 2
+        assert answer.ok is made.resolution.ok, (made.gpu.name, made.intent["model_path"], answer)
+        assert compared is None or compared.differences == (), (made.gpu.name, made.intent["model_path"], compared)
+    assert sum(bool(answer.ok) for answer, _ in answers) > len(plans) // 2
 
 
 def test_0_5_23_answers_for_gpus_that_are_not_here(sglang_0_5_23_python: str) -> None:
-    authority = find_authority(sglang_0_5_23_python)
     named = [(gpu, model) for gpu in ("h200", "h100", "b200", "mi300x") for model in ("qwen3_8b", "deepseek_v3")]
-    later = ["tp_size=8", "random_seed=1", f"engine.version={authority.version}"]
-    verdicts = verdicts_on(authority, [plan([f"gpu={gpu}", f"model={model}", *later]) for gpu, model in named])
-    by_name = dict(zip(named, verdicts, strict=True))
-    for name, verdict in by_name.items():
-        assert verdict.ok, (name, verdict.text)
-        assert verdict.compared is not None
-        assert (verdict.compared.of, len(verdict.compared.absent)) == (183, 27), name
-    said = {name: {item.field: item.actual for item in verdict.differences} for name, verdict in by_name.items()}
-    assert said["h200", "qwen3_8b"]["attention_backend"] == "fa3"
-    assert said["b200", "deepseek_v3"]["attention_backend"] == "trtllm_mla"
-    assert said["mi300x", "qwen3_8b"]["attention_backend"] == "aiter"
-    assert {said[name]["lora_backend"] for name in named} == {"csgmv"}
+    later = ["tp_size=8", "random_seed=1", "engine.version=0.5.23"]
+    plans = [plan([f"gpu={gpu}", f"model={model}", *later]) for gpu, model in named]
+    values = {}
+    for name, (answer, compared) in zip(named, asked(plans, sglang_0_5_23_python), strict=True):
+        assert answer.ok, (name, answer)
+        assert compared is not None
+        assert (compared.differences, compared.absent) == ((), ()), name
+        values[name] = answer.values
+    assert values["h200", "qwen3_8b"]["attention_backend"] == "fa3"
+    assert values["b200", "deepseek_v3"]["attention_backend"] == "trtllm_mla"
+    assert values["mi300x", "qwen3_8b"]["attention_backend"] == "aiter"
+    assert {values[name]["lora_backend"] for name in named} == {"csgmv"}
 
 
 def test_0_5_23_is_told_of_this_machines_cpu(sglang_0_5_23_python: str) -> None:
-    authority = find_authority(sglang_0_5_23_python)
-    made = plan(["gpu=cpu", "model=qwen3_8b", "random_seed=1", f"engine.version={authority.version}"])
-    (verdict,) = verdicts_on(authority, [made])
-    assert verdict.ok, verdict.why
+    made = plan(["gpu=cpu", "model=qwen3_8b", "random_seed=1", "engine.version=0.5.23"])
+    ((answer, _),) = asked([made], sglang_0_5_23_python)
+    assert answer.ok, answer.unanswered
 
 
 def test_both_through_the_command_line(sglang_python: str, sglang_0_5_23_python: str) -> None:
-    for python, version, summary in (
-        (sglang_python, "0.5.2", "210 of 210 as planned"),
-        (sglang_0_5_23_python, "0.5.23", " as planned"),
-    ):
-        venv = str(Path(python).parents[1])
-        words = ["check", "--against", venv, "gpu=h200", "model=qwen3_8b", "random_seed=1"]
+    for python, version in ((sglang_python, "0.5.2"), (sglang_0_5_23_python, "0.5.23")):
+        words = ["check", f"engine.python={python}", "gpu=h200", "model=qwen3_8b", "random_seed=1"]
         run = subprocess.run(
             [sys.executable, "serve.py", *words], cwd=ROOT, capture_output=True, text=True, timeout=400, check=False
         )
         assert run.returncode == 0, run.stdout + run.stderr
-        assert f"SGLang {version} ({venv}) accepts it" in run.stdout
-        assert summary in run.stdout
+        assert plan(words[1:]).engine.version == version
 
 
-def test_0_5_23_refuses_and_translates_what_its_table_says(sglang_0_5_23_python: str) -> None:
-    authority = find_authority(sglang_0_5_23_python)
-    base = ["gpu=h200", "model=qwen3_8b", "random_seed=1", f"engine.version={authority.version}"]
+def test_0_5_23_takes_and_refuses_what_its_table_says(sglang_0_5_23_python: str) -> None:
+    base = ["gpu=h200", "model=qwen3_8b", "random_seed=1", "engine.version=0.5.23"]
     told = [
         [
             *base,
-            "cuda_graph_max_bs=64",
-            "max_micro_batch_size=4",
-            "stream_output=true",
-            "extra.gc_threshold=[700,10,10]",
+            "cuda_graph_max_bs_decode=64",
+            "pp_max_micro_batch_size=4",
+            "incremental_streaming_output=true",
+            "gc_threshold=[700,10,10]",
         ],
         [*base, "tp_size=3", "dp_size=2", "enable_dp_attention=true"],
         [*base, "torchao_config=int4wo-128"],
     ]
     plans = [plan(words) for words in told]
-    translated, refused, unasked = verdicts_on(authority, plans)
-    assert translated.ok
-    assert translated.compared is not None
+    (taken, compared), (refused, _), (unread, _) = asked(plans, sglang_0_5_23_python)
+    assert taken.ok
+    assert compared is not None
     own = {"cuda_graph_max_bs_decode", "pp_max_micro_batch_size", "incremental_streaming_output", "gc_threshold"}
-    assert translated.compared.of == 183 + len(own)
-    assert not own & {item.field for item in translated.differences}
+    assert own <= set(taken.values)
+    assert not own & {item.key for item in compared.differences}
     assert (refused.ok, refused.stage) == (False, "post_init")
-    assert unasked.ok is None
-    jsonschema.validate({**plans[0].to_json(), "authority": translated.to_json()}, schema_of("plan"))
+    assert not unread.ok

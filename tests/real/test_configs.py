@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.planning.make import plan
-from sglang_hydra.planning.upstream.ask import find_authority
-from sglang_hydra.planning.upstream.verdict import verdicts_on
+from sglang_hydra.facts.trust import grant
+from sglang_hydra.planning.comparing.installed import ask_about
+from sglang_hydra.planning.making.make import plan
+from sglang_hydra.releases.question import folder_to_read
 from tests.conformance_configs import recorded
 
 SIZES = {"num_hidden_layers": 16, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 96}
@@ -68,9 +69,10 @@ def test_0_5_2_refuses_and_accepts_what_the_plans_of_folders_say(
         )
     ]
     plans = [plan([f"gpu={gpu}", "random_seed=1", *each]) for each in words]
-    verdicts = verdicts_on(find_authority(sglang_python), plans)
-    for made, verdict in zip(plans, verdicts, strict=True):
-        assert verdict.ok is made.resolution.ok, (made.model.config, verdict.text)
-        assert verdict.differences == (), (made.model.config, verdict.differences)
-        assert "config.json itself" in verdict.text
-    assert {verdict.ok for verdict in verdicts} == {True, False}
+    grant(sglang_python)
+    answers = [ask_about(made, sglang_python) for made in plans]
+    for made, (answer, compared) in zip(plans, answers, strict=True):
+        assert answer.ok is made.resolution.ok, (made.model.config, answer)
+        assert compared is None or compared.differences == (), (made.model.config, compared)
+        assert folder_to_read(made.model, made.values) is not None
+    assert {answer.ok for answer, _ in answers} == {True, False}

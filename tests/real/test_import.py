@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sglang_hydra.arguments.argv import render_argv
+from sglang_hydra.arguments.rendering import render
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import recipes
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.making.make import make_plan
 from tests.convert.importing.importing import composer, imported, the_one
 from tests.convert.importing.published import PUBLISHED
 from tests.convert.importing.test_import_flags import OFFLINE, line_of, recorded_argv
@@ -52,7 +52,7 @@ def test_every_recipe_is_read_alike_behind_import(sglang_python: str) -> None:
     plans = {
         id: make_plan(composer(), [Request(f"recipe={id}", "test")], seed=42, env=OFFLINE) for id in sorted(recipes())
     }
-    sources = [render_argv(plan.intent) for plan in plans.values()]
+    sources = [render(plan.intent) for plan in plans.values()]
     servers = [
         the_one(line_of(argv), f"gpu={plan.nodes['gpu']['name']}")
         for argv, plan in zip(sources, plans.values(), strict=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.arguments.argv import render_argv
+from sglang_hydra.arguments.rendering import render
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.facts.tiny import TINY_CONFIG, ensure_tiny
@@ -88,7 +88,7 @@ def ours(settings: dict[str, Any]) -> Resolution:
 def theirs(sglang_python: str) -> dict[str, dict[str, Any]]:
     """What the package answers to each case, by name: one process for all."""
     cases = {**ACCEPTED, **REFUSED}
-    lines = [render_argv(intent_of(settings)) for settings in cases.values()]
+    lines = [render(intent_of(settings)) for settings in cases.values()]
     run = subprocess.run(
         [sglang_python, str(Path(__file__).with_name("ask_sglang.py"))],
         input=json.dumps(lines),

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.arguments.argv import parse_argv
+from sglang_hydra.arguments.reading import parse_argv
+from sglang_hydra.releases import wheels
+from sglang_hydra.releases.case import Case
+from sglang_hydra.releases.process import end_children
+from sglang_hydra.releases.records import record_of
+from sglang_hydra.releases.release import ask_release
+from sglang_hydra.rules.answer import Answer
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.upstream import wheels
-from sglang_hydra.upstream.case import Answer, Case
-from sglang_hydra.upstream.process import end_children
-from sglang_hydra.upstream.records import record_of
-from sglang_hydra.upstream.release import ask_release
 from tools import conformance
 
 RECORDED = Path(__file__).parents[1] / "data" / "conformance"

@@ -30,7 +30,7 @@ def test_0_5_23_reads_the_new_command_of_every_recipe(sglang_0_5_23_python: str)
     commands = {}
     for id in recipes():
         (subject,) = subjects_of([Request(f"recipe={id}", "argument 1")], None, None, composer)
-        made = upgraded(composer, subject, "0.5.23", look_at_host=False)
+        made = upgraded(composer, subject, "0.5.23")
         commands[id] = list(made.plan.command)[3:]
     commands["a flag that is gone"] = ["--model-path", "a/b", "--torchao-config", "int4wo-128"]
     commands["a choice that is none"] = ["--model-path", "a/b", "--attention-backend", "none_such"]

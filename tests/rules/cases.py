@@ -14,6 +14,7 @@ from typing import Any
 
 from sglang_hydra import GpuFacts, ModelFacts
 from sglang_hydra.arguments.fields import fresh_defaults, sealed
+from sglang_hydra.rules.checks.releases import answer_of
 from sglang_hydra.rules.rule import Change, Facts, Notice, Outcome, Refusal, Rule
 from sglang_hydra.text.findings import Finding
 from tests.plans import planned
@@ -112,9 +113,10 @@ class Row:
 
     def outcome(self) -> Outcome:
         intent = {"model_path": MODEL_PATH, **self.given}
-        args = sealed({**fresh_defaults(), **intent, **self.stands})
         facts = Facts(GPUS[self.gpu], model_facts(self.model, intent["model_path"]), self.env, SEED, intent)
-        return self.rule.apply(args, facts)
+        if self.rule.stage == "plan":
+            return answer_of(self.rule, {**fresh_defaults(), **intent, **self.stands}, facts)
+        return self.rule.apply(sealed({**fresh_defaults(), **intent, **self.stands}), facts)
 
     def findings(self) -> list[Finding]:
         """Those of the plan of ``overrides``, whose words end where the next KEY= begins."""
@@ -138,7 +140,7 @@ class Row:
             assert type(outcome) is self.answer
             assert isinstance(outcome, Refusal)
             assert outcome.fields
-            assert outcome.hint or outcome.offers
+            assert outcome.remedies
             for part in self.says:
                 assert part in outcome.message
 

@@ -109,7 +109,7 @@ def test_a_check_without_rows_is_reported() -> None:
 
 def test_plan_checks_hold_every_check_that_is_ours() -> None:
     missing = _defined("plan") ^ {rule.id for rule in PLAN_CHECKS}
-    assert not missing, f'{missing}: a line in rules/checks/launchable.py, and stage="plan" in its @rule'
+    assert not missing, f'{missing}: a row in rules/checks/releases.json, and stage="plan" in its @rule'
 
 
 @each_rule

@@ -145,7 +145,7 @@ def test_a_plan_that_cannot_be_launched_reaches_the_task(words: list[str], tmp_p
     assert job["ids"]
 
 
-@pytest.mark.parametrize("word", ["attention_backend=fa4", "gpu=h1000"])
+@pytest.mark.parametrize("word", ["attention_backend=fa9", "gpu=h1000"])
 def test_what_is_wrong_by_itself_is_refused_as_anywhere(word: str, tmp_path: Path) -> None:
     assert jobs(written(tmp_path, AT_THE_ROOT), word, exits=2) == []
 

@@ -72,3 +72,15 @@ def run(*words: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: f
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
+
+
+SECRET_NAMES = (
+    *("POD_SIGNING_KEY", "POD_DB_PWD", "POD_ENCRYPTION_KEY", "POD_DSN", "SLURM_AUTH", "SLURM_JWT", "SGLANG_DB_PW"),
+    *("SGLANG_COOKIE", "SGLANG_SECRET", "SGLANG_SESSION_TOKEN", "SGLANG_API_TOKENS", "SGLANG_ADMIN_PASS", "NCCL_PSK"),
+    *("CUDA_SIGNING_SALT", "OMPI_COMM_AUTH", "PMI_HMAC", "HCCL_PRIVATE", "ASCEND_CREDS", "GLOO_CRED", "HIP_PAT"),
+    *("POD_OAUTH", "POD_BEARER", "POD_KEYTAB", "POD_NETRC", "POD_WEBHOOK", "POD_SAS", "POD_PEM", "POD_OTP", "POD_TOTP"),
+    *("SLURM_PASSPHRASE", "SLURM_PASSWD", "SLURM_CREDENTIAL", "SLURM_MNEMONIC", "SLURM_SIGNATURE", "SLURM_COOKIES"),
+    *("SGLANG_DATABASE_URL", "SGLANG_REDIS_URI", "SGLANG_PG_CONNECTION_STRING", "SGLANG_APIKEY", "SGLANG_KEYS"),
+    *("SGLANG_HF_TOKEN", "SGLANG_DB_CRYPT"),
+)
+"""Names of variables that say secret, each with a beginning that is a launcher's or SGLang's own."""

@@ -115,10 +115,6 @@ WORDS: list[tuple[Callable[[Path], list[str]], str]] = [
     (lambda file: ["diagnose", str(file)], "DIA902"),
     (lambda file: ["import", str(file)], "IMP002"),
     (lambda file: ["plan", "gpu=h200", "model_path=org/x", f"model.facts_from={file}"], "HUB003"),
-    (
-        lambda file: ["bench", "-m", "gpu=h200", "model=qwen3_8b", "sweep.dry_run=true", f"sweep.search_space={file}"],
-        "",
-    ),
 ]
 
 

@@ -129,4 +129,4 @@ def test_a_plan_that_needs_no_decision_reads_no_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(settings.FILE_VARIABLE, str(tmp_path / "there_is_none.yaml"))
-    assert entry(["plan", "gpu=h200", "model=qwen3_8b"]) == 0
+    assert entry(["plan", "gpu=h200", "model=qwen3_8b", "engine.version=0.5.2"]) == 0

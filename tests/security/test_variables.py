@@ -13,6 +13,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.variables import may_read
 from sglang_hydra.text.errors import ConfigError
 from tests.commands import Run, runner
+from tests.security.attacks import SECRET_NAMES
 
 VALUE = "hunter2hunter2"
 HONEST = "gpu: h200\nmodel: qwen3_8b\n"
@@ -22,7 +23,7 @@ ENV = {
     "HF_TOKEN": VALUE,
     "SLURM_JWT": VALUE,
     "SGLANG_API_KEY": VALUE,
-    "SGLANG_PLAIN": "plain",
+    "SGLANG_RUN_ID": "plain",
     "POD_NAME": "pod",
     "MY_KEY": VALUE,
     "SGLANG_HYDRA_API_KEY": VALUE,
@@ -103,9 +104,9 @@ def test_no_value_is_taken_from_a_secret_field(text: str, run: Run, tmp_path: Pa
 
 
 HONEST_READS = [
-    ("served_model_name: ${oc.env:SGLANG_PLAIN}", "served_model_name", "plain"),
+    ("served_model_name: ${oc.env:SGLANG_RUN_ID}", "served_model_name", "plain"),
     ("served_model_name: ${oc.env:POD_NAME,none}", "served_model_name", "pod"),
-    ("served_model_name: ${oc.env:SGLANG_NOT_SET,none}", "served_model_name", "none"),
+    ("served_model_name: ${oc.env:SGLANG_PORT,none}", "served_model_name", "none"),
     ("tp_size: ${gpu.count}", "tp_size", 8),
 ]
 
@@ -137,13 +138,29 @@ def test_a_secret_variable_is_allowed_by_its_whole_name_only(allowed: str, code:
     assert run("plan", "--allow-env", allowed, str(tmp_path / "mine.yaml")).code == code
 
 
-@pytest.mark.parametrize("name", ["SGLANG_X", "CUDA_VISIBLE_DEVICES", "NCCL_DEBUG", "SLURM_NODEID", "RANK", "HF_HOME"])
+@pytest.mark.parametrize(
+    "name",
+    ["SGLANG_PORT", "SGLANG_HYDRA_MODEL_PATH", "CUDA_HOME", "NCCL_DEBUG", "SLURM_NODEID", "RANK", "HF_HOME"],
+)
 def test_variables_of_the_run_may_be_read(name: str) -> None:
     assert may_read(name)
 
 
 @pytest.mark.parametrize(
-    "name", ["HF_TOKEN", "SGLANG_X_PASSWORD", "SLURM_JWT", "PATH", "SLURM_a_token", "SSH_AUTH_SOCK"]
+    "name",
+    [
+        *SECRET_NAMES,
+        "SGLANG_OWN",
+        "SGLANG_HYDRA_OWN",
+        "NCCL_OWN",
+        "POD_OWN",
+        "HF_TOKEN",
+        "SGLANG_X_PASSWORD",
+        "SLURM_JWT",
+        "PATH",
+        "SLURM_a_token",
+        "SSH_AUTH_SOCK",
+    ],
 )
 def test_variables_of_the_user_may_not_be_read(name: str) -> None:
     assert not may_read(name)
@@ -223,7 +240,7 @@ def test_a_key_in_a_file_is_a_reference_until_the_server_starts(
 
 
 def _requests(file: Path) -> list[Request]:
-    from sglang_hydra.planning.input_files import read_document
+    from sglang_hydra.planning.recorded.input_files import read_document
 
     return list(read_document(file).requests)
 
@@ -265,12 +282,12 @@ ALLOWED_ECHOES = [
 def test_a_value_of_an_allowed_variable_is_not_echoed_in_an_error(
     text: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SGLANG_PLAIN", VALUE)
-    (tmp_path / "mine.yaml").write_text(text.replace("VALUE", "'${oc.env:SGLANG_PLAIN}'"))
+    monkeypatch.setenv("SGLANG_RUN_ID", VALUE)
+    (tmp_path / "mine.yaml").write_text(text.replace("VALUE", "'${oc.env:SGLANG_RUN_ID}'"))
     done = run("check", str(tmp_path / "mine.yaml"))
     assert done.code == 2
     assert VALUE not in done.out + done.err
-    assert "SGLANG_PLAIN" in done.out
+    assert "SGLANG_RUN_ID" in done.out
 
 
 def test_an_app_of_the_users_own_reads_what_hydra_reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -287,3 +304,45 @@ def test_an_app_of_the_users_own_reads_what_hydra_reads(monkeypatch: pytest.Monk
 
 def test_a_token_of_slurms_is_a_secret() -> None:
     assert is_secret_name("SLURM_JWT")
+
+
+OUTPUTS = (
+    ("plan",),
+    ("plan", "--all"),
+    ("plan", "--json"),
+    ("check", "--format", "markdown"),
+    ("explain", "tp_size"),
+    ("export", "shell"),
+    ("export", "docker"),
+    ("export", "k8s"),
+    ("export", "slurm"),
+)
+
+
+@pytest.mark.parametrize("words", OUTPUTS, ids=[" ".join(words) for words in OUTPUTS])
+@pytest.mark.parametrize("named_by", ["the shell", "a file"])
+def test_no_output_shows_the_value_of_a_secret_name(
+    named_by: str, words: tuple[str, ...], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, lines = tmp_path / "mine.yaml", []
+    for number, name in enumerate(SECRET_NAMES):
+        if named_by == "the shell":
+            monkeypatch.setenv(name, f"hunter2-{number}-hunter2")
+        else:
+            lines.append(f"    {name}: hunter2-{number}-hunter2\n")
+    monkeypatch.setenv("SGLANG_RUN_ID", "plain")
+    file.write_text(HONEST + (f"engine:\n  env:\n{''.join(lines)}" if lines else ""))
+    done = run(*words, str(file))
+    assert "hunter2-" not in done.out + done.err
+    if words == ("plan", "--json"):
+        assert "SGLANG_RUN_ID" in done.out
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES)
+def test_a_file_reads_no_secret_by_its_beginning(
+    name: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, VALUE)
+    (tmp_path / "mine.yaml").write_text(f"{HONEST}served_model_name: ${{oc.env:{name}}}\n")
+    done = run("check", str(tmp_path / "mine.yaml"))
+    assert (done.code, VALUE in done.out + done.err) == (2, False)

@@ -12,6 +12,7 @@ from sglang_hydra.compose.node_types import problems_at
 from sglang_hydra.compose.schema import NODES, Root
 from sglang_hydra.facts import probe
 from sglang_hydra.facts.probe import GpuProbe
+from sglang_hydra.releases.records import newest_release
 from sglang_hydra.show.key_help import GROUPS, HELP, below, key_of, keys
 from sglang_hydra.show.keys import record
 from tests.commands import H200, Run, runner, valid
@@ -72,7 +73,7 @@ def test_a_word_names_a_key_or_what_is_below_a_mapping(word: str, key: str | Non
         (["launch.wait=false", *H200], ["launch.wait = false", "cli     false  argument 2"]),
         (["gpu.memory_mib", *H200, "gpu.memory_mib=999"], ["143771  conf/gpu/h200.yaml:", "cli     999.0"]),
         (["bench.input_len", *H200, "bench/workload=8k1k"], ["bench/workload  8192  conf/bench/workload/8k1k.yaml:"]),
-        (["engine.version", *H200], ['engine.version = "0.5.2"', "SGLang is not installed here"]),
+        (["engine.version", *H200], [f'engine.version = "{newest_release()}"', "SGLang is not installed here"]),
         (["engine.env", *H200, "engine.env.A=b"], ["cli     {A: b}  argument 5"]),
         (["engine.env.A", *H200, "engine.env.A=b"], ["engine.env.A = b", "part of  engine.env"]),
         (["fabric"], ["choices     tcp, roce, ib"]),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.planning import release_answer
-from sglang_hydra.releases.table import release
+from sglang_hydra.arguments.tables.table import release
+from sglang_hydra.releases import asking
+from sglang_hydra.releases.reasons import Quote
+from sglang_hydra.releases.recorded import recorded_answer
+from sglang_hydra.rules.answer import Answer, Change, Condition, Step
 from sglang_hydra.show import release_chain
-from sglang_hydra.upstream.case import Answer
-from sglang_hydra.upstream.reasons import Change, Condition, Quote, Step
-from sglang_hydra.upstream.recorded import recorded_answer
 from tests.commands import Run, runner, valid
+from tests.for_0_5_2 import plans_are_for_0_5_2 as plans_are_for_0_5_2
 
 FILE = "sglang/srt/server_args.py"
 SET = Step(
@@ -32,14 +33,14 @@ PLAN = ("engine.version=0.5.18", "gpu=h200", "model=llama_3_1_8b")
 def answer(monkeypatch: pytest.MonkeyPatch) -> list[Answer]:
     """What the release answers; a wheel that is not here to be quoted."""
     found = [ANSWER]
-    monkeypatch.setattr(release_answer, "recorded_answer", lambda record, case: found[-1])
+    monkeypatch.setattr(asking, "recorded_answer", lambda record, case: found[-1])
     monkeypatch.setattr(release_chain, "quote", lambda version, step: None)
     return found
 
 
 @pytest.fixture
 def unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release_answer, "recorded_answer", lambda record, case: None)
+    monkeypatch.setattr(asking, "recorded_answer", lambda record, case: None)
 
 
 @pytest.fixture
@@ -132,7 +133,7 @@ def test_an_argument_that_the_release_does_not_have(run: Run) -> None:
 
 
 def test_the_recorded_answer_has_the_reasons_without_a_wheel(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release_answer, "recorded_answer", recorded_answer)
+    monkeypatch.setattr(asking, "recorded_answer", recorded_answer)
     text = run("explain", "mem_fraction_static", *PLAN).out
     assert text.startswith("mem_fraction_static = 0.903\n")
     assert "server_args.py:4979  _handle_gpu_memory_settings\n      with gpu_mem = 143771.0" in text

@@ -7,10 +7,11 @@ import re
 import pytest
 
 from sglang_hydra.fit.roofline import Load
-from sglang_hydra.planning.roofline import known_limit, load_of_plan
+from sglang_hydra.planning.choosing.forecast import known_limit, load_of_plan
 from sglang_hydra.show.roofline import NOTE, limit_cells, roofline_lines, roofline_record
 from sglang_hydra.text.screen import Line
 from tests.fit.test_roofline import published_shares
+from tests.for_0_5_2 import plans_are_for_0_5_2 as plans_are_for_0_5_2
 from tests.plans import planned
 
 GPT_OSS = ("gpu=h200", "model=gpt_oss", "tp_size=1")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Run, runner
+from tests.for_0_5_2 import plans_are_for_0_5_2 as plans_are_for_0_5_2
 
 GOLDEN = Path(__file__).parents[1] / "data" / "screens.json"
 WIDTHS = (80, 120)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sglang_hydra.releases.successors import Successor
-from sglang_hydra.releases.table import known_versions, release
+from sglang_hydra.arguments.tables.successors import Successor
+from sglang_hydra.arguments.tables.table import known_versions, release
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))  # the tools import each other by their names

@@ -268,7 +268,9 @@ def test_flags_that_are_only_still_accepted_say_what_to_use(table: dict[str, Any
     assert "old_flags" not in table["releases"][0]
     assert table["releases"][1]["old_flags"]["added"] == {
         "--flag": {"action": "DeprecatedStoreTrueAction", "field": "flag", "instead": "--no-flag", "value": True},
-        "--renamed": {"action": "DeprecatedAliasStoreAction", "field": "new_name", "instead": "--new-name"},
+        "--renamed": {
+            "action": "DeprecatedAliasStoreAction", "field": "new_name", "instead": "--new-name", "reader": "int",
+        },
         "--old-one": {"action": "DeprecatedAction", "instead": "--backend", "value": "x"},
         "--piece": {
             "action": "DeprecatedStoreConstAction", "field": "backend", "instead": "--backend=x", "value": "x",

@@ -25,6 +25,8 @@ _GONE = "DeprecatedAction"
 """An old flag that does nothing any more."""
 
 _STATED = ("new_flag", "const_value", "error_message", "help")
+_LIMITS = ("choices", "nargs")
+_PLAIN = re.compile(r"\b(?:int|float|str|bool)\b")
 _ADVICE = re.compile(r"(?:[Uu]se|set) [`']?(--[\w-]+)(?:[`']? to '([\w-]+)')?")
 
 
@@ -64,9 +66,13 @@ class OldFlag:
     field: str | None
     instead: str | None
     value: Any = None
+    nargs: Any = None
+    choices: list[Any] | None = None
+    reader: str | None = None
+    refused: bool | None = None
 
     def record(self) -> dict[str, Any]:
-        made = {"action": self.action, "field": self.field, "instead": self.instead, "value": _plain(self.value)}
+        made = {name: _plain(value) for name, value in vars(self).items() if name != "flag"}
         return {key: value for key, value in made.items() if value is not None}
 
 
@@ -238,8 +244,14 @@ def _read_option(
     if "choices" in given:
         choices = evaluate(given["choices"], scope, local)
         argument.choices = None if isinstance(choices, Unknown) else _listed(choices)
-    if "type" in given and (reader := ast.unparse(given["type"])) not in ("str", "int", "float", "bool"):
-        argument.reader = reader
+    argument.reader = _reader_of(given, argument.type)
+
+
+def _reader_of(given: dict[str, ast.expr], type: str = "") -> str | None:
+    """The function that reads the words, where it is not the one that the field's type has first."""
+    reader = ast.unparse(given["type"]) if "type" in given else None
+    first = _PLAIN.search(type)
+    return None if first is not None and first[0] == reader else reader
 
 
 def _old_flag(
@@ -253,7 +265,16 @@ def _old_flag(
         value = True
     if action == _GONE:
         feeds, value = None, advice[2] if advice and advice[1] != flag else None
-    return OldFlag(flag, action, feeds, instead, value)
+    choices, nargs = (_known(evaluate(given[key], scope, local)) if key in given else None for key in _LIMITS)
+    refused = True if action == _GONE and ("error_message" in stated or _raises(scope)) else None
+    reader = _reader_of(given, "str")
+    return OldFlag(flag, action, feeds, instead, value, nargs, choices and _listed(choices), reader, refused)
+
+
+def _raises(scope: Scope) -> bool:
+    """Whether the release's DeprecatedAction raises whatever it is given."""
+    found = scope.find(_GONE)
+    return found is not None and any(isinstance(node, ast.Raise) for node in ast.walk(found[1]))
 
 
 def _known(value: Any) -> Any:

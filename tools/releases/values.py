@@ -42,6 +42,7 @@ class Scope:
         self.classes: dict[str, ast.ClassDef] = {}
         self.functions: dict[str, ast.FunctionDef] = {}
         self.imported: dict[str, tuple[str, str | None]] = {}
+        self.starred: list[str] = []
         for node in self.tree.body:
             self._note(node)
 
@@ -63,7 +64,10 @@ class Scope:
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 module = self.wheel.module_name(self.name, node.level, node.module)
-                self.imported[alias.asname or alias.name] = (module, alias.name)
+                if alias.name == "*":
+                    self.starred.append(module)
+                else:
+                    self.imported[alias.asname or alias.name] = (module, alias.name)
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 self.imported[alias.asname or alias.name.partition(".")[0]] = (alias.name, None)
@@ -80,6 +84,10 @@ class Scope:
             module, inner = self.imported[name]
             if inner is not None and self.wheel.module(module) is not None:
                 return scope_of(self.wheel, module).find(inner, depth + 1)
+        for module in self.starred if depth < _DEEP else ():
+            found = scope_of(self.wheel, module).find(name, depth + 1) if self.wheel.module(module) else None
+            if found is not None:
+                return found
         return None
 
 
@@ -147,10 +155,9 @@ def _attribute(node: ast.Attribute, scope: Scope, local: Any, depth: int) -> Any
     found = scope.find(node.value.id)
     if found is None or not isinstance(found[1], ast.ClassDef):
         return Unknown("")
-    for name, value in class_values(found[1]):
-        if name == node.attr:
-            return Unknown("") if value is None else evaluate(value, found[0], {}, depth)
-    return Unknown("")
+    values = {name: value for name, value in class_values(found[1]) if value is not None}
+    value = values.get(node.attr)
+    return Unknown("") if value is None else evaluate(value, found[0], values, depth)
 
 
 def _sum(node: ast.BinOp, scope: Scope, local: Any, depth: int) -> Any:

@@ -18,13 +18,13 @@ MOST_LISTED = 6
 """As many choices stand in a message; of more, their number."""
 
 
-def check_value(name: str, value: Any) -> str | None:
+def check_value(name: str, value: Any, field: Field | None = None) -> str | None:
     """What is wrong with ``value`` for the argument ``name``, in one line that names the type or the values allowed.
 
     None if it fits. An int that a float can hold fits a float; a bool fits neither an int nor a str; 2.0 is not an int;
-    nan is a float. Raises KeyError for an unknown name.
+    nan is a float. ``field`` is the argument as another release than 0.5.2 has it. Raises KeyError for an unknown name.
     """
-    field = FIELDS[name]
+    field = field or FIELDS[name]
     if value is None:
         return None if field.optional else f"{name}=null: {name} cannot be null, it is {_a(field.type)}"
     if name == "lora_paths":
@@ -38,15 +38,15 @@ def check_value(name: str, value: Any) -> str | None:
     return next((found for item in value if (found := _check_one(field, field.kind, item))), None)
 
 
-def typed_problem(name: str, value: Any) -> str | None:
+def typed_problem(name: str, value: Any, field: Field | None = None) -> str | None:
     """What is wrong with a value that somebody typed for the argument ``name``; None if it fits.
 
     Beside what ``check_value`` asks: no zero byte, and JSON where the argument takes JSON text and no file is named.
     """
-    field = FIELDS[name]
+    field = field or FIELDS[name]
     if value is None and not field.optional:
         return f"{name}=null: it cannot be null, it is {field.type}"
-    problem = check_value(name, value)
+    problem = check_value(name, value, field)
     if problem is None and isinstance(value, str) and "\0" in value:
         return f"{name} has a zero byte in it, which no program can be given"
     if problem is None and field.arg.json and isinstance(value, str) and value[:1] not in ("", "/", "."):
@@ -58,15 +58,15 @@ def check_json(name: str, text: str) -> str | None:
     """Where the text of a JSON argument stops being a JSON object, in one line; None if it is one."""
     import json
 
+    from sglang_hydra.text.budget import read_json
+
     try:
-        value = json.loads(text)
+        value = read_json(text, "argument")
     except json.JSONDecodeError as failure:
         place = f"line {failure.lineno}, column {failure.colno}"
         return f"{name} is not JSON: {failure.msg} at {place}, near {text[failure.pos : failure.pos + 20]!r}"
-    except RecursionError:
-        return f"{name} is not JSON that can be read: it is nested too deeply"
-    except ValueError:  # Python reads no whole number of more than 4,300 digits
-        return f"{name} is not JSON that can be read: a number in it is too long"
+    except ValueError as failure:
+        return f"{name} is not JSON that can be read: {failure}"
     return None if isinstance(value, dict) else f"{name} must be a JSON object like {{...}}, not {text[:40]!r}"
 
 

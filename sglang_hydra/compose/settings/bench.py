@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DATASETS = ("random", "file", "shared_prefix")
-CLIENTS = ("auto", "builtin", "bench_serving")
+CLIENTS = ("auto", "builtin")
+"""Both mean our own client; results and commands of earlier versions name one of them."""
 CACHES = ("cold", "warm")
 LADDER = "ladder"
 

@@ -28,7 +28,6 @@ class SweepNode:
     fail_fast: bool = False
     rerun: list[str] = field(default_factory=list)
     max_jobs: int | None = None
-    search_space: str | None = None
     search: str | None = None
     search_key: str = "bench.concurrency"
     search_min: float | None = None

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sglang_hydra.text.findings import Finding, Offer
+from sglang_hydra.text.findings import Finding
 
 SINGLE, REPLICAS, PD = "single", "replicas", "pd"
 REPLICA, PREFILL, DECODE = "replica", "prefill", "decode"
@@ -67,4 +67,4 @@ def unused_replicas(nodes: Mapping[str, Any]) -> list[Finding]:
     if count is None or has_several_servers(nodes):
         return []
     message = f"replicas={count} is for several servers behind a router, and this is one server"
-    return [Finding("error", "TOP001", message, ("replicas",), offers=(Offer(f"topology=replicas replicas={count}"),))]
+    return [Finding("error", "TOP001", message, ("replicas",), offers=f"topology=replicas replicas={count}")]

@@ -10,8 +10,8 @@ import json
 from typing import Any
 
 from sglang_hydra.convert.export.job import Artifact, Job
-from sglang_hydra.planning.nodes import UNKNOWN_HEAD
-from sglang_hydra.planning.passed import flags_of_nodes
+from sglang_hydra.planning.passing import nodes
+from sglang_hydra.planning.passing.passed import flags_of_nodes
 from sglang_hydra.text.findings import Finding
 
 
@@ -26,7 +26,7 @@ def unknown_head(job: Job) -> list[Finding]:
     """The warning for data that needs the address of node 0: data cannot ask for it when it is used."""
     if not job.needs_head:
         return []
-    message = f"{UNKNOWN_HEAD} stands for the address of node 0, which the plan does not name"
+    message = f"{nodes.unknown_head(job.plan)} stands for the address of node 0, which the plan does not name"
     return [Finding("warning", "EXP005", message, ("dist_init_addr",), "dist_init_addr=10.0.0.1:20000")]
 
 

@@ -13,8 +13,8 @@ from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
 from sglang_hydra.convert.export.job import HEAD, RANK, SHM_GIB, Artifact, Job, Mount
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, compose
 from sglang_hydra.convert.export.variables import KEY_WHY
-from sglang_hydra.planning import fabric
-from sglang_hydra.planning.passed import IMAGE_VARIABLE, KEY_VARIABLE
+from sglang_hydra.planning.passing import fabric
+from sglang_hydra.planning.passing.passed import IMAGE_VARIABLE, KEY_VARIABLE
 from sglang_hydra.planning.topology.plan import NODE
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.yaml_text import Block, yaml_text

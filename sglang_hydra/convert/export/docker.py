@@ -10,8 +10,8 @@ from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
 from sglang_hydra.convert.export.job import SHM_GIB, Artifact, Job, Mount
 from sglang_hydra.convert.export.quoting import Variable, bash, bash_lines, commented
 from sglang_hydra.convert.export.shell import asked_nodes, each_node, key_program, required_secrets
-from sglang_hydra.planning import fabric
-from sglang_hydra.planning.passed import IMAGE_VARIABLE
+from sglang_hydra.planning.passing import fabric
+from sglang_hydra.planning.passing.passed import IMAGE_VARIABLE
 
 
 def export(job: Job) -> Artifact:

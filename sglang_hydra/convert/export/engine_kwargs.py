@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sglang_hydra.convert.export.argv import as_json, unknown_head
 from sglang_hydra.convert.export.job import Artifact, Job
-from sglang_hydra.planning.passed import keyword_arguments
+from sglang_hydra.planning.passing.passed import keyword_arguments
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sglang_hydra.planning.passed import IMAGE_VARIABLE
+from sglang_hydra.planning.passing.passed import IMAGE_VARIABLE
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -65,7 +65,8 @@ def image_of(plan: Plan) -> Image | None:
         return known
     if not _REFERENCE.fullmatch(wanted):
         message = f"launch.image={wanted!r} is no image reference"
-        hint = "launch.image=lmsysorg/sglang:v0.5.2-cu126, or with @sha256:... for one build of it"
+        example = known.image if known is not None else images()[0].image
+        hint = f"launch.image={example}, or with @sha256:... for one build of it"
         raise ConfigError(Finding("error", "EXP003", message, ("launch.image",), hint))
     # An image of the user's own: what starts the server is what that release has everywhere.
     entry = known.entry if known is not None and wanted.partition("@")[0] == known.image else LAUNCH_SERVER

@@ -13,16 +13,17 @@ from sglang_hydra.convert.export import variables
 from sglang_hydra.convert.export.images import Image, image_of, missing_image
 from sglang_hydra.convert.export.quoting import Variable, Word, typed
 from sglang_hydra.convert.made_for import TITLE, made_for
-from sglang_hydra.planning.passed import KEY_VARIABLE, environment_of, flags_of, intent_of
+from sglang_hydra.planning.passing.passed import KEY_VARIABLE, environment_of, flags_of, intent_of
+from sglang_hydra.planning.passing.slurm_options import gpus_per_node
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.slurm_options import gpus_per_node
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.version import VERSION
 
 RANK, HEAD = Variable("NODE_RANK"), Variable("HEAD_ADDRESS")
 HEAD_PORT = 20000
-"""Where the nodes meet if ``dist_init_addr`` does not say: below the ports of outgoing connections and SGLang's."""
+"""Where the nodes meet if neither ``dist_init_addr`` nor ``launch.head_port`` says: below the ports of outgoing
+connections and SGLang's."""
 
 CACHE = "/cache/huggingface"
 """Where a container keeps what is downloaded, and HF_HOME in it: no user's home, so that any user may run it."""
@@ -163,15 +164,15 @@ class Job:
         address = intent.pop("dist_init_addr", None)
         intent.pop("node_rank", None)
         if meeting is None:
-            meeting = str(address) if address is not None else Variable(HEAD.name, f":{HEAD_PORT}")
+            meeting = str(address) if address is not None else Variable(HEAD.name, f":{self.head_port or HEAD_PORT}")
         own: list[Word] = [] if rank is None else ["--node-rank", rank]
         return [*flags_of(self.plan, intent), "--dist-init-addr", meeting, *own]
 
     @property
     def head_port(self) -> str | None:
-        """The port of ``dist_init_addr``, None where the plan has none."""
-        address = self.intent.get("dist_init_addr")
-        return str(address).rpartition(":")[2] if address is not None else None
+        """The port of ``dist_init_addr``, else ``launch.head_port``; None where the plan has neither."""
+        address, port = self.intent.get("dist_init_addr"), self.plan.nodes["launch"]["head_port"]
+        return str(address).rpartition(":")[2] if address is not None else str(port) if port else None
 
     @property
     def needs_head(self) -> bool:

@@ -14,7 +14,7 @@ from sglang_hydra.convert.export.job import HEAD_PORT, SHM_GIB, Artifact, Job, M
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes
 from sglang_hydra.convert.export.variables import HUB_TOKEN, KEY_PROGRAM, KEY_WHY
 from sglang_hydra.convert.made_for import ANNOTATION, made_for
-from sglang_hydra.planning import fabric
+from sglang_hydra.planning.passing import fabric
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.yaml_text import Block, yaml_text

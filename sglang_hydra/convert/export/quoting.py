@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sglang_hydra.arguments.argv import by_option
+from sglang_hydra.arguments.rendering import by_option
 from sglang_hydra.text.screen import printable
 
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")

@@ -58,8 +58,7 @@ def check_format(word: str | None) -> str:
     hint = f"formats: {', '.join(FORMATS)}"
     if word is None:
         example = f"{program()} export shell gpu=h200 model=deepseek_v3 tp_size=8"
-        raise ConfigError(Finding("error", "EXP012", "export needs a format", hint=f"{example}; or {hint}"))
+        raise ConfigError(Finding("error", "EXP012", "export needs a format", hint=(example, hint)))
     near = _OTHER_NAMES.get(word.lower()) or nearest(word, FORMATS)
-    hint = f"{near}; or {hint}" if near else hint
     message = f"{short(word)!r} is no format of export"
     raise ConfigError(Finding("error", "EXP012", message, hint=hint, typed=(word,), fix=near))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
 from sglang_hydra.convert.export import compose, k8s
 from sglang_hydra.convert.export.containers import driver_lines, require_container_vendor
@@ -19,12 +20,11 @@ from sglang_hydra.convert.export.job import Artifact, Job, is_public, job_of
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes, typed
 from sglang_hydra.convert.export.variables import KEY_WHY, key_program, without_secrets
 from sglang_hydra.convert.made_for import TITLE, made_for_all
-from sglang_hydra.planning import fabric
-from sglang_hydra.planning.passed import KEY_VARIABLE
+from sglang_hydra.planning.passing import fabric
+from sglang_hydra.planning.passing.passed import KEY_VARIABLE
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.plan import NODE, Topology
 from sglang_hydra.planning.topology.router import FIRST_WITH_KEY, MODULE, PACKAGE, Router, flags
-from sglang_hydra.releases.order import at_least
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.version import VERSION
@@ -68,7 +68,7 @@ def export_topology(format: str, topology: Topology, overrides: Sequence[str]) -
     }
     if format not in writers:
         message = f"export {format} knows one server, and topology={topology.name} has {len(topology.servers)}"
-        hint = "export compose, k8s or slurm; or one server at a time with topology=single and its own arguments"
+        hint = "export compose, k8s or slurm", "one server at a time with topology=single and its own arguments"
         raise ConfigError(Finding("error", "EXP021", message, ("topology",), hint))
     members = members_of(topology)
     require_container_vendor(members[0].job)

@@ -13,7 +13,7 @@ from sglang_hydra.convert.export.shell import key_program
 from sglang_hydra.convert.export.slurm import SUBMIT, beginning, check_settings, handed_over, step
 from sglang_hydra.convert.export.variables import key_program as program_with_key
 from sglang_hydra.convert.export.variables import without_secrets
-from sglang_hydra.planning.slurm_options import sbatch_settings_of
+from sglang_hydra.planning.passing.slurm_options import sbatch_settings_of
 from sglang_hydra.planning.topology.plan import NODE, Server, Topology
 from sglang_hydra.planning.topology.router import MODULE, PACKAGE
 

@@ -7,7 +7,7 @@ import re
 from sglang_hydra.convert.export.job import Artifact, Job
 from sglang_hydra.convert.export.quoting import Variable, Word, bash, bash_lines, commented
 from sglang_hydra.convert.export.variables import KEY_PROGRAM, KEY_WHY
-from sglang_hydra.planning.passed import KEY_VARIABLE, PYTHON_VARIABLE
+from sglang_hydra.planning.passing.passed import KEY_VARIABLE, PYTHON_VARIABLE
 from sglang_hydra.planning.topology.plan import NODE
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding

@@ -8,7 +8,12 @@ from sglang_hydra.convert.export.images import LAUNCH_SERVER
 from sglang_hydra.convert.export.job import HEAD_PORT, Artifact, Job
 from sglang_hydra.convert.export.quoting import Variable, Word, bash, bash_lines, commented
 from sglang_hydra.convert.export.shell import PYTHON, environment, interpreter, key_program, server_words
-from sglang_hydra.planning.slurm_options import container_command, sbatch_settings, slurm_findings, srun_settings
+from sglang_hydra.planning.passing.slurm_options import (
+    container_command,
+    sbatch_settings,
+    slurm_findings,
+    srun_settings,
+)
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 

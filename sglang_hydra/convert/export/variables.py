@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
-from sglang_hydra.planning.passed import KEY_VARIABLE
+from sglang_hydra.planning.passing.passed import KEY_VARIABLE
 from sglang_hydra.planning.plan import Plan
 
 HUB_TOKEN = "HF_TOKEN"

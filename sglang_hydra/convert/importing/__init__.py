@@ -1,13 +1,13 @@
 """Reading launch commands that others wrote, and writing them as an experiment of this package.
 
 What goes here: finding the servers that a text starts (a command, a script, a manifest, a recipe, a log), the nearest
-preset, the fewest overrides. What does not: SGLang's own flags (``arguments.argv``), what the releases have
+preset, the fewest overrides. What does not: SGLang's own flags (``arguments.reading``), what the releases have
 (``releases``), what anything resolves to (``rules.resolution``).
 
 sources                  what kind of text it is, and the servers in it
 syntax, expansion        a shell script: its words, and the value of each
 shell, script            the variables that it sets, and the servers that it starts
-embedded_commands        Markdown, Dockerfiles, systemd units, lists of words in a program
+embedded_commands        Markdown, Dockerfiles, lists of words in a program
 manifests, mappings      Kubernetes and Compose; srtctl recipes and SGLang's own --config
 logs                     the arguments that a server's log writes down
 hardware                 which GPU a text names

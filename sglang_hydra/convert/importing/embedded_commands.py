@@ -1,18 +1,17 @@
-"""Finds commands inside other files: Markdown, a Dockerfile, a systemd unit, a list of words in a program."""
+"""Finds commands inside other files: Markdown, a Dockerfile, a list of words in a program."""
 
 from __future__ import annotations
 
 import ast
-import json
 import re
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sglang_hydra.convert.importing.expansion import replaced, text_of
 from sglang_hydra.convert.importing.launches import Launch, has_launch_command, opened
 from sglang_hydra.convert.importing.manifests import started
 from sglang_hydra.convert.importing.syntax import commands_of
+from sglang_hydra.text.budget import read_json
 
 _FENCED = re.compile(r"^[ \t>]*(```+|~~~+)[^\n`]*\n(.*?)^[ \t>]*\1[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 _FROM = re.compile(r"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)?(\S+)", re.IGNORECASE | re.MULTILINE)
@@ -20,16 +19,6 @@ _STARTS = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]", re.IGNORECASE | re.MULTI
 _INSTRUCTION = re.compile(r"^[ \t]*(FROM|ARG|ENV|CMD|ENTRYPOINT)[ \t]+(.*)$", re.IGNORECASE)
 _NO_LINE = re.compile(r"^[ \t]*(?:#.*)?\r?\n", re.MULTILINE)
 """A remark or an empty line, which Docker passes over inside an instruction as well."""
-_UNIT = re.compile(r"^ExecStart=[-@:+!|]*", re.MULTILINE)
-_SPECIFIER = re.compile(r"%[%A-Za-z]")
-"""What systemd puts in, such as %i of an instance."""
-_MAKE_VARIABLE = re.compile(r"(export[ \t]+)?([A-Za-z_][\w.-]*)[ \t]*(?:\?|::?:?|(\+))?=(.*)", re.DOTALL)
-_MAKE_REFERENCE = re.compile(r"\$\$|\$\(([\w.-]+)\)|\$\{([\w.-]+)\}")
-_LONGEST = 1 << 20
-"""Characters that a makefile's variables may add."""
-_PROGRAM = re.compile(r"^\[program:[^\]]*\]", re.MULTILINE)
-_COMMAND = re.compile(r"^command[ \t]*=", re.MULTILINE)
-_UNIT_VARIABLES = re.compile(r"^Environment=(.*)$", re.MULTILINE)
 _LIST = re.compile(r"\[[^\[\]]*\]")
 
 
@@ -39,47 +28,13 @@ def fenced(text: str) -> Iterator[str]:
         yield "\n" * text.count("\n", 0, found.start(2)) + found[2]
 
 
-def unwrapped(text: str) -> str:
-    """Rewrites a unit of systemd or supervisor, or flags with one on each line, as shell; returns any other text
-    unchanged."""
-    if _PROGRAM.search(text):
-        return _COMMAND.sub("", text)
-    if _UNIT.search(text):
-        plain = _SPECIFIER.sub(lambda found: "%" if found[0] == "%%" else opened(found[0]), _UNIT.sub("", text))
-        return _UNIT_VARIABLES.sub(lambda found: f"export {found[1].replace(chr(34), '')}", plain)
+def on_one_line(text: str) -> str:
+    """Joins flags with one on each line; returns any other text unchanged."""
     lines = [line.strip() for line in text.splitlines()]
     flags = [line for line in lines if line and not line.startswith("#")]
     if len(flags) > 1 and all(line.startswith("--") for line in flags) and not has_launch_command(text):
         return " ".join(line.removesuffix("\\") for line in flags)
     return text
-
-
-def is_makefile(name: str) -> bool:
-    return name.endswith(".mk") or name.rpartition("/")[2].lower() in ("makefile", "gnumakefile")
-
-
-def without_make(text: str, given: Mapping[str, str]) -> str:
-    """Rewrites a makefile as shell: its variables are put in, those of ``given`` instead of its own."""
-    variables: dict[str, str] = {}
-    room = _LONGEST
-
-    def put(found: re.Match[str]) -> str:
-        nonlocal room
-        value = "$" if found[0] == "$$" else variables.get(found[1] or found[2], found[0])
-        room -= len(value)
-        return value if room > 0 else found[0]
-
-    lines: list[str] = []
-    for line in text.replace("\\\n", "\0").split("\n"):
-        found = _MAKE_VARIABLE.match(line)
-        if found is not None:
-            exports, name, adds, value = found.groups()
-            value = _MAKE_REFERENCE.sub(put, value.replace("\0", " ").partition(" #")[0])
-            value = " ".join([*([variables.get(name, "")] if adds else []), *value.split()]).strip()
-            variables[name] = given.get(name, value)
-            line = (f"{exports}{name}={shlex.quote(variables[name])}" if exports else "") + "\n" * line.count("\0")
-        lines.append(re.sub(r"^\t[-@+]+", "\t", line).replace("\0", "\\\n"))
-    return _MAKE_REFERENCE.sub(put, "\n".join(lines))  # a rule's commands are read once all variables are known
 
 
 def lists_of_words(text: str) -> Iterator[list[str]]:
@@ -137,7 +92,7 @@ def launches_of_dockerfile(text: str, place: str) -> list[Launch]:
 def _words(written: str) -> list[str]:
     """Reads a JSON list of words; any other text is a line for the shell."""
     try:
-        words = json.loads(written)
+        words = read_json(written, "argument")
     except ValueError:
         words = None
     if isinstance(words, list) and all(isinstance(word, str) for word in words):

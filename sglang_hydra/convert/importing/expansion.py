@@ -19,26 +19,21 @@ Value = str | list[str]
 """A variable's value: text, or the items of an array."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_CHANGING = ("##", "#", "%%", "%", "//", "/", "^^", "^", ",,", ",")
 _PARAMETER = re.compile(
-    r"(#?)([A-Za-z_]\w*|[0-9@*#?$!-])(?:\[([^\]]*)\])?(?:(:?[-=?+]|##?|%%?|//?|\^\^?|,,?)(.*))?", re.ASCII | re.DOTALL
+    r"(#?)([A-Za-z_]\w*|[0-9@*#?$!-])(?:\[([^\]]*)\])?(?:(:?[-=?+]|##?|%%?|//?|\^\^|,,)(.*))?", re.ASCII | re.DOTALL
 )
 _SLASHED = re.compile(r"((?:\\.|[^/\\])*)(?:/(.*))?", re.DOTALL)
-_LETTERS: Mapping[str, Callable[[str], str]] = {
-    "^^": str.upper,
-    ",,": str.lower,
-    "^": lambda text: text[:1].upper() + text[1:],
-    ",": lambda text: text[:1].lower() + text[1:],
-}
-_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Mod)
-_COMPARING: Mapping[type[ast.cmpop], Callable[[int, int], bool]] = {
-    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne,
+_COMPUTING: Mapping[type[ast.AST], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.floordiv, ast.Mod: operator.mod, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt,
+    ast.LtE: operator.le, ast.Eq: operator.eq, ast.NotEq: operator.ne,
 }  # fmt: skip
 _TERNARY = re.compile(r"([^?:]+)\?([^?:]+):([^?:]+)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 _NOTHING = re.compile(r"\$\{\w+:?[-=]\}")
-_WORDS = re.compile(f"(?:{OPEN}[^{CLOSE}]*{CLOSE}|\\S)+")
+_BLANKS = re.compile(f"({OPEN}[^{CLOSE}]*{CLOSE})|\\s+")
+_PARTING, _THERE = "\ue002", "\ue003"
+"""Between two fields, and before what is a field also where it is empty."""
 _BRACES = re.compile(r"\{((-?\d{1,9})\.\.(-?\d{1,9})(?:\.\.(-?\d{1,9}))?|[\w./:=-]*(?:,[\w./:=-]*)+)\}", re.ASCII)
 _MOST_ITEMS = 4096
 _DEEPEST = 8
@@ -78,44 +73,21 @@ def _numbers(first: str, step: str | None, last: str) -> list[str]:
 
 
 def _fields_of_one(written: str, variables: Mapping[str, Value]) -> list[str]:
-    fields: list[str] = []
-    current: list[str] = []
-    has_current = has_nothing = False
+    """The fields of a word: what is not quoted parts them at its blanks, a list between its items."""
+    joined = ""
+    has_empty_list = False
     for value, quoted in _pieces(written, variables, 0):
         if isinstance(value, list):
-            items, splits = value, True
-            has_nothing = has_nothing or not value
-        elif quoted:
-            items, splits = [value], False
-        elif is_open(value):
-            items = _WORDS.findall(value)
-            splits = len(items) > 1 or value[:1].isspace() or value[-1:].isspace()
+            has_empty_list = has_empty_list or not value
+            joined += _PARTING.join(_THERE + item for item in value)
         else:
-            items, splits = value.split(), True
-        if not splits:
-            current.append(items[0])
-            has_current = True
-            continue
-        begins = isinstance(value, str) and value[:1].isspace()
-        ends = isinstance(value, str) and value[-1:].isspace()
-        if begins and has_current:
-            fields.append("".join(current))
-            current, has_current = [], False
-        for number, item in enumerate(items):
-            if number and has_current:
-                fields.append("".join(current))
-                current = []
-            current.append(item)
-            has_current = True
-        if ends and has_current:
-            fields.append("".join(current))
-            current, has_current = [], False
-    last = "".join(current)
-    if not fields and not last and has_nothing:
-        return fields  # an array without items
-    if is_open(last) and _NOTHING.fullmatch(without_marks(last)) and '"' not in written:
-        return fields  # a word of its own that nobody sets is none
-    return [*fields, last] if has_current else fields
+            joined += _THERE + value if quoted else _BLANKS.sub(lambda found: found[1] or _PARTING, value)
+    fields = [field.replace(_THERE, "") for field in joined.split(_PARTING) if field]
+    if fields == [""] and has_empty_list:
+        return []
+    if len(fields) == 1 and is_open(fields[0]) and _NOTHING.fullmatch(without_marks(fields[0])) and '"' not in written:
+        return []  # a word of its own that nobody sets is none
+    return fields
 
 
 def text_of(written: str, variables: Mapping[str, Value], depth: int = 0) -> str:
@@ -248,12 +220,14 @@ def _parameter(inner: str, variables: Mapping[str, Value], written: str, depth: 
         return "" if missing else text_of(word, variables, depth + 1)
     if value is None:
         return opened(written)
-    if operator in _CHANGING:
-        parts = _SLASHED.fullmatch(word) if operator in ("/", "//") else None
-        words = [text_of(part or "", variables, depth + 1) for part in (parts.groups() if parts else (word,))]
-        made = changed(value, operator, *words) if isinstance(value, str) else None
-        return opened(written) if made is None else made
-    return value
+    if operator is None or operator[-1] in "-=?+":
+        return value
+    if isinstance(value, list):
+        return opened(written)
+    parts = _SLASHED.fullmatch(word) if operator in ("/", "//") else None
+    words = [text_of(part or "", variables, depth + 1) for part in (parts.groups() if parts else (word,))]
+    made = changed(value, operator, *words)
+    return opened(written) if made is None else made
 
 
 def _item(value: Value | None, index: str) -> Value | None:
@@ -270,18 +244,17 @@ def _item(value: Value | None, index: str) -> Value | None:
 
 
 def changed(value: str, operator: str, pattern: str, other: str = "") -> str | None:
-    """Applies an operator of a parameter expansion: removes a prefix or suffix, replaces a part, changes the case.
-    Returns None for what is not supported here."""
-    if any(map(is_open, (value, pattern, other))) or len(value) > _LONGEST_CHANGED or len(pattern) > _LONGEST_PATTERN:
+    """Removes the shortest (``#``, ``%``) or longest (``##``, ``%%``) prefix or suffix that fits a pattern, puts
+    ``other`` for a plain text (``/``, ``//``), changes the case (``^^``, ``,,``). Returns None for any other."""
+    is_long = len(value) > _LONGEST_CHANGED or len(pattern) > _LONGEST_PATTERN or pattern.count("*") > 2
+    if is_long or any(map(is_open, (value, pattern, other))):
         return None
-    if operator in _LETTERS:
-        return None if pattern else _LETTERS[operator](value)
-    if pattern.count("*") > 2:
-        return None
-    matches = re.compile(fnmatch.translate(pattern)).match
+    if operator in ("^^", ",,"):
+        return None if pattern else value.upper() if operator == "^^" else value.lower()
     if operator in ("/", "//"):
-        plain = not set(pattern) & set("*?[")
-        return value.replace(pattern, other, -1 if operator == "//" else 1) if plain and pattern else None
+        is_plain = pattern and not set(pattern) & set("*?[")
+        return value.replace(pattern, other, -1 if operator == "//" else 1) if is_plain else None
+    matches = re.compile(fnmatch.translate(pattern)).match
     lengths = range(len(value) + 1)
     for length in reversed(lengths) if operator in ("##", "%%") else lengths:
         if operator[0] == "#" and matches(value[:length]):
@@ -311,21 +284,17 @@ def _computed(expression: str, variables: Mapping[str, Value], written: str) -> 
 
 
 def _number(node: ast.expr, depth: int = 0) -> int:
-    if depth < 50 and isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
-        left, right = _number(node.left, depth + 1), _number(node.right, depth + 1)
-        if isinstance(node.op, ast.Add):
-            return left + right
-        if isinstance(node.op, ast.Sub):
-            return left - right
-        if isinstance(node.op, ast.Mult):
-            return left * right
-        return left % right if isinstance(node.op, ast.Mod) else left // right
-    if isinstance(node, ast.IfExp):
-        return _number(node.body if _number(node.test, depth + 1) else node.orelse, depth + 1)
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and (compare := _COMPARING.get(type(node.ops[0]))):
-        return int(compare(_number(node.left, depth + 1), _number(node.comparators[0], depth + 1)))
+    """The value of an expression. Raises ValueError for what is none over whole numbers."""
     if isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) < 1 << 62:
         return node.value
+    if depth < 50 and isinstance(node, ast.BinOp) and (compute := _COMPUTING.get(type(node.op))):
+        return compute(_number(node.left, depth + 1), _number(node.right, depth + 1))
+    if depth < 50 and isinstance(node, ast.Compare) and len(node.ops) == 1:
+        compare = _COMPUTING.get(type(node.ops[0]))
+        if compare is not None:
+            return int(compare(_number(node.left, depth + 1), _number(node.comparators[0], depth + 1)))
+    if depth < 50 and isinstance(node, ast.IfExp):
+        return _number(node.body if _number(node.test, depth + 1) else node.orelse, depth + 1)
     raise ValueError("no whole number")
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from sglang_hydra.arguments.fields import FIELDS, LoRARef
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.fields import LoRARef
 from sglang_hydra.compose.grammar import literal, written
 from sglang_hydra.compose.node_types import is_text
 from sglang_hydra.text.screen import printable
@@ -55,7 +56,7 @@ def experiment_yaml(
     if choices:
         lines.append("defaults:")
         lines += [f"  - override /{group}: {_scalar(option)}" for group, option in choices.items()]
-    for name in (name for name in FIELDS if name in values):
+    for name in (name for name in EVERY if name in values):
         remark = f"{' ' * _MARK}# {printable(remarks[name])}" if name in remarks else ""
         lines.append(f"{name}: {yaml_value(values[name])}{remark}")
     lines += _nested(_tree(nodes), 0)
@@ -65,7 +66,7 @@ def experiment_yaml(
 def command_line(choices: Mapping[str, str], values: Mapping[str, Any], nodes: Mapping[str, Any]) -> str:
     """Returns the experiment as a command for a shell."""
     words = [f"{group}={option}" for group, option in choices.items()]
-    words += [override(name, values[name]) for name in FIELDS if name in values]
+    words += [override(name, values[name]) for name in EVERY if name in values]
     words += [override(key, value) for key, value in nodes.items()]
     return " ".join([program(), *(shlex.quote(printable(word)) for word in words)])
 
@@ -85,7 +86,7 @@ def override(key: str, value: Any) -> str:
 
 def _takes_text(key: str) -> bool:
     """Whether everything behind this key is text, so that 0.0.0.0 and 1 need no quotes."""
-    field = FIELDS.get(key)
+    field = EVERY.get(key)
     if field is not None:
         return field.kind == "str" and not field.is_list
     return is_text(key.split("."))

@@ -1,4 +1,4 @@
-"""SGLang's flags as arguments: by its own parser for 0.5.2, by the table of releases for what came later."""
+"""SGLang's flags of a launch as arguments, by the parser of the release that it is for."""
 
 from __future__ import annotations
 
@@ -10,26 +10,22 @@ from typing import Any
 
 import yaml
 
-from sglang_hydra.arguments.argv import options_of
 from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.arguments.release_flags import (
-    Flags,
-    Option,
-    first_with_flag,
-    later_release,
-    name_of_flag,
-    options_in,
-    read_flags,
-)
+from sglang_hydra.arguments.parser import flag_like, parser_of
+from sglang_hydra.arguments.reading import Reading, Typed, options_in, read_options
 from sglang_hydra.arguments.release_guess import Guess, guess_release
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.order import same_release
+from sglang_hydra.arguments.tables.table import nearest_known, release
+from sglang_hydra.arguments.tables.values import problem
 from sglang_hydra.compose.overrides import value_problem
 from sglang_hydra.convert.importing.launches import Launch, is_open, open_names, without_marks
 from sglang_hydra.convert.importing.passwords import holds_a_password, without_passwords
 from sglang_hydra.convert.importing.routed import PREFIX, take_replicas, take_router
-from sglang_hydra.releases.table import known_versions
-from sglang_hydra.releases.values import problem
+from sglang_hydra.planning.engines.planned import release_meant
 from sglang_hydra.run.diagnose.server_args import RENAMED, named
+from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import short
@@ -41,16 +37,17 @@ _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 
 @dataclass
 class Arguments:
-    """What the flags say. ``known`` are arguments of 0.5.2, ``extra`` those of a later release alone; ``version`` is
-    the release that the source is for, None where nothing tells. ``left_open`` are arguments whose value only the
-    machine knows, with what stands there. ``topology`` are keys of ours for a router and the servers behind it.
-    ``unread`` is what of the flags is in none of these, ``idle`` what the release accepts and ignores, and why;
-    ``old`` the words of flags that it only still accepts, by their arguments.
+    """What the flags say. ``version`` is the release that the source is for, None where nothing tells; ``values`` are
+    by the names of ``read_by``, which is then the release that a plan is for where none is named.
+
+    ``left_open`` are arguments whose value only the machine knows, with what stands there. ``topology`` are keys of
+    ours for a router and the servers behind it. ``unread`` is what of the flags is in none of these, ``idle`` what the
+    release accepts and ignores, and why; ``old`` the words of flags that it only still accepts, by their arguments.
     ``words`` are the flags as they stand in the source."""
 
-    known: dict[str, Any] = field(default_factory=dict)
-    extra: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
     version: str | None = None
+    read_by: str = SPECIFIED_VERSION
     guess: Guess | None = None
     left_open: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
@@ -63,7 +60,7 @@ class Arguments:
 
     @property
     def guessed(self) -> bool:
-        """Whether nothing names the release, and the flags or the model tell that it is a later one."""
+        """Whether nothing names the release, and the flags or the model tell that it is another one than is usual."""
         return self.guess is not None and self.version is not None
 
 
@@ -71,12 +68,12 @@ def read_arguments(
     launch: Launch,
     version: str | None,
     folder: Path | None = None,
-    architectures: Callable[[Sequence[Option]], Sequence[str]] = lambda options: (),
+    architectures: Callable[[Sequence[Typed]], Sequence[str]] = lambda options: (),
 ) -> Arguments:
     """The arguments of a launch. ``version`` is the release that its source names; without it, it is guessed, also from
     the ``architectures`` of the model that the options name. ``folder`` is where its paths start. Nothing is raised:
     what cannot be read is in the findings."""
-    made = Arguments(version=version)
+    made = Arguments(version=version, read_by=version or release_meant())
     words = list(launch.words)
     if launch.values is not None and launch.resolved:
         _take_resolved(made, launch.values)
@@ -92,46 +89,43 @@ def read_arguments(
         options = [option for option in options if not option.flag.startswith(PREFIX)]
     if made.version is None:
         made.guess = guess_release(options, architectures(options))
-        made.version = made.guess.last if made.guess.first != known_versions()[0] else None
-        options = list(options_in([word for option in options for word in option.words], made.version))
-    _take(made, read_flags(options, made.version), options)
+        if not made.guess.includes(made.read_by):
+            made.version = made.read_by = made.guess.last
+        options = list(options_in([word for option in options for word in option.words], made.read_by))
+    _take(made, read_options(options, made.read_by, needs_model=False), options)
     if launch.behind_router:
         take_replicas(made)
     return made
 
 
-def _take(made: Arguments, read: Flags, options: Sequence[Option]) -> None:
+def _take(made: Arguments, read: Reading, options: Sequence[Typed]) -> None:
     """Takes over what was read, without secrets."""
-    made.known = {**read.known, **made.known}
-    for name, value in read.extra.items():
-        if is_secret_name(name) or holds_a_password(value):
+    for name, value in read.values.items():
+        if name not in FIELDS and (is_secret_name(name) or holds_a_password(value)):
             message = f"{name} holds a secret and is an argument of SGLang {made.version} alone: it is left out"
             made.findings.append(Finding("warning", "IMP009", message, (name,), "SGLang's own --config FILE"))
         else:
-            made.extra[name] = value
-    for finding in read.findings:
-        hidden = any(field.removeprefix("extra.") in read.extra.keys() - made.extra.keys() for field in finding.fields)
-        if finding.id != "ARG018" and not hidden:
-            made.findings.append(_masked(finding, options))
+            made.values.setdefault(name, value)
+    made.findings += [_masked(finding, options) for finding in read.findings]
     made.unread += read.unread
     made.idle |= read.idle
     made.old |= read.old
 
 
-def _take_open(made: Arguments, option: Option) -> bool:
+def _take_open(made: Arguments, option: Typed) -> bool:
     """Leaves out an option whose value is known only where it runs, unless it is a secret. Returns whether it was
     one."""
     if not any(is_open(word) for word in option.words):
         return False
     written = " ".join(option.values) or option.words[0]
     names = [name for word in option.words for name in open_names(word)]
-    if option.field is None and not option.flag.startswith("--"):
+    if option.option is None and not option.flag.startswith("--"):
         written = without_marks(option.words[0])
         message = f"{short(written)} may stand for more flags: nothing in the source says what it is"
         made.findings.append(Finding("warning", "IMP005", message, hint="put them behind the source as key=value"))
         return True
     flag = without_marks(option.flag)
-    name = option.field.name if option.field is not None else name_of_flag(flag)
+    name = option.name or flag.lstrip("-").replace("-", "_")
     variable = "".join(char for char in names[0].strip("${}()") if char.isalnum() or char == "_") if names else ""
     if name in SECRET_FIELDS and len(names) == 1 and variable.isidentifier() and without_marks(written) == names[0]:
         made.secrets[name] = f"${{oc.env:{variable}}}"
@@ -147,10 +141,10 @@ def _take_open(made: Arguments, option: Option) -> bool:
     return True
 
 
-def _masked(finding: Finding, options: Sequence[Option]) -> Finding:
+def _masked(finding: Finding, options: Sequence[Typed]) -> Finding:
     """Removes words that may be secrets from a finding of SGLang's parser: stray words, values of a key."""
     for option in options:
-        if option.field is not None and option.field.arg.secret:
+        if option.name in SECRET_FIELDS:
             for value in option.values:
                 if value and value in f"{finding.message} {finding.hint}":
                     return Finding("error", finding.id, f"{option.flag} cannot be read", finding.fields, None)
@@ -169,10 +163,10 @@ def _words_of(made: Arguments, values: Mapping[str, Any]) -> list[str]:
     for key, value in values.items():
         if value is None or value is False:
             continue
-        flag = f"--{str(key).replace('_', '-')}"
-        if not options_of(flag) and first_with_flag(flag) is None:
-            named = str(key).replace("-", "_")
-            flag = FIELDS[named].flag if named in FIELDS else flag
+        flag = flag_like(str(key))
+        if not (every := parser_of(None)).word(flag).options:
+            option = every.by_name.get(str(key).replace("-", "_"))
+            flag = flag if option is None else option.flag
         if value is True:
             words.append(flag)
         elif isinstance(value, list):
@@ -214,7 +208,7 @@ def _content(name: str, files: Mapping[str, str], folder: Path | None) -> Mappin
         except OSError:
             return None
     try:
-        content = yaml.safe_load(text) if text is not None else None
+        content = read_yaml(text, "config") if text is not None else None
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
     return content if isinstance(content, Mapping) else None
@@ -222,24 +216,21 @@ def _content(name: str, files: Mapping[str, str], folder: Path | None) -> Mappin
 
 def _take_resolved(made: Arguments, values: Mapping[str, Any]) -> None:
     """Takes the arguments of a log, without defaults."""
-    at = later_release(made.version)
-    defaults = at.arguments if at is not None else {}
+    is_later = made.version is not None and not same_release(made.version, SPECIFIED_VERSION)
+    defaults = release(nearest_known(made.read_by) or SPECIFIED_VERSION).arguments if is_later else {}
     for name, value in named(values).items():
         if name in defaults and name not in (*SECRET_FIELDS, "model_path") and defaults[name].default == value:
             continue
-        if value_problem(name, value) is None:
-            made.known[name] = value
-        elif name in defaults and problem(defaults[name], value) is None:
-            made.extra[name] = value
+        if value_problem(name, value) is None or (name in defaults and problem(defaults[name], value) is None):
+            made.values[name] = value
         else:
             made.unread.append(name)
             message = f"{name}: the log has a value that is none of 0.5.2's; it is left out"
             made.findings.append(Finding("warning", "IMP003", message, (name,)))
     for name in SECRET_FIELDS:
         if values.get(name) is not None:
-            made.known[name] = str(values[name])
-    if "random_seed" in made.known:
-        del made.known["random_seed"]
+            made.values[name] = str(values[name])
+    if made.values.pop("random_seed", None) is not None:
         message = "random_seed is left out: a log does not tell whether it was set or drawn"
         made.findings.append(
             Finding("info", "IMP005", message, ("random_seed",), "put random_seed=... behind the source")
@@ -251,4 +242,4 @@ def _take_resolved(made: Arguments, values: Mapping[str, Any]) -> None:
         if is_secret_name(name) or name.startswith("_"):
             continue
         if value != argument.default and argument.computed is None and problem(argument, value) is None:
-            made.extra[name] = value
+            made.values[name] = value

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_secret_name
-from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.table import nearest_known
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.flags import Arguments
@@ -17,7 +19,7 @@ from sglang_hydra.convert.importing.hardware import classes_named_in
 from sglang_hydra.convert.importing.launches import Launch, is_open, without_marks
 from sglang_hydra.convert.importing.passwords import hidden_in, holds_a_password, variable_for
 from sglang_hydra.convert.importing.proof import Difference, argv_of, compared
-from sglang_hydra.convert.importing.reading import read_launches
+from sglang_hydra.convert.importing.reading import read_launches, version_in
 from sglang_hydra.convert.importing.reduction import (
     Reduced,
     Wanted,
@@ -25,12 +27,10 @@ from sglang_hydra.convert.importing.reduction import (
     preset_for,
     reduce_to_preset,
 )
-from sglang_hydra.convert.importing.sources import Source, launches_of
+from sglang_hydra.convert.importing.sources import Source, launches_of, within_budget
 from sglang_hydra.convert.importing.typed import Typed
-from sglang_hydra.planning.catalog import gpu_classes, models
-from sglang_hydra.planning.difference import why
-from sglang_hydra.releases.order import same_release
-from sglang_hydra.releases.table import nearest_known
+from sglang_hydra.planning.choosing.catalog import gpu_classes
+from sglang_hydra.planning.comparing.difference import why
 from sglang_hydra.run.diagnose.replan import offline
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -38,6 +38,7 @@ from sglang_hydra.text.screen import shown
 from sglang_hydra.text.words import program, short
 
 _NO_GPU = ("auto", "none", "cpu")
+_PORT = re.compile(r":(\d{1,5})\Z", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,9 @@ class Imported:
     top of ``choices``; ``nodes`` are dotted keys of ours. ``equal`` says that both were planned to the same server;
     ``server_id`` is its identity where the GPU is known. ``argv`` are SGLang's flags for all of it, without secrets.
     ``differences`` are what the exported flags say otherwise than the source, ``old`` the words of flags that the
-    release only still accepts, by their arguments, ``refused`` that its release was asked
-    and does not take it. ``fits`` are the first and the last release that read the source, where it names none."""
+    release only still accepts, by their arguments, ``refused`` that its release was asked and does not take it,
+    ``image_version`` the release of the image that it names. ``fits`` are the first and the last release that read the
+    source, where it names none."""
 
     name: str
     kind: str
@@ -77,7 +79,9 @@ class Imported:
     findings: tuple[Finding, ...] = field(default=())
     differences: tuple[Difference, ...] = field(default=())
     old: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()
     refused: bool = False
+    image_version: str | None = None
 
     @property
     def taken_over(self) -> bool:
@@ -101,22 +105,24 @@ def import_source(source: Source, typed: Typed, composer: Composer) -> list[Impo
 
     Raises ConfigError for a source that starts no server.
     """
-    found = read_launches(launches_of(source, composer), typed, source, composer)
+    with within_budget(source):
+        found = list(read_launches(launches_of(source, composer), typed, source, composer))
     servers = [_import_one(launch, arguments, typed, composer) for launch, arguments in found]
     return _named(servers)
 
 
 def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer) -> Imported:
     gpus, gpu_findings = _gpu(launch, arguments, typed, composer)
-    known = {**arguments.known, **typed.values}
+    values = {**arguments.values, **typed.values}
+    known = {name: value for name, value in values.items() if name in FIELDS}
+    extra = {name: value for name, value in values.items() if name not in FIELDS}
     if "model" in typed.choices:
         known.pop("model_path", None)
     known, secrets = _without_secrets(known, arguments)
     environment, secret_variables = _environment(launch.environment)
-    extra = {name: value for name, value in arguments.extra.items() if name not in typed.values}
-    version = arguments.version
+    version = arguments.version or (arguments.read_by if extra else None)
     gpu = gpus[0] if len(gpus) == 1 and gpus[0] not in _NO_GPU else None
-    nodes = _engine_nodes(version, environment, extra)
+    nodes = _nodes(version, environment, extra, arguments.left_open)
     if gpu and launch.gpu_count and _usual_count(gpu, composer) not in (None, launch.gpu_count):
         nodes["gpu.count"] = launch.gpu_count
     nodes |= {**(facts := _facts_of_hidden(known, typed, composer)), **arguments.topology, **typed.nodes}
@@ -125,17 +131,13 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     planned = {name: _as_meant(name, value) for name, value in known.items()}
     grouped = {"topology": "replicas"} if arguments.topology else {}
     grouped |= {name: choice for name, choice in typed.choices.items() if name != "gpu"}
-    exact = version is not None and arguments.guess is None and same_release(version, SPECIFIED_VERSION)
-    exact = exact and not (typed.keep_all or launch.resolved)
     try:
-        wanted = Wanted(planned, {**grouped, **nodes}, launch.resolved, exact)
+        wanted = Wanted(planned, {**grouped, **nodes}, launch.resolved)
         reduced = reduce_to_preset(wanted, gpus or _all_classes(launch, known, composer), composer, offline())
     except ConfigError as failure:
         findings += failure.findings
         reduced = Reduced(None, planned, {}, {}, False)
     overrides = {**reduced.overrides, **secrets}
-    if exact and planned.keys() - reduced.overrides.keys() - {"model_path"}:
-        nodes = {"engine.version": SPECIFIED_VERSION, **nodes}  # what was left out is redundant there
     choices = {"gpu": gpus[0]} if len(gpus) == 1 else {}
     if reduced.model is not None:
         choices["model"] = reduced.model
@@ -145,7 +147,7 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
     nodes |= {f"engine.env.{name}": f"${{oc.env:{name}}}" for name in secret_variables}
     states = tuple(_states(reduced, known, arguments, secrets, extra))
     settings = {**choices, **overrides, **nodes}
-    by_name = {state.name.removeprefix("extra."): state.state for state in states}
+    by_name = {state.name: state.state for state in states}
     return Imported(
         name=launch.name,
         kind=launch.kind,
@@ -157,28 +159,31 @@ def _import_one(launch: Launch, arguments: Arguments, typed: Typed, composer: Co
         extra=extra,
         version=version,
         states=states,
-        argv=argv_of(known, extra, version),
+        argv=argv_of({**known, **extra}, arguments.read_by),
         equal=reduced.equal,
         server_id=reduced.small[gpus[0]].server_id if len(gpus) == 1 and gpus[0] in reduced.small else None,
         fits=arguments.guess[:2] if arguments.guess is not None else None,
         findings=tuple(dict.fromkeys(hidden_in(findings))),
-        differences=tuple(compared(settings, version, by_name, (launch, arguments, typed), composer)),
+        differences=tuple(compared(settings, arguments.read_by, by_name, (launch, arguments, typed), composer)),
         old=arguments.old,
+        idle=tuple(arguments.idle),
         refused=any(not plan.ok for plan in reduced.small.values() if len(gpus) == 1),
+        image_version=version_in(launch.mentions),
     )
 
 
 def _facts_of_hidden(known: Mapping[str, Any], typed: Typed, composer: Composer) -> dict[str, str]:
-    """Where the path is a folder of another machine: the preset that served_model_name names, for its facts."""
+    """The preset with the facts of a model that has none by its path: the one that served_model_name names where the
+    path is a folder of another machine, or whose checkpoint is spelled otherwise."""
     path, served = str(known.get("model_path") or ""), str(known.get("served_model_name") or "")
     is_named = "model" in typed.choices or any(key.startswith("model.") for key in typed.nodes)
-    name = None if is_named or path[:1] != "/" or os.path.exists(path) else preset_for(served, composer)[0]
-    return {} if name is None else {"model.facts_from": name}
+    preset = None if is_named or os.path.exists(path) else preset_for(served if path[:1] == "/" else path, composer)
+    return {} if preset is None or preset.path == path else {"model.facts_from": preset.name}
 
 
 def _facts_findings(facts: Mapping[str, str], known: Mapping[str, Any]) -> Iterator[Finding]:
     for key, preset in facts.items():
-        message = f"{known['model_path']} has the facts of model={preset}: served_model_name says what it holds"
+        message = f"{known['model_path']} has the facts of model={preset}, whose checkpoint the source names"
         yield Finding("info", "IMP007", message, ("model_path",), f"{key}=... names another one")
 
 
@@ -202,18 +207,23 @@ def _guess_findings(arguments: Arguments) -> Iterator[Finding]:
     yield Finding("info", "IMP017", message, ("engine.version",), "put engine.version=... behind the source")
 
 
-def _engine_nodes(version: str | None, environment: Mapping[str, str], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of the engine: its release where that matters, its variables and what only later releases take."""
+def _nodes(
+    version: str | None, environment: Mapping[str, str], extra: Mapping[str, Any], left_open: Mapping[str, str]
+) -> dict[str, Any]:
+    """The keys of the engine: its release, its variables and what only later releases take; and the port at which the
+    nodes meet where their address is known only where they run."""
     nodes: dict[str, Any] = {}
-    if version is not None and (extra or not same_release(version, SPECIFIED_VERSION)):
+    if version is not None:
         nodes["engine.version"] = nearest_known(version) or version
     nodes |= {f"engine.env.{name}": value for name, value in environment.items()}
-    return nodes | {f"extra.{name}": value for name, value in extra.items()}
+    if port := _PORT.search(left_open.get("dist_init_addr", "")):
+        nodes["launch.head_port"] = int(port[1])
+    return nodes | dict(extra)
 
 
 def _as_meant(name: str, value: Any) -> Any:
     """Converts a switch that SGLang's command line reads as text: any text switches it on, also false."""
-    return bool(value) if FIELDS[name].is_flag and isinstance(value, str) else value
+    return bool(value) if EVERY[name].is_flag and isinstance(value, str) else value
 
 
 def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer) -> tuple[list[str], list[Finding]]:
@@ -221,7 +231,7 @@ def _gpu(launch: Launch, arguments: Arguments, typed: Typed, composer: Composer)
     if "gpu" in typed.choices:
         return [typed.choices["gpu"]], []
     found = list(launch.gpu_classes) or classes_named_in((*launch.mentions, *launch.files), composer.options("gpu"))
-    if not found and arguments.known.get("device") == "cpu":
+    if not found and arguments.values.get("device") == "cpu":
         found = ["cpu"]
     if len(found) == 1:
         return found, []
@@ -281,11 +291,7 @@ def _planned_findings(
         yield Finding("error", "IMP006", message, ("model_path",), "put model=... behind the source")
         return
     plan = next(iter(reduced.small.values()), None)
-    if reduced.respelled:
-        path = next(preset.path for preset in models(composer) if preset.name == reduced.model)
-        message = f"model_path={known['model_path']} is the checkpoint {path} of model={reduced.model}"
-        yield Finding("info", "IMP007", message, ("model_path",))
-    elif reduced.model is None and not reduced.known:
+    if reduced.model is None and not reduced.known:
         message = f"nothing is known here of {short(shown(known.get('model_path')))}: no preset is for it"
         near = nearest_preset(str(known.get("model_path")), composer)
         meant = f"if {near} is meant, put it behind the source" if near else "put model=PRESET behind the source"
@@ -305,8 +311,8 @@ def _planned_findings(
 
 def _differences_from_log(reduced: Reduced, known: Mapping[str, Any]) -> Iterator[Finding]:
     """Reports values of the log that no arguments lead to by the rules of 0.5.2."""
-    view = next(iter(reduced.small.values())).resolution.view
-    away = [name for name, value in known.items() if name in FIELDS and view[name] != value]
+    view = next(iter(reduced.small.values())).resolution.values
+    away = [name for name, value in known.items() if name in view and view[name] != value]
     if away:
         listed = ", ".join(f"{name} {shown(known[name])} (planned: {shown(view[name])})" for name in away[:8])
         message = f"the log's server resolved {len(away)} of its values otherwise: {listed}"
@@ -347,13 +353,11 @@ def _states(
         else:
             yield State(name, value, "kept", _needless(name, reduced, arguments))
     for name, value in reduced.overrides.items():
-        if name not in known and reduced.respelled and name == "served_model_name":
-            yield State(name, value, "undone", "what clients call it, as the source spells the model")
-        elif name not in known:
+        if name not in known:
             yield State(name, value, "undone", f"model={reduced.model} sets it, and the source does not")
     for name, value in extra.items():
-        note = _needless(f"extra.{name}", reduced, arguments) or f"an argument of SGLang {arguments.version}"
-        yield State(f"extra.{name}", value, "extra", note)
+        note = _needless(name, reduced, arguments) or f"an argument of SGLang {arguments.version}"
+        yield State(name, value, "extra", note)
     for name, reference in secrets.items():
         yield State(name, reference, "secret")
     for name, written in arguments.left_open.items():

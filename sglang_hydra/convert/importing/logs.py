@@ -13,8 +13,6 @@ from sglang_hydra.run.diagnose.lines import read_lines
 from sglang_hydra.run.diagnose.replan import gpu_classes_of
 from sglang_hydra.run.diagnose.server_args import CUT, parse_server_args
 
-_MOST = 16
-
 
 def has_server_arguments(text: str) -> bool:
     """Whether a text has a line in which a server writes its arguments."""
@@ -54,6 +52,6 @@ def _found(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     seen: list[dict[str, Any]] = []
     for number, line in enumerate(lines, 1):
         values = parse_server_args(line) if "server_args=" in line else None
-        if values is not None and values not in seen and len(seen) < _MOST:
+        if values is not None and values not in seen:
             seen.append(values)
             yield number, values

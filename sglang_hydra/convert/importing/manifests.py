@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from sglang_hydra.convert.importing.expansion import fields_of
 from sglang_hydra.convert.importing.launches import (
     BEHIND_A_ROUTER,
+    CLOSE,
     OPEN,
     Launch,
     bare_flags,
@@ -26,6 +28,7 @@ from sglang_hydra.text.words import is_digits
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
 # What is marked open already stays as it is.
 _COMPOSE = re.compile(f"(?<!{OPEN})" + r"\$(?:\$|\{([A-Za-z_]\w*)(?:(:?[-?])([^{}]*))?\}|([A-Za-z_]\w*))")
+_OPENED_SPACE, _KEPT_SPACE = re.compile(rf"[ ](?=[^{OPEN}{CLOSE}]*{CLOSE})"), "\ue002"
 _GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "huawei.com/Ascend910")
 _PLACED_BY = ("nodeSelector", "affinity", "labels", "annotations", "tolerations", "runtimeClassName")
 _LONGEST = 1 << 14
@@ -153,7 +156,7 @@ def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]
         if not isinstance(service, Mapping):
             continue
         environment = _compose_environment(service.get("environment"))
-        words = [_interpolated(word) for key in ("entrypoint", "command") for word in words_of(service.get(key))]
+        words = [word for key in ("entrypoint", "command") for word in _compose_words(service.get(key))]
         image = str(service.get("image") or "")
         texts = tuple(_texts(service.get("deploy")))
         for launch in started(words, environment, f"{place}, service {name}", _interpolated(image)):
@@ -161,6 +164,19 @@ def launches_of_compose(document: Mapping[str, Any], place: str) -> list[Launch]
             count = _compose_gpus(service)
             found.append(replace(launch, kind="compose", name=str(name), mentions=mentions, gpu_count=count))
     return found
+
+
+def _compose_words(value: Any) -> list[str]:
+    """The words of ``entrypoint`` or ``command``: variables are replaced, then a text is split as a shell splits words.
+    No shell runs it, so that the end of a line parts words as a space does (the Compose specification, command)."""
+    if not isinstance(value, str):
+        return [_interpolated(word) for word in words_of(value)]
+    text = _OPENED_SPACE.sub(_KEPT_SPACE, _interpolated(value).replace("\\\n", " "))
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a quote that is not closed
+        words = text.split()
+    return [word.replace(_KEPT_SPACE, " ") for word in words]
 
 
 def words_of(value: Any) -> list[str]:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from sglang_hydra.arguments.argv import field_of, options_of
-from sglang_hydra.arguments.extra import first_with
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import first_with
+from sglang_hydra.arguments.parser import flag_like, parser_of
 from sglang_hydra.convert.importing.launches import BEHIND_A_ROUTER, Launch, split_launch
 
 _ROLES = ("prefill", "decode", "aggregated")
@@ -147,14 +146,10 @@ def launch_of_words(words: list[str], place: str) -> Launch | None:
 
 def _argument(key: str) -> str | None:
     """Returns the argument that a key names, by any of its flags; also one of a later release."""
-    flag = "--" + key.replace("_", "-")
-    options = options_of(flag)
-    if options and options[0] in (flag, flag.replace("-", "_")):
-        field = field_of(options[0])
-        return field.name if field else None
+    option = parser_of(None).options.get(flag_like(key))
+    if option is not None:
+        return option.name
     name = key.replace("-", "_")
-    if name in FIELDS:
-        return name
     return name if first_with(name) else None
 
 

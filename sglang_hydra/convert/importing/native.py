@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from sglang_hydra.arguments.tables.order import same_release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.experiment import is_reference
@@ -16,8 +17,10 @@ from sglang_hydra.convert.importing.sources import Source
 from sglang_hydra.convert.importing.together import counted, together
 from sglang_hydra.convert.importing.typed import Typed, read_typed
 from sglang_hydra.convert.made_for import words_in
-from sglang_hydra.planning.input_files import WHOLE, Document, ReadOthers
+from sglang_hydra.planning.recorded.input_files import WHOLE, Document, ReadOthers
+from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path
+from sglang_hydra.text.words import program
 
 _RELEASE = "engine.version"
 _OF_IMPORT = ("IMP009", "IMP016")
@@ -61,6 +64,7 @@ def native_reader(
                 and item.id not in _OF_IMPORT
                 and not (item.fields and named.issuperset(item.fields))
             )
+            findings += tuple(_of_image(name, server.image_version, made_for.get(_RELEASE), release))
             document = Document([*requests_of(settings, server.place or name), *own], findings=findings)
             found.append((server.name or str(number), document))
             servers.append(settings)
@@ -75,6 +79,14 @@ def native_reader(
         return found
 
     return read
+
+
+def _of_image(name: str, image: str | None, stated: str | None, typed: str | None) -> Iterator[Finding]:
+    """The error on an export whose image is of another release than its comment says: the image is what runs."""
+    if typed is None and stated is not None and image is not None and not same_release(image, stated):
+        message = f"{name} was made for SGLang {stated}, and its image is of {image}, which is what runs"
+        hint = f"{program()} upgrade --from {stated} --to {image} --in-place {name}", f"an image of SGLang {stated}"
+        yield Finding("error", "IMP019", message, (_RELEASE,), hint)
 
 
 def typed_beside(requests: Sequence[Request], text: str, composer: Composer) -> Typed:
@@ -94,8 +106,8 @@ def beside_flags(made_for: Mapping[str, str], composer: Composer, release: str |
     gpu = made_for.get("gpu")
     nodes: dict[str, object] = {_RELEASE: version} if version else {}
     if gpu not in composer.options("gpu"):
-        return Typed(nodes=nodes, keep_all=True)
+        return Typed(nodes=nodes)
     # A container gets a part of the machine; the plan was made for all of it.
     count = composer.compose([Request(f"gpu={gpu}", "the source")]).nodes["gpu"]["count"]
     nodes["gpu.count"] = int(made_for.get("gpu.count", count))
-    return Typed({"gpu": gpu}, nodes=nodes, keep_all=True)
+    return Typed({"gpu": gpu}, nodes=nodes)

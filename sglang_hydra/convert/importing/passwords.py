@@ -35,10 +35,5 @@ def variable_for(name: str) -> str:
 def hidden_in(findings: Iterable[Finding]) -> list[Finding]:
     """The findings, without the passwords of addresses that they quote."""
     return [
-        replace(
-            finding,
-            message=without_passwords(finding.message),
-            hint=None if finding.hint is None else without_passwords(finding.hint),
-        )
-        for finding in findings
+        replace(finding, message=without_passwords(finding.message)).reworded(without_passwords) for finding in findings
     ]

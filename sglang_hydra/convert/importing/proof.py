@@ -1,20 +1,17 @@
-"""Compares the words of a source with the words of its export: argparse reads both, by the table of releases alone.
-
-Nothing here is shared with the reader of ``flags``: what that one misreads or drops, this one still finds.
-"""
+"""Compares the words of a source with the words of its export: the parser of the release groups both, and converts none
+of their values."""
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sglang_hydra.arguments.argv import render_argv
+from sglang_hydra.arguments.accepted import accepted
+from sglang_hydra.arguments.reading import options_in
+from sglang_hydra.arguments.rendering import render
 from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
-from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.arguments.translate import translate
+from sglang_hydra.arguments.tables.table import known_versions, nearest_known, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.experiment import is_reference
@@ -22,9 +19,7 @@ from sglang_hydra.convert.importing.flags import Arguments
 from sglang_hydra.convert.importing.launches import Launch, is_open, without_marks
 from sglang_hydra.convert.importing.passwords import holds_a_password, without_passwords
 from sglang_hydra.convert.importing.typed import Typed
-from sglang_hydra.releases.order import same_release
-from sglang_hydra.releases.successors import successor
-from sglang_hydra.releases.table import OldFlag, Release, known_versions, nearest_known, release
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError
 
 _STRAY = "words"
@@ -49,13 +44,17 @@ def requests_of(settings: Mapping[str, Any], place: str) -> list[Request]:
     ]
 
 
-def argv_of(known: Mapping[str, Any], extra: Mapping[str, Any], version: str | None) -> tuple[str, ...] | None:
-    """SGLang's flags for arguments; None for those that no command line can express."""
+def argv_of(arguments: Mapping[str, Any], version: str | None) -> tuple[str, ...] | None:
+    """SGLang's flags for arguments, else for what the release takes of them; None where no command line says that."""
+    known = version or known_versions()[0]
+    given = {name: value for name, value in arguments.items() if value is not None}
     try:
-        if not extra and (version is None or same_release(version, SPECIFIED_VERSION)):
-            return tuple(render_argv(known, defaults=True))
-        return tuple(translate(known, nearest_known(version or "") or known_versions()[0], extra).flags(defaults=True))
-    except (ValueError, KeyError):
+        return tuple(render(given, known, defaults=True))
+    except ValueError:
+        taken = accepted(given, known)
+    try:
+        return tuple(taken.flags(defaults=True))
+    except ValueError:
         return None
 
 
@@ -77,7 +76,7 @@ def compared(
     except ConfigError as failure:
         yield Difference(_STRAY, None, None, failure.findings[0].message)
         return
-    export = argv_of(composition.intent, composition.nodes["extra"], version)
+    export = argv_of(composition.intent, version)
     known = release(nearest_known(version or "") or known_versions()[0]).arguments
     for item in differences(arguments.words, export or (), version):
         why, harmless = _reason(item, states, *read)
@@ -103,8 +102,6 @@ def _reason(
         return "the rest of the source tells it", True
     if state == "open" or is_open(str(item.before)):
         return "only known where it runs", False
-    if name == "model_path" and str(item.before).lower() == str(item.after).lower():
-        return "the same checkpoint, as its preset spells it", True
     if flag in arguments.idle:
         return arguments.idle[flag], True
     if launch.behind_router and (name.startswith("router_") or name in ("dp_size", "host", "port")):
@@ -127,7 +124,7 @@ def differences(source: Sequence[str], export: Sequence[str], version: str | Non
     An argument at its default in one of them may be missing in the other.
     """
     at = release(nearest_known(version or "") or known_versions()[0])
-    before, after = meaning_of(source, at), meaning_of(export, at)
+    before, after = (_meaning_of(words, at.version) for words in (source, export))
     found = []
     for name, value in before.items():
         argument = at.arguments.get(name)
@@ -137,85 +134,22 @@ def differences(source: Sequence[str], export: Sequence[str], version: str | Non
     return found
 
 
-def meaning_of(words: Sequence[str], at: Release) -> dict[str, Any]:
-    """What words say under a release, by its arguments. A flag that it does not have is there by its own name."""
+def _meaning_of(words: Sequence[str], version: str) -> dict[str, Any]:
+    """What words say under a release, by its arguments: a switch by what it sets, values by their text. An option that
+    the release does not have is there by its own name, what belongs to none as words."""
     made: dict[str, Any] = {}
-    rest = list(words)
-    while rest:
-        try:
-            read, rest = _parser(at.version).parse_known_args(rest)
-        except argparse.ArgumentError as failure:
-            return {**made, str(failure): True}
-        for key, value in vars(read).items():
-            if value is not None:
-                _take(made, key, value, at)
-        rest = _take_strange(made, rest)
+    for typed in options_in(words, version):
+        option, values = typed.option, typed.values
+        if option is None or option.argument is None:
+            is_flag = typed.flag.startswith("--")
+            made[typed.flag.lstrip("-").replace("-", "_") if is_flag else _STRAY] = (
+                " ".join(values if is_flag else typed.words) or True
+            )
+        elif option.nargs == 0 or (option.nargs == "?" and not values) or (option.old and option.const is not None):
+            made[option.argument.name] = _canonical(option.const)
+        else:
+            made[option.argument.name] = _canonical(values if option.takes_several else " ".join(values))
     return made
-
-
-def _take(made: dict[str, Any], key: str, value: Any, at: Release) -> None:
-    """Puts down what argparse read: an argument, or an old flag by what it stands for."""
-    old = at.old_flags.get(key)
-    if old is None:
-        argument = at.arguments[key]
-        is_switch = argument.action in ("store_true", "BooleanOptionalAction")
-        many = argument.nargs in ("+", "*")
-        made[key] = value if is_switch else [_canonical(item) for item in value] if many else _canonical(value)
-        return
-    name = old.field or _name_of(old, at)
-    if name is not None:
-        made[name] = _canonical(old.value if old.value is not None else value)
-
-
-def _name_of(old: OldFlag, at: Release) -> str | None:
-    if old.instead is None or old.value is None:
-        return None
-    return successor(old.flag.lstrip("-").replace("-", "_"), at.version).name
-
-
-def _take_strange(made: dict[str, Any], rest: Sequence[str]) -> list[str]:
-    """Takes the first word that argparse does not know, and those that stand behind it."""
-    if not rest:
-        return []
-    head, equals, value = rest[0].partition("=")
-    name = head.lstrip("-").replace("-", "_") if head.startswith("--") else _STRAY
-    end = 1
-    while end < len(rest) and not rest[end].startswith("--"):
-        end += 1
-    values = [value] if equals else list(rest[1:end]) if name != _STRAY else list(rest[:end])
-    made[name] = " ".join(values) if values else True
-    return list(rest[end:])
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise argparse.ArgumentError(None, message)
-
-
-@lru_cache(maxsize=8)
-def _parser(version: str) -> argparse.ArgumentParser:
-    """A parser of every flag of a release; it converts nothing, and refuses no value."""
-    at = release(version)
-    parser = _Parser(add_help=False, exit_on_error=False, argument_default=None)
-    for name, argument in at.arguments.items():
-        if not argument.flags:
-            continue
-        kinds: dict[str, Any] = {"dest": name, "default": None}
-        if argument.action == "BooleanOptionalAction":
-            kinds["action"] = argparse.BooleanOptionalAction
-        elif argument.action == "store_true":
-            kinds |= {"action": "store_const", "const": True}
-        elif argument.nargs in ("+", "*", "?"):
-            kinds |= {"nargs": "*" if argument.nargs != "?" else "?", "const": argument.const}
-            kinds = {key: value for key, value in kinds.items() if key != "const" or argument.nargs == "?"}
-        parser.add_argument(*argument.flags, **kinds)
-    for flag, old in at.old_flags.items():
-        takes = old.action == "DeprecatedAliasStoreAction"
-        many = takes and old.field is not None and at.arguments[old.field].nargs in ("+", "*")
-        kinds = {"dest": flag, "default": None}
-        kinds |= ({"nargs": "*"} if many else {}) if takes else {"action": "store_const", "const": True}
-        parser.add_argument(flag, **kinds)
-    return parser
 
 
 def _canonical(value: Any) -> Any:
@@ -232,7 +166,7 @@ def _canonical(value: Any) -> Any:
             continue
     if text[:1] in ("{", "["):
         try:
-            return json.dumps(json.loads(text), sort_keys=True)
+            return json.dumps(read_json(text, "argument"), sort_keys=True)
         except ValueError:
             return text
     return text.lower() if text.lower() in ("true", "false", "none", "null") else text

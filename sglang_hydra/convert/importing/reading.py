@@ -6,16 +6,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sglang_hydra.arguments.release_flags import Option
+from sglang_hydra.arguments.reading import Typed as TypedOption
 from sglang_hydra.arguments.release_guess import Guess
+from sglang_hydra.arguments.tables.table import known_versions, nearest_known
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.convert.importing.flags import Arguments, read_arguments
 from sglang_hydra.convert.importing.launches import Launch
 from sglang_hydra.convert.importing.reduction import preset_for
 from sglang_hydra.convert.importing.sources import Source
 from sglang_hydra.convert.importing.typed import Typed
-from sglang_hydra.planning.catalog import models
-from sglang_hydra.releases.table import known_versions, nearest_known
+from sglang_hydra.planning.choosing.catalog import models
+from sglang_hydra.releases.records import default_release
 from sglang_hydra.text.findings import Finding
 
 _VERSION = re.compile(
@@ -36,25 +37,26 @@ def read_launches(
 
 
 def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> tuple[Launch, Arguments]:
-    named = typed.nodes.get("engine.version") or launch.version or _version_in(launch.mentions)
+    named = typed.nodes.get("engine.version") or launch.version or version_in(launch.mentions)
     version = named or _installed_by(source.text)
 
-    def classes(options: Sequence[Option]) -> Sequence[str]:
+    def classes(options: Sequence[TypedOption]) -> Sequence[str]:
         """The classes of the model that is typed behind the source, or that a flag names."""
         flags = ("served_model_name", "model_path")  # the path counts first
-        paths = [item.values[-1] for item in options if item.values and item.field and item.field.name in flags]
-        presets = [preset_for(path, composer)[0] for path in (*paths, launch.model or "")]
-        name = typed.choices.get("model") or next(filter(None, presets), None)
-        facts = next((preset.facts for preset in models(composer) if preset.name == name), None)
-        return [str(item) for item in ((facts and facts.config) or {}).get("architectures") or ()]
+        paths = [item.values[-1] for item in options if item.values and item.name in flags]
+        named = (preset for preset in models(composer) if preset.name == typed.choices.get("model"))
+        presets = (preset_for(path, composer) for path in (*paths, launch.model or ""))
+        preset = next(named, None) or next(filter(None, presets), None)
+        return [str(item) for item in ((preset and preset.facts.config) or {}).get("architectures") or ()]
 
     known = str(version) if version and nearest_known(str(version)) else None
     arguments = read_arguments(launch, known, source.folder, classes)
     if version and not nearest_known(str(version)):
-        message = f"the source is for SGLang {version}, which is not in the table of releases: planned for 0.5.2"
+        message = f"the source is for SGLang {version}, which is not in the table of releases"
+        message += f": planned for {default_release()}"
         arguments.findings.append(Finding("warning", "IMP004", message, ("engine.version",)))
-    if launch.nodes is not None and launch.nodes > 1 and "nnodes" not in arguments.known:
-        arguments.known["nnodes"] = launch.nodes
+    if launch.nodes is not None and launch.nodes > 1 and "nnodes" not in arguments.values:
+        arguments.values["nnodes"] = launch.nodes
         if arguments.left_open.pop("nnodes", None):
             arguments.findings = [item for item in arguments.findings if item.fields != ("nnodes",)]
     _take_hidden_model(launch, arguments)
@@ -65,15 +67,15 @@ def _read(launch: Launch, typed: Typed, source: Source, composer: Composer) -> t
 
 def _take_hidden_model(launch: Launch, arguments: Arguments) -> None:
     """Takes the hub name that the source has elsewhere, where the path is a variable or the short name of a recipe."""
-    path = arguments.known.get("model_path")
+    path = arguments.values.get("model_path")
     is_short = launch.kind == "srtctl" and isinstance(path, str) and "/" not in path
     if not is_short and "model_path" not in arguments.left_open:
         return
-    served = arguments.known.get("served_model_name")
+    served = arguments.values.get("served_model_name")
     name = next((text for text in (launch.model, served) if isinstance(text, str) and _HUB_NAME.fullmatch(text)), None)
     if name is None:
         return
-    arguments.known["model_path"] = name
+    arguments.values["model_path"] = name
     arguments.left_open.pop("model_path", None)
     arguments.findings = [item for item in arguments.findings if item.fields != ("model_path",)]
     where = "served_model_name" if name == served and launch.model is None else "the source"
@@ -89,10 +91,10 @@ def _of_one_release(
     known = known_versions()
     first = max((known.index(guess.first) for guess in guesses), default=0)
     last = min((known.index(guess.last) for guess in guesses), default=0)
-    if len(guesses) < 2 or len(set(guesses)) == 1 or first == 0:
-        return read
     evidence = tuple(dict.fromkeys(word for guess in guesses for word in guess.evidence))
     joined = Guess(known[min(first, last)], known[max(first, last)], evidence)
+    if len(guesses) < 2 or len(set(guesses)) == 1 or all(item.version is None for _, item in read):
+        return read
     again = Typed(nodes={"engine.version": joined.last})
     made = []
     for launch, arguments in read:
@@ -106,15 +108,15 @@ def _of_one_release(
 def _of_one_server(read: Sequence[tuple[Launch, Arguments]]) -> Iterator[tuple[Launch, Arguments]]:
     """Merges the commands of several nodes into one server: they differ in their rank alone."""
     seen: list[tuple[Any, ...]] = []
-    for launch, arguments in sorted(read, key=lambda item: int(item[1].known.get(_NODE_RANK) or 0)):
-        same = {name: value for name, value in arguments.known.items() if name != _NODE_RANK}
-        key = (same, arguments.extra, launch.name)
-        nodes = arguments.known.get("nnodes", 1)
+    for launch, arguments in sorted(read, key=lambda item: int(item[1].values.get(_NODE_RANK) or 0)):
+        same = {name: value for name, value in arguments.values.items() if name != _NODE_RANK}
+        key = (same, launch.name)
+        nodes = arguments.values.get("nnodes", 1)
         if isinstance(nodes, int) and nodes > 1:
             if key in seen:
                 continue
-            if _NODE_RANK in arguments.known:
-                arguments.left_open[_NODE_RANK] = str(arguments.known.pop(_NODE_RANK))
+            if _NODE_RANK in arguments.values:
+                arguments.left_open[_NODE_RANK] = str(arguments.values.pop(_NODE_RANK))
         seen.append(key)
         yield launch, arguments
 
@@ -125,7 +127,8 @@ def _installed_by(text: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _version_in(texts: Sequence[str]) -> str | None:
+def version_in(texts: Sequence[str]) -> str | None:
+    """The release that an image or a package among ``texts`` is of."""
     for text in texts:
         if found := _VERSION.search(text):
             return found[1].replace("-", ".")

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from sglang_hydra.arguments.accepted import default_of
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.fields import FIELDS, fresh_defaults
+from sglang_hydra.arguments.layout import layout_of
 from sglang_hydra.arguments.secrets import SECRET_FIELDS
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.planning.catalog import models
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.choosing.catalog import Model, models
+from sglang_hydra.planning.making.make import make_plan
+from sglang_hydra.planning.making.target import find_target
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.target import find_target
-from sglang_hydra.releases.table import nearest_known, release
 from sglang_hydra.rules.resolution import Resolution, resolve
 from sglang_hydra.text.errors import ConfigError
 
@@ -26,20 +28,17 @@ SEED = 42
 _PLACE = "the source"
 _ROUNDS = 2
 _ALWAYS_KEPT = ("model_path", "random_seed")  # without the seed another one is drawn each time
-_PATHS = ("model_path", "tokenizer_path", "served_model_name")
 
 
 @dataclass(frozen=True)
 class Wanted:
     """The arguments of a source. ``settings`` are keys of the nodes (``engine.version``, ``gpu.count``) and options of
-    groups that hold for every plan; ``resolved`` says that ``arguments`` are what SGLang made of something else.
-    ``exact``: the source names its release, and our rules are that release's, so that they may tell what is not
-    needed. Else everything that was typed stays."""
+    groups that hold for every plan; ``resolved`` says that ``arguments`` are what SGLang made of something else, of
+    which the fewest that lead there are looked for. What was typed stays, all of it."""
 
     arguments: Mapping[str, Any]
     settings: Mapping[str, Any]
     resolved: bool = False
-    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,6 @@ class Reduced:
     full: Mapping[str, Plan]
     small: Mapping[str, Plan]
     equal: bool
-    respelled: bool = False
     known: bool = True
     needless: frozenset[str] = frozenset()
 
@@ -67,67 +65,56 @@ class _Context:
     preset: Mapping[str, Any]
     target: Mapping[str, Any]
     verdict: tuple[str, ...]
-    model: ModelFacts
 
     def resolution_of(self, intent: Mapping[str, Any]) -> Resolution:
         environment = {**self.full.inherited, **self.full.environment}
         wanted = {**self.preset, **intent}
-        return resolve(wanted, gpu=self.full.gpu, model=self.model, seed=SEED, env=environment)
+        return resolve(wanted, gpu=self.full.gpu, model=self.full.model, seed=SEED, env=environment)
 
 
-def preset_for(path: str, composer: Composer) -> tuple[str | None, bool]:
-    """Returns the model preset of exactly this checkpoint, and whether its hub name is spelled differently."""
+def preset_for(path: str, composer: Composer) -> Model | None:
+    """The model preset of this checkpoint, else the one that spells its name on the hub with other capital letters."""
     presets = [preset for preset in models(composer) if "${" not in preset.path]
-    exact = next((preset.name for preset in presets if preset.path == path), None)
+    exact = next((preset for preset in presets if preset.path == path), None)
     if exact is not None or os.path.exists(path) or path.count("/") != 1 or path[:1] in "./~":
-        return exact, False
-    return next((preset.name for preset in presets if preset.path.lower() == path.lower()), None), True
+        return exact
+    return next((preset for preset in presets if preset.path.lower() == path.lower()), None)
 
 
 def reduce_to_preset(wanted: Wanted, gpus: Sequence[str], composer: Composer, env: Mapping[str, str]) -> Reduced:
-    """Finds the preset, and removes every argument that the plan resolves to anyway, on each of the GPU classes, where
-    that is known.
+    """Finds the preset, and for a log removes every argument that the plan resolves to anyway, on each of the GPU
+    classes.
 
     Raises ConfigError where the arguments cannot be composed at all.
     """
     given = {name: value for name, value in wanted.arguments.items() if name not in SECRET_FIELDS}
     model = wanted.settings.get("model")
-    respelled = False
-    if model is None and isinstance(given.get("model_path"), str):
-        model, respelled = preset_for(given["model_path"], composer)
-    respelled = respelled and model is not None
+    preset = preset_for(given["model_path"], composer) if isinstance(given.get("model_path"), str) else None
+    if model is None and preset is not None and preset.path == given["model_path"]:
+        model = preset.name
     planner = _Planner(composer, wanted.settings, env)
-    if not wanted.exact and not wanted.resolved:
-        return _with_everything(planner, wanted, given, model, respelled, gpus)
+    if not wanted.resolved:
+        return _with_everything(planner, wanted, given, model, gpus)
     full = {gpu: planner.plan(gpu, None if "model" not in wanted.settings else model, given) for gpu in gpus}
     if "model_path" not in given and model is None:
         return Reduced(None, given, full, full, True)
     if model is None:
-        contexts = [item for gpu in gpus for item in _contexts(wanted, given, full[gpu], composer)]
-        overrides = _fewest(given, contexts, wanted.resolved)
-        return _verified(planner, None, overrides, given, full, wanted)
-    kept = _beside(given, respelled)
+        overrides = _fewest(given, [_context(wanted, full[gpu], {}) for gpu in gpus])
+        return _planned_again(planner, None, overrides, given, full)
+    kept = {name: value for name, value in given.items() if name != "model_path"}
     alone = {gpu: planner.intent(gpu, model, {}) for gpu in gpus}
     undone = _undone(alone.values(), given)
-    contexts = [_context(wanted, {**kept, **undone}, full[gpu], alone[gpu], respelled) for gpu in gpus]
-    overrides = _fewest({**kept, **undone}, contexts, wanted.resolved)
-    made = _verified(planner, model, overrides, given, full, wanted, respelled)
-    return made if made.equal else Reduced(None, given, full, full, True)
-
-
-def _beside(given: Mapping[str, Any], respelled: bool) -> dict[str, Any]:
-    """What stands beside a preset's model: everything but its path, and what clients call it."""
-    kept = {name: value for name, value in given.items() if name != "model_path"}
-    return {"served_model_name": given["model_path"], **kept} if respelled else kept
+    contexts = [_context(wanted, full[gpu], alone[gpu]) for gpu in gpus]
+    return _planned_again(planner, model, _fewest({**kept, **undone}, contexts), given, full)
 
 
 def _undone(intents: Iterable[Mapping[str, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
     """What presets alone set and the source does not, at its default."""
     return {
-        name: FIELDS[name].default
+        name: default_of(name)
         for intent in intents
         for name, value in intent.items()
-        if name not in given and name != "model_path" and value != FIELDS[name].default
+        if name not in given and name != "model_path" and value != default_of(name)
     }
 
 
@@ -136,7 +123,6 @@ def _with_everything(
     wanted: Wanted,
     given: Mapping[str, Any],
     model: str | None,
-    respelled: bool,
     gpus: Sequence[str],
 ) -> Reduced:
     """Keeps everything that was typed, and the preset where it is the same server. It is planned where one GPU class is
@@ -148,20 +134,19 @@ def _with_everything(
     undone: dict[str, Any] = {}
     if model is not None:
         undone = _undone(_of_preset(planner.composer, tuple(gpus), model), given)
-        overrides = {**_beside(given, respelled), **undone}
+        overrides = {**{name: value for name, value in given.items() if name != "model_path"}, **undone}
     same = all(
-        _passed(planner.intent(gpu, named, given), respelled)
-        == _passed(planner.intent(gpu, model, overrides), respelled)
+        _passed(planner.intent(gpu, named, given)) == _passed(planner.intent(gpu, model, overrides))
         for gpu in (gpus if undone else gpus[:1])
     )
     if not same and named is None:
-        model, overrides, respelled, same = None, dict(given), False, True
+        model, overrides, same = None, dict(given), True
     if len(gpus) > 1:
-        return Reduced(model, overrides, {}, {}, same, respelled, planner.knows(gpus[0], model, overrides))
+        return Reduced(model, overrides, {}, {}, same, planner.knows(gpus[0], model, overrides))
     plans = {gpu: planner.plan(gpu, model, overrides) for gpu in gpus}
     known = all(plan.model.known for plan in plans.values())
     needless = frozenset(name for gpu in plans for name in _needless(planner, gpu, model, overrides, plans[gpu]))
-    return Reduced(model, overrides, plans, plans, same, respelled, known, needless)
+    return Reduced(model, overrides, plans, plans, same, known, needless)
 
 
 def _needless(
@@ -169,13 +154,14 @@ def _needless(
 ) -> frozenset[str]:
     """The arguments at their release's defaults, where the release makes the same server without all of them."""
     arguments = release(nearest_known(full.engine.version) or SPECIFIED_VERSION).arguments
-    wanted = {**overrides, **{name: value for name, value in planner.settings.items() if name.startswith("extra.")}}
+    wanted = {
+        **overrides,
+        **{name: value for name, value in planner.settings.items() if name in EVERY and name not in FIELDS},
+    }
     found = frozenset(
         name
         for name, value in wanted.items()
-        if (argument := arguments.get(name.removeprefix("extra."))) is not None
-        and name not in _ALWAYS_KEPT
-        and argument.default == value
+        if (argument := arguments.get(name)) is not None and name not in _ALWAYS_KEPT and argument.default == value
     )
     if not found or not full.is_exact:
         return frozenset()
@@ -192,14 +178,9 @@ def _of_preset(composer: Composer, gpus: tuple[str, ...], model: str) -> tuple[M
     return tuple(planner.intent(gpu, model, {}) for gpu in gpus)
 
 
-def _passed(intent: Mapping[str, Any], respelled: bool) -> dict[str, Any]:
+def _passed(intent: Mapping[str, Any]) -> dict[str, Any]:
     """What of an intent is passed on: no switch that is off, and nothing that is null."""
-    left_out = _PATHS if respelled else ()
-    return {
-        name: value
-        for name, value in intent.items()
-        if value is not None and value != FIELDS[name].default and name not in left_out
-    }
+    return {name: value for name, value in intent.items() if value is not None and value != default_of(name)}
 
 
 def nearest_preset(path: str, composer: Composer) -> str | None:
@@ -239,49 +220,24 @@ class _Planner:
         return requests + [Request.typed(name, value, _PLACE, "experiment") for name, value in arguments.items()]
 
 
-def _context(
-    wanted: Wanted, given: Mapping[str, Any], full: Plan, preset: Mapping[str, Any], respelled: bool = False
-) -> _Context:
-    target: dict[str, Any] = dict(full.values)
-    if not full.by_own_rules:  # what is tried is resolved by our rules; the whole plans are compared at the end
-        target = dict(_Context(full, {}, {}, (), full.model).resolution_of(full.intent).values)
-    if wanted.resolved:
-        target = {**fresh_defaults(), **wanted.arguments}
-        for name in ("random_seed", *SECRET_FIELDS):
-            target.pop(name, None)
-    if respelled:
-        for name in _PATHS:
-            target[name] = None
-        target["served_model_name"] = given.get("served_model_name")
-        del target["model_path"], target["tokenizer_path"]
-    return _Context(full, preset, target, _verdict(full.resolution), full.model)
+def _context(wanted: Wanted, full: Plan, preset: Mapping[str, Any]) -> _Context:
+    target: dict[str, Any] = {**fresh_defaults(), **wanted.arguments}
+    for name in ("random_seed", *SECRET_FIELDS):
+        target.pop(name, None)
+    return _Context(full, preset, target, _verdict(full.resolution))
 
 
-def _contexts(wanted: Wanted, given: Mapping[str, Any], full: Plan, composer: Composer) -> Iterator[_Context]:
-    """Yields the contexts of a model without a preset: its own, and where nothing is known of it those of every
-    preset's model."""
-    own = _context(wanted, given, full, {})
-    yield own
-    if full.model.known:
-        return
-    for preset in models(composer):
-        like = replace(own, model=preset.facts)
-        made = like.resolution_of(given)
-        target = own.target if wanted.resolved else dict(made.values)
-        yield replace(like, target=target, verdict=_verdict(made))
-
-
-def _fewest(given: Mapping[str, Any], contexts: Sequence[_Context], resolved: bool) -> dict[str, Any]:
+def _fewest(given: Mapping[str, Any], contexts: Sequence[_Context]) -> dict[str, Any]:
     """Removes from ``given`` what makes no difference on any of the GPU classes."""
     intent = dict(given)
     best = [_distance(intent, context) for context in contexts]
     for _ in range(_ROUNDS):
         before = dict(intent)
         for name in list(intent):
-            for tried in _simpler_intents(intent, name, resolved):
+            for tried in _simpler_intents(intent, name):
                 away = [_distance(tried, context) for context in contexts]
                 fewer = all(now <= then for now, then in zip(away, best, strict=True))
-                if fewer and (not resolved or all(_keeps_logged_value(name, intent, tried, item) for item in contexts)):
+                if fewer and all(_keeps_logged_value(name, intent, tried, item) for item in contexts):
                     intent, best = tried, away
                     break
         if intent == before:
@@ -298,15 +254,14 @@ def _keeps_logged_value(name: str, intent: Mapping[str, Any], tried: Mapping[str
     )
 
 
-def _simpler_intents(intent: Mapping[str, Any], name: str, resolved: bool) -> Iterator[dict[str, Any]]:
-    """Yields ``intent`` without ``name``; for a log also with the value before DP attention divides it."""
+def _simpler_intents(intent: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
+    """Yields ``intent`` without ``name``; also with the value before DP attention divides it."""
     if name in _ALWAYS_KEPT or name not in intent:
         return
     yield {key: value for key, value in intent.items() if key != name}
-    ranks = intent.get("dp_size")
-    divided = name == "chunked_prefill_size" and bool(intent.get("enable_dp_attention"))
-    if resolved and divided and isinstance(ranks, int) and ranks > 1 and isinstance(intent[name], int):
-        yield {**intent, name: intent[name] * ranks}
+    groups = layout_of(intent, SPECIFIED_VERSION).attention_groups
+    if name == "chunked_prefill_size" and groups > 1 and isinstance(intent[name], int):
+        yield {**intent, name: intent[name] * groups}
 
 
 def _distance(intent: Mapping[str, Any], context: _Context) -> int:
@@ -326,29 +281,23 @@ def _verdict(resolution: Resolution) -> tuple[str, ...]:
     return tuple(sorted(finding.id for finding in resolution.findings if finding.level == "error"))
 
 
-def _verified(
+def _planned_again(
     planner: _Planner,
     model: str | None,
     overrides: Mapping[str, Any],
     given: Mapping[str, Any],
     full: Mapping[str, Plan],
-    wanted: Wanted,
-    respelled: bool = False,
 ) -> Reduced:
-    """Plans the reduced arguments on every class and compares the servers; where one differs, everything is kept."""
+    """Plans the reduced arguments on every class and compares the servers."""
     try:
         small = {gpu: planner.plan(gpu, model, overrides) for gpu in full}
     except ConfigError:
         return Reduced(None, given, full, full, False)
-    same = all(_same(full[gpu], small[gpu], respelled) for gpu in full)
-    if same or wanted.resolved:
-        return Reduced(model, overrides, full, small, same, respelled)
-    return Reduced(None, given, full, full, False)
+    same = all(_same(full[gpu], small[gpu]) for gpu in full)
+    return Reduced(model, overrides, full, small, same)
 
 
-def _same(full: Plan, small: Plan, respelled: bool) -> bool:
-    theirs, ours = full.resolution.view, small.resolution.view
-    if respelled:
-        return all(theirs[name] == ours[name] for name in FIELDS if name not in _PATHS)
+def _same(full: Plan, small: Plan) -> bool:
+    theirs, ours = full.resolution.values, small.resolution.values
     # Of an estimate, what was typed is known and what was not is unknown: the estimates are compared.
     return theirs == ours and (full.server_id == small.server_id or not full.is_exact)

@@ -37,7 +37,7 @@ def take_router(made: Arguments, flag: str, values: Sequence[str]) -> None:
 
 def take_replicas(made: Arguments) -> None:
     """Takes ``dp_size`` as the number of servers, each of which has one replica of the weights."""
-    made.topology["replicas"] = made.known.pop(_REPLICAS, 1)
+    made.topology["replicas"] = made.values.pop(_REPLICAS, 1)
 
 
 def _fits(kind: str, values: Sequence[str]) -> bool:

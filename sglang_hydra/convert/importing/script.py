@@ -1,12 +1,16 @@
-"""The servers that a shell script starts, without running any of it: assignments are followed, conditions are not."""
+"""The servers that a shell script starts, without running any of it.
+
+Assignments are followed, and branches by conditions over known values. What only a caller or a program would tell is
+taken to hold, and named beside the server that depends on it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from sglang_hydra.convert.importing.conditions import Choices, assigned, chosen, compared, is_test, tested
+from sglang_hydra.convert.importing.conditions import compared, is_test, tested
 from sglang_hydra.convert.importing.expansion import Value, fields_of, replaced, text_of
 from sglang_hydra.convert.importing.launches import (
     BEHIND_A_ROUTER,
@@ -20,20 +24,11 @@ from sglang_hydra.convert.importing.launches import (
     without_marks,
     without_opened,
 )
-from sglang_hydra.convert.importing.readings import of_every_reading
-from sglang_hydra.convert.importing.shell import (
-    ASSIGNMENT,
-    Shell,
-    assign,
-    defaults_of,
-    remarks_on_conditions,
-    without_functions,
-)
-from sglang_hydra.convert.importing.statements import Alternatives, Branches, Loop, Node, statements_of
+from sglang_hydra.convert.importing.shell import ASSIGNMENT, Function, Shell, defaults_of, without_functions
 from sglang_hydra.convert.importing.syntax import Command, commands_of, substituted
-from sglang_hydra.convert.importing.wrappers import gpus_of_container, set_for_child
+from sglang_hydra.convert.importing.wrappers import gpus_of_container, set_by_slurm, set_for_child
 from sglang_hydra.convert.made_for import words_in
-from sglang_hydra.text.words import is_digits
+from sglang_hydra.text.words import is_digits, short
 
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 _WRAPPERS = ("sudo", "command", "exec", "time", "nohup")
@@ -44,14 +39,61 @@ _TEXT_PROGRAMS = (
 )  # fmt: skip
 _DEEPEST = 5
 _MOST_TURNS = 64
+_OPENING = ("if", "while", "until", "{", "case", "for", "select")
+_CLOSING = ("fi", "done", "esac", "}")
+_WITHIN = ("then", "elif", "else", "do")
+_OF_A_CALLER = re.compile(r"\$\{?[@*#1-9]|\bgetopts\b")
+"""A loop over these reads the options of a caller: it is run as without any."""
 _ONE_OF_TWO = re.compile(r"\$\(\s*(\[.*\])\s*&&\s*echo\s+([^\s;&|]+)\s*\|\|\s*echo\s+([^\s;&|]+)\s*\)")
-_SBATCH = re.compile(r"^#SBATCH[ \t]+(.*)$", re.MULTILINE)
-_SLURM = {
-    "SLURM_NNODES SLURM_JOB_NUM_NODES": r"(?:--nodes[= ]|-N ?)(\d+)\b",
-    "SLURM_GPUS_ON_NODE SLURM_GPUS_PER_NODE": r"--gpus-per-node[= ](?:\w+:)?(\d+)\b",
-    "SLURM_NTASKS_PER_NODE": r"--ntasks-per-node[= ](\d+)\b",
-}
 _IF_SET = re.compile(r"\$\{([A-Za-z_]\w*):?\+[^{}]*--", re.ASCII)
+
+
+@dataclass
+class _Block:
+    """A branch, loop or group around the next command: whether that ``runs``, whether a branch of it was ``taken``, and
+    what is ``assumed`` for that. A loop has its ``name``, the ``items`` that are left and the ``start`` of its body; a
+    ``case`` its ``subject``, and while its patterns are read these."""
+
+    kind: str
+    runs: bool = True
+    taken: bool = False
+    assumed: str = ""
+    name: str = ""
+    items: list[str] = field(default_factory=list)
+    start: int = 0
+    subject: str = ""
+    patterns: list[str] | None = None
+
+    def reads_patterns(self, command: Command) -> bool:
+        return self.kind == "case" and (self.patterns is not None or command.after == ";;")
+
+
+@dataclass
+class _Frame:
+    """One text that is being read. ``status`` is the answer of the last command, None where that is not known;
+    ``said`` is what that rests on, and ``last`` the command."""
+
+    shell: Shell
+    depth: int
+    first_line: int
+    blocks: list[_Block] = field(default_factory=list)
+    status: bool | None = None
+    said: str = ""
+    last: str = ""
+
+    @property
+    def runs(self) -> bool:
+        """Whether the next command is in branches that run."""
+        return all(block.runs for block in self.blocks)
+
+    def passes_over(self, command: Command) -> bool:
+        """Whether the answer before ``&&`` or ``||`` is known, and one that passes the command over."""
+        return command.joined and self.status is not None and self.status == (command.after == "||")
+
+    @property
+    def assumed(self) -> str:
+        """Everything that is assumed around the next command."""
+        return _and(*(block.assumed for block in self.blocks))
 
 
 class Script:
@@ -62,149 +104,132 @@ class Script:
         self.place = place
         self.other = other
         self.home = home
-        self.choices = Choices()
         self.turns = 0
-        self.parsed: dict[str, list[Node]] = {}
+        self.cut: dict[str, list[tuple[str, Command]]] = {}
 
     def launches(self, text: str, given: Mapping[str, str] | None = None) -> list[Launch]:
-        """Every server that the script starts: where its caller decides a condition, those of each answer. ``given``
-        are the variables that its process has already."""
-
-        def read(choices: Choices) -> list[Launch]:
-            self.choices, self.turns = choices, 0
-            variables = {**_of_job(text), **(given or {})}
-            variables |= {"HOME": variables.get("HOME", self.home)} if self.home else {}
-            shell = Shell(dict(variables), set(given or ()), all_for_process=bool(words_in(text)))
-            return list(_once(self._run(text, shell, 0, 0)))
-
-        return of_every_reading(read)
+        """Every server that the script starts. ``given`` are the variables that its process has already. What they do
+        not decide is assumed, and a server that depends on it has a remark."""
+        variables = {"#": "0", **set_by_slurm(text), **(given or {})}
+        variables |= {"HOME": variables.get("HOME", self.home)} if self.home else {}
+        shell = Shell(dict(variables), set(given or ()), all_for_process=bool(words_in(text)))
+        return list(_once(self._run(text, shell, 0, 0)))
 
     def _run(self, text: str, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
         alone = not has_launch_command(text)
         text, functions = without_functions(text, first_line)
         shell.functions |= functions
-        if text not in self.parsed:
-            self.parsed[text] = statements_of(commands_of(text))
-        for launch in self._block(self.parsed[text], shell, depth, first_line):
+        if text not in self.cut:
+            self.cut[text] = list(_tokens(commands_of(text)))
+        for launch in self._read(self.cut[text], _Frame(shell, depth, first_line)):
             if launch.kind != "flags" or alone:  # else what is left of a command that was cut, a pattern of case
                 yield launch
         for function in functions.values():
             if not function.called and depth < _DEEPEST:
-                function.called = True
-                yield from self._run(function.body, shell.inner(), depth + 1, function.line)
+                yield from self._call(function, shell.inner(), depth)
 
-    def _block(
-        self, nodes: Sequence[Node], shell: Shell, depth: int, first_line: int, *, end: int | None = None
-    ) -> Iterator[Launch]:
-        """Reads statements up to ``end``, but none behind ``&&`` and ``||`` of which it is known that it is passed."""
-        for at, node in enumerate(nodes[:end]):
-            joined = node.after in ("&&", "||")
-            if joined and shell.status is not None and shell.status == (node.after == "||"):
-                continue
-            doubt = int(joined and shell.status is None)
-            shell.conditions += doubt
-            yield from self._node(node, nodes[at + 1 :], shell, depth, first_line)
-            shell.conditions -= doubt
+    def _call(self, function: Function, shell: Shell, depth: int) -> Iterator[Launch]:
+        function.called = True
+        yield from self._run(function.body, shell, depth + 1, function.line)
 
-    def _node(
-        self, node: Node, following: Sequence[Node], shell: Shell, depth: int, first_line: int
-    ) -> Iterator[Launch]:
-        if isinstance(node, Branches):
-            yield from self._branches(node, shell, depth, first_line)
-        elif isinstance(node, Alternatives):
-            yield from self._alternatives(node, shell, depth, first_line)
-        elif isinstance(node, Loop):
-            yield from self._loop(node, shell, depth, first_line)
-        elif is_test(node.words[node.words[:1] == ["!"] :]):
-            sides = [[one for one in _joined(following) if one.after == sign] for sign in ("&&", "||")]
-            shell.status = tested(node, shell, self.choices, sides) if _joined(following) else None
-        elif node.words in (["true"], [":"], ["false"]):
-            shell.status = node.words != ["false"]
-        else:
-            shell.status = None
-            for launch in self._one(node, shell, depth, first_line):
-                word, line = node.follower
-                yield _cut_short(launch, word, first_line + line) if word[:2] == "--" else launch
-            shell.status = True if ASSIGNMENT.fullmatch(node.words[-1]) else None
+    def _read(self, tokens: Sequence[tuple[str, Command]], frame: _Frame) -> Iterator[Launch]:
+        at = 0
+        while at < len(tokens):
+            word, command = tokens[at]
+            at += 1
+            top = frame.blocks[-1] if frame.blocks else None
+            if top is not None and word != "esac" and top.reads_patterns(command):
+                self._match(top, command.words, command.ended, frame)
+            elif word in _OPENING:
+                frame.blocks.append(self._opened(word, command, frame))
+            elif top is not None and word in _CLOSING:
+                if word == "done" and top.items and frame.runs:
+                    frame.shell.variables[top.name] = top.items.pop(0)
+                    at = top.start
+                    continue
+                frame.blocks.pop()
+                frame.status, frame.said = None, ""
+            elif top is not None and word in _WITHIN:
+                self._turn(word, top, frame, at)
+            elif not word:
+                yield from self._command(command, frame)
 
-    def _branches(self, node: Branches, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
-        others = [body for _, body in node.options]
-        for number, (condition, body) in enumerate(node.options):
-            holds: bool | None = True
-            if condition is not None:
-                *before, last = condition or [Command(0, ["true"])]
-                yield from self._block(condition, shell, depth, first_line, end=-1)
-                sides = [body, others[number + 1] if number + 2 == len(others) else []]
-                holds = yield from self._condition(last, bool(before), sides, shell, depth, first_line)
-            doubt = int(holds is None)
-            if holds is not False:
-                shell.conditions += doubt
-                yield from self._block(body, shell, depth, first_line)
-                shell.conditions -= doubt
+    def _opened(self, word: str, command: Command, frame: _Frame) -> _Block:
+        if not frame.runs or frame.passes_over(command):
+            return _Block("", runs=False)
+        block = _Block(word, assumed=frame.said if command.joined else "")
+        frame.status, frame.said, frame.last = None, "", ""
+        if word == "case":
+            block.subject, *_, block.patterns = *command.words[1:2], "", []
+            self._match(block, command.words[3:], command.ended, frame)
+        elif word in ("for", "select"):
+            self._take_items(block, command.words[1:], frame)
+        return block
+
+    def _take_items(self, block: _Block, words: Sequence[str], frame: _Frame) -> None:
+        """Notes what a loop goes over (``NAME in ITEMS``): the options of a caller are none."""
+        block.name = words[0] if words else ""
+        if len(words) > 2 and not any(map(_OF_A_CALLER.search, words)):
+            block.items = [item for word in words[2:] for item in fields_of(word, frame.shell.variables)]
+        self.turns += len(block.items)
+        if any(map(is_open, block.items)) or self.turns >= _MOST_TURNS:
+            block.items = [opened(f"${block.name}")]
+            block.assumed = _and(block.assumed, short(" ".join(words), 60))
+        block.runs = bool(block.items)
+
+    def _turn(self, word: str, block: _Block, frame: _Frame, at: int) -> None:
+        """Decides at ``then``, ``elif``, ``else`` and ``do`` whether what follows runs."""
+        if word == "do" and block.name:
+            block.start = at
+            if block.items:
+                frame.shell.variables[block.name] = block.items.pop(0)
+        elif word in ("then", "do") and frame.runs:
+            block.assumed = _and(block.assumed, frame.said if frame.status is not None else frame.last)
+            is_of_caller = word == "do" and _OF_A_CALLER.search(frame.last) is not None
+            block.runs = block.taken = frame.status is not False and not is_of_caller
+        elif word in ("elif", "else") and block.kind:
+            block.runs = not block.taken
+        frame.status, frame.said, frame.last = None, "", ""
+
+    def _match(self, block: _Block, words: Sequence[str], ended: str, frame: _Frame) -> None:
+        """Reads patterns of a ``case``, and decides behind the last of them whether what follows runs."""
+        block.patterns = [*(block.patterns or ()), *words]
+        if ended != ")":
+            return
+        block.runs = False
+        for pattern in [] if block.taken else block.patterns:
+            holds, said = (True, []) if pattern == "*" else compared([block.subject, "=", pattern], frame.shell)
+            block.assumed = _and(block.assumed, *said)
             if holds:
+                block.runs = block.taken = True
                 break
-        for name in {name for body in others for name in assigned(body)} - shell.variables.keys():
-            if not self.choices.made.get((name, "-n", "")):
-                shell.variables[name] = ""  # nothing has set it here, though a caller may
-                shell.soft.add(name)
-        shell.status = None
+        block.patterns = None
 
-    def _condition(
-        self, last: Node, is_long: bool, sides: Sequence[Sequence[Node]], shell: Shell, depth: int, first_line: int
-    ) -> Generator[Launch, None, bool | None]:
-        """Reads the last command of a condition; returns its answer, None inside a loop."""
-        if isinstance(last, Command) and is_test(last.words[last.words[:1] == ["!"] :]):
-            if not (last.joined and shell.status is not None and shell.status == (last.after == "||")):
-                shell.status = tested(last, shell, self.choices, [[], []] if is_long else sides)
-            return shell.status
-        yield from self._block([last], shell, depth, first_line)
-        if shell.status is not None or shell.loops:
-            return shell.status
-        words = last.words if isinstance(last, Command) else ["..."]
-        negated = words[:1] == ["!"]
-        key = (" ".join(words[negated:]), "?", "")
-        return chosen(key, self.choices, sides[::-1] if negated else sides, likely=not negated) != negated
-
-    def _alternatives(self, node: Alternatives, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
-        for patterns, body in node.options:
-            holds: bool | None = None
-            if not shell.loops:
-                holds = any(
-                    pattern == "*" or compared([node.subject, "=", pattern], shell, self.choices, [body, []])
-                    for pattern in patterns
-                )
-            if holds is not False:
-                doubt = int(holds is None)
-                shell.conditions += doubt
-                yield from self._block(body, shell, depth, first_line)
-                shell.conditions -= doubt
-            if holds:
-                break
-        shell.status = None
-
-    def _loop(self, node: Loop, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
-        """Reads a loop over known items once for each of them, another one once."""
-        name = node.words[0] if node.words else ""
-        items = [item for word in node.words[2:] for item in fields_of(word, shell.variables)]
-        self.turns += len(items)
-        if items and not any(map(is_open, items)) and self.turns < _MOST_TURNS:
-            for item in items:
-                shell.variables[name] = item
-                yield from self._block(node.body, shell, depth, first_line)
+    def _command(self, command: Command, frame: _Frame) -> Iterator[Launch]:
+        """Reads a command where it runs, and notes its answer."""
+        shell = frame.shell
+        if not frame.runs or frame.passes_over(command):
+            shell.pass_over(command.words, _and(frame.assumed, frame.said))
+            return
+        doubt = (frame.said if frame.status is not None else frame.last) if command.joined else ""
+        frame.said = frame.said if command.joined else ""
+        frame.last = short(" ".join(command.words), 60)
+        if is_test(command.words):
+            frame.status, assumed = tested(command.words, shell)
+            frame.said = _and(frame.said, *assumed)
+        elif command.words in (["true"], [":"], ["false"]):
+            frame.status = command.words != ["false"]
         else:
-            if name.isidentifier():
-                shell.variables[name] = opened(f"${name}")
-            shell.conditions += 1
-            shell.loops += bool(node.condition)
-            yield from self._block([*node.condition, *node.body], shell, depth, first_line)
-            shell.conditions -= 1
-            shell.loops -= bool(node.condition)
-        shell.status = None
+            assumed_here = _and(frame.assumed, frame.said)
+            for launch in self._one(command, frame, _and(frame.assumed, doubt)):
+                word, line = command.follower
+                cut = _cut_short(launch, word, frame.first_line + line) if word[:2] == "--" else launch
+                yield _assuming(cut, assumed_here)
+            frame.status = True if ASSIGNMENT.fullmatch(command.words[-1]) else None
 
-    def _one(self, command: Command, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
-        words = [word for word in command.words if word != "!"] if command.words[0] == "!" else list(command.words)
-        sure = shell.conditions == 0
-        line = first_line + command.line
+    def _one(self, command: Command, frame: _Frame, assumed: str) -> Iterator[Launch]:
+        shell, depth, line = frame.shell, frame.depth, frame.first_line + command.line
+        words = list(command.words[command.words[0] == "!" :])
         own: dict[str, str] = {}
         while words and (match := ASSIGNMENT.fullmatch(words[0])):
             words.pop(0)
@@ -212,14 +237,12 @@ class Script:
             if words:
                 own[name] = text_of(value, shell.variables)
                 continue
+            said: list[str] = []
             if match := _ONE_OF_TWO.fullmatch(value):
-                (test,) = commands_of(match[1])
-                holds = tested(test, shell, self.choices, ((), ())) is not False
+                holds, said = tested(commands_of(match[1])[0].words, shell)
                 value = match[2] if holds else match[3]
-            assign(shell, name, adds, value, None if sure else line)
-        for name in {name for word in words for name in _IF_SET.findall(word)} - shell.variables.keys():
-            if self.choices.holds((name, "-n", ""), likely=False):
-                shell.variables[name] = opened(f"${name}")
+            shell.assign(name, adds, value, _and(assumed, *said))
+        unset = {name for word in words for name in _IF_SET.findall(word)} - shell.variables.keys()
         if depth < _DEEPEST:
             for inner in (text for word in command.words for text in substituted(word) if has_launch_command(text)):
                 yield from self._run(inner, shell.inner(), depth + 1, line - 1)
@@ -229,9 +252,10 @@ class Script:
         elif words[0] == ":":
             for name, value in defaults_of(words[1:]):
                 if name not in shell.variables:
-                    assign(shell, name, "", f"${{{name}:-{value}}}")
+                    shell.assign(name, "", f"${{{name}:-{value}}}")
         elif fields := [item for word in words for item in fields_of(word, shell.variables)]:
-            yield from self._expanded(command, words, fields, own, shell, depth, line)
+            for launch in self._expanded(command, words, fields, own, shell, depth, line, assumed):
+                yield _assuming(launch, _and(*(f"{name} is not set" for name in sorted(unset))))
 
     def _expanded(
         self,
@@ -242,38 +266,32 @@ class Script:
         shell: Shell,
         depth: int,
         line: int,
+        assumed: str,
     ) -> Iterator[Launch]:
         """Reads a command by its expanded words."""
         if fields[0] in _DECLARING:
-            self._declare(words[1:], shell, None if shell.conditions == 0 else line, exports=fields[0] != "local")
+            for word in words[1:]:
+                if match := ASSIGNMENT.fullmatch(word):
+                    shell.assign(match[1], match[2], match[3], assumed)
+                if fields[0] != "local" and not word.startswith("-"):
+                    shell.exported.add(word.partition("=")[0].rstrip("+"))
         elif fields[:2] == ["set", "--"]:
             shell.take_positional(fields[2:])
         elif fields[0] == "shift":
             rest = shell.variables.get("@")
-            count = int(fields[1]) if len(fields) > 1 and is_digits(fields[1]) else 1
-            if isinstance(rest, list) and shell.conditions == 0:
-                shell.take_positional(rest[count:])
+            if isinstance(rest, list):
+                shell.take_positional(rest[int(fields[1]) if len(fields) > 1 and is_digits(fields[1]) else 1 :])
         elif fields[0] in shell.functions and depth < _DEEPEST:
-            function = shell.functions[fields[0]]
-            function.called = True
             called = shell.inner({"0": fields[0]})
             called.take_positional(fields[1:])
-            yield from self._run(function.body, called, depth + 1, function.line)
+            yield from self._call(shell.functions[fields[0]], called, depth)
         elif fields[0] == "read" and command.heredocs:
             heredoc = command.heredocs[-1]
             shell.variables[fields[-1]] = heredoc.body if heredoc.literal else replaced(heredoc.body, shell.variables)
         else:
-            remarks = remarks_on_conditions(command.words, shell)
+            remarks = shell.remarks_on(command.words)
             for launch in self._started(fields, own, shell, depth, line):
                 yield replace(launch, remarks=(*launch.remarks, *remarks)) if remarks else launch
-
-    def _declare(self, words: Sequence[str], shell: Shell, condition: int | None, *, exports: bool) -> None:
-        for word in words:
-            if match := ASSIGNMENT.fullmatch(word):
-                name, adds, value = match.groups()
-                assign(shell, name, adds, value, condition)
-            if exports and not word.startswith("-"):
-                shell.exported.add(word.partition("=")[0].rstrip("+"))
 
     def _fed(self, command: Command, shell: Shell, depth: int, line: int) -> Iterator[Launch]:
         """Reads the texts in a script: files that it writes, scripts and manifests that it pipes to a program."""
@@ -335,10 +353,23 @@ class Script:
         return f"{self.place}:{line}" if self.place else f"line {line}"
 
 
-def _joined(nodes: Sequence[Node]) -> list[Node]:
-    """The statements that ``&&`` and ``||`` join to the one before them."""
-    end = next((at for at, node in enumerate(nodes) if node.after not in ("&&", "||")), len(nodes))
-    return list(nodes[:end])
+def _tokens(commands: Sequence[Command]) -> Iterator[tuple[str, Command]]:
+    """Each command with the keyword that it begins with, "" for none; keywords before a command stand alone."""
+    for command in commands:
+        words = list(command.words)
+        while words and words[0] in (*_OPENING[:4], *_WITHIN, *_CLOSING, "time"):
+            word = words.pop(0)
+            if word != "time":
+                yield word, command
+        if words:
+            kind = words[0] if words[0] in _OPENING else ""
+            is_first = len(words) == len(command.words)
+            yield kind, command if is_first else replace(command, words=words, after="")
+
+
+def _and(*assumed: str) -> str:
+    """What is assumed together, each once."""
+    return ", ".join(dict.fromkeys(filter(None, assumed)))
 
 
 def _once(launches: Iterator[Launch]) -> Iterator[Launch]:
@@ -351,17 +382,16 @@ def _once(launches: Iterator[Launch]) -> Iterator[Launch]:
             yield launch
 
 
-def _of_job(text: str) -> dict[str, Value]:
-    """The variables that Slurm sets by the script's own ``#SBATCH`` lines."""
-    lines = " ".join(_SBATCH.findall(text))
-    found = {names: match[1] for names, pattern in _SLURM.items() if (match := re.search(pattern, lines))}
-    return {name: value for names, value in found.items() for name in names.split()}
-
-
 def _positional(fields: Sequence[str], text: str) -> dict[str, Value]:
     """Returns $0, $1 and $@ of ``bash -c TEXT name a b``."""
     rest = list(fields[fields.index(text) + 1 :])
     return {"@": rest[1:], **{str(number): word for number, word in enumerate(rest[:10])}} if rest else {}
+
+
+def _assuming(launch: Launch, assumed: str) -> Launch:
+    """The server with a remark on what of its script is assumed around it."""
+    remark = f"it is started where {assumed}, which is assumed; --env NAME=VALUE decides a condition"
+    return replace(launch, remarks=(*launch.remarks, remark)) if assumed else launch
 
 
 def _cut_short(launch: Launch, after: str, line: int) -> Launch:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,11 +20,9 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.convert.importing.embedded_commands import (
     fenced,
     is_dockerfile,
-    is_makefile,
     launches_of_dockerfile,
     lists_of_words,
-    unwrapped,
-    without_make,
+    on_one_line,
 )
 from sglang_hydra.convert.importing.launches import (
     Launch,
@@ -42,10 +43,11 @@ from sglang_hydra.convert.importing.mappings import (
 )
 from sglang_hydra.convert.importing.python_program import is_program, launches_of_program
 from sglang_hydra.convert.importing.script import Script
+from sglang_hydra.planning.recorded.input_files import StartsNothing
+from sglang_hydra.text.budget import OverBudget, check_items, check_size, cpu_limit, read_documents
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import open_typed
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.quick_yaml import quick_loader
 from sglang_hydra.text.words import program, short
 
 LOOKED_FOR = (
@@ -57,8 +59,8 @@ _STDIN = "-"
 _LONGEST = 8 << 20
 _LONGEST_FLAGS = 1 << 18
 _YAML = (".yaml", ".yml", ".json")
-_MOST_NODES = 200_000
 _LISTS = ("items",)
+_UNIT = re.compile(r"^(?:ExecStart=|\[program:)", re.MULTILINE)
 _MODEL_FLAGS = ("--model-path", "--model")
 
 
@@ -93,29 +95,54 @@ def read_source(word: str) -> Source:
 
 
 def launches_of(source: Source, composer: Composer) -> list[Launch]:
-    """Returns every server that the source starts. Raises ConfigError, with what was looked for, where there is
-    none."""
+    """Returns every server that the source starts. Raises ConfigError, with what was looked for, where there is none,
+    and for a source that costs more to read than its budget."""
+    if _has_commands_of_others(source):
+        raise StartsNothing(_not_read(source))
     try:
-        text, had_conditions = source.text, False
-        found = [] if has_server_arguments(text) or not is_program(source.name, text) else _of_program(source, composer)
-        if not found:
-            if not has_server_arguments(text):
-                text, had_conditions = with_placeholders(text)
-            found = _launches(text, source.name, composer, source.name.endswith(_YAML), source.variables)
-        remarks = ("the template's conditions are taken to hold: render it to be sure",) if had_conditions else ()
-        found = [
-            replace(
-                filled(launch, source.variables),
-                name=without_opened(launch.name).strip("-"),
-                place=without_marks(launch.place),
-                remarks=(*launch.remarks, *remarks),
-            )
-            for launch in found
-        ]
+        with within_budget(source):
+            found = _found(source, composer)
     except RecursionError:
         found = []
     if not found:
-        raise ConfigError(_nothing(source))
+        raise StartsNothing(_nothing(source))
+    return found
+
+
+@contextlib.contextmanager
+def within_budget(source: Source) -> Iterator[None]:
+    """Raises ConfigError (IMP002) where the source is too large, or reading it in this block takes too long."""
+    reader = "log" if has_server_arguments(source.text) else "script"
+    try:
+        check_size(source.text, reader)
+        if reader == "script":
+            check_items(source.text.count("\n"), reader, "lines")
+        with cpu_limit(reader, len(source.text)), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's advice on code that it parses is not for who imports it
+            yield
+    except OverBudget as failure:
+        hint = "the part that starts a server, in a file of its own"
+        raise _unreadable(source.name or "the text", str(failure), hint) from failure
+
+
+def _found(source: Source, composer: Composer) -> list[Launch]:
+    text, had_conditions = source.text, False
+    found = [] if has_server_arguments(text) or not is_program(source.name, text) else _of_program(source, composer)
+    if not found:
+        if not has_server_arguments(text):
+            text, had_conditions = with_placeholders(text)
+        found = _launches(text, source.name, composer, source.name.endswith(_YAML), source.variables)
+    remarks = ("the template's conditions are taken to hold: render it to be sure",) if had_conditions else ()
+    found = [
+        replace(
+            filled(launch, source.variables),
+            name=without_opened(launch.name).strip("-"),
+            place=without_marks(launch.place),
+            remarks=(*launch.remarks, *remarks),
+        )
+        for launch in found
+    ]
+    check_items(len(found), "manifest", "servers")
     return found
 
 
@@ -124,13 +151,13 @@ def _launches(
 ) -> list[Launch]:
     if has_server_arguments(text):
         return launches_of_log(text, place, composer)
-    if blocks := [block for block in fenced(text) if has_launch_command(block)]:
+    if blocks := [block for block in fenced(text) if has_launch_command(block.lstrip())]:
         return [launch for block in blocks for launch in _launches(block, place, composer, False, given)]
     if is_dockerfile(text):
         return launches_of_dockerfile(text, place)
     found: list[Launch] = []
     if is_yaml or not has_launch_command(text.split("\n", 1)[0]):
-        documents = _documents(text)
+        documents = _documents(text, is_manifest=is_yaml)
         files = {name: content for document in documents for name, content in _config_maps(document)}
         given = {**_variables_of(documents), **given}
         found = [launch for document in documents for launch in _of_document(document, place)]
@@ -139,10 +166,8 @@ def _launches(
         found = [replace(launch, files={**files, **launch.files}) for launch in found] if files else found
     if found or not (has_launch_command(text) or ("--" in text and len(text) <= _LONGEST_FLAGS)):
         return found
-    if is_makefile(place):
-        text = without_make(text, given)
     script = Script(place, lambda body, where: _launches(body, where, composer, True), home=os.path.expanduser("~"))
-    return script.launches(unwrapped(text), given) or [
+    return script.launches(on_one_line(text), given) or [
         launch for words in lists_of_words(text) if (launch := launch_of_words(words, place))
     ]
 
@@ -191,26 +216,16 @@ def _variables_of(documents: Sequence[Any]) -> dict[str, str]:
     return {str(name): str(value) for name, value in pairs if isinstance(value, (str, int, float))}
 
 
-def _documents(text: str) -> list[Any]:
-    """Returns the documents of YAML or JSON; none for other text."""
+def _documents(text: str, *, is_manifest: bool) -> list[Any]:
+    """Returns the documents of YAML or JSON; none for other text. Raises OverBudget for a manifest above its budget."""
     try:
-        found = [
-            document for document in yaml.load_all(text, Loader=quick_loader()) if isinstance(document, (dict, list))
-        ]
-        return [document for document in found if _size(document, {}) <= _MOST_NODES]
-    except (yaml.YAMLError, ValueError, RecursionError, TypeError):
+        return [document for document in read_documents(text, "manifest") if isinstance(document, (dict, list))]
+    except OverBudget:
+        if is_manifest or "apiVersion:" in text:
+            raise
         return []
-
-
-def _size(node: Any, known: dict[int, int]) -> int:
-    """Counts the values of a document with every alias written out; beyond the limit for one that contains itself."""
-    if not isinstance(node, (dict, list)):
-        return 1
-    if id(node) not in known:
-        known[id(node)] = _MOST_NODES + 1
-        items = [part for pair in node.items() for part in pair] if isinstance(node, dict) else node
-        known[id(node)] = 1 + sum(_size(item, known) for item in items)
-    return known[id(node)]
+    except yaml.YAMLError:
+        return []
 
 
 def _of_document(document: Any, place: str) -> list[Launch]:
@@ -262,6 +277,17 @@ def _decoded(content: bytes, name: str) -> str:
 
 def _unreadable(name: str, why: str, hint: str) -> ConfigError:
     return ConfigError(Finding("error", "IMP002", f"{short(name, 300)} cannot be read: {why}", hint=hint))
+
+
+def _has_commands_of_others(source: Source) -> bool:
+    """Whether a text is a unit of systemd or supervisor or a makefile, which have rules of their own for a command."""
+    is_makefile = source.name.endswith(".mk") or source.name.rpartition("/")[2].lower() in ("makefile", "gnumakefile")
+    return (is_makefile or _UNIT.search(source.text) is not None) and has_launch_command(source.text)
+
+
+def _not_read(source: Source) -> Finding:
+    message = f"{source.name or 'the text'} is a unit of systemd or supervisor, or a makefile: these are not read"
+    return Finding("error", "IMP001", message, hint=f"{program()} import 'COMMAND', with the command that it has")
 
 
 def _nothing(source: Source) -> Finding:

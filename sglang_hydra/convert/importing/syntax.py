@@ -12,6 +12,10 @@ _TRAILING_BLANKS = re.compile(r"\\[ \t]+\n|(?<=[ \t])[`^][ \t]*\n(?=[ \t]*-)")  
 _OPERATORS = "\n;&|()"
 _BEFORE_TESTS = ("if", "then", "elif", "else", "while", "until", "do", "for", "!", "{")
 _LONGEST_TEST = 1000
+# What ends where it says so itself: a marked text, an escaped letter, texts in which nothing is expanded; to the end of
+# the script where they are never closed.
+_FLAT = re.compile(rf"{OPEN}[^{CLOSE}]*{CLOSE}|\\.?|'[^']*'?|\$'(?:\\.|[^'\\])*'?|`[^`]*`?", re.DOTALL)
+_QUOTED = re.compile(r"\\.?|'[^']*'?|\"(?:\\.|[^\"\\])*\"?", re.DOTALL)
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([\w.-]+)\2")
 
 
@@ -172,21 +176,16 @@ class _Cutter:
 
 def end_of_piece(text: str, at: int) -> int:
     """Returns the end of the piece of a word that begins here: a quoted text, an expansion, or one letter."""
-    char = text[at]
-    if char == OPEN and (end := text.find(CLOSE, at)) > 0:
-        return end + 1
-    if char == "\\":
-        return min(at + 2, len(text))
-    if char == "'" or text.startswith("$'", at):
-        return _end_of_single(text, at + (2 if char == "$" else 1), escapes=char == "$")
-    if char == '"':
-        return _end_of_double(text, at + 1)
-    if char == "`":
-        end = text.find("`", at + 1)
-        return end + 1 if end >= 0 else len(text)
+    if flat := _FLAT.match(text, at):
+        return flat.end()
     if text.startswith(("$(", "${"), at):
         return end_of_group(text, at + 1)
-    return at + 1
+    if text[at] != '"':
+        return at + 1
+    at += 1
+    while at < len(text) and text[at] != '"':
+        at = end_of_group(text, at + 1) if text.startswith(("$(", "${"), at) else at + (2 if text[at] == "\\" else 1)
+    return min(at + 1, len(text))
 
 
 def end_of_group(text: str, at: int) -> int:
@@ -200,8 +199,8 @@ def end_of_group(text: str, at: int) -> int:
         elif char == "(" or text.startswith("${", at):
             closing.append(")" if char == "(" else "}")
             at += char == "$"
-        elif char in "'\"\\" and closing:
-            at = end_of_piece_flat(text, at)
+        elif closing and (quoted := _QUOTED.match(text, at)):
+            at = quoted.end()
             continue
         at += 1
     return at
@@ -223,26 +222,3 @@ def substituted(word: str) -> Iterator[str]:
             at = end
         else:
             at += 1
-
-
-def end_of_piece_flat(text: str, at: int) -> int:
-    """Returns the end of a quoted text or an escaped letter, without looking inside."""
-    char = text[at]
-    if char == "\\":
-        return min(at + 2, len(text))
-    end = at + 1
-    while end < len(text) and text[end] != char:
-        end += 2 if char == '"' and text[end] == "\\" else 1
-    return min(end + 1, len(text))
-
-
-def _end_of_single(text: str, at: int, *, escapes: bool) -> int:
-    while at < len(text) and text[at] != "'":
-        at += 2 if escapes and text[at] == "\\" else 1
-    return min(at + 1, len(text))
-
-
-def _end_of_double(text: str, at: int) -> int:
-    while at < len(text) and text[at] != '"':
-        at = end_of_group(text, at + 1) if text.startswith(("$(", "${"), at) else at + (2 if text[at] == "\\" else 1)
-    return min(at + 1, len(text))

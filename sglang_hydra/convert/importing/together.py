@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.settings.topology import REPLICA
-from sglang_hydra.text.quick_yaml import quick_loader
+from sglang_hydra.text.budget import read_documents
 
 _GIVEN = (
     *("port", "host", "base_gpu_id", "nccl_port", "dist_init_addr", "node_rank"),
@@ -30,13 +30,13 @@ def together(servers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     shared = {
         key: value
         for key, value in first.items()
-        if key not in FIELDS or all(key in other and other[key] == value for other in others)
+        if key not in EVERY or all(key in other and other[key] == value for other in others)
     }
     args = {
         f"topology.{role}.args.{key}": value
         for role, own in roles.items()
         for key, value in own.items()
-        if key in FIELDS and key not in shared
+        if key in EVERY and key not in shared
     }
     return {**shared, **args}
 
@@ -46,7 +46,7 @@ def counted(servers: Sequence[Mapping[str, Any]], content: str) -> dict[str, int
     by the label ``role``."""
     counts = Counter(_count_of(_role(server)) for server in servers)
     try:
-        documents = list(yaml.load_all(content, Loader=quick_loader())) if "kind:" in content else []
+        documents = read_documents(content, "manifest") if "kind:" in content else []
         sets = [document for document in documents if document["kind"] in ("StatefulSet", "LeaderWorkerSet")]
         roles = [str(one["metadata"]["labels"]["role"]) for one in sets]
         return {

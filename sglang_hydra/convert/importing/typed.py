@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.errors import ConfigError
@@ -18,13 +18,11 @@ _GROUPS = ("gpu", "model", "engine", "launch", "topology")
 
 @dataclass(frozen=True)
 class Typed:
-    """``choices`` of groups, ``values`` of arguments, ``nodes`` by dotted keys. ``keep_all``: nothing of the source is
-    left out, whatever it comes to under the source's release."""
+    """``choices`` of groups, ``values`` of arguments, ``nodes`` by dotted keys."""
 
     choices: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
     nodes: Mapping[str, Any] = field(default_factory=dict)
-    keep_all: bool = False
 
 
 def read_typed(requests: Sequence[Request], composer: Composer) -> Typed:
@@ -39,7 +37,7 @@ def read_typed(requests: Sequence[Request], composer: Composer) -> Typed:
     nodes: dict[str, Any] = {}
     for request in requests:
         key, _, value = request.text.lstrip("+").partition("=")
-        if key in FIELDS:
+        if key in EVERY:
             values[key] = composition.intent.get(key)
         elif key == "model" and ("/" in value or os.path.exists(value)):
             values["model_path"] = composition.intent.get("model_path")

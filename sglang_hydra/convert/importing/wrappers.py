@@ -1,11 +1,26 @@
-"""What a program around SGLang's command gives its process: variables and GPUs."""
+"""What a program around SGLang's command, or Slurm, gives its process: variables and GPUs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sglang_hydra.convert.importing.launches import CONTAINERS, is_open, split_launch
 from sglang_hydra.text.words import is_digits
+
+_SBATCH = re.compile(r"^#SBATCH[ \t]+(.*)$", re.MULTILINE)
+_SLURM = {
+    "SLURM_NNODES SLURM_JOB_NUM_NODES": r"(?:--nodes[= ]|-N ?)(\d+)\b",
+    "SLURM_GPUS_ON_NODE SLURM_GPUS_PER_NODE": r"--gpus-per-node[= ](?:\w+:)?(\d+)\b",
+    "SLURM_NTASKS_PER_NODE": r"--ntasks-per-node[= ](\d+)\b",
+}
+
+
+def set_by_slurm(text: str) -> dict[str, str]:
+    """The variables that Slurm sets by the script's own ``#SBATCH`` lines."""
+    lines = " ".join(_SBATCH.findall(text))
+    found = {names: match[1] for names, pattern in _SLURM.items() if (match := re.search(pattern, lines))}
+    return {name: value for names, value in found.items() for name in names.split()}
 
 
 def set_for_child(fields: Sequence[str]) -> dict[str, str]:

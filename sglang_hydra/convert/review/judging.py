@@ -13,8 +13,8 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.convert.review.base import Tree, working_in
-from sglang_hydra.planning.difference import Difference, compared
-from sglang_hydra.planning.input_files import is_document
+from sglang_hydra.planning.comparing.difference import Difference, compared
+from sglang_hydra.planning.recorded.input_files import is_document
 from sglang_hydra.show.verdicts import Verdict, verdicts_on
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.locations import file_of

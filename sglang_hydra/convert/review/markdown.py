@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from sglang_hydra.convert.review.judging import Review
 from sglang_hydra.convert.review.summary import sentence
-from sglang_hydra.planning.difference import plans_of, shown_value
+from sglang_hydra.planning.comparing.difference import plans_of
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.show.comparison import shown_value
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.verdicts import Verdict
 from sglang_hydra.text.findings import Finding
@@ -71,10 +72,12 @@ def entities(content: str, kept: str = " ,") -> str:
 
 
 def _headline(reviews: Sequence[Review], good: bool) -> str:
-    bad = sum(not _judged(review).launchable for review in reviews if review.after)
+    found = [review.after.launchable for review in reviews if review.after]
+    bad, open = found.count(False), found.count(None)
+    unknown = f"of {open} of {plural(len(reviews), 'file')} it is not known whether it can be launched"
     if good and not bad:
-        return "all can be launched"
-    return f"{bad} of {plural(len(reviews), 'file')} cannot be launched"
+        return unknown if open else "all can be launched"
+    return f"{bad} of {plural(len(reviews), 'file')} cannot be launched{f', {unknown}' if open else ''}"
 
 
 def _summary(reviews: Sequence[Review], base: str | None) -> str:
@@ -91,19 +94,19 @@ def _judged(review: Review) -> Verdict:
 
 def _rank(review: Review) -> tuple[bool, bool]:
     """Sorts what broke first, then what was broken before, then what merely changed."""
-    broken = review.after is not None and not review.after.launchable
-    return (not (broken and review.before is not None and review.before.launchable), not broken)
+    broken = review.after is not None and review.after.launchable is False
+    return (not (broken and review.before is not None and review.before.launchable is not False), not broken)
 
 
 def _is_quiet(review: Review) -> bool:
     if review.after is None or review.state == "same":
-        return review.after is None or review.after.launchable
+        return review.after is None or review.after.launchable is True
     warned = any(finding.level == "warning" for finding in review.after.findings)
-    return review.state == "new" and review.after.launchable and not warned
+    return review.state == "new" and review.after.launchable is True and not warned
 
 
 def _block(review: Review) -> Iterator[str]:
-    mark = {True: "✅", False: "❌"}[review.after is None or review.after.launchable]
+    mark = {True: "✅", False: "❌", None: "❔"}[review.after is None or review.after.launchable]
     yield f"#### {mark} {code(review.name)}"
     yield ""
     after = _judged(review)
@@ -125,6 +128,8 @@ def _about(plan: Plan) -> str:
 def _verdict(after: Verdict) -> str:
     if after.made is None:
         return "**It cannot be composed.**"
+    if after.launchable is None:
+        return f"**It is not known whether it can be launched:** {word(after.why)}"
     if after.launchable:
         return ""
     return "**SGLang would accept it and then fail.**" if after.ok else "**SGLang would refuse it.**"
@@ -138,7 +143,7 @@ def _table(review: Review) -> Iterator[str]:
     yield "| --- | --- | --- | --- |"
     for item in review.differences[:_MOST_ROWS]:
         reasons = " → ".join(code(reason) for reason in dict.fromkeys(item.why) if reason)
-        yield f"| {code(item.key)} | {code(shown_value(item.left))} | {code(shown_value(item.right))} | {reasons} |"
+        yield f"| {code(item.key)} | {code(shown_value(item.before))} | {code(shown_value(item.after))} | {reasons} |"
     more = len(review.differences) - _MOST_ROWS
     if more > 0:
         yield f"| {plural(more, 'more value')} | | | |"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from sglang_hydra.convert.review.judging import Review
-from sglang_hydra.planning.difference import Difference, plans_of, shown_value
+from sglang_hydra.planning.comparing.difference import Difference, plans_of
+from sglang_hydra.show.comparison import shown_value
 from sglang_hydra.show.verdicts import Verdict
 
 _MOST_MOVES = 4
@@ -42,6 +43,8 @@ def sentence(review: Review, word: Word = str) -> str:
 def _state(verdict: Verdict) -> str:
     if verdict.made is None:
         return "it cannot be composed"
+    if verdict.launchable is None:
+        return "it is not known whether it can be launched"
     if verdict.launchable:
         return "it can be launched"
     return "SGLang would accept it and then fail" if verdict.ok else "SGLang would refuse it"
@@ -55,7 +58,7 @@ def _moves(review: Review, word: Word) -> Iterator[str]:
     values.sort(key=lambda item: not _is_typed(item))
     shown = [*facts, *values] or [item for item in review.differences if item.key.rpartition(": ")[2] != "fits"]
     pieces = [
-        f"{word(item.key)} from {word(shown_value(item.left))} to {word(shown_value(item.right))}" for item in shown
+        f"{word(item.key)} from {word(shown_value(item.before))} to {word(shown_value(item.after))}" for item in shown
     ]
     rest = len(pieces) - _MOST_MOVES
     if rest > 0:
@@ -84,13 +87,18 @@ def _verdicts(before: Verdict, after: Verdict, word: Word) -> Iterator[str]:
             yield f"fits {gpu} now" if same_gpu else f"fits {gpu}"
         else:
             yield f"leaves open whether it fits {gpu}"
-    if before.launchable and not after.launchable and not (explained and after.ok):
+    if before.launchable is not False and after.launchable is False and not (explained and after.ok):
         ids = ", ".join(word(id) for id in after.error_ids)
-        how = (
-            "it could be launched before, and SGLang would accept it and then fail" if after.ok else "SGLang refuses it"
-        )
+        how = "SGLang refuses it"
+        if after.ok:
+            was = "it could be launched before" if before.launchable else f"before {_state(before)}"
+            how = f"{was}, and SGLang would accept it and then fail"
         yield f"breaks it: {how} ({ids})"
-    elif after.launchable and not before.launchable:
+    elif after.launchable and before.launchable is None:
+        yield f"leads to an answer: {_state(after)}, and before {_state(before)}"
+    elif after.launchable is None and before.launchable:
+        yield f"leaves it open: {_state(after)}, and before {_state(before)}"
+    elif after.launchable is not False and before.launchable is False:
         yield f"mends it: {_state(after)}, and before {_state(before)}"
     elif before.error_ids != after.error_ids and not explained:
         yield f"changes its errors from {_ids(before, word)} to {_ids(after, word)}"

@@ -1,14 +1,12 @@
 """From one release of SGLang to another: what breaks, what is renamed, what moves, and the new command.
 
 What goes here: holding one configuration against two releases of the table. What does not: the table and its
-questions (``releases``), what an installed release answers (``planning.upstream``), reading what others wrote
-(``convert.importing``).
+questions (``releases``), reading what others wrote (``convert.importing``).
 
 releases                 which releases are meant, and what changed between them beside the arguments
 inputs                   what was given: overrides, a recipe, a plan, an experiment, a launch command
 steps                    the arguments and variables, one by one
 moves                    which resolved values move, by the code of both releases
-host                     what the release needs, held against this machine
 upgraded                 all of it for one server, with the plan for the new release
 content                  the new file
 screen, record           for people, for programs

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, SECRET_FIELDS, is_secret_name
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.convert.export.job import job_of
@@ -19,13 +19,14 @@ from sglang_hydra.convert.importing.experiment import experiment_yaml, schema_pa
 from sglang_hydra.convert.importing.typed import value_at
 from sglang_hydra.convert.upgrade.inputs import EXPERIMENT, IMPORTED
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, composable
-from sglang_hydra.planning.input_files import read_yaml
+from sglang_hydra.planning.recorded.input_files import read_yaml
+from sglang_hydra.text.budget import yaml_nodes
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
 YAML, JSON, SHELL = "experiment", "plan", "shell"
 _SUFFIXES = {".json": JSON, ".sh": SHELL, ".bash": SHELL}
-_PATHS_OF_NODES = ("engine.version", "engine.env.", "extra.")
+_RELEASE = "engine.version"
 
 
 def kind_of(made: Upgrade, output: Path | None) -> str | None:
@@ -60,10 +61,10 @@ def _written_anew(made: Upgrade, composer: Composer, output: Path | None) -> str
     values: dict[str, Any] = {}
     nodes: dict[str, Any] = {}
     for request in made.requests:
-        key = request.key or request.text.lstrip("+~").partition("=")[0]
+        key = request.name
         written = request.value if request.key else request.text.partition("=")[2]
         refers = isinstance(written, str) and written.startswith("${oc.env:")
-        if key in FIELDS:
+        if key in EVERY:
             hidden = API_KEY_REFERENCE if key in SECRET_FIELDS else composition.intent.get(key)
             values[key] = written if refers else hidden
         elif key in groups and composition.choices.get(key):
@@ -92,8 +93,8 @@ def _edited(made: Upgrade, content: str) -> str | None:
     """Edits the text of an experiment line by line and comments out what is gone; None where its form cannot be
     edited so."""
     try:
-        root = yaml.compose(content, Loader=yaml.SafeLoader)
-    except yaml.YAMLError:
+        (root,) = yaml_nodes(content, "config", yaml.SafeLoader)
+    except (yaml.YAMLError, ValueError):
         return None
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
         return None
@@ -110,23 +111,27 @@ def _edited(made: Upgrade, content: str) -> str | None:
             for at in range(first, last + 1):
                 lines[at] = f"# {lines[at]}"
             lines[first] = f"# SGLang {made.version}: {gone[key].hint or 'gone'}\n{lines[first]}"
+        elif key.removeprefix("extra.") in made.steps.renamed:
+            _rename(lines, first, last, key.rpartition(".")[2], made)
         elif key in renamed:
             lines[first] = lines[first].replace(key.rpartition(".")[2], str(renamed[key]), 1)
-    wanted = {
-        request.key: request.value
-        for request in made.requests
-        if request.key is not None
-        and request.place == "upgrade"
-        and request.key.startswith(_PATHS_OF_NODES)
-        and request.key.removeprefix("engine.env.") not in renamed.values()
-    }
-    for key, value in wanted.items():
-        if not _put(lines, places, key, value):
-            return None
+    now = {made.steps.renamed[key] for key in places if key in made.steps.renamed}
+    if not _put_release(lines, places, made.version):
+        return None
     for request in made.requests:
-        if request.place == "upgrade" and request.key in FIELDS:
+        if request.place == "upgrade" and request.key in EVERY and request.key not in now:
             lines.append(f"{request.key}: {yaml_value(request.value)}\n")
     return "".join(lines)
+
+
+def _rename(lines: list[str], first: int, last: int, name: str, made: Upgrade) -> None:
+    """Gives an argument its new name where it stands, and its new value where that fits one line."""
+    now = made.steps.renamed[name]
+    matched = re.match(r"(\s*)[\w.-]+(\s*:\s*)[^#\n]*?(\s*(#.*)?\n)", lines[first])
+    if first == last and matched is not None:
+        lines[first] = f"{matched[1]}{now}{matched[2]}{yaml_value(made.steps.arguments[now])}{matched[3]}"
+    else:
+        lines[first] = lines[first].replace(name, now, 1)
 
 
 def _places(node: Any, above: tuple[str, ...]) -> Any:
@@ -141,31 +146,21 @@ def _places(node: Any, above: tuple[str, ...]) -> Any:
             yield from _places(value, name)
 
 
-def _put(lines: list[str], places: Mapping[str, tuple[int, int]], key: str, value: Any) -> bool:
-    """Sets one key of a node: in its line, below its node, or at the end. False where that is not possible here."""
-    name = key.rpartition(".")[2]
-    if key in places:
-        first, last = places[key]
-        matched = re.match(r"(\s*[\w.-]+\s*:\s*)([^#\n]*?)(\s*(#.*)?\n)", lines[first])
-        if first != last or matched is None:
-            return False
-        lines[first] = f"{matched[1]}{yaml_value(value)}{matched[3]}"
-        return True
-    node = key.rpartition(".")[0]
-    if node not in places:
-        if node.partition(".")[0] in places:
-            return False
-        head, *below = node.split(".")
-        lines.append(f"{head}:\n")
-        for depth, part in enumerate(below, 1):
-            lines.append(f"{'  ' * depth}{part}:\n")
-        lines.append(f"{'  ' * (len(below) + 1)}{name}: {yaml_value(value)}\n")
-        return True
-    inside = [at for other, (at, _) in places.items() if other.rpartition(".")[0] == node]
-    if not inside:
+def _put_release(lines: list[str], places: Mapping[str, tuple[int, int]], version: str) -> bool:
+    """Sets ``engine.version``: in its line, below ``engine``, or at the end. False where ``engine`` is on one line."""
+    inside = [at for key, (at, _) in places.items() if key.startswith("engine.")]
+    if _RELEASE in places:
+        at = places[_RELEASE][0]
+        lines[at] = re.sub(
+            r"(:\s*)[^#\n]*?(?=\s*(?:#.*)?$)", lambda found: found[1] + yaml_value(version), lines[at], count=1
+        )
+    elif inside:
+        indent = lines[inside[0]][: -len(lines[inside[0]].lstrip())]
+        lines[inside[0]] = f"{indent}version: {yaml_value(version)}\n{lines[inside[0]]}"
+    elif "engine" in places:
         return False
-    indent = re.match(r"\s*", lines[inside[0]])
-    lines[inside[0]] = f"{indent[0] if indent else '  '}{name}: {yaml_value(value)}\n{lines[inside[0]]}"
+    else:
+        lines.append(f"engine:\n  version: {yaml_value(version)}\n")
     return True
 
 

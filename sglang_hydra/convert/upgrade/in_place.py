@@ -1,7 +1,8 @@
 """Changes a file of others where it stands: arguments, the image and pinned releases, and nothing else.
 
-The text is edited at the places of the flags, so that comments, order and everything beside the servers stay. What was
-written is read again: where it does not come to the servers that were planned, nothing is written.
+The text is edited at the places of the flags, so that comments, order and everything beside the servers stay. The new
+text is read again, by the release that its image holds: where it does not come to the servers that were planned, or
+cannot be launched, nothing is written.
 """
 
 from __future__ import annotations
@@ -9,23 +10,26 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from sglang_hydra.arguments.tables.order import same_release
+from sglang_hydra.arguments.tables.table import Release, nearest_known, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.export.containers import driver_lines
 from sglang_hydra.convert.export.images import image_of, images
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.convert.importing.proof import argv_of, differences
+from sglang_hydra.convert.importing.reading import version_in
 from sglang_hydra.convert.importing.sources import Source, launches_of
 from sglang_hydra.convert.made_for import ANNOTATION, TITLE
 from sglang_hydra.convert.upgrade.places import server_spans
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, composable
-from sglang_hydra.planning.input_files import WHOLE, ReadOthers
-from sglang_hydra.releases.table import Release, nearest_known, release
+from sglang_hydra.planning.recorded.input_files import WHOLE, ReadOthers
+from sglang_hydra.show.verdicts import judged
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import short
@@ -34,7 +38,9 @@ _IN_LIST = r"[ \t]*(?:#[^\n]*)?\n[ \t]*-[ \t]+|\s*,\s*"
 _GAP = rf"(?:[ \t]*\\\n[ \t]*|[ \t]+|{_IN_LIST}|\n[ \t]+(?!-[ \t]))"
 _VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s,\"'\\\]#]+)"
 _COMMENT = re.compile(r"(?:^|(?<=[ \t]))#.*$", re.MULTILINE)
-_PUBLISHER = "lmsysorg/sglang:"
+_PUBLISHER, _HUB = "lmsysorg/sglang:", "docker.io/"
+_TAGS = "hub.docker.com/r/lmsysorg/sglang/tags"
+_IMAGE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)*/?[\w.-]*(?:sglang|sgl-dev)[\w./-]*[:@][\w.@:-]+")
 _PIN = r"(sglang(?:\[[\w,-]{0,80}\])?==)"
 _PLAN = re.compile(r"((?:sglang-hydra/)?plan[=:] ?\"?)[0-9a-f]{16}")
 _MARKED = re.compile(
@@ -59,27 +65,55 @@ def changed_text(
         for edit in each:
             part = _outside_of_comments(part, edit)
         changed = changed[:first] + part + changed[last:]
+    held = {version_in([image]) for image in _images_in(file, text, composer)}
     for one in made:
-        changed = _with_release(changed, one)
+        changed = _with_release(changed, one, {one.start.version, *filter(None, held)})
     _check(file, text, changed, made, native_reader(composer, [_release(made)], variables), composer)
     return changed
 
 
-def kept_images(text: str, made: Sequence[Upgrade]) -> list[Finding]:
-    """The warning for each image of the old release that is left in the changed ``text`` (UPG008)."""
-    old, new = made[0].start.version, made[0].version
-    found = re.findall(_images_of(old), text)
-    hint = f"launch.image=REPOSITORY:TAG, an image of SGLang {new}"
+def image_findings(file: Path, text: str, made: Sequence[Upgrade], composer: Composer) -> list[Finding]:
+    """The error for each image of the changed ``text`` that is of another release than its flags now are, the warning
+    for each that does not say which it holds (UPG008)."""
+    new = made[0].version
+    hint = f"launch.image=REPOSITORY:TAG, an image of SGLang {new}; {_TAGS} has what is published"
+    found = []
+    for image in _images_in(file, text, composer):
+        holds = version_in([image])
+        if holds is None:
+            message = f"the image {short(image)} does not say which SGLang it holds: from now on it has to be {new}"
+            found.append(Finding("warning", "UPG008", message, ("launch.image",), hint))
+        elif not same_release(holds, new):
+            message = f"the image {short(image)} holds SGLang {holds}, and the flags would be those of {new}"
+            found.append(Finding("error", "UPG008", message, ("launch.image",), hint))
+    return found
+
+
+def _images_in(file: Path, text: str, composer: Composer) -> list[str]:
+    """The images of the servers that a text starts, each once."""
+    launches = launches_of(Source(str(file), text), composer)
+    return [*dict.fromkeys(word for launch in launches for word in launch.mentions if _IMAGE.fullmatch(word))]
+
+
+def refusals(
+    file: Path, text: str, composer: Composer, typed: Sequence[Request], variables: Mapping[str, str]
+) -> list[Finding]:
+    """Why ``check`` would refuse the changed ``text`` of a file, with what is ``typed`` beside it (UPG009)."""
+    found = native_reader(composer, typed, variables)(file, text)
+    found = found[:1] if found[0][0] == WHOLE else found
+    verdicts = [(name or str(file), judged(composer, document, typed).verdict) for name, document in found]
     return [
-        Finding("warning", "UPG008", f"the image {short(image)} stays, which is of SGLang {old}", hint=hint)
-        for image in dict.fromkeys(found if old != new else ())
+        Finding("error", "UPG009", f"the new {name} {verdict.sentence}: {verdict.why}")
+        for name, verdict in verdicts
+        if verdict.launchable is False
     ]
 
 
 def _images_of(version: str) -> str:
-    """A pattern for the images of a release, by their tags."""
+    """A pattern for the images of a release, by their tags; a digest behind the tag belongs to them."""
     name = r"(?<![\w.-])(?=[\w./-]{0,200}(?:sglang|:[\w.-]{0,80}sgl-dev))\w[\w./-]{0,200}"
-    return rf"{name}:(?:[\w.-]{{0,80}}[-_])?v?{re.escape(version)}(?:-[\w.-]*)?(?![\w.-])"
+    tag = rf"(?:[\w.-]{{0,80}}[-_])?v?{re.escape(version)}(?:-[\w.-]*)?"
+    return rf"{name}:{tag}(?:@sha256:[0-9a-f]{{64}})?(?![\w.-])"
 
 
 def difference(name: str, before: str, after: str) -> list[str]:
@@ -109,12 +143,15 @@ def _edits(one: Upgrade) -> Iterator[Callable[[str], str]]:
 def _changes(one: Upgrade) -> Iterator[_Change]:
     old = release(nearest_known(one.start.version) or one.start.version)
     for item in one.steps.respelled:
-        name = item.key.removeprefix("extra.")
+        name = item.key
         yield _Change(_flags(old, name, item.before[:1]), item.before[1:], item.after)
     for broken in one.steps.broken:
-        name = broken.key.removeprefix("extra.")
+        name = broken.key
         values = [] if isinstance(broken.value, bool) else _listed(broken.value)
         yield _Change(_flags(old, name, [f"--{name.replace('_', '-')}"]), values, ())
+    for flag in one.subject.idle:  # the old release accepts and ignores it
+        if flag not in _all_flags(release(nearest_known(one.version) or one.version)):
+            yield _Change([flag], [], ())
 
 
 def _flags(old: Release, name: str, more: Sequence[str]) -> list[str]:
@@ -186,20 +223,24 @@ def _in_list(word: str, quote: str) -> str:
     return f"{quote}{word}{quote}" if quote else word if word.startswith("-") else json.dumps(word)
 
 
-def _with_release(text: str, one: Upgrade) -> str:
-    """The image, pinned packages and the line of an export, for the new release. Without a published image for it, the
-    image stays, and so does one of another's making unless ``launch.image`` names the new one."""
+def _with_release(text: str, one: Upgrade, held: Collection[str]) -> str:
+    """The images of releases that are ``held``, pinned packages and the line of an export, for the new release. Without
+    a published image for it, the image stays, and so does one of another's making unless ``launch.image`` names the new
+    one. What a comment says of an image stays, and so does the registry before a name."""
     old, new = one.start.version, one.version
     text = re.sub(rf"{_PIN}{re.escape(old)}(?![\w.])", rf"\g<1>{new}", text)
     image = image_of(one.plan)
-    published = {row.image: row for row in images() if row.version == old}
+    published = {row.image: row for row in images() if row.version in held}
     is_typed = one.plan.nodes["launch"]["image"] is not None
 
     def put(found: re.Match[str]) -> str:
-        is_known = found[0] in published or found[0].removeprefix("docker.io/").startswith(_PUBLISHER)
-        return image.image if image is not None and (is_typed or is_known) else found[0]
+        registry = _HUB if found[0].startswith(_HUB) and not is_typed else ""
+        name = found[0].removeprefix(registry)
+        is_known = name.partition("@")[0] in published or name.startswith(_PUBLISHER)
+        return registry + image.image if image is not None and (is_typed or is_known) else found[0]
 
-    text = re.sub(_images_of(old), put, text)
+    for version in sorted(held, key=len, reverse=True):
+        text = _outside_of_comments(text, partial(re.compile(_images_of(version)).sub, put))
     for row in published.values() if image is not None else ():
         for before, after in zip(driver_lines(row), driver_lines(image), strict=False):
             text = text.replace(before, after)
@@ -233,7 +274,7 @@ def _check(
         raise _refused(f"{len(made)} servers would become {len(read)}")
     for one, (name, document) in zip(made, read, strict=True):
         found, wanted = (composer.compose(composable(side.requests)) for side in (document, one))
-        ours, theirs = (argv_of(side.intent, side.nodes["extra"], one.version) or () for side in (wanted, found))
+        ours, theirs = (argv_of(side.intent, one.version) or () for side in (wanted, found))
         both = (*differences(ours, theirs, one.version), *differences(theirs, ours, one.version))
         names = {item.name for item in both} - {"random_seed"}
         if names or wanted.nodes["engine"]["env"] != found.nodes["engine"]["env"]:

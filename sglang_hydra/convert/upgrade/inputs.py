@@ -9,9 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-from sglang_hydra.arguments.secrets import HIDDEN
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.importing.importer import import_source
@@ -19,10 +17,10 @@ from sglang_hydra.convert.importing.launches import has_launch_command
 from sglang_hydra.convert.importing.native import typed_beside
 from sglang_hydra.convert.importing.proof import requests_of
 from sglang_hydra.convert.importing.sources import Source, read_source
-from sglang_hydra.planning.input_files import is_document, is_ours, read_document
-from sglang_hydra.planning.lock import as_overrides
 from sglang_hydra.planning.plan import Recorded
-from sglang_hydra.planning.saved import read_plan
+from sglang_hydra.planning.recorded.input_files import is_document, is_ours, read_document
+from sglang_hydra.planning.recorded.lock import as_overrides
+from sglang_hydra.planning.recorded.saved import read_plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
@@ -31,6 +29,7 @@ from sglang_hydra.text.words import program, short
 
 OVERRIDES, PLAN, EXPERIMENT, IMPORTED = "overrides", "plan", "experiment", "import"
 _OVERRIDE = re.compile(r"~|\+{0,2}[A-Za-z_][\w./@:-]*=")
+_BY_FLAGS = "no release is named, and by its flags the source"
 _SHOWN = ("IMP007", "IMP010", "IMP017")
 
 
@@ -48,13 +47,13 @@ class Subject:
     requests: Sequence[Request]
     written_for: str | None = None
     by: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
     recorded: Recorded | None = None
     words: Sequence[str] | None = None
     file: Path | None = None
     content: str | None = None
     findings: Sequence[Finding] = ()
     old: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()
 
 
 def subjects_of(
@@ -136,7 +135,6 @@ def _text_of(word: str) -> str | None:
 def _of_plan(word: str, rest: Sequence[Request]) -> Subject:
     document = read_document(Path(word))
     saved = read_plan(Path(word))
-    extra = {name: value for name, value in saved.record.get("extra", {}).items() if value != HIDDEN}
     typed = {request.text.partition("=")[0].partition(".")[0] for request in rest}
     return Subject(
         word,
@@ -144,7 +142,6 @@ def _of_plan(word: str, rest: Sequence[Request]) -> Subject:
         [*document.requests, *rest],
         written_for=str(saved.record["engine"]["version"]),
         by="the plan",
-        extra=extra,
         recorded=None if {"gpu", "model", "model_path"} & typed else document.recorded,
         words=[*as_overrides(saved), *(request.text for request in rest)],
     )
@@ -168,7 +165,7 @@ def _imported(
     source = replace(source, variables=variables)
     if written_for is not None:
         rest = [*rest, Request(f"engine.version={written_for}", "--from")]
-    typed = replace(typed_beside(rest, source.text, composer), keep_all=True)
+    typed = typed_beside(rest, source.text, composer)
     for server in import_source(source, typed, composer):
         name = server.name or (source.name or "the command")
         errors = [finding for finding in server.findings if finding.level != "info" or finding.id in _SHOWN]
@@ -178,7 +175,8 @@ def _imported(
             IMPORTED,
             requests_of({**server.choices, **server.overrides, **server.nodes}, server.place),
             written_for=server.version,
-            by="the source" if server.kind != "log" else "the log",
+            by=_BY_FLAGS if server.fits is not None else "the log" if server.kind == "log" else "the source",
             findings=errors,
             old=server.old,
+            idle=server.idle,
         )

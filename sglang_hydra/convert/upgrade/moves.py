@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
-from sglang_hydra.planning.difference import differences, value_of
+from sglang_hydra.arguments.tables.order import at_least, same_release
+from sglang_hydra.arguments.tables.table import known_versions
+from sglang_hydra.planning.comparing.difference import Difference, differences, value_of
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.release_values import same_value
-from sglang_hydra.releases.order import at_least, same_release
-from sglang_hydra.releases.table import known_versions
+from sglang_hydra.releases.ledger import same_value
+from sglang_hydra.releases.recorded import recorded_releases
+from sglang_hydra.releases.release import can_answer
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.upstream.recorded import recorded_releases
-from sglang_hydra.upstream.release import can_answer
-
-_ABSENT = "(not in "
-
-
-class Move(NamedTuple):
-    """One value, variable or figure of the memory (``kind``) that moves. ``why`` says for both releases who decided;
-    ``since`` is the first asked release that has it so, where releases between were asked."""
-
-    kind: str
-    key: str
-    before: Any
-    after: Any
-    why: tuple[str, str]
-    since: str | None = None
 
 
 class Comparison(NamedTuple):
-    """Two exact resolutions: the identities of both servers, and what moves. ``steps`` are the releases that were asked
-    between."""
+    """Two exact resolutions: the identities of both servers, and what moves: values, variables and figures of the
+    memory. ``steps`` are the releases that were asked between."""
 
     before_id: str
     after_id: str
-    moves: tuple[Move, ...]
+    moves: tuple[Difference, ...]
     steps: tuple[str, ...] = ()
 
 
@@ -59,15 +46,15 @@ def compare(old: str, after: Plan, plan_in: Callable[[str], Plan], *, with_steps
     return Comparison(before.server_id, after.server_id, moves, tuple(plan.engine.version for plan in steps))
 
 
-def _moves(before: Plan, after: Plan, steps: Sequence[Plan]) -> Iterator[Move]:
+def _moves(before: Plan, after: Plan, steps: Sequence[Plan]) -> Iterator[Difference]:
     for item in differences(before, after):
-        if item.kind == "fact" or any(str(value).startswith(_ABSENT) for value in (item.left, item.right)):
+        if item.kind == "fact" or item.is_of_one_release:
             continue
         since = None
         if item.kind == "value" and steps:
-            moved = (plan for plan in (*steps, after) if not same_value(value_of(plan, item.key), item.left))
+            moved = (plan for plan in (*steps, after) if not same_value(value_of(plan, item.key), item.before))
             since = next(moved, after).engine.version
-        yield Move(item.kind, item.key, item.left, item.right, item.why, since)
+        yield replace(item, since=since)
 
 
 def _between(old: str, new: str) -> Iterator[str]:

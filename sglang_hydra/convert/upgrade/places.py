@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import yaml
 
 from sglang_hydra.convert.importing.manifests import started, words_of
+from sglang_hydra.text.budget import yaml_nodes
 
 _WORDS = ("entrypoint", "command", "args")
 Span = tuple[int, int]
@@ -16,7 +17,7 @@ Span = tuple[int, int]
 def server_spans(text: str) -> list[Span]:
     """The spans of the containers that start servers, in the order of the text; none for a text without containers."""
     try:
-        documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+        documents = yaml_nodes(text, "manifest", yaml.SafeLoader)
         return sorted({span for document in documents for span in _spans(document, set())})
     except (yaml.YAMLError, ValueError, RecursionError):
         return []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sglang_hydra.arguments.secrets import masked
-from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.table import release
 from sglang_hydra.convert.upgrade.moves import Comparison
 from sglang_hydra.convert.upgrade.releases import direction
 from sglang_hydra.convert.upgrade.upgraded import Upgrade
@@ -57,11 +57,10 @@ def _server(made: Upgrade, kind: str | None, path: Path | None, content: str | N
             }
             for item in steps.moved
         ],
-        "resolved": resolved_record(made),
         "values": _values(made.comparison),
         "variables": [asdict(item) for item in made.variables],
         "release": made.changes.names,
-        "host": made.host.to_json(),
+        "needs": dict(release(made.version).needs),
         "command": list(plan.command),
         "command_line": command_line(plan) if plan.command else "",
         "environment": plan.shown_environment,
@@ -75,21 +74,6 @@ def _values(found: Comparison | str) -> dict[str, Any]:
     """What both releases make of it; ``why`` says why that is not known."""
     if isinstance(found, str):
         return {"asked": False, "why": found, "moves": [], "steps": [], "before_id": None, "after_id": None}
-    moves = [plain(item._asdict()) for item in found.moves]
+    moves = [plain(item) for item in found.moves]
     ids = {"before_id": found.before_id, "after_id": found.after_id}
     return {"asked": True, "why": None, "moves": moves, "steps": list(found.steps), **ids}
-
-
-def resolved_record(made: Upgrade) -> dict[str, Any]:
-    """Returns the resolved values and who says so: the release itself where it was asked, else the rules of 0.5.2."""
-    verdict = made.plan.authority
-    if verdict is None:
-        by = f"SGLang {made.version}" if made.plan.is_exact else f"{SPECIFIED_VERSION}'s rules"
-        return {"by": by, "asked": made.plan.is_exact, "ok": None, "why": None, "differences": []}
-    return {
-        "by": f"SGLang {verdict.authority.version}" if verdict.ok is not None else f"{SPECIFIED_VERSION}'s rules",
-        "asked": True,
-        "ok": verdict.ok,
-        "why": verdict.why or verdict.error,
-        "differences": [vars(item) for item in verdict.differences],
-    }

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.releases.order import at_least, is_candidate_of, release_key, same_release
-from sglang_hydra.releases.table import Release, known_versions, nearest_known, release
+from sglang_hydra.arguments.tables.order import at_least, is_candidate_of, release_key, same_release
+from sglang_hydra.arguments.tables.table import Release, known_versions, nearest_known, release
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest, program, short, some_of
@@ -18,10 +17,12 @@ _FAMILY = re.compile(r"\d+\.\d+\b")
 
 
 class Start(NamedTuple):
-    """The release that a configuration was written for, as the table has it, and how that is known."""
+    """The release that a configuration was written for, as the table has it, and how that is known. ``is_assumed``:
+    nothing names it."""
 
     version: str
     why: str
+    is_assumed: bool = False
 
 
 def release_named(version: str | None, flag: str) -> str:
@@ -29,15 +30,15 @@ def release_named(version: str | None, flag: str) -> str:
     that is not in it."""
     known = known_versions()
     if version is None:
-        hint = f"{program()} upgrade --to {known[-1]} ...; or {program()} release list shows all {len(known)}"
+        hint = f"{program()} upgrade --to {known[-1]} ...", f"{program()} release list shows all {len(known)}"
         raise ConfigError(Finding("error", "UPG001", "upgrade to which release?", hint=hint))
     found = nearest_known(version)
     if found is not None and (same_release(found, version) or is_candidate_of(version, found)):
         return found
     message = f"{flag} {short(version, 40)} is no release that is known here"
     fix = f"{flag} {_meant(version)}"
-    hint = f"{fix}; or releases are {some_of(version, reversed(known), f'{program()} release list')}"
-    raise ConfigError(Finding("error", "UPG001", message, hint=hint, typed=(flag, version), fix=fix))
+    releases = f"releases are {some_of(version, reversed(known), f'{program()} release list')}"
+    raise ConfigError(Finding("error", "UPG001", message, hint=releases, typed=(flag, version), fix=fix))
 
 
 def _meant(version: str) -> str:
@@ -64,8 +65,16 @@ def started_from(written_for: str | None, by: str) -> Start | None:
     return Start(found, why)
 
 
-def default_start() -> Start:
-    return Start(SPECIFIED_VERSION, "nothing says which release it was written for")
+def assumed_start(meant: str, arguments: Iterable[str]) -> Start:
+    """The release of what names none: ``meant``, for which it would be planned, where that has all of its
+    ``arguments``; else the newest one that has them."""
+    meant = nearest_known(meant) or known_versions()[-1]
+    wanted = {name for name in arguments if any(name in release(version).arguments for version in known_versions())}
+    if wanted.issubset(release(meant).arguments):
+        return Start(meant, f"no release is named: a plan of it is for {meant}", True)
+    fitting = (version for version in reversed(known_versions()) if wanted.issubset(release(version).arguments))
+    newest = next(fitting, meant)
+    return Start(newest, f"no release is named: {newest} is the newest with all of its arguments", True)
 
 
 class Changes(NamedTuple):
@@ -106,7 +115,3 @@ def direction(old: str, new: str) -> str:
     if same_release(old, new):
         return "same"
     return "upgrade" if at_least(new, old) else "downgrade"
-
-
-def needs_of(version: str) -> Mapping[str, Any]:
-    return release(version).needs

@@ -5,23 +5,22 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.convert.upgrade.host import INSTALL, NO, OK, UNKNOWN, Need
+from sglang_hydra.arguments.tables.order import same_release
+from sglang_hydra.arguments.tables.table import release
 from sglang_hydra.convert.upgrade.moves import Comparison
-from sglang_hydra.convert.upgrade.releases import default_start, direction
+from sglang_hydra.convert.upgrade.releases import direction
 from sglang_hydra.convert.upgrade.steps import Moved
 from sglang_hydra.convert.upgrade.upgraded import Upgrade
-from sglang_hydra.releases.order import same_release
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import command_line
-from sglang_hydra.show.upstream import authority_lines
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import VERBATIM, Line, Span, columns, folded, room, shown, text
 from sglang_hydra.text.words import plural, program
 
-_STYLES = {OK: "green", NO: "bold red", INSTALL: "yellow", UNKNOWN: "yellow"}
 _MOST_PAGES = 6
-_SIGNS = {OK: "ok", NO: "no", INSTALL: "install", UNKNOWN: "unknown"}
+_NO_OPTION = "ARG010"
+"""A flag that is left out of the new command, as the release has none."""
+_PACKAGES = ("torch", "transformers")
 _PLACES_OF_VARIABLES = {"renamed": "{0} reads {1}", "gone": "{0} no longer reads it", "unknown": "{0} does not read it"}
 
 
@@ -35,7 +34,6 @@ def upgrade_screen(made: Upgrade, *, changes: bool = True) -> list[Line]:
     lines += _variables(made)
     if changes:
         lines += _release(made)
-        lines += _host(made)
     lines += _plan_errors(made)
     lines += _commands(made)
     lines.append(summary(made))
@@ -47,7 +45,7 @@ def _heading(made: Upgrade) -> Iterator[Line]:
     yield [text(f"{made.subject.name}: ", "bold"), text(way, "bold cyan"), text(f"  ({made.start.why})", "dim")]
     if same_release(made.start.version, made.version):
         yield [text("  both are one release: nothing changes", "dim")]
-    if made.start == default_start():
+    if made.start.is_assumed:
         yield [text("  if it was written for another one: --from VERSION", "dim")]
 
 
@@ -85,36 +83,24 @@ def _respelled(made: Upgrade) -> Iterator[Line]:
 
 
 def _resolved(made: Upgrade) -> Iterator[Line]:
-    """Shows changed defaults by the table, and the release's own values where it was asked."""
-    verdict = made.plan.authority
+    """Shows the values that move by both releases' code, else the defaults that move by the table."""
     if isinstance(made.comparison, Comparison):
-        yield from _compared(made, made.comparison)
-        yield from [*authority_lines(verdict), []] if verdict is not None else []
+        yield from _compared(made.comparison)
         return
-    if verdict is None and same_release(made.start.version, made.version):
+    if same_release(made.start.version, made.version):
         return
-    if verdict is not None and verdict.ok is not None:
-        whose = "the plan's" if made.plan.is_exact else f"{SPECIFIED_VERSION}'s rules"
-        yield [text(f"Resolved values, {whose} -> {made.version} itself", "bold")]
-        yield from authority_lines(verdict)
-        yield []
-        if verdict.ok:
-            return
     if made.steps.moved:
         yield [text("Defaults that move", "bold"), text("  not in your command; by the table of releases", "dim")]
         yield from columns([_row(item, made) for item in made.steps.moved])
         keep = next((item.keep for item in reversed(made.steps.moved) if item.keep), None)
         if keep:
             yield [text(f"  What is typed keeps the old one, such as {keep}", "dim")]
-    if verdict is not None and verdict.ok is None:
-        yield from folded([text("  ! ", "yellow"), text(verdict.text)], room())
-    elif verdict is None and not same_release(made.version, SPECIFIED_VERSION):
-        message = f"Which values {made.version} resolves otherwise is not known: {made.comparison}"
-        yield from folded([text(f"  {message}" if made.steps.moved else message, "dim")], room())
+    message = f"Which values {made.version} resolves otherwise is not known: {made.comparison}"
+    yield from folded([text(f"  {message}" if made.steps.moved else message, "dim")], room())
     yield []
 
 
-def _compared(made: Upgrade, found: Comparison) -> Iterator[Line]:
+def _compared(found: Comparison) -> Iterator[Line]:
     """Shows what both releases themselves make of it: each value that moves, and why in the new one."""
     asked = f", with {plural(len(found.steps), 'release')} between" if found.steps else ""
     yield [text("Values that move", "bold"), text(f"  by the code of both releases{asked}", "dim")]
@@ -163,16 +149,14 @@ def _variables(made: Upgrade) -> Iterator[Line]:
 
 
 def _release(made: Upgrade) -> Iterator[Line]:
-    """Shows changes that do not depend on this configuration: commands, pages."""
-    changes = made.changes
-    rows: list[list[Span]] = []
+    """Shows what does not depend on this configuration: what the release needs, its commands and pages."""
+    changes, needs = made.changes, release(made.version).needs
+    wanted = [f"Python {needs['python']}", *(f"{name}{needs['packages'][name]}" for name in _PACKAGES)]
+    wanted += [f"CUDA {needs['cuda']}, driver {needs['driver']} or newer"] if made.plan.gpu.vendor == "nvidia" else []
+    rows: list[list[Span]] = [[text("needs"), text(f"{', '.join(wanted)}; {program()} doctor shows what is here")]]
     if changes.serve_since:
-        rows.append(
-            [
-                text("commands"),
-                text(f"sglang serve MODEL (since {changes.serve_since}) does what the command below does"),
-            ]
-        )
+        message = f"sglang serve MODEL (since {changes.serve_since}) does what the command below does"
+        rows.append([text("commands"), text(message)])
     pages = changes.names["pages"]
     for name in changes.names["scripts"]["removed"]:
         rows.append([text("commands"), text(f"{name} is removed", "yellow")])
@@ -183,8 +167,6 @@ def _release(made: Upgrade) -> Iterator[Line]:
         rows.append([text("endpoints removed"), text(message, "yellow")])
     if pages["added"]:
         rows.append([text("endpoints added"), text(f"{len(pages['added'])}; --json lists them", "dim")])
-    if not rows:
-        return
     yield [text(f"The server of {made.version}", "bold")]
     yield from columns(_each_once(rows))
     yield []
@@ -198,22 +180,6 @@ def _each_once(rows: Sequence[list[Span]]) -> list[list[Span]]:
         made.append([("" if label in seen else label, style), *rest])
         seen.add(label)
     return made
-
-
-def _host(made: Upgrade) -> Iterator[Line]:
-    host = made.host
-    if not host.needs:
-        return
-    yield [text(f"{host.text[:1].upper()}{host.text[1:]}", f"bold {_STYLES[host.state]}")]
-    yield from columns([_need_row(need) for need in host.needs])
-    yield []
-
-
-def _need_row(need: Need) -> list[Span]:
-    wanted = f"wants {need.needed}" if need.needed else ""
-    here = f"here {need.here}" if need.here else "unknown here" if need.state == UNKNOWN else "not here"
-    sign = text(_SIGNS[need.state], _STYLES[need.state])
-    return [sign, text(need.name), text(wanted), text(here), text(need.note, "dim")]
 
 
 def _plan_errors(made: Upgrade) -> Iterator[Line]:
@@ -249,14 +215,12 @@ def summary(made: Upgrade) -> Line:
     """One line: what it costs, and the verdict."""
     steps = made.steps
     moved = len(steps.moved)
-    verdict = made.plan.authority
     moves = f"{plural(moved, 'default')} {'moves' if moved == 1 else 'move'}"
-    if verdict is not None and verdict.ok:
-        moves = f"{plural(len(verdict.differences), 'value')} resolved otherwise"
     if isinstance(made.comparison, Comparison):
         count = sum(item.kind == "value" for item in made.comparison.moves)
         moves = f"{plural(count, 'value')} {'moves' if count == 1 else 'move'}"
-    head = f"{plural(len(steps.broken), 'argument')} {'breaks' if len(steps.broken) == 1 else 'break'}, "
+    broken = len(steps.broken) + sum(finding.id == _NO_OPTION for finding in made.subject.findings)
+    head = f"{plural(broken, 'argument')} {'breaks' if broken == 1 else 'break'}, "
     head += f"{len(steps.respelled)} renamed, {moves}: "
     return [text(head), _verdict(made)]
 
@@ -265,7 +229,7 @@ def _verdict(made: Upgrade) -> Span:
     way = direction(made.start.version, made.version)
     if made.ok:
         return text("nothing to do" if way == "same" else f"{made.version} takes it", "bold green")
-    if made.steps.broken:
+    if made.steps.broken or any(finding.id == _NO_OPTION for finding in made.subject.findings):
         return text(f"{made.version} refuses it as it was", "bold red")
     if any(finding.level == "error" for finding in made.subject.findings):
         return text("not everything of the source could be read", "bold red")

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from sglang_hydra.arguments.accepted import Accepted, accepted, default_of
 from sglang_hydra.arguments.changed_defaults import changed_defaults
-from sglang_hydra.arguments.extra import argument_named, first_with
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY, first_with, release_problem
+from sglang_hydra.arguments.parser import parser_of
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
-from sglang_hydra.arguments.translate import Translation, translate
-from sglang_hydra.compose.overrides import value_problem
+from sglang_hydra.arguments.tables.successors import SAME, successor
+from sglang_hydra.arguments.tables.table import release
 from sglang_hydra.convert.upgrade.releases import direction
-from sglang_hydra.releases.successors import SAME, successor
-from sglang_hydra.releases.table import release
-from sglang_hydra.releases.values import flag_for, problem
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import shown
@@ -27,7 +25,7 @@ _OURS = "SGLANG_HYDRA_"
 
 @dataclass(frozen=True)
 class Broken:
-    """An argument that the new release refuses: ``gone``, or its ``choice`` is. ``key`` is ours (``extra.NAME``)."""
+    """An argument that the new release refuses: ``gone``, or its ``choice`` is."""
 
     key: str
     value: Any
@@ -71,11 +69,11 @@ class Variable:
 
 @dataclass(frozen=True)
 class Steps:
-    """Everything that changes for one configuration. ``arguments`` and ``extra`` are what remains of the
-    configuration, by our keys."""
+    """Everything that changes for one configuration. ``arguments`` are what remains of it, by the new release's names;
+    ``renamed`` has the new name of each argument that the old release called otherwise."""
 
     arguments: Mapping[str, Any]
-    extra: Mapping[str, Any]
+    renamed: Mapping[str, str]
     broken: Sequence[Broken]
     respelled: Sequence[Respelled]
     moved: Sequence[Moved]
@@ -84,78 +82,90 @@ class Steps:
 
 def steps_between(
     intent: Mapping[str, Any],
-    extra: Mapping[str, Any],
     old: str,
     new: str,
     typed: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> Steps:
-    """What becomes of ``intent`` (0.5.2's arguments) and ``extra`` (those of ``old``) in ``new``. ``typed`` are the
-    words of arguments that were typed with an old flag.
+    """What becomes of ``intent`` (arguments of ``old``) in ``new``. ``typed`` are the words of arguments that were
+    typed with an old flag.
 
     Raises KeyError for a release that is not in the table.
     """
-    arguments = {name: value for name, value in intent.items() if name not in SECRET_FIELDS}
-    extra = {argument_named(name, release(old)) or name: value for name, value in extra.items()}
-    before = translate(arguments, old, extra)
-    broken: list[Broken] = []
-    names, arguments, later, beside = _extras(arguments, extra, old, new, broken)
-    tried = translate(arguments, new, later)
-    for finding in tried.findings:
-        if finding.level == "error":
-            broken.append(_broken(finding, arguments, later))
-    broken += _without_flag(tried, arguments, later)
-    gone = {item.key for item in broken}
-    kept = {name: value for name, value in arguments.items() if name not in gone}
-    kept_extra = {name: value for name, value in later.items() if f"extra.{name}" not in gone}
-    translated = translate(kept, new, kept_extra)
-    remarks = [
-        finding
-        for finding in translated.findings
-        if finding.id == "VER006" or (finding.id == "VER003" and finding.level == "warning")
+    given = {name: value for name, value in intent.items() if value is not None and not _is_left_alone(name)}
+    before = accepted(given, old)
+    # What the old release did not have either says nothing about the new one.
+    made = _Renaming(old, new)
+    for name, value in given.items():
+        made.take(name, value, given)
+    tried = accepted(made.arguments, new)
+    old_names = {after: name for name, after in made.names.items()}
+    broken = [
+        *made.broken,
+        *(_broken(item, made.arguments, old_names) for item in tried.findings if item.level == "error"),
     ]
-    respelled = [
-        replace(item, after=(*item.after, *_words(translated, beside[item.key]))) if item.key in beside else item
-        for item in _respelled(before, translated, intent, extra, names, gone, typed)
-    ]
-    return Steps(kept, kept_extra, broken, respelled, list(_moved(old, new, translated, kept)), remarks)
+    broken += _without_flag(tried, old_names)
+    gone = {made.names.get(item.key, item.key) for item in broken}
+    kept = {name: value for name, value in made.arguments.items() if name not in gone}
+    after = accepted(kept, new)
+    remarks = [*made.remarks, *(finding for finding in after.findings if finding.id == "VER006")]
+    renamed = {name: now for name, now in made.names.items() if now in kept}
+    respelled = list(_respelled(before, after, given, made, {item.key for item in broken}, typed))
+    return Steps(kept, renamed, broken, respelled, list(_moved(old, new, after, kept)), remarks)
 
 
-def _extras(
-    arguments: Mapping[str, Any], extra: Mapping[str, Any], old: str, new: str, broken: list[Broken]
-) -> tuple[dict[str, str], dict[str, Any], dict[str, Any], dict[str, str]]:
-    """Translates the extra arguments of one release to another's names. Returns the new key of each, the arguments
-    with those that 0.5.2 has too, the remaining extras, and by the key of an argument the one that it needs beside
-    it."""
-    known, made, later = release(new), dict(arguments), dict[str, Any]()
-    names: dict[str, str] = {}
-    for name, value in extra.items():
-        if is_secret_name(name):
-            continue
-        found = _name_in(name, value, old, new)
+def _is_left_alone(name: str) -> bool:
+    """Whether an argument is a secret, which no command that is shown has."""
+    return name in SECRET_FIELDS or is_secret_name(name)
+
+
+class _Renaming:
+    """The arguments of one release under the names of another. ``names`` has the new name of each that has another one,
+    ``beside`` the argument that the successor of one needs beside it."""
+
+    def __init__(self, old: str, new: str) -> None:
+        self.old, self.new = old, new
+        self.arguments: dict[str, Any] = {}
+        self.names: dict[str, str] = {}
+        self.beside: dict[str, str] = {}
+        self.broken: list[Broken] = []
+        self.remarks: list[Finding] = []
+
+    def take(self, name: str, value: Any, given: Mapping[str, Any]) -> None:
+        known = release(self.new)
+        if name in known.arguments or name not in EVERY or _has_flag(name, self.new):
+            self.arguments[name] = value
+            return
+        if value == default_of(name):
+            return
+        found = _name_in(name, value, self.old, self.new)
         if isinstance(found, str):
-            message = f"{name}={shown(value)}: SGLang {new} has no such argument; {found}".rstrip("; ")
-            broken.append(Broken(f"extra.{name}", plain(value), "gone", message, f"leave extra.{name} out"))
-            continue
-        name_now, value_now = found
-        argument = known.arguments.get(name_now)
-        if name_now in FIELDS and made.get(name_now) is None and _is_old_value(name_now, value_now):
-            made[name_now] = value_now
-            names[name] = name_now
-        elif argument is not None:
-            later[name_now] = value_now
-            names[name] = f"extra.{name_now}"
-    beside: dict[str, str] = {}
-    for name in extra:
-        for other, value in _beside(name, old, new).items():
-            if other not in later:
-                later = {other: value, **later}
-                beside[names.get(name, name)] = other
-    return names, made, later, beside
+            message = f"{name}={shown(value)}: SGLang {self.new} has no such argument; {found}".rstrip("; ")
+            self.broken.append(Broken(name, plain(value), "gone", message, f"leave {name} out"))
+            return
+        now, after = found
+        if isinstance(after, tuple):  # the value of another argument
+            after = given.get(after[1], default_of(after[1]))
+        if given.get(now) not in (None, after):
+            message = f"{name}={shown(value)} is {now} in SGLang {self.new}, which was set to another value"
+            self.remarks.append(Finding("warning", "VER003", message, (name, now), f"leave {name} out"))
+            return
+        for other, default in _beside(name, self.old, self.new).items():
+            if other not in given and other not in self.arguments:
+                self.arguments[other] = default
+                self.beside[name] = other
+        self.arguments[now] = after
+        self.names[name] = now
+
+
+def _has_flag(name: str, version: str) -> bool:
+    """Whether a release without the argument still takes its flag."""
+    old = release(version).old_flags.get("--" + name.replace("_", "-"))
+    return old is not None and (old.field is not None or old.does_nothing)
 
 
 def _beside(name: str, old: str, new: str) -> dict[str, Any]:
     """What the new release needs beside the successor of ``name``, and the old one had by default."""
-    if direction(old, new) != "upgrade" or argument_named(name, release(new)) is not None:
+    if direction(old, new) != "upgrade":
         return {}
     also = successor(name, new).also
     beside = successor(also, new) if also else None
@@ -167,9 +177,6 @@ def _beside(name: str, old: str, new: str) -> dict[str, Any]:
 def _name_in(name: str, value: Any, old: str, new: str) -> tuple[str, Any] | str:
     """Returns the name and value of an argument of ``old`` in ``new``, or advice where ``new`` does not have it."""
     known = release(new)
-    same = argument_named(name, known)
-    if same is not None and flag_for(known.arguments[same], known) is not None:
-        return same, value
     if direction(old, new) == "downgrade":
         for candidate in known.arguments:
             if candidate not in release(old).arguments:
@@ -179,74 +186,66 @@ def _name_in(name: str, value: Any, old: str, new: str) -> tuple[str, Any] | str
         since = first_with(name)
         return f"it came with {since}" if since else ""
     found = successor(name, new)
-    if found.name is None or isinstance(found.value, tuple):
+    if found.name is None:
         return found.advice or ""
     return found.name, found.value_of(value)
 
 
-def _is_old_value(name: str, value: Any) -> bool:
-    """Whether 0.5.2 takes the value, so that no extra is needed for it."""
-    return value_problem(name, value) is None
+def _broken(finding: Finding, arguments: Mapping[str, Any], old_names: Mapping[str, str]) -> Broken:
+    name = finding.fields[0]
+    kind = "choice" if finding.id == "VER005" else "gone"
+    key = old_names.get(name, name)
+    offered = " or ".join(offer.said for offer in finding.offers)
+    return Broken(key, plain(arguments.get(name)), kind, finding.message, finding.hint or offered or f"leave {key} out")
 
 
-def _broken(finding: Finding, arguments: Mapping[str, Any], extra: Mapping[str, Any]) -> Broken:
-    key = finding.fields[0]
-    value = extra.get(key.removeprefix("extra.")) if key.startswith("extra.") else arguments.get(key)
-    kind = "choice" if finding.id == "VER005" or "choices" in finding.message else "gone"
-    return Broken(key, plain(value), kind, finding.message, finding.hint)
-
-
-def _without_flag(translated: Translation, arguments: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Broken]:
+def _without_flag(tried: Accepted, old_names: Mapping[str, str]) -> Iterator[Broken]:
     """Yields values that no flag of the release can express."""
-    keys = {translated.renamed.get(name, name): name for name in arguments}
-    for name in translated.arguments:
+    for name, value in tried.arguments.items():
         try:
-            translated.words(name)
+            tried.words(name)
         except ValueError as failure:
-            key = f"extra.{name}" if name in extra else keys.get(name, name)
-            yield Broken(key, plain(translated.arguments[name]), "choice", str(failure), f"leave {key} out")
+            key = old_names.get(name, name)
+            yield Broken(key, plain(value), "choice", str(failure), f"leave {key} out")
 
 
 def _respelled(
-    before: Translation,
-    after: Translation,
-    intent: Mapping[str, Any],
-    extra: Mapping[str, Any],
-    names: Mapping[str, str],
+    before: Accepted,
+    after: Accepted,
+    given: Mapping[str, Any],
+    made: _Renaming,
     gone: set[str],
     typed: Mapping[str, tuple[str, ...]],
 ) -> Iterator[Respelled]:
     """Yields each argument with other words now. Two spellings of one flag count as the same."""
-    for name, value in {**intent, **{f"extra.{name}": value for name, value in extra.items()}}.items():
-        plain_name = name.removeprefix("extra.")
-        key = names.get(plain_name, name) if name.startswith("extra.") else name
-        if key in gone or name in gone or is_secret_name(plain_name) or value is None:
+    for name, value in given.items():
+        now = made.names.get(name, name)
+        if name in gone or now in gone:
             continue
-        ours = key.removeprefix("extra.")
-        then = typed.get(plain_name) or _words(before, before.renamed.get(plain_name, plain_name))
-        now = _words(after, after.renamed.get(ours, ours))
-        if then and then != now:
-            yield Respelled(key, plain(value), then, now)
+        then, words = typed.get(name) or _words(before, name), _words(after, now)
+        if name in made.beside:
+            words = (*words, *_words(after, made.beside[name]))
+        if then and then != words:
+            yield Respelled(name, plain(value), then, words)
 
 
-def _words(translated: Translation, name: str) -> tuple[str, ...]:
+def _words(made: Accepted, name: str) -> tuple[str, ...]:
     try:
-        return tuple(translated.words(name)) if name in translated.arguments else ()
+        return tuple(made.words(name)) if name in made.arguments else ()
     except ValueError:
         return ()
 
 
-def _moved(old: str, new: str, translated: Translation, kept: Mapping[str, Any]) -> Iterator[Moved]:
+def _moved(old: str, new: str, after: Accepted, kept: Mapping[str, Any]) -> Iterator[Moved]:
     forward = direction(old, new) == "upgrade"
     for name, change in changed_defaults(old, new).items():
-        if name in translated.arguments or kept.get(name) is not None or is_secret_name(name):
+        if kept.get(name) is not None or is_secret_name(name):
             continue
         keep = None
-        argument = translated.known.arguments[name]
         typeable = change.before is not None and not isinstance(change.before, dict)
-        if typeable and flag_for(argument, translated.known) is not None and problem(argument, change.before) is None:
-            key = name if name in FIELDS and _is_old_value(name, change.before) else f"extra.{name}"
-            keep = f"{key}={shown(change.before)}"
+        has_flag = name in parser_of(after.known.version).by_name
+        if typeable and has_flag and not name.startswith("_") and release_problem(name, change.before, new) is None:
+            keep = f"{name}={shown(change.before)}"
         yield Moved(name, change.before, change.after, change.since if forward else None, keep)
 
 

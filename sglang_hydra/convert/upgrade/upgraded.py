@@ -9,26 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.tables.table import every_variable
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import GROUP, recipes
 from sglang_hydra.compose.settings.topology import SINGLE
 from sglang_hydra.convert.importing.experiment import override
-from sglang_hydra.convert.upgrade.host import Host, host_for
 from sglang_hydra.convert.upgrade.inputs import Subject
 from sglang_hydra.convert.upgrade.moves import Comparison, compare
-from sglang_hydra.convert.upgrade.releases import Changes, Start, changes_between, default_start, started_from
+from sglang_hydra.convert.upgrade.releases import Changes, Start, assumed_start, changes_between, started_from
 from sglang_hydra.convert.upgrade.steps import Steps, Variable, steps_between, variables_between
-from sglang_hydra.facts.packages import find_python, installed
-from sglang_hydra.facts.trust import may_start
-from sglang_hydra.planning.gpu_class import choose_gpu_class
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.engines.planned import release_meant
+from sglang_hydra.planning.making.gpu_class import choose_gpu_class
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.upstream.ask import INSTALLED, Authority
-from sglang_hydra.planning.upstream.verdict import asked
-from sglang_hydra.releases.order import same_release
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program
@@ -54,7 +50,6 @@ class Upgrade:
     steps: Steps
     variables: tuple[Variable, ...]
     changes: Changes
-    host: Host
     plan: Plan
     requests: tuple[Request, ...]
     flags: tuple[str, ...] = ()
@@ -64,15 +59,13 @@ class Upgrade:
     @property
     def ok(self) -> bool:
         """Whether nothing breaks: everything was read, nothing had to be left out, and the release takes it."""
-        spoken = self.plan.authority.ok if self.plan.authority is not None else None
-        taken = self.plan.ok if spoken is None else spoken
         read = all(finding.level != "error" for finding in self.subject.findings)
-        return taken and read and not self.steps.broken
+        return self.plan.ok and read and not self.steps.broken
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """The arguments with a secret that somebody gave: no command that is shown has them."""
-        given = [*self.plan.secrets, *map(_key, self.subject.requests)]
+        given = [*self.plan.secrets, *(request.name for request in self.subject.requests)]
         return tuple(dict.fromkeys(name for name in given if name in SECRET_FIELDS))
 
     @property
@@ -93,17 +86,14 @@ def upgraded(
     version: str,
     *,
     written_for: str | None = None,
-    authority: Authority | None = None,
     flags: Sequence[str] = (),
-    look_at_host: bool = True,
     with_values: bool = True,
     with_steps: bool = False,
 ) -> Upgrade:
     """Takes ``subject`` to ``version``, a release of the table; ``written_for`` is what ``--from`` names.
 
     With ``with_values`` both releases are asked what they make of it, ``with_steps`` those between as well.
-    ``authority`` is asked where it is given; else the release that is installed in ``engine.python`` is, where that is
-    ``version``. Raises ConfigError for what cannot be composed, or is no server of SGLang's.
+    Raises ConfigError for what cannot be composed, or is no server of SGLang's.
     """
     env = os.environ
     asked_for = composable(subject.requests)
@@ -112,14 +102,13 @@ def upgraded(
         composition, _ = choose_gpu_class(composer, asked_for, composition, env)
     _refuse_others(composition)
     start = _start(subject, composition, written_for)
-    extra = {**_extra_of_recipe(composition), **composition.nodes["extra"], **subject.extra}
-    steps = steps_between(composition.intent, extra, start.version, version, subject.old)
+    steps = steps_between(composition.intent, start.version, version, subject.old)
     variables = variables_between(_environment(composition), _inherited(env), start.version, version)
     requests = tuple(_new_requests(subject.requests, composition, steps, variables, version))
     plan = _planned(composer, subject, composition, requests)
 
     def plan_in(release: str) -> Plan:
-        changes = steps_between(composition.intent, extra, start.version, release)
+        changes = steps_between(composition.intent, start.version, release)
         others = variables_between(_environment(composition), {}, start.version, release)
         typed = Request.typed(_VERSION, release, _PLACE)
         quiet = Request.typed(_VERSION, release, _PLACE, "experiment")  # of which nothing is fetched
@@ -128,9 +117,6 @@ def upgraded(
         return _planned(composer, subject, composition, made, seed=plan.resolution.values["random_seed"])
 
     comparison = compare(start.version, plan, plan_in, with_steps=with_steps) if with_values else "not asked for"
-    authority = authority or _installed(plan, version)
-    plan = _asked(plan, authority)
-    python = authority.python if authority is not None else plan.nodes["engine"]["python"]
     return Upgrade(
         subject=subject,
         start=start,
@@ -138,7 +124,6 @@ def upgraded(
         steps=steps,
         variables=tuple(variables),
         changes=changes_between(start.version, version),
-        host=host_for(start.version, version, plan.gpu, python) if look_at_host else Host(()),
         plan=plan,
         requests=requests,
         flags=tuple(flags),
@@ -173,7 +158,7 @@ def _refuse_others(composition: Composition) -> None:
 
 
 def _start(subject: Subject, composition: Composition, written_for: str | None) -> Start:
-    """Returns the release of --from, else that of the source, else engine.version, else 0.5.2."""
+    """The release of --from, else that of the source, else engine.version, else the one that is assumed."""
     if written_for is not None:
         return Start(written_for, "--from")
     recipe = _recipe_of(composition)
@@ -183,7 +168,10 @@ def _start(subject: Subject, composition: Composition, written_for: str | None) 
     if found is not None:
         return found
     named = started_from(composition.nodes["engine"]["version"], _VERSION)
-    return named._replace(why=_VERSION) if named is not None else default_start()
+    if named is not None:
+        return named._replace(why=_VERSION)
+    meant = release_meant(python=composition.nodes["engine"]["python"])
+    return assumed_start(meant, {request.name.removeprefix("extra.") for request in subject.requests} & EVERY.keys())
 
 
 def _recipe_of(composition: Composition) -> Any:
@@ -191,20 +179,12 @@ def _recipe_of(composition: Composition) -> Any:
     return recipes().get(chosen) if chosen else None
 
 
-def _extra_of_recipe(composition: Composition) -> dict[str, Any]:
-    """Returns the arguments of a recipe that 0.5.2 does not have."""
-    recipe = _recipe_of(composition)
-    if recipe is None:
-        return {}
-    return {name: recipe.args[name] for name in recipe.unknown_args if name not in recipe.left_open}
-
-
 def _environment(composition: Composition) -> dict[str, str]:
     return {str(name): str(value) for name, value in composition.nodes["engine"]["env"].items()}
 
 
 def _inherited(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith(("SGLANG_", "SGL_"))}
+    return {name: value for name, value in env.items() if name in every_variable()}
 
 
 def _new_requests(
@@ -217,24 +197,20 @@ def _new_requests(
     """The requests without what is gone, for the new release."""
     gone = {item.key for item in steps.broken}
     renamed = [item for item in variables if item.state == "renamed" and item.place == "engine.env"]
-    dropped = {_VERSION, *gone, *(f"engine.env.{item.name}" for item in renamed)}
+    dropped = {_VERSION, *gone, *steps.renamed, *(f"engine.env.{item.name}" for item in renamed)}
     for request in _leaves(requests):
-        key = _key(request)
-        if key in dropped or key == "extra" or key.startswith("extra."):
-            continue
-        yield request
-    for name in (name for name in gone if name in FIELDS and not FIELDS[name].required):
-        # What a preset or a recipe sets cannot be unset, only set to the default.
+        if request.name.removeprefix("extra.") not in dropped:
+            yield request
+    for name in (*gone, *steps.renamed):
+        # What a preset or a recipe sets cannot be unset, only set to null.
         if any(origin.layer in _OF_PRESETS or origin.file for origin in composition.origins.get(name, ())):
-            yield Request.typed(name, FIELDS[name].default, _PLACE)
+            yield Request.typed(name, None if EVERY[name].optional else EVERY[name].default, _PLACE)
     yield Request.typed(_VERSION, version, _PLACE)
     for item in renamed:
         yield Request.typed(f"engine.env.{item.instead}", _environment(composition)[item.name], _PLACE)
     for name, value in steps.arguments.items():
         if name not in composition.intent:
             yield Request.typed(name, value, _PLACE)
-    for name, value in steps.extra.items():
-        yield Request.typed(f"extra.{name}", value, _PLACE)
 
 
 def _leaves(requests: Sequence[Request]) -> Iterator[Request]:
@@ -259,13 +235,9 @@ def _is_open(request: Request) -> bool:
     return found is not None and found[1] not in os.environ
 
 
-def _key(request: Request) -> str:
-    return request.key or request.text.lstrip("+~").partition("=")[0]
-
-
 def _shown_word(request: Request) -> str:
     """Returns a request as an override, a secret as a reference."""
-    key = _key(request)
+    key = request.name
     if is_secret_name(key.rpartition(".")[2]):
         refers = isinstance(request.value, str) and request.value.startswith("${oc.env:")
         reference = str(request.value) if refers else request.text.partition("=")[2]
@@ -286,11 +258,12 @@ def _hidden(item: re.Match[str]) -> str:
 def _changed_words(words: Sequence[str], made: Upgrade) -> Iterator[str]:
     """Returns the overrides of a saved plan with the same changes."""
     added = [request for request in made.requests if request.place == _PLACE]
-    dropped = {_VERSION, *(item.key for item in made.steps.broken), *(_key(request) for request in added)}
+    gone = (*(item.key for item in made.steps.broken), *made.steps.renamed)
+    dropped = {_VERSION, *gone, *(request.name for request in added)}
     dropped |= {f"engine.env.{item.name}" for item in made.variables if item.state == "renamed"}
     for word in words:
         key = word.partition("=")[0]
-        if key not in dropped and not key.startswith("extra."):
+        if key.removeprefix("extra.") not in dropped:
             yield word
     yield from (_shown_word(request) for request in added)
 
@@ -300,23 +273,3 @@ def _who(composition: Composition, steps: Steps) -> Iterator[tuple[str, str]]:
         chain = composition.origins.get(name)
         if chain:
             yield name, f"{chain[-1].layer}, {chain[-1].place}"
-
-
-def _installed(plan: Plan, version: str) -> Authority | None:
-    """Returns the SGLang of engine.python, if it is the release that is asked about."""
-    python = plan.nodes["engine"]["python"]
-    here = installed(python).versions.get("sglang")
-    path = find_python(python)
-    if here is None or path is None or not same_release(here, version) or not may_start(path):
-        return None
-    return Authority(path, here, f"engine.python={python}" if python else INSTALLED)
-
-
-def _asked(plan: Plan, authority: Authority | None) -> Plan:
-    if authority is None:
-        return plan
-    (judged,) = asked(authority, [plan])
-    return judged
-
-
-__all__ = ["Upgrade", "upgraded"]

@@ -10,13 +10,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sglang_hydra.arguments.every import first_with
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.compose.override_errors import near_key
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import NODES
 from sglang_hydra.convert.verl.passed import Tree
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.origins import Origin
 from sglang_hydra.text.words import nearest
 
@@ -104,10 +105,8 @@ def requests_of(
     requests: list[Request] = []
     findings: list[Finding] = []
     for name, word in settings.items():
-        if name in FIELDS:
+        if name in FIELDS or name in knows:
             requests.append(word.request(name))
-        elif name in knows:
-            requests.append(word.request(f"extra.{name}"))
         elif name not in OWN_KEYS:
             findings.append(_unknown(name, word, tree, version))
     return requests, findings
@@ -157,8 +156,6 @@ def _choice(group: str, word: Setting) -> Request:
 
 
 def _unknown(name: str, word: Setting, tree: Tree, version: str) -> Finding:
-    from sglang_hydra.arguments.extra import first_with
-
     mount = tree.place(NODE)
     if name in NODES:
         message = f"{word.place}: {name} says nothing about a rollout; here are {', '.join(OWN_KEYS)}"
@@ -168,7 +165,7 @@ def _unknown(name: str, word: Setting, tree: Tree, version: str) -> Finding:
         message = f"{word.place}: {name!r} is an argument of SGLang {since}, and {version} does not have it"
         return Finding("error", "CLI001", message, (name,), f"{mount}.engine.version={since}")
     meant = near_key(name) or nearest(name, OWN_KEYS)
-    hint = f"did you mean {meant.lstrip('!')}?" if meant else None
+    hint = Remedy.meant(meant.lstrip("!")) if meant else None
     message = f"{word.place}: {name!r} is no argument of SGLang {version}: ServerArgs would refuse it in verl's workers"
     return Finding("error", "CLI001", message, (name,), hint)
 

@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
-from sglang_hydra.releases.order import at_least
 from sglang_hydra.text.json_types import json_beside
 
 OF_ITS_OWN = "verl itself"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.convert.verl.passed import Tree
-from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.releases.order import at_least
+from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.findings import Finding
 
 _SIZES = ("tensor_model_parallel_size", "data_parallel_size", "expert_parallel_size", "pipeline_model_parallel_size")
@@ -93,17 +93,17 @@ def unread(tree: Tree, set_here: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("warning", "VRL005", message, ("disaggregation_mode",))
 
 
-def unlike(tree: Tree, values: Mapping[str, Any], model: ModelFacts) -> Iterator[Finding]:
+def unlike(tree: Tree, plan: Plan) -> Iterator[Finding]:
     """Yields findings that need the finished plan."""
-    if values["dp_size"] > 1 and not values["enable_dp_attention"]:
-        ranks = values["tp_size"] * values["dp_size"]
+    layout = plan.layout
+    if layout.copies > 1:
         message = (
-            f"verl gives a server {tree.ranks} GPUs, and without DP attention tp_size={values['tp_size']} times "
-            f"dp_size={values['dp_size']} takes {ranks}"
+            f"verl gives a server {tree.ranks} GPUs, and without DP attention tp_size={layout.tp} times "
+            f"dp_size={layout.copies} takes {layout.tp * layout.copies}"
         )
-        hint = f"{_node(tree)}.enable_dp_attention=true; or {tree.place('rollout.data_parallel_size')}=1"
+        hint = f"{_node(tree)}.enable_dp_attention=true", f"{tree.place('rollout.data_parallel_size')}=1"
         yield Finding("error", "VRL006", message, ("enable_dp_attention", "dp_size"), hint)
-    config = model.config or {}
+    config = plan.model.config or {}
     text = config.get("text_config")
     longest = (text if isinstance(text, Mapping) else config).get("max_position_embeddings")
     wanted = tree.get("rollout.max_model_len")

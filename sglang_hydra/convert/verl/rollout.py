@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.secrets import hide_typed_keys, masked
+from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.convert.verl.node import NODE, OWN_KEYS, Setting, overwritten, own_requests, requests_of, settings_in
@@ -20,10 +21,9 @@ from sglang_hydra.convert.verl.passed import Passed, Tree, passed
 from sglang_hydra.convert.verl.refused import refused, unlike, unplannable, unread
 from sglang_hydra.facts.declared import gpu_facts
 from sglang_hydra.planning.engines.planned import plan_engine
-from sglang_hydra.planning.gpu_class import choose_gpu_class
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.making.gpu_class import choose_gpu_class
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.releases.table import nearest_known, release
 from sglang_hydra.run.hydra_app import shown_refusal
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import summary
@@ -120,7 +120,7 @@ def plan_rollout(
     facts = own_requests(settings, lambda name: composer.compose([Request(f"gpu={name}", "verl")]).nodes["gpu"])
     composition, hardware = choose_gpu_class(composer, facts, composer.compose(facts), env)
     version = plan_engine(composition.nodes["engine"]).version
-    vendor = gpu_facts(composition.nodes["gpu"], hardware).vendor
+    vendor = gpu_facts(composition.nodes["gpu"], hardware.facts).vendor
     knows = _arguments_of(version)
     typed = _checked(composer, *requests_of(settings, tree, knows, version))
     own = passed(tree, version, vendor, knows)
@@ -133,7 +133,7 @@ def plan_rollout(
         plan = make_plan(composer, requests, seed=seed, env=env)
     except ConfigError as failure:
         raise ConfigError(*by_verl, *failure.findings) from None
-    found = [*by_verl, *unread(tree, settings), *overwritten(settings, own), *unlike(tree, plan.values, plan.model)]
+    found = [*by_verl, *unread(tree, settings), *overwritten(settings, own), *unlike(tree, plan)]
     plan = _with(plan, found)
     return Rollout(plan, _leaving(settings), own, at, settings)
 
@@ -155,7 +155,7 @@ def main(task: Callable[[Any], Any]) -> Callable[[Any], Any]:
         with shown_refusal():
             rollout = plan_rollout(config)
         with shown_refusal(rollout.plan):
-            if not rollout.plan.launchable:
+            if rollout.plan.launchable is False:
                 raise ConfigError(*rollout.plan.errors)
         _show(rollout.plan)
         return task(rollout.leave(config))
@@ -198,7 +198,7 @@ def _arguments_of(version: str) -> frozenset[str]:
 def _of_verl(own: Mapping[str, Passed], knows: frozenset[str], *, final: bool) -> Iterator[Request]:
     for name, word in own.items():
         if word.final == final and (name in FIELDS or name in knows):
-            key = name if name in FIELDS else f"extra.{name}"
+            key = name
             yield Request.typed(key, word.value, word.place, "verl")
     if not final:
         for name, value in _ENVIRONMENT.items():

@@ -8,6 +8,7 @@ from typing import Any
 
 from sglang_hydra.compose.settings.bench import CACHES, CLIENTS, DATASETS, LADDER
 from sglang_hydra.measure.bench.load import content_digest
+from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest
 
@@ -15,24 +16,27 @@ from sglang_hydra.text.words import nearest
 def _file_problems(node: Mapping[str, Any]) -> Iterator[Finding]:
     """Files are read before a server is started for them."""
     if node["dataset"] == "file" and node["path"]:
-        from sglang_hydra.measure.bench.prompts import file_problem
+        from sglang_hydra.measure.bench.prompts import file_prompts
 
-        yield from _asked(file_problem, node["path"], node["output_len"])
+        yield from _asked(file_prompts, node["path"], node["output_len"])
     if node["quality"]:
-        from sglang_hydra.measure.bench.questions import file_problem as question_problem
+        from sglang_hydra.measure.bench.questions import questions
 
-        yield from _asked(question_problem, node["quality"])
+        yield from _asked(questions, node["quality"])
 
 
 _read: dict[Any, tuple[Finding, ...]] = {}
 
 
-def _asked(reads: Callable[..., Finding | None], source: Any, *settings: Any) -> tuple[Finding, ...]:
+def _asked(reads: Callable[..., object], source: Any, *settings: Any) -> tuple[Finding, ...]:
     """What a file's reader says of it, once as long as the file stays as it is."""
     key = (reads.__module__, source, content_digest(source) if isinstance(source, str) else None, *settings)
     if key not in _read:
-        found = reads(source, *settings)
-        _read[key] = (found,) if found else ()
+        _read[key] = ()
+        try:
+            reads(source, *settings)
+        except ConfigError as failure:
+            _read[key] = tuple(failure.findings[:1])
     return _read[key]
 
 
@@ -84,9 +88,9 @@ def _trace(node: Mapping[str, Any]) -> Iterator[Finding]:
         yield _error(
             "BEN002", message, "concurrency", "bench.concurrency=null; bench.request_rate=N scales a trace", "trace"
         )
-    from sglang_hydra.measure.bench.trace import trace_problem
+    from sglang_hydra.measure.bench.trace import read_trace
 
-    yield from _asked(trace_problem, node["trace"], node["num_prompts"])
+    yield from _asked(read_trace, node["trace"], node["num_prompts"])
 
 
 def _concurrency(value: Any) -> Iterator[Finding]:

@@ -18,11 +18,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from sglang_hydra.measure.bench.histogram import Histogram
+from sglang_hydra.measure.bench.core_waits import PERIOD_S, CoreWaits
 from sglang_hydra.measure.bench.http1 import request_head, with_body
 from sglang_hydra.measure.bench.load import Load
 from sglang_hydra.measure.bench.measures import Sample
@@ -42,7 +42,6 @@ _REQUESTS_PER_S = 50
 _FEW = 4
 _AHEAD_S = 2.0
 _BEGIN_IN_S = 0.005
-_WAIT_S = 0.1
 _PACKAGES = Path(__file__).resolve().parents[3]
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from sglang_hydra.measure.bench.load_process import main; "
 _PROGRAM += "main(int(sys.argv[1]), int(sys.argv[2]))"
@@ -52,17 +51,15 @@ _PROGRAM += "main(int(sys.argv[1]), int(sys.argv[2]))"
 class Run:
     """The result of a load: the requests, and the share of one core that the client used.
 
-    ``duration_s`` is set where the requests do not share a clock: each then counts from its own sending. ``window`` is
-    when the load began and ended, on ``time.monotonic``, where that is only a part of the call. ``own`` is what the
-    client measured of itself: ``lag_ms`` how late its timers were, ``send_delay_ms`` how late it sent, ``wait_ms`` how
+    ``window`` is when the load began and ended, on ``time.monotonic``. ``own`` is what the client measured of itself:
+    ``lag_ms`` how late its timers were, ``send_delay_ms`` how late it sent, ``wait_ms`` how
     long bytes waited to be read, each as ``measures.spread``.
     """
 
     samples: Sequence[Sample]
     client_cpu: float
-    duration_s: float | None = None
-    window: tuple[float, float] | None = None
-    own: dict[str, Any] = field(default_factory=dict)
+    window: tuple[float, float]
+    own: dict[str, Any]
 
 
 def run_load(
@@ -228,6 +225,7 @@ class _Driver:
         self._samples: list[Sample] = []
         self._ended: list[Own] = []
         self._begin = self._until = math.inf
+        self._waits = CoreWaits(target.url)
         for process, slots in zip(processes, self._slots, strict=True):
             opened = 1 if load.request_rate is not None else min(slots or 1, len(supply.ready))
             process.send(
@@ -248,7 +246,8 @@ class _Driver:
                 selector.register(process.talk, selectors.EVENT_READ, number)
                 selector.register(process.taken, selectors.EVENT_READ, number)
             while len(self._ended) < len(self._processes):
-                for key, _ in selector.select(_WAIT_S):
+                self._waits.look()
+                for key, _ in selector.select(PERIOD_S):
                     self._receive(key.data, key.fileobj)
                 self._hand_out()
         return self._result(time.monotonic())
@@ -302,27 +301,24 @@ class _Driver:
     def _result(self, ended: float) -> Run:
         total = Own()
         for own in self._ended:
-            for name in ("lag", "send", "wait"):
-                _histogram(total, name).merge(_histogram(own, name))
+            total.lag.merge(own.lag)
+            total.send.merge(own.send)
+            total.wait.merge(own.wait)
             total.reads += own.reads
             total.stamped += own.stamped
         record = {
             "processes": len(self._processes),
-            "real_time": all(own.real_time for own in self._ended),
             "kernel_times": total.stamped / total.reads if total.reads else None,
             "lag_ms": total.lag.spread_ms(),
             "send_delay_ms": total.send.spread_ms(),
             "wait_ms": total.wait.spread_ms(),
         }
+        self._waits.look()
+        for sample in self._samples:
+            self._waits.put_into(sample)
         self._samples.sort(key=lambda sample: sample.asked_at)
         busiest = max(own.cpu for own in self._ended)
         return Run(self._samples, busiest, window=(self._begin, ended), own=record)
-
-
-def _histogram(own: Own, name: str) -> Histogram:
-    found = getattr(own, name)
-    assert isinstance(found, Histogram)
-    return found
 
 
 def _share(whole: int | None, number: int, count: int) -> int | None:

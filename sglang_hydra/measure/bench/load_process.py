@@ -23,7 +23,6 @@ from sglang_hydra.measure.bench.connections import CONNECTING, OPEN, READ, WRITE
 from sglang_hydra.measure.bench.http1 import Framing, ProtocolError
 from sglang_hydra.measure.bench.measures import Sample
 from sglang_hydra.measure.bench.messages import Begin, Order, Orders, Own, Setup, Unpacker, packed
-from sglang_hydra.measure.bench.priority import is_real_time, take_real_time
 
 _TICK_S = 0.01
 _PATIENCE_S = 5.0
@@ -116,13 +115,11 @@ class LoadRun:
         self._talk.sendall(packed("ready"))
         self._talk.setblocking(False)
         self._loop(lambda: self._begin is not None)
-        take_real_time()
         self.own = Own()
         self._tick_at = clock() + _TICK_S
         used, began = time.process_time(), clock()
         self._loop(self._is_over)
         self.own.cpu = (time.process_time() - used) / max(1e-9, clock() - began)
-        self.own.real_time = is_real_time()
         for connection in [*self._connections.values()]:
             self._close(connection)
         self._talk.setblocking(True)

@@ -27,6 +27,8 @@ class Sample:
 
     What the client itself may have added: it sent ``send_delay`` after it could, the first content may have been there
     ``read_delay`` earlier, and (place, count, seconds) of ``gap_delays`` may be the client's in so many gaps.
+    ``server_waits`` are the seconds that a process of the server waited for a core, until the first token and after it;
+    None where nobody counts them.
     """
 
     asked_tokens: int
@@ -44,6 +46,7 @@ class Sample:
     send_delay: float = 0.0
     read_delay: float = 0.0
     gap_delays: list[tuple[int, int, float]] = field(default_factory=list)
+    server_waits: tuple[float, float] | None = None
 
     @property
     def completed(self) -> bool:
@@ -79,11 +82,9 @@ def measure(
     *,
     gpus: int | None = None,
     slo: Mapping[str, float | None] | None = None,
-    duration_s: float | None = None,
     streamed: bool = True,
 ) -> dict[str, Any]:
-    """The numbers of a point from its requests, all sent within one run, of ``duration_s`` where no clock of theirs
-    says how long it was.
+    """The numbers of a point from its requests, all sent within one run.
 
     An answer that comes whole (``streamed`` is false) has no time of a single token.
 
@@ -91,7 +92,7 @@ def measure(
     Latencies in milliseconds; what is not known (no request completed, no streaming) is None.
     """
     done = [sample for sample in samples if sample.completed]
-    duration = _duration(samples, done) if duration_s is None else duration_s
+    duration = _duration(samples, done)
     inputs, outputs = _total(done, "input_tokens"), _total(done, "output_tokens")
     both = None if inputs is None or outputs is None else inputs + outputs
     numbers: dict[str, Any] = {
@@ -188,6 +189,8 @@ def _hit_rate(samples: Sequence[Sample]) -> float | None:
     return cached / prompts if cached is not None and prompts else None
 
 
+LEAST_TTFT_MS = 10.0
+"""What answers sooner runs no model, as a server of a test: a wait of a millisecond would move it by half."""
 NO_DELAY_MS = 0.1
 """Less is what any system takes to wake a process."""
 
@@ -199,13 +202,26 @@ def moved_by_client(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """Computes by how much the client's own delay may have changed TTFT and ITL. Numbers without a value are left
     out."""
     done = [sample for sample in samples if sample.completed]
-    with_first = [sample for sample in done if sample.ttft is not None]
-    found = {"ttft_ms": _compared(spread(_ttft(with_first, False)), spread(_ttft(with_first, True)))}
+    delays = [sample.read_delay + (sample.send_delay if sample.due is not None else 0.0) for sample in done]
+    found = {"ttft_ms": _ttft_moved(done, delays)}
     if any(sample.gap_delays for sample in done):
-        found["itl_ms"] = _compared(spread(gap for sample in done for gap in sample.gaps), spread(_gaps(done)))
+        found["itl_ms"] = _gaps_moved(done, _gaps(done))
     elif any(sample.gaps for sample in done):
         found["itl_ms"] = dict.fromkeys(("mean", "p50", "p90", "p99"), 0.0)
     return found
+
+
+def moved_by_server_waits(samples: Sequence[Sample]) -> dict[str, dict[str, float]] | None:
+    """Computes by how much the server's waits for a core may have changed TTFT and ITL; those after the first token
+    are shared out over all gaps of an answer. None where they are not known, or where the server itself answers within
+    ``LEAST_TTFT_MS``."""
+    done = [(sample, sample.server_waits) for sample in samples if sample.completed and sample.server_waits]
+    own = spread(sample.ttft - waits[0] for sample, waits in done if sample.ttft is not None)["p50"]
+    if own is None or own < LEAST_TTFT_MS:
+        return None
+    gaps = (max(0.0, gap - waits[1] / len(sample.gaps)) for sample, waits in done for gap in sample.gaps)
+    known = [sample for sample, _ in done]
+    return {"ttft_ms": _ttft_moved(known, [waits[0] for _, waits in done]), "itl_ms": _gaps_moved(known, gaps)}
 
 
 def most_moved(moved: Moved) -> tuple[str, str, float] | None:
@@ -214,10 +230,13 @@ def most_moved(moved: Moved) -> tuple[str, str, float] | None:
     return max(every, key=lambda item: item[2], default=None)
 
 
-def _ttft(samples: Sequence[Sample], without_delay: bool) -> Iterator[float]:
-    for sample in samples:
-        own = sample.read_delay + (sample.send_delay if sample.due is not None else 0.0)
-        yield max(0.0, (sample.ttft or 0.0) - (own if without_delay else 0.0))
+def _ttft_moved(samples: Sequence[Sample], delays: Sequence[float]) -> dict[str, float]:
+    known = [(sample.ttft, delay) for sample, delay in zip(samples, delays, strict=True) if sample.ttft is not None]
+    return _compared(spread(ttft for ttft, _ in known), spread(max(0.0, ttft - delay) for ttft, delay in known))
+
+
+def _gaps_moved(samples: Sequence[Sample], others: Iterable[float]) -> dict[str, float]:
+    return _compared(spread(gap for sample in samples for gap in sample.gaps), spread(others))
 
 
 def _gaps(samples: Sequence[Sample]) -> Iterator[float]:

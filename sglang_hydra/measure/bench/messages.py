@@ -53,8 +53,7 @@ class Begin(NamedTuple):
 @dataclass
 class Own:
     """The measurements that a process made of itself. ``lag`` is how late its timer was, ``send`` how late it sent,
-    ``wait`` how long bytes had been there when they were read (``stamped`` of the reads have that from the kernel).
-    ``real_time``: it had real-time priority until the end."""
+    ``wait`` how long bytes had been there when they were read (``stamped`` of the reads have that from the kernel)."""
 
     cpu: float = 0.0
     lag: Histogram = field(default_factory=Histogram)
@@ -62,7 +61,6 @@ class Own:
     wait: Histogram = field(default_factory=Histogram)
     reads: int = 0
     stamped: int = 0
-    real_time: bool = False
 
 
 def packed(message: object) -> bytes:

@@ -10,14 +10,13 @@ import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sglang_hydra.facts.packages import installed
-from sglang_hydra.measure.bench.bench_serving import BenchServing
-from sglang_hydra.measure.bench.client import Builtin, Run
+from sglang_hydra.measure.bench.client import Builtin
 from sglang_hydra.measure.bench.gpus import GpuWatch, driver_version
 from sglang_hydra.measure.bench.load import Load
-from sglang_hydra.measure.bench.measures import measure, moved_by_client
+from sglang_hydra.measure.bench.measures import measure, moved_by_client, moved_by_server_waits
 from sglang_hydra.measure.bench.prompts import point_seed
 from sglang_hydra.measure.bench.quality import check_quality
 from sglang_hydra.measure.bench.server import Server, Watch, empty_cache
@@ -55,32 +54,9 @@ class PointResult:
         return {name: value for name, value in self.__dict__.items() if name != "details"}
 
 
-class Client(Protocol):
-    """Puts a load on a server. ``name`` says which client measured."""
-
-    name: str
-
-    def run(self, load: Load, seed: int) -> Run:
-        """Sends the load and waits for its end."""
-
-    def warm_up(self, load: Load, seed: int) -> None:
-        """Sends ``load.warmup`` requests whose numbers nobody looks at."""
-
-    def close(self) -> None:
-        """Ends what it keeps for the next point."""
-
-
-def client_for(server: Server, load: Load) -> Client:
-    """The client that ``bench.client`` asks for. ``auto`` is bench_serving where the engine has it and it can express
-    the load, else ours. Raises ConfigError where bench_serving is asked for and cannot do it."""
-    if load.client == "bench_serving" or (load.client == "auto" and BenchServing.suits(server, load)):
-        return BenchServing(server)
-    return Builtin(server)
-
-
 def run_point(
     server: Server,
-    client: Client,
+    client: Builtin,
     load: Load,
     *,
     point_id: str,
@@ -99,16 +75,14 @@ def run_point(
         run = client.run(load, seed)
         wall_s = time.monotonic() - began
         gpus.window = watch.window = run.window
-    measures = measure(run.samples, gpus=server.gpus, slo=load.slo, duration_s=run.duration_s, streamed=load.stream)
+    measures = measure(run.samples, gpus=server.gpus, slo=load.slo, streamed=load.stream)
     quality = check_quality(server, load.quality) if load.quality else None
     hit_rate = measures["cache_hit_rate"]
     if hit_rate is None and watch.record is not None:
         hit_rate = watch.record["cache_hit_rate"]
     latency_from = "sent" if measures["from_sent"] is None else "due"
-    moved = moved_by_client(run.samples) if run.own else None
-    seen = Seen(
-        *(load, run.samples, run.duration_s, run.client_cpu, hit_rate, watch.retracted, gpus.throttled, quality, moved)
-    )
+    moved, server_moved = moved_by_client(run.samples), moved_by_server_waits(run.samples)
+    seen = Seen(load, run.samples, hit_rate, watch.retracted, gpus.throttled, quality, moved, server_moved)
     reasons = invalid_reasons(seen)
     return PointResult(
         state=INVALID if reasons else VALID,
@@ -124,6 +98,7 @@ def run_point(
             "latency_from": latency_from,
             **run.own,
             "moved": moved,
+            "server_moved": server_moved,
         },
         server=watch.record,
         gpus=gpus.record,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import random
 from array import array
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.measure.bench.load import Load
 from sglang_hydra.measure.bench.trace import read_trace, tokens_of
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
@@ -109,7 +109,7 @@ def _from_file(load: Load, count: int, seed: int, start: int) -> list[Prompt]:
 def _ordered(name: str, stamp: object, output_len: int, seed: int) -> list[Prompt]:
     """Read and ordered once for all requests of a run, some of which are made while it lasts. ``stamp`` changes with
     the file."""
-    rows = _file_prompts(name, output_len)
+    rows = file_prompts(name, output_len)
     random.Random(seed).shuffle(rows)
     return rows
 
@@ -122,16 +122,8 @@ def _stamp(name: str) -> object:
     return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
 
-def file_problem(path: str, output_len: int) -> Finding | None:
-    """Returns what is wrong with a file of prompts; None for one that can be sent."""
-    try:
-        _file_prompts(path, output_len)
-    except ConfigError as failure:
-        return failure.findings[0]
-    return None
-
-
-def _file_prompts(name: str, output_len: int) -> list[Prompt]:
+def file_prompts(name: str, output_len: int) -> list[Prompt]:
+    """Reads the prompts of a file. Raises ConfigError for one that cannot be sent."""
     path = Path(name).expanduser()
     rows = [_row(path, number, row, output_len) for number, row in _rows(path) if not _is_empty(row)]
     if not rows:
@@ -143,10 +135,10 @@ def _rows(path: Path) -> list[tuple[int, Any]]:
     try:
         content = read_text(path, encoding="utf-8-sig")
         if content.lstrip().startswith("["):
-            return list(enumerate(json.loads(content), 1))
+            return list(enumerate(read_json(content, "dataset"), 1))
         # Only a line feed ends a line of JSON; text may hold other ends of lines.
         lines = enumerate(content.split("\n"), 1)
-        return [(number, json.loads(line)) for number, line in lines if line.strip()]
+        return [(number, read_json(line, "dataset")) for number, line in lines if line.strip()]
     except (OSError, UnicodeError) as failure:
         raise ConfigError(_bad_file(f"bench.path={path} cannot be read: {failure}")) from None
     except (ValueError, RecursionError) as failure:

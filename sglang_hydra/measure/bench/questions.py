@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
@@ -28,7 +28,7 @@ def questions(source: Any) -> list[tuple[str, str]]:
         return [*_WORDS, *sums]
     path = Path(str(source)).expanduser()
     try:
-        rows = [json.loads(line) for line in read_text(path).split("\n") if line.strip()]
+        rows = [read_json(line, "dataset") for line in read_text(path).split("\n") if line.strip()]
         asked = [(str(row["prompt"]), str(row["answer"])) for row in rows]
     except (OSError, ValueError, KeyError, TypeError) as failure:
         raise ConfigError(_bad(f"bench.quality={path} cannot be read: {type(failure).__name__}: {failure}")) from None
@@ -38,15 +38,6 @@ def questions(source: Any) -> list[tuple[str, str]]:
     if not asked:
         raise ConfigError(_bad(f"bench.quality={path} holds no question"))
     return asked
-
-
-def file_problem(source: Any) -> Finding | None:
-    """Returns what is wrong with ``bench.quality``; None for questions that can be asked."""
-    try:
-        questions(source)
-    except ConfigError as failure:
-        return failure.findings[0]
-    return None
 
 
 def _bad(message: str) -> Finding:

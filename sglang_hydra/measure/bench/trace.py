@@ -8,13 +8,12 @@ The format is that of Mooncake (github.com/kvcache-ai/Mooncake, FAST25-release/t
 from __future__ import annotations
 
 import functools
-import json
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
@@ -65,15 +64,6 @@ def read_trace(name: str, count: int | None = None) -> Trace:
     return made
 
 
-def trace_problem(name: str, count: int | None) -> Finding | None:
-    """What is wrong with a trace; None for one that can be replayed."""
-    try:
-        read_trace(name, count)
-    except ConfigError as failure:
-        return failure.findings[0]
-    return None
-
-
 def tokens_of(arrival: Arrival, seed: int, number: int, vocab_size: int, lowest: int) -> tuple[int, ...]:
     """The prompt of request ``number``: blocks with equal hashes have equal tokens; what no hash is for is its own."""
     found: list[int] = []
@@ -105,14 +95,14 @@ def _read(name: str, stamp: object, count: int | None) -> Trace:
         raise ConfigError(_bad(f"{name} holds no two requests at different times"))
     if (tokens := sum(row.input_len for row in rows)) > _MOST_TOKENS:
         finding = _bad(f"{name} has {tokens:,} tokens of prompts, and {_MOST_TOKENS:,} are made at a time")
-        raise ConfigError(replace(finding, hint="bench.num_prompts=1000 takes the first 1000 requests"))
+        raise ConfigError(finding.said("bench.num_prompts=1000 takes the first 1000 requests"))
     first = rows[0].at
     return Trace(tuple(row._replace(at=row.at - first) for row in rows), (len(rows) - 1) / (rows[-1].at - first))
 
 
 def _row(name: str, number: int, line: str) -> Arrival:
     try:
-        row = json.loads(line)
+        row = read_json(line, "dataset")
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):

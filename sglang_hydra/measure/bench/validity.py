@@ -5,7 +5,6 @@ One rule, one small function: it looks at what was asked and what was seen, and 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,38 +15,31 @@ from sglang_hydra.measure.bench.measures import Moved, Sample, most_moved
 COLD_HIT_RATE = 0.01
 """A cold point with random prompts may find this share of its prompt tokens in the prefix cache and no more."""
 
-CLIENT_CPU = 0.9
-"""A client that used more than this share of one core may have measured itself, if it does not measure its delay."""
-
 OWN_DELAY = 0.05
-"""By so much of a reported number, and no more, the client's own delay may have moved it."""
+"""By so much of a reported number, and no more, the client's own delay may have moved it, or the server's waits."""
 
 SHORTFALL = 0.9
 """What is reached must be at least this share of what was asked, for concurrency and for the request rate."""
 
-_DEVIATIONS = 3
-
 
 @dataclass(frozen=True)
 class Seen:
-    """The observations while a point ran. ``duration_s`` is set where the requests share no clock.
-
-    ``client_cpu`` is the share of one core that the client used.
+    """The observations while a point ran.
 
     ``hit_rate`` is of prompt tokens; ``retracted`` counts requests that the server threw out of its batch;
     ``throttled`` are the reasons that the GPUs gave for lowering their clocks; ``moved`` says how far the client's own
-    delay may have moved each number. None: it could not be seen.
+    delay may have moved each number, and ``server_moved`` what the server's waits for a core may. None: it could not
+    be seen.
     """
 
     load: Load
     samples: Sequence[Sample] = field(repr=False)
-    duration_s: float | None = None
-    client_cpu: float | None = None
     hit_rate: float | None = None
     retracted: int | None = None
     throttled: Sequence[str] = ()
     quality: Mapping[str, Any] | None = None
     moved: Moved | None = None
+    server_moved: Moved | None = None
 
 
 def invalid_reasons(seen: Seen) -> list[str]:
@@ -96,12 +88,7 @@ def low_concurrency(seen: Seen) -> str | None:
     if asked is None or seen.load.request_rate is not None or not seen.samples:
         return None
     asked = min(asked, len(seen.samples))
-    if seen.duration_s is None:
-        reached = _mean_in_flight(seen.samples, asked)
-    else:
-        # Over the whole run, in which each slot idles for about half a request at either end.
-        busy = sum(sample.in_flight for sample in seen.samples) / seen.duration_s
-        reached = busy * len(seen.samples) / max(1, len(seen.samples) - asked)
+    reached = _mean_in_flight(seen.samples, asked)
     if reached >= SHORTFALL * asked:
         return None
     return f"{reached:.1f} requests were in flight on average where {asked} were asked for"
@@ -109,8 +96,6 @@ def low_concurrency(seen: Seen) -> str | None:
 
 def late_client(seen: Seen) -> str | None:
     """An open loop must send when it is time, whatever the server does."""
-    if seen.load.request_rate is not None and seen.duration_s is not None:
-        return _slow_arrivals(seen, seen.load.request_rate, seen.duration_s)
     sent = [sample for sample in seen.samples if sample.due is not None]
     if seen.load.request_rate is None or len(sent) < 2:
         return None
@@ -125,16 +110,6 @@ def late_client(seen: Seen) -> str | None:
     return f"{reached:.2f} requests a second were sent where {seen.load.request_rate:g} were asked for{held}"
 
 
-def _slow_arrivals(seen: Seen, rate: float, duration_s: float) -> str | None:
-    """Where nobody says when requests were sent: the last one was, at the latest, as long before the end as the
-    longest answer took. The intervals are drawn, so that n of them are as long as asked give or take one in sqrt(n)."""
-    count = len(seen.samples)
-    sending = duration_s - max((sample.in_flight for sample in seen.samples if sample.completed), default=0.0)
-    if count < 2 or sending <= 0 or (count - 1) / sending >= rate * (SHORTFALL - _DEVIATIONS / math.sqrt(count)):
-        return None
-    return f"{(count - 1) / sending:.2f} requests a second were sent where {rate:g} were asked for"
-
-
 def retracted(seen: Seen) -> str | None:
     counted = sum(sample.retractions or 0 for sample in seen.samples)
     count = max(seen.retracted or 0, counted)
@@ -143,19 +118,22 @@ def retracted(seen: Seen) -> str | None:
     return f"the server threw {count} requests out of its batch for want of KV cache, and began them again"
 
 
-def busy_client(seen: Seen) -> str | None:
-    if seen.moved is not None or seen.client_cpu is None or seen.client_cpu <= CLIENT_CPU:
-        return None
-    return f"the client used {seen.client_cpu:.0%} of its core: it may have measured itself"
-
-
 def delayed_by_client(seen: Seen) -> str | None:
-    most = most_moved(seen.moved or {})
+    return _moved_too_far(seen.moved, "the client's own delay")
+
+
+def server_without_a_core(seen: Seen) -> str | None:
+    """On a small machine the client, or another program, runs where the server would."""
+    return _moved_too_far(seen.server_moved, "the server waited for a core of this machine, which")
+
+
+def _moved_too_far(moved: Moved | None, cause: str) -> str | None:
+    most = most_moved(moved or {})
     if most is None or most[2] <= OWN_DELAY:
         return None
     measure, number, share = most
     words = {"ttft_ms": "TTFT", "itl_ms": "ITL"}[measure]
-    return f"the client's own delay may have moved the {number} of {words} by {share:.1%} (limit {OWN_DELAY:.0%})"
+    return f"{cause} may have moved the {number} of {words} by {share:.1%} (limit {OWN_DELAY:.0%})"
 
 
 def warm_cache(seen: Seen) -> str | None:
@@ -187,8 +165,8 @@ RULES: tuple[Callable[[Seen], str | None], ...] = (
     low_concurrency,
     late_client,
     retracted,
-    busy_client,
     delayed_by_client,
+    server_without_a_core,
     warm_cache,
     throttled_clocks,
     wrong_answers,

@@ -1,5 +1,5 @@
-"""Charts as SVG: scatter plots with a line for each server and their Pareto front, and heat maps. Built as a tree, so
-that no text can break out.
+"""Charts as SVG: scatter plots with a line for each server and their Pareto front. Built as a tree, so that no text can
+break out.
 
 Colours come from the page's CSS classes, so that one file suits light and dark; each mark has a title that is shown
 when it is pointed at. 420 units are as wide as a phone, so that nothing shrinks below reading there.
@@ -13,12 +13,10 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from sglang_hydra.text.screen import printable
-from sglang_hydra.text.words import short as cut
 
 WIDTH, HEIGHT = 420, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 24, 14, 44
 _TICKS = 5
-_CELL_HEIGHT = 34
 _COLOURS = 6
 _CORNERS = (
     ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),  # square
@@ -29,7 +27,6 @@ _CORNERS = (
      (-0.4, 0.4), (-1.2, 0.4), (-1.2, -0.4), (-0.4, -0.4)),  # cross
 )  # fmt: skip
 
-_LABEL = 18
 _LABEL_HEIGHT = 12
 
 Element = ElementTree.Element
@@ -156,42 +153,6 @@ def _mark(svg: Element, mark: Mark, x: _Scale, y: _Scale) -> None:
     # Those on the front can be reached by keyboard; of a thousand others none wants to be walked through.
     reached = {"tabindex": "0", "role": "img", "aria-label": _lines(mark.title)} if mark.on_front else {}
     _titled(ElementTree.SubElement(svg, "path", {"d": place, "class": kind, **data, **reached}), mark.title)
-
-
-def heat_map(
-    columns: Sequence[str], rows: Sequence[str], values: Sequence[Sequence[float | None]], x_words: str, y_words: str
-) -> str:
-    """A table of ``values`` (by row, None where nothing valid was measured) under the labels of its two axes."""
-    rows_shown = [cut(row, _LABEL) for row in rows]
-    left = 14 + 7 * max(len(row) for row in rows_shown)
-    head = _TOP + 12
-    height = head + _CELL_HEIGHT * len(rows) + _BOTTOM
-    svg = _svg(WIDTH, height, f"by {x_words} and {y_words}")
-    _text(svg, 2, _TOP, y_words, "axis", "start")
-    width = (WIDTH - left - _RIGHT) / len(columns)
-    known = [value for row in values for value in row if value is not None]
-    low, high = min(known, default=0.0), max(known, default=0.0)
-    for row_number, (row, cells) in enumerate(zip(rows, values, strict=True)):
-        top = head + row_number * _CELL_HEIGHT
-        _text(svg, left - 6, top + _CELL_HEIGHT / 2 + 4, rows_shown[row_number], "tick", "end")
-        for number, value in enumerate(cells):
-            place = {"x": left + number * width + 1, "y": top + 1, "width": width - 2, "height": _CELL_HEIGHT - 2}
-            attributes = {name: f"{size:.1f}" for name, size in place.items()}
-            share = 0.5 if high == low else ((value or low) - low) / (high - low)
-            kind = "cell none" if value is None else "cell"
-            cell = ElementTree.SubElement(svg, "rect", {**attributes, "class": kind, "rx": "3"})
-            if value is not None:
-                cell.set("fill-opacity", f"{0.08 + 0.52 * share:.2f}")
-            shown = "not measured" if value is None else short(value)
-            _titled(cell, f"{x_words}={columns[number]}, {y_words}={row}: {shown}")
-            words = "" if value is None else short(value)
-            _text(svg, left + (number + 0.5) * width, top + _CELL_HEIGHT / 2 + 4, words, "value", "middle")
-    bottom = head + _CELL_HEIGHT * len(rows)
-    for number, column in enumerate(columns):
-        label = cut(column, max(4, int(width / 6.5)))
-        _text(svg, left + (number + 0.5) * width, bottom + 16, label, "tick", "middle")
-    _text(svg, (left + WIDTH - _RIGHT) / 2, bottom + 36, x_words, "axis", "middle")
-    return _written(svg)
 
 
 def ticks(low: float, high: float) -> list[float]:

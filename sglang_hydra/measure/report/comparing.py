@@ -3,19 +3,14 @@ change."""
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
-import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
+from statistics import NormalDist, variance
 from typing import NamedTuple
 
 from sglang_hydra.measure.report.reading import Row
 
-_DRAWS = 1000
-_SEED = 20250912
 _LEVEL = 0.95
 _NORMAL = 1.959964
 _STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
@@ -55,11 +50,15 @@ class Group:
     def mean(self, metric: Metric) -> float | None:
         """The mean over the repeats; None where nobody measured it."""
         values = self.values(metric)
-        return math.fsum(values) / len(values) if values else None
+        return _mean(values) if values else None
+
+    def interval(self, metric: Metric) -> Interval | None:
+        """The interval of the mean; None for a single repeat."""
+        return interval(self.values(metric))
 
 
 class Interval(NamedTuple):
-    """Where a number lies with a probability of 95 %, by bootstrap over the repeats."""
+    """Where a number lies with a probability of 95 %, by the spread of its repeats."""
 
     low: float
     high: float
@@ -128,33 +127,37 @@ def best(groups: Sequence[Group], metric: Metric) -> Verdict | None:
 
 
 def interval(values: Sequence[float]) -> Interval | None:
-    """The mean's interval, by percentile bootstrap with a fixed seed; None for fewer than two values.
-
-    A bootstrap of few values is too narrow: it knows no value beyond those seen. It is widened as Student's t is
-    wider than the normal distribution, and by n / (n - 1) in the variance.
-    """
+    """Student's interval of the mean; None for fewer than two values."""
     if len(values) < 2:
         return None
-    middle = _middle(sorted(_means(tuple(values), _SEED)))
-    found = _widened(middle, math.fsum(values) / len(values), len(values), len(values) - 1)
+    mean, half = _mean(values), _student(len(values) - 1) * math.sqrt(variance(values) / len(values))
     # No measure is below zero, so no mean of one is.
-    return found if min(values) < 0 else Interval(max(0.0, found.low), found.high)
+    low = mean - half if min(values) < 0 else max(0.0, mean - half)
+    return Interval(low, mean + half)
 
 
 def difference(before: Sequence[float], after: Sequence[float], count: int = 1) -> Interval | None:
-    """Of the means, after - before, widened as in ``interval``; None where either has fewer than two values. Of
+    """Student's interval of the means' difference, after - before; None where either has fewer than two values. Of
     ``count`` differences that are judged together all intervals hold with a probability of 95 % (Bonferroni)."""
     if len(before) < 2 or len(after) < 2:
         return None
-    olds, news = _means(tuple(before), _SEED), _means(tuple(after), _SEED + 1)
-    pairs: Iterable[tuple[float, float]] = itertools.product(olds, news)
-    if len(olds) * len(news) > _DRAWS:
-        draw = random.Random(_SEED)
-        pairs = zip(draw.choices(olds, k=_DRAWS), draw.choices(news, k=_DRAWS), strict=True)
-    middle = _middle(sorted(new - old for old, new in pairs))
-    centre = math.fsum(after) / len(after) - math.fsum(before) / len(before)
     z = _NORMAL if count == 1 else NormalDist().inv_cdf(1 - (1 - _LEVEL) / 2 / count)
-    return _widened(middle, centre, min(len(before), len(after)), len(before) + len(after) - 2, z)
+    half = _student(len(before) + len(after) - 2, z) * _error(before, after)
+    moved = _mean(after) - _mean(before)
+    return Interval(moved - half, moved + half)
+
+
+def power(before: Sequence[float], after: Sequence[float], limit: float, loss: float, count: int = 1) -> float | None:
+    """How probably a worsening by ``loss``, a share of the mean before, is told from noise by as many repeats with as
+    much noise: that the mean moves by more than ``limit``, and by more than half the interval of ``difference``. The
+    means are taken for normal. None where either has fewer than two values."""
+    interval = difference(before, after, count)
+    if interval is None:
+        return None
+    was = abs(_mean(before))
+    spread = _error(before, after) / was
+    needed = max(limit, (interval.high - interval.low) / 2 / was)
+    return 1 - NormalDist(loss, spread).cdf(needed) if spread else float(loss > needed)
 
 
 def meets_slo(group: Group) -> bool:
@@ -167,27 +170,18 @@ def _apart(best: Group, other: Group, metric: Metric) -> bool:
     return found is not None and not found.low <= 0 <= found.high
 
 
-@functools.lru_cache(maxsize=1024)
-def _means(values: tuple[float, ...], seed: int) -> list[float]:
-    """The means of resampled values: of few values all that there are, of more as many draws as tell."""
-    size = len(values)
-    if size**size <= _DRAWS:
-        return [math.fsum(drawn) / size for drawn in itertools.product(values, repeat=size)]
-    draw = random.Random(seed)
-    return [sum(draw.choices(values, k=size)) / size for _ in range(_DRAWS)]
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
 
 
-def _middle(ordered: Sequence[float]) -> Interval:
-    tail = (1 - _LEVEL) / 2
-    return Interval(ordered[int(tail * len(ordered))], ordered[math.ceil((1 - tail) * len(ordered)) - 1])
+def _error(before: Sequence[float], after: Sequence[float]) -> float:
+    """The standard error of the difference of two means, their noise pooled as Student does."""
+    freedom = len(before) + len(after) - 2
+    pooled = ((len(before) - 1) * variance(before) + (len(after) - 1) * variance(after)) / freedom
+    return math.sqrt(pooled * (1 / len(before) + 1 / len(after)))
 
 
-def _widened(middle: Interval, centre: float, count: int, freedom: int, z: float = _NORMAL) -> Interval:
-    factor = _student(freedom, z) / _NORMAL * math.sqrt(count / (count - 1))
-    return Interval(centre - (centre - middle.low) * factor, centre + (middle.high - centre) * factor)
-
-
-def _student(freedom: int, z: float) -> float:
+def _student(freedom: int, z: float = _NORMAL) -> float:
     """The quantile of Student's t that is ``z`` for the normal distribution; beyond the table of 97.5 % by the first
     two terms of its expansion."""
     if z == _NORMAL and freedom <= len(_STUDENT):

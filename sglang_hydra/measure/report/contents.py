@@ -23,7 +23,6 @@ from sglang_hydra.measure.report.comparing import (
     best,
     difference,
     grouped,
-    interval,
     meets_slo,
     pareto,
     throughput_of,
@@ -56,14 +55,13 @@ COLUMNS = (
     Metric("e2e_ms.p50", "end-to-end p50 ms", False, "ms"),
     Metric("interactivity", "tokens/s per user", True, "tokens/s"),
     Metric("goodput", "goodput requests/s", True, "requests/s"),
+    Metric("forecast_tpot_ms", "TPOT ms, forecast", False, "ms"),
+    Metric("forecast_error", "% off", False, "%"),
     LIMIT_SHARE,
 )
 """What a table of points shows; a column that nobody has values for is left out."""
 
-
 _MOST_WORKLOADS = 12
-_COLUMNS, _ROWS = 12, 48
-"""So many values of a setting a heat map has room for."""
 
 
 class Winner(NamedTuple):
@@ -82,18 +80,6 @@ class Front(NamedTuple):
     y: Metric
     groups: tuple[Group, ...]
     best: frozenset[int]
-
-
-class Heat(NamedTuple):
-    """A metric of one sweep over two swept keys; where several points fall into one cell, the best of them."""
-
-    sweep: str
-    metric: Metric
-    x: str
-    y: str
-    columns: tuple[str, ...]
-    rows: tuple[str, ...]
-    values: tuple[tuple[float | None, ...], ...]
 
 
 class Changed(NamedTuple):
@@ -125,8 +111,8 @@ class Workload(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is shown, of one sweep or of several side by side. ``winners``, ``fronts`` and ``heats`` are over
-    all points, for programs; ``workloads`` has what people are shown."""
+    """Everything that is shown, of one sweep or of several side by side. ``winners`` and ``fronts`` are over all
+    points, for programs; ``workloads`` has what people are shown."""
 
     sweeps: tuple[SweepResults, ...]
     groups: tuple[Group, ...]
@@ -134,7 +120,6 @@ class Report:
     columns: tuple[Metric, ...]
     winners: tuple[Winner, ...]
     fronts: tuple[Front, ...]
-    heats: tuple[Heat, ...]
     changes: tuple[Changed, ...]
     throughput: Metric
     workloads: tuple[Workload, ...] = field(default=())
@@ -150,22 +135,14 @@ class Report:
 
 
 def latency_note(sweeps: Sequence[SweepResults]) -> str:
-    """Says from when the latencies count: of open loops the time when a request was due, if the client says it."""
+    """Says from when the latencies count: of open loops the time when a request was due."""
     rows = [row for sweep in sweeps for row in sweep.rows if row.state == "valid"]
     found = {latency_from(row.record) for row in rows}
-    blind = any(row.settings.get("bench.request_rate") and latency_from(row.record) != "due" for row in rows)
-    notes = []
     if found == {"due"}:
-        notes.append("TTFT and end-to-end count from when a request was due; 'from sending', from when it was sent.")
-    elif "due" in found:
-        notes.append("TTFT and end-to-end count from when a request was due where a request rate was asked for.")
-    elif rows:
-        notes.append("TTFT and end-to-end count from when a request was sent.")
-    if blind:
-        notes.append(
-            "bench_serving does not say when requests were due: time that they waited to be sent is not in it."
-        )
-    return " ".join(notes)
+        return "TTFT and end-to-end count from when a request was due; 'from sending', from when it was sent."
+    if "due" in found:
+        return "TTFT and end-to-end count from when a request was due where a request rate was asked for."
+    return "TTFT and end-to-end count from when a request was sent." if rows else ""
 
 
 def make_report(sweeps: Sequence[SweepResults], slo: Mapping[str, float] | None = None) -> Report:
@@ -184,7 +161,6 @@ def make_report(sweeps: Sequence[SweepResults], slo: Mapping[str, float] | None 
         columns=columns,
         winners=tuple(_winners(sweeps, groups, throughput)),
         fronts=fronts,
-        heats=tuple(_heats(sweeps, groups, keys, throughput)),
         changes=tuple(_changes(sweeps, groups, throughput)),
         throughput=throughput,
         workloads=tuple(
@@ -215,11 +191,6 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def spread_of(group: Group, metric: Metric) -> Interval | None:
-    """The interval of a group's mean; None for a single repeat."""
-    return interval(group.values(metric))
 
 
 def command_of(sweep: SweepResults, group: Group) -> str:
@@ -280,51 +251,8 @@ def _fronts(groups: Sequence[Group], throughput: Metric) -> Iterator[Front]:
         yield Front(x, throughput, known, frozenset(best_ids))
 
 
-def _heats(
-    sweeps: Sequence[SweepResults], groups: Sequence[Group], keys: Sequence[str], metric: Metric
-) -> Iterator[Heat]:
-    for sweep in sweeps:
-        found = _heat(sweep.name, [group for group in groups if group.first.sweep == sweep.name], keys, metric)
-        if found is not None:
-            yield found
-
-
-def _heat(sweep: str, groups: Sequence[Group], keys: Sequence[str], metric: Metric) -> Heat | None:
-    """Over the two keys with the most values, of those that do not say the same as each other."""
-    counted = {key: list(dict.fromkeys(_label(group, key) for group in groups)) for key in keys}
-    ranked = sorted((key for key in keys if 1 < len(counted[key]) <= _ROWS), key=lambda key: (-len(counted[key]), key))
-    for number, more in enumerate(ranked):
-        for fewer in ranked[number + 1 :]:
-            pairs = {(_label(group, more), _label(group, fewer)) for group in groups}
-            if len(pairs) <= len(counted[more]) or len(counted[fewer]) > _COLUMNS:
-                continue
-            # A page is as long as it takes, and no wider than a phone.
-            x, y = (more, fewer) if len(counted[more]) <= _COLUMNS else (fewer, more)
-            columns, rows = sorted(counted[x], key=_order), sorted(counted[y], key=_order)
-            values = tuple(tuple(_cell(groups, metric, (x, column), (y, row)) for column in columns) for row in rows)
-            return Heat(sweep, metric, x, y, tuple(columns), tuple(rows), values)
-    return None
-
-
-def _cell(groups: Sequence[Group], metric: Metric, *wanted: tuple[str, str]) -> float | None:
-    found = [
-        value
-        for group in groups
-        if all(_label(group, key) == label for key, label in wanted) and (value := group.mean(metric)) is not None
-    ]
-    return (max(found) if metric.more_is_better else min(found)) if found else None
-
-
 def _label(group: Group, key: str) -> str:
     return shown(group.first.settings.get(key))
-
-
-def _order(label: str) -> tuple[int, float, str]:
-    """Numbers by size, before words."""
-    try:
-        return 0, float(label), label
-    except ValueError:
-        return 1, 0.0, label
 
 
 def _changes(sweeps: Sequence[SweepResults], groups: Sequence[Group], throughput: Metric) -> Iterator[Changed]:

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sglang_hydra.measure.report.reading import read_sweeps, varying
+from sglang_hydra.measure.report.reading import Row, read_sweeps, varying
 from sglang_hydra.measure.sweep.required_packages import check_packages
 
 
@@ -19,17 +19,15 @@ def results(*folders: str | Path) -> Any:
     check_packages("results", "pandas", extra="notebook")
     rows = [row for sweep in read_sweeps([Path(folder) for folder in folders]) for row in sweep.rows]
     keys = varying(rows)
-    records = [
-        {
-            **{name: getattr(row, name) for name in ("sweep", "point_id", "server_id", "repeat", "state")},
-            "reasons": "; ".join(row.reasons),
-            "words": " ".join(row.words),
-            **{key: row.settings.get(key) for key in keys},
-            **flat(row.measures),
-        }
-        for row in rows
-    ]
+    records = [{**ids_of(row), **{key: row.settings.get(key) for key in keys}, **flat(row.measures)} for row in rows]
     return import_module("pandas").DataFrame(records)
+
+
+def ids_of(row: Row) -> dict[str, Any]:
+    """Which point a row is and how it stands, in the cells of a table."""
+    names = ("sweep", "point_id", "server_id", "repeat", "state")
+    own = {name: getattr(row, name) for name in names}
+    return {**own, "reasons": "; ".join(row.reasons), "words": " ".join(row.words)}
 
 
 def flat(measures: Any, path: str = "") -> dict[str, Any]:

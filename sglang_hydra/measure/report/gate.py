@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sglang_hydra.measure.report.comparing import ITL, TTFT, Group, Interval, difference, grouped, throughput_of
+from sglang_hydra.measure.report.comparing import ITL, TTFT, Group, Interval, difference, grouped, power, throughput_of
 from sglang_hydra.measure.report.contents import same_points
 from sglang_hydra.measure.report.reading import VALID, Row, SweepResults
 from sglang_hydra.text.screen import printable
@@ -20,7 +20,8 @@ _MOST_ROWS = 200
 class Judged(NamedTuple):
     """One number of a point in both sweeps. ``loss`` is its worsening, as a share of what it was; ``interval`` is where
     that lies, with a probability of 95 % for all numbers of a gate together, None without repeats. ``state``: good,
-    noise (worse than the limit, within the noise), fell, unknown (worse than the limit, and no repeats to tell)."""
+    noise (worse than the limit, within the noise), fell, unknown (worse than the limit, and no repeats to tell).
+    ``power`` is how probably these repeats tell a loss of ``told_loss`` from noise, None without repeats."""
 
     words: str
     measure: str
@@ -29,6 +30,7 @@ class Judged(NamedTuple):
     loss: float
     interval: Interval | None
     state: str
+    power: float | None
 
 
 class Lost(NamedTuple):
@@ -55,6 +57,15 @@ class Gate(NamedTuple):
         return [*worse, *(item for item in self.lost if item.state != "missing")]
 
     @property
+    def power(self) -> str:
+        """How many of 100 losses these repeats tell, on average over the numbers; empty where no number has repeats."""
+        known = [item.power for item in self.judged if item.power is not None]
+        if not known:
+            return ""
+        seen = round(100 * sum(known) / len(known))
+        return f"with these repeats a loss of {100 * told_loss(self.limit):.3g} % is seen in {seen} of 100"
+
+    @property
     def ok(self) -> bool:
         return bool(self.judged) and not self.fallen
 
@@ -63,6 +74,11 @@ class Gate(NamedTuple):
         lost = [item._asdict() for item in self.lost]
         names = {"base": self.base, "name": self.name}
         return {"schema": SCHEMA, **names, "limit": self.limit, "ok": self.ok, "judged": judged, "lost": lost}
+
+
+def told_loss(limit: float) -> float:
+    """The loss that the power is about, as a share: 5 %, or twice a limit that is larger than half of that."""
+    return max(0.05, 2 * limit)
 
 
 def read_limit(text: str) -> float | None:
@@ -97,7 +113,8 @@ def _judged(old: Group, now: Group, limit: float, count: int) -> Iterator[Judged
         if loss > limit:
             state = "unknown" if interval is None else "fell" if interval.low > 0 else "noise"
         words = " ".join(now.first.words) or "the only point"
-        yield Judged(words, metric.words, was, is_now, loss, interval, state)
+        told = power(old.values(metric), now.values(metric), limit, told_loss(limit), count)
+        yield Judged(words, metric.words, was, is_now, loss, interval, state, told)
 
 
 def _lost(old: Group, rows: Sequence[Row]) -> Lost:
@@ -115,6 +132,7 @@ def markdown(made: Gate) -> str:
     verdict = "passes" if made.ok else f"{closed} fell" if closed else "nothing to compare"
     lines = [f"### sglang-hydra report: {verdict}", ""]
     lines += [f"{_plain(made.name)} against {_plain(made.base)}, at most {made.limit:.1%} worse", ""]
+    lines += [f"{made.power}.".capitalize(), ""] if made.power else []
     lines += [
         "| point | measure | before | after | change | 95 % (all rows) | |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -10,19 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sglang_hydra.measure.report.charts import Axis, Mark, heat_map, legend_mark, scatter, short
+from sglang_hydra.measure.report.charts import Axis, Mark, legend_mark, scatter, short
 from sglang_hydra.measure.report.comparing import INTERACTIVITY, ITL, TTFT, Group, Interval, Metric, Verdict
 from sglang_hydra.measure.report.contents import (
     LIMIT_SHARE,
     Changed,
     Front,
-    Heat,
     Report,
     Winner,
     Workload,
     latency_note,
     number_cell,
-    spread_of,
 )
 from sglang_hydra.measure.report.workloads import load_of_point, misses, servers_of, slo_words
 from sglang_hydra.text.screen import printable
@@ -57,7 +55,6 @@ def page(report: Report) -> str:
         undrawn=len(report.workloads) - len(report.largest),
         legend=[(number, name, _markup(legend_mark(number))) for number, name in enumerate(drawn.names)],
         sweeps=names,
-        heats=[_heat(heat, len(names) > 1) for heat in report.heats],
         changes=[_change(item) for item in report.changes],
         keys=report.keys,
         columns=[metric.words for metric in report.columns],
@@ -157,7 +154,7 @@ class _Drawn:
                     "title": winner.title,
                     "number": short(group.mean(metric) or 0.0),
                     "unit": metric.unit,
-                    "interval": spelled(spread_of(group, metric)),
+                    "interval": spelled(group.interval(metric)),
                     "at": load_of_point(group)[2],
                     "limit": share_words(group),
                     "verdict": winner.verdict,
@@ -196,8 +193,8 @@ class _Drawn:
             len(self._sweeps) - 1 - self._sweeps.index(group.first.sweep),
             self._points[id(group)],
             misses(group, workload.slo),
-            spread_of(group, front.x),
-            spread_of(group, front.y),
+            group.interval(front.x),
+            group.interval(front.y),
         )
 
     def _title(self, workload: Workload, group: Group) -> str:
@@ -205,7 +202,7 @@ class _Drawn:
         lines = [self._called(group), load_of_point(group)[2]]
         for metric in dict.fromkeys((self._report.throughput, INTERACTIVITY, TTFT, ITL)):
             if (mean := group.mean(metric)) is not None:
-                noise = spelled(spread_of(group, metric))
+                noise = spelled(group.interval(metric))
                 unit = "ms" if metric.unit == "ms" else ""
                 lines.append(f"{metric.words}: {short(mean)} {unit}".rstrip() + (f" ({noise})" if noise else ""))
         lines += [share_words(group), plural(len(group.rows), "repeat")]
@@ -220,7 +217,7 @@ class _Drawn:
             numbers.append(
                 {
                     "words": number_cell(metric, mean),
-                    "spread": "" if mean is None else spelled(spread_of(group, metric)),
+                    "spread": "" if mean is None else spelled(group.interval(metric)),
                     "value": "" if mean is None else repr(mean),
                     "share": min(mean, 100.0) if metric is LIMIT_SHARE and mean is not None else None,
                 }
@@ -254,12 +251,6 @@ def _limit_of(metric: Metric, slo: Mapping[str, float]) -> float | None:
     if metric is INTERACTIVITY:
         return 1000 / slo["itl_ms"] if "itl_ms" in slo else None
     return slo.get(metric.key.partition(".")[0])
-
-
-def _heat(heat: Heat, several: bool) -> dict[str, Any]:
-    svg = _markup(heat_map(heat.columns, heat.rows, heat.values, heat.x, heat.y))
-    where = f"{heat.sweep}: " if several else ""
-    return {"title": f"{where}{heat.metric.words} by {heat.x} and {heat.y}", "svg": svg}
 
 
 def _change(item: Changed) -> dict[str, str]:

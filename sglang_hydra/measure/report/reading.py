@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sglang_hydra.fit.forecast_own import Point
 from sglang_hydra.measure.sweep.files import read_json
 from sglang_hydra.measure.sweep.store import DONE, FAILED, Store
-from sglang_hydra.planning.plan import NOT_IDENTITY
-from sglang_hydra.planning.roofline import measured_share
+from sglang_hydra.planning.choosing.forecast import measured_error, measured_share, point_of
+from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.user_settings import settings
 from sglang_hydra.text.words import program
 
 VALID = "valid"
 _MOST_HINTED = 5
 
 # Settings of a load that say how long it ran and not what it was.
-_NOT_COMPARED = frozenset({"seed", "num_prompts", "min_duration", "warmup", "repeats", "timeout"})
+_NOT_COMPARED = frozenset({"seed", "num_prompts", "min_duration", "warmup", "repeats", "timeout", "client"})
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,20 @@ def read_sweeps(folders: Sequence[Path]) -> list[SweepResults]:
     return [_read(folder, name) for folder, name in zip(different, names, strict=True)]
 
 
+def points_of(plan: Plan) -> list[Point]:
+    """Returns the valid points of the sweeps in ``forecast.results``, or else in the user's settings. Raises
+    ConfigError for a folder that holds no sweep."""
+    found = []
+    for folder in plan.nodes["forecast"]["results"] or [item.value for item in settings().results]:
+        store = Store(Path(folder).expanduser())
+        plans = _Plans(store)
+        for row in _read(store.folder, folder).valid:
+            workload = row.record.get("workload") or {}
+            point = point_of(plans.of(row.server_id), workload, row.measures)
+            found += [point] if point is not None else []
+    return found
+
+
 def varying(rows: Sequence[Row]) -> list[str]:
     """The settings in which rows differ, sorted: what a table of them has to show."""
     seen: dict[str, set[str]] = {}
@@ -138,7 +154,7 @@ def _sweep_record(store: Store) -> dict[str, Any]:
         if failure.findings[0].id != "STO001" or not inside:
             raise
         hint = f"{program()} report {' '.join(shlex.quote(str(folder)) for folder in inside)}"
-        raise ConfigError(replace(failure.findings[0], hint=hint)) from None
+        raise ConfigError(failure.findings[0].said(hint)) from None
 
 
 def _unreadable(file: Path, failure: Exception) -> Finding:
@@ -198,16 +214,10 @@ def _row(store: Store, name: str, point_id: str, point: Mapping[str, Any], plan:
         tuple(point["words"]),
         shown,
         reasons,
-        {**_server_settings(plan), **_load_settings(workload), **_client(record), "latency_from": latency_from(record)},
-        {**measures, **measured_share(plan, workload, measures)},
+        {**_server_settings(plan), **_load_settings(workload), "latency_from": latency_from(record)},
+        {**measures, **measured_share(plan, workload, measures), **measured_error(plan, workload, measures)},
         record,
     )
-
-
-def _client(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The client that really measured, which ``auto`` does not say."""
-    client = record.get("client") or {}
-    return {"bench.client": client["name"]} if client.get("name") else {}
 
 
 def latency_from(record: Mapping[str, Any]) -> str:
@@ -259,8 +269,6 @@ def _environment(plans: Mapping[str, Mapping[str, Any]], rows: Sequence[Row]) ->
         for name, value in (row.record.get("machine") or {}).items():
             if value is not None:
                 found.setdefault(name, set()).add(str(value))
-        for name, client in _client(row.record).items():
-            found.setdefault(name, set()).add(str(client))
     return {name: sorted(values) for name, values in found.items()}
 
 

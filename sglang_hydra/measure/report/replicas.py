@@ -13,7 +13,6 @@ from sglang_hydra.measure.report.comparing import (
     Interval,
     Metric,
     grouped,
-    interval,
     meets_slo,
 )
 from sglang_hydra.measure.report.contents import slo_of
@@ -79,7 +78,7 @@ def needed(sweeps: Sequence[SweepResults], rate: float) -> list[Needed]:
 
 
 def _needed(group: Group, sustained: float, rate: float, slo: str) -> Needed:
-    noise = interval(group.values(REQUESTS))
+    noise = group.interval(REQUESTS)
     low, high = noise or (sustained, sustained)
     whole, each = group.mean(THROUGHPUT), group.mean(THROUGHPUT_PER_GPU)
     gpus = round(whole / each) if whole and each else None

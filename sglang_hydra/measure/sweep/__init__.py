@@ -1,8 +1,8 @@
 """Sweeps: many points are planned before anything starts, and each distinct server is started once.
 
-Planning: ``grid`` (what all points share and what varies, from ``axes`` and ``search_space``) -> ``judging`` (which
-points are refused, with ``where``, ``values`` and ``loads``) -> ``planning`` (merges equal points, groups them by
-server) -> ``table`` (shows them) and ``points`` (what the runner gets). ``setters`` names who set a key.
+Planning: ``grid`` (what all points share and what varies, from ``axes``) -> ``judging`` (which points are refused,
+with ``where``, ``values`` and ``loads``) -> ``planning`` (merges equal points, groups them by server) -> ``table``
+(shows them) and ``points`` (what the runner gets). ``setters`` names who set a key.
 ``hydra_sweeps`` is for Hydra's launchers and for other apps' multiruns.
 
 Running: ``runner`` works in this process, ``launching`` with the jobs of a launcher; ``server_points`` and ``serving``

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.grammar import as_override, quoted, split_sweep
 from sglang_hydra.compose.override_errors import Refused
 from sglang_hydra.compose.overrides import KEPT, Request, parsed
@@ -133,7 +133,7 @@ def zipped(axes: Sequence[Axis], together: Sequence[Any]) -> list[Axis]:
     named = [_bare(key) for keys in together for key in keys]
     for key in named:
         if key not in by_key:
-            near = None if key in FIELDS else nearest(key, by_key)
+            near = None if key in EVERY else nearest(key, by_key)
             message = f"sweep.zip names {key}, which does not vary; what varies is {', '.join(by_key) or 'nothing'}"
             raise _error("SWP003", message, "sweep.zip", f"did you mean {near}?" if near else f"{key}=A,B")
         if named.count(key) > 1:

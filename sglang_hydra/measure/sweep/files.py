@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shlex
 import threading
 from pathlib import Path
 from typing import Any
 
+from sglang_hydra.text import budget
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.whole_file import draft, flush_folder, write_whole
 
@@ -65,7 +65,7 @@ def create(path: Path, content: str = "") -> bool:
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a file; None where there is no file. Raises ValueError for what is no JSON object."""
     try:
-        content = json.loads(read_text(path), parse_constant=_refused)
+        content = budget.read_json(read_text(path), "record", parse_constant=_refused)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except RecursionError:

@@ -1,7 +1,7 @@
 """Reads the parts of a sweep: what all points share, what varies, and the settings.
 
-Axes come from the words that were typed, from ``sweep.params`` and from ``sweep.search_space``; ``sweep.zip`` pairs
-them, and those of the server come first.
+Axes come from the words that were typed and from ``sweep.params``; ``sweep.zip`` pairs them, and those of
+the server come first.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from sglang_hydra.measure.sweep.axes import Axis, axis_of, axis_of_params, combi
 from sglang_hydra.measure.sweep.outside import with_server
 from sglang_hydra.measure.sweep.setters import SetBy, naming_setters, set_by
 from sglang_hydra.planning.engines.planned import plan_engine
-from sglang_hydra.planning.gpu_class import choose_gpu_class
-from sglang_hydra.planning.serving_release import chosen, first_serving, is_open, needed_by
+from sglang_hydra.planning.making.gpu_class import choose_gpu_class
+from sglang_hydra.planning.making.serving_release import chosen, is_open, needed_by, newest_serving
+from sglang_hydra.releases.records import newest_release
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
@@ -99,13 +100,6 @@ def _grid(
         for key, values in _flat(settings["params"])
         if key.lstrip("+") not in fixed  # what is typed beats what a file says
     ]
-    space = None
-    if settings["search_space"]:
-        from sglang_hydra.measure.sweep.search_space import axes_of, read_search_space
-
-        space = read_search_space(settings["search_space"], composer)
-        shared, rows = axes_of(space, fixed, composer.options)
-        common, listed = (*shared, *common), [*listed, *rows]
     axes = zipped([*listed, *typed], settings["zip"])
     axes.sort(key=lambda axis: axis.is_client)
     if settings["search"] != TPE or not measured:
@@ -122,7 +116,7 @@ def _grid(
         {**settings, "name": name},
         tuple(request.text for request in requests),
         tuple(request.text for request in requests if _HYDRA.match(request.text)),
-        (*(space.remarks if space else ()), *remarks),
+        remarks,
         known,
         measured,
     )
@@ -161,8 +155,8 @@ def _check(settings: Mapping[str, Any]) -> None:
 def _with_one_release(
     composer: Composer, common: tuple[Request, ...], axes: Sequence[Axis]
 ) -> tuple[tuple[Request, ...], tuple[Finding, ...]]:
-    """``common`` with the first release that serves the models of all points, unless a person, a preset or an installed
-    SGLang decides, or 0.5.2 serves them all; and the finding on it."""
+    """``common`` with the newest release that serves the models of all points, unless a person, a preset or an
+    installed SGLang decides, or the newest of all serves them; and the finding on it."""
     of_model = [axis for axis in axes if any(key.partition(".")[0] in _OF_MODEL for key in axis.keys)]
     if not of_model or any(re.match(r"engine([./]|$)", key) for axis in axes for key in axis.keys):
         return common, ()
@@ -177,11 +171,11 @@ def _with_one_release(
         except ConfigError:  # the point says it itself
             continue
         needed.append(needed_by(composition, model, os.environ))
-    first = first_serving(needed)
-    if first is None:
+    newest = newest_serving(needed)
+    if newest in (None, newest_release()):
         return common, ()
-    found = chosen(first, "serves each of these models")
-    return (Request(f"engine.version={first}", found.message, "engine"), *common), (found,)
+    found = chosen(newest, "serves each of these models")
+    return (Request(f"engine.version={newest}", found.message, "engine"), *common), (found,)
 
 
 FIELD = "enable_metrics"

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from sglang_hydra.measure.sweep.points import Point
+from sglang_hydra.measure.sweep.search import Search
 from sglang_hydra.measure.sweep.store import Store
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.plan import Topology
@@ -57,19 +58,6 @@ class Policy:
         return self.stop.asked or (self.stop_at is not None and time.monotonic() >= self.stop_at)
 
 
-class Search(Protocol):
-    """A point that stands for several: each step is a point of its own, chosen by the results of those before."""
-
-    def next_step(self, store: Store) -> Point | None:
-        """The step that is to be measured next; None once the search is over."""
-
-    def finish(self, store: Store) -> tuple[str, str]:
-        """Writes the result. Returns the state of the point (valid, invalid, failed) and the reason."""
-
-
-SearchOf = Callable[[Point], Search | None]
-
-
 class Failed(NamedTuple):
     """Why points brought no measurement. ``retryable``: the same may succeed next time; ``fatal``: no other point of
     this server can succeed either."""
@@ -99,7 +87,7 @@ class Work:
     gpu_ids: tuple[int, ...] = ()
     gpus: int | None = None
     holds: Callable[[], bool] = field(default=lambda: True)
-    search: SearchOf = field(default=lambda point: None)
+    search: Callable[[Point], Search | None] = field(default=lambda point: None)
     settle: Callable[[], None] = field(default=lambda: None)
     plan_again: Callable[[], Plan | Topology] | None = None
     more: Callable[[], list[Point]] = field(default=list)

@@ -20,9 +20,10 @@ from sglang_hydra.measure.sweep.points import Point, ServerGroup, workload_id_of
 from sglang_hydra.measure.sweep.setters import SetBy, set_by, who_set
 from sglang_hydra.measure.sweep.values import check_keys, value_of
 from sglang_hydra.measure.sweep.where import Uncomputable, Where, read_where
-from sglang_hydra.planning.make import plan_composed
+from sglang_hydra.planning.making.make import plan_composed
+from sglang_hydra.planning.making.replan import replanner
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.replan import replanner
+from sglang_hydra.planning.verdict import Verdict, verdict_on
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
@@ -34,14 +35,15 @@ _CLIENT_NODES = ("bench", "sweep")
 
 @dataclass(frozen=True)
 class Server:
-    """The plan for the server of a point. ``gpus`` are those of all its nodes, ``errors`` why it will not be started;
-    with several servers (``topology``) all of them together."""
+    """The plan for the server of a point. ``gpus`` are those of all its nodes, ``errors`` why it will not be started,
+    ``verdict`` that on the plan; with several servers (``topology``) all of them together."""
 
     plan: Plan
     server_id: str
     gpus: int
     nodes: int
     errors: tuple[Finding, ...]
+    verdict: Verdict
     room: Room = field(default_factory=Room)
     fullest: int | None = None
 
@@ -65,6 +67,13 @@ class Judged:
     workload_id: str = ""
     refused: tuple[Finding, ...] = ()
     set_by: Callable[[], SetBy] = field(default=dict, repr=False)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the point can be launched: what a sweep refuses is a no, also where the plan is none."""
+        if self.refused or self.server is None:
+            return verdict_on(self.refused, ())
+        return self.server.verdict
 
     @property
     def repeats(self) -> int:
@@ -135,10 +144,10 @@ class Judge:
         forced = plan.ok and bool(plan.nodes["launch"]["force"])
         nodes = int(plan.values["nnodes"])
         if self._measured and plan.nodes["bench"]["url"]:  # it runs, whatever we think of it
-            return Server(plan, plan.server_id, gpus_of(plan), nodes, (), room_of(plan))
+            return Server(plan, plan.server_id, gpus_of(plan), nodes, (), plan.verdict, room_of(plan))
         errors = () if forced else self._with_offers(plan.errors, words)
         errors = (*errors, *self._carried(nodes, "nnodes"), *self._launched_otherwise(plan))
-        return Server(plan, plan.server_id, gpus_of(plan), nodes, errors, room_of(plan))
+        return Server(plan, plan.server_id, gpus_of(plan), nodes, errors, plan.verdict, room_of(plan))
 
     def _with_offers(self, errors: Sequence[Finding], words: Sequence[Request]) -> tuple[Finding, ...]:
         """``errors`` with what helps, which is planned for the first point of each id: only that one is shown."""
@@ -171,7 +180,8 @@ class Judge:
         gpus = {(node, gpu) for server in topology.servers for node in server.nodes for gpu in server.gpus}
         errors = (*errors, *self._carried(topology.nodes, "topology.nodes"), *self._launched_otherwise(common))
         fullest = max(Counter(node for node, _ in gpus).values(), default=0)
-        return Server(common, topology.topology_id, len(gpus), topology.nodes, errors, fullest=fullest)
+        id, verdict = topology.topology_id, topology.verdict
+        return Server(common, id, len(gpus), topology.nodes, errors, verdict, fullest=fullest)
 
     def _left_out(self, plan: Plan, bench: Mapping[str, Any], errors: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """What nobody wants is left out first; of what is refused, some values may not be known."""
@@ -194,9 +204,7 @@ def gpus_of(plan: Plan) -> int:
     """The GPUs that a server takes on all its nodes together; 0 on a CPU."""
     if plan.gpu.device in (None, "cpu") or plan.values["device"] == "cpu":
         return 0
-    values = plan.view
-    replicas = 1 if values["enable_dp_attention"] else values["dp_size"]
-    return int(values["tp_size"] * values["pp_size"] * replicas)
+    return plan.layout.gpus
 
 
 def _same_server(one: Composition, other: Composition) -> bool:

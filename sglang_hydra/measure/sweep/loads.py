@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sglang_hydra.facts.config_view import text_config, view_of
-from sglang_hydra.measure.bench.load import load_of
 from sglang_hydra.measure.bench.trace import read_trace
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.rules.checks.model_config import derived_context_length
@@ -58,8 +57,6 @@ def load_problems(plan: Plan, room: Room, bench: Mapping[str, Any]) -> Iterator[
     yield from _too_long(room, bench)
     yield from _no_completions(plan)
     yield from _no_text(plan, bench)
-    if bench["client"] == "bench_serving":
-        yield from _not_for_bench_serving(plan, bench)
 
 
 def _too_long(room: Room, bench: Mapping[str, Any]) -> Iterator[Finding]:
@@ -77,14 +74,13 @@ def _too_long(room: Room, bench: Mapping[str, Any]) -> Iterator[Finding]:
     asked = f"bench.input_len={input_len} and bench.output_len={output_len}" if input_len else ""
     asked = asked or f"bench.output_len={output_len}"
     message = f"{asked} make requests of {input_len + output_len} tokens; {room.what} is all there is{kept}"
-    hints = [room.hint] if room.hint else []
+    hints = [room.hint]
     if input_len > 0 and output_len < room.tokens:
         hints.insert(0, f"bench.input_len={room.tokens - output_len}")
     elif input_len < room.tokens:
         hints.insert(0, f"bench.output_len={room.tokens - input_len}")
-    hint = "; or ".join(hints) or None
     fields = ("bench.input_len", "bench.output_len", "context_length", "max_total_tokens")
-    yield Finding("error", "BEN014", message, fields, hint)
+    yield Finding("error", "BEN014", message, fields, hints)
 
 
 def _no_completions(plan: Plan) -> Iterator[Finding]:
@@ -106,15 +102,6 @@ def _no_text(plan: Plan, bench: Mapping[str, Any]) -> Iterator[Finding]:
         message = f"skip_tokenizer_init=true: the server takes token ids, and bench.{name}={bench[name]} sends text"
         hint = "skip_tokenizer_init=false"
         yield Finding("error", "BEN015", message, ("skip_tokenizer_init", f"bench.{name}"), hint)
-
-
-def _not_for_bench_serving(plan: Plan, bench: Mapping[str, Any]) -> Iterator[Finding]:
-    from sglang_hydra.measure.bench.bench_serving import cannot_measure
-
-    why = cannot_measure(plan.engine.name, plan.engine.python, load_of(bench))
-    if why:
-        message = f"bench.client=bench_serving: {why}"
-        yield Finding("error", "BEN012", message, ("bench.client",), "bench.client=builtin measures the same numbers")
 
 
 def _model_context(plan: Plan) -> int | None:

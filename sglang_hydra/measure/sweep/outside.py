@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.parser import parser_of
 from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.arguments.tables.table import nearest_known, release
 from sglang_hydra.compose.overrides import Request, value_problem
-from sglang_hydra.planning.actual_values import comparable
+from sglang_hydra.planning.comparing.actual import comparable
 from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
-from sglang_hydra.releases.table import nearest_known, release
-from sglang_hydra.releases.values import flag_for, problem
 from sglang_hydra.run.launch.drift import asked, is_url
 from sglang_hydra.run.launch.server_info import NoServerInfo
 from sglang_hydra.text.errors import ConfigError, MachineError, ServerError
@@ -37,7 +37,7 @@ def with_server(requests: Sequence[Request]) -> list[Request]:
     Raises ConfigError (BEN018) for an address that a file names, or that is none, and for other arguments beside it;
     MachineError (BEN019) for a server that does not say what it runs with.
     """
-    named = [item for item in requests if _key(item) == KEY and _value(item) not in ("null", "", "None")]
+    named = [item for item in requests if item.name == KEY and _value(item) not in ("null", "", "None")]
     if not named:
         return list(requests)
     typed = named[-1]
@@ -45,7 +45,7 @@ def with_server(requests: Sequence[Request]) -> list[Request]:
     if not typed.is_word or not is_url(url) or "," in url:
         message = f"{KEY}={short(url)}: one address of a server is typed, and named by no file"
         raise ConfigError(Finding("error", "BEN018", message, (KEY,), f"{KEY}=http://127.0.0.1:30000"))
-    beside = [_key(item) for item in requests if _key(item) in FIELDS or _key(item) in ("model", "engine.version")]
+    beside = [item.name for item in requests if item.name in EVERY or item.name in ("model", "engine.version")]
     if beside:
         message = f"{beside[0]} is what the server of {KEY} says of itself"
         raise ConfigError(
@@ -55,8 +55,8 @@ def with_server(requests: Sequence[Request]) -> list[Request]:
         info = asked(url)
     except NoServerInfo as failure:
         message = f"{url} does not say what it runs with: {failure}"
-        raise MachineError(Finding("error", "BEN019", message, (KEY,), "SGLANG_HYDRA_API_KEY is its key")) from failure
-    gpu = [] if any(_key(item) == "gpu" for item in requests) else [("gpu", "none")]
+        raise MachineError(Finding("error", "BEN019", message, (KEY,), failure.hint)) from failure
+    gpu = [] if any(item.name == "gpu" for item in requests) else [("gpu", "none")]
     pairs = [*gpu, ("engine", "sglang"), *_settings(info)]
     return [*(Request.typed(key, value, url, "experiment") for key, value in pairs), *requests]
 
@@ -75,10 +75,8 @@ def _settings(info: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         is_default = comparable(name, value) == comparable(name, argument.default)
         if value is None or is_default or name == _METRICS or is_secret_name(name) or name in NOT_IDENTITY:
             continue
-        if name in FIELDS and value_problem(name, value) is None:
+        if name in parser_of(version).by_name and value_problem(name, value, version) is None:
             yield name, value
-        elif name not in FIELDS and flag_for(argument, known) is not None and problem(argument, value) is None:
-            yield f"extra.{name}", value
 
 
 def still_the_same(plan: Plan) -> None:
@@ -89,7 +87,7 @@ def still_the_same(plan: Plan) -> None:
         info = asked(url)
     except NoServerInfo as failure:
         raise MachineError(Finding("error", "BEN019", f"{url} does not answer: {failure}", (KEY,))) from failure
-    typed = {**plan.intent, **plan.nodes["extra"]}
+    typed = dict(plan.intent)
     changed = [
         name
         for name, value in typed.items()
@@ -98,10 +96,6 @@ def still_the_same(plan: Plan) -> None:
     if changed:
         message = f"{url} is another server than at first: {', '.join(changed[:5])} changed"
         raise ServerError(Finding("error", "BEN020", message, tuple(changed[:5]), "begin the sweep again"))
-
-
-def _key(request: Request) -> str:
-    return request.key or request.text.lstrip("+").partition("=")[0]
 
 
 def _value(request: Request) -> str:

@@ -52,12 +52,14 @@ class Outcome:
     space: str | None = None
     search: tuple[tuple[str, str], ...] = ()
     share: float = 1.0
-    groups: tuple[ServerGroup, ...] = ()
     left_out: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
     identity: int = 0
     estimates: int = 0
     not_asked: str | None = None
     _refused: dict[str, Refused] = field(default_factory=dict)
+    _servers: set[str] = field(default_factory=set)
+    _points: set[int] = field(default_factory=set)
+    _of_server: dict[str, tuple[ServerGroup, list[Point]]] = field(default_factory=dict)
 
     @property
     def refused(self) -> tuple[Refused, ...]:
@@ -82,7 +84,54 @@ class Outcome:
         digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
         return _ROOT / f"{settings['name']}-{digest}"
 
-    def count_refused(self, words: tuple[str, ...], judged: Judged) -> None:
+    def take(self, own: tuple[Request, ...], judged: Judged, *, merges: bool = True, starts: bool = False) -> None:
+        """Counts a combination, and keeps its points where they can be launched; ``starts``: its server starts once
+        more. Without ``merges``, words that were typed differently are different loads."""
+        words = tuple(request.text for request in own)
+        self.total += judged.repeats
+        keeps_all = not self.grid.settings["dry_run"]
+        if judged.refused or judged.server is None or judged.workload is None:
+            self._count_refused(words, judged)
+            if keeps_all:
+                self.left_out.append((words, tuple(dict.fromkeys(finding.id for finding in judged.refused))))
+            return
+        server = judged.server
+        if not server.plan.is_exact:
+            self.estimates, self.not_asked = self.estimates + judged.repeats, server.plan.resolution.not_asked
+        workload_id = judged.workload_id if merges else digest({"load": judged.workload_id, "words": words})
+        if starts or server.server_id not in self._servers:
+            self._servers.add(server.server_id)
+            self.starts += 1
+            self.gpu_seconds += server.gpus * self.grid.settings["start_seconds"]
+        steps = most_steps(self.grid.settings, judged.workload)
+        for repeat in range(1, judged.repeats + 1):
+            point_id = point_id_of(server.server_id, workload_id, repeat)
+            number = int(point_id, 16)
+            if number in self._points:
+                self.merged += 1
+                continue
+            self._points.add(number)
+            self.kept += 1
+            self.identity ^= number
+            self.further += steps - 1
+            self.gpu_seconds += server.gpus * self.grid.settings["point_seconds"] * steps
+            if self.listed:
+                point = Point(words, judged.workload, repeat, server.server_id, workload_id, point_id)
+                self._of_server.setdefault(server.server_id, (server.group(own), []))[1].append(point)
+        if not keeps_all and self.kept > MOST_LISTED:
+            self._of_server.clear()
+            self.listed = False
+
+    @property
+    def groups(self) -> tuple[ServerGroup, ...]:
+        """Each server with its points. Repeats come after each other's whole round: what drifts with time then drifts
+        for all points alike."""
+        return tuple(
+            replace(empty, points=tuple(sorted(points, key=lambda point: point.repeat)))
+            for empty, points in self._of_server.values()
+        )
+
+    def _count_refused(self, words: tuple[str, ...], judged: Judged) -> None:
         first = judged.refused[0]
         before = self._refused.get(first.id)
         count = judged.repeats + (before.count if before else 0)
@@ -116,50 +165,12 @@ def plan_sweep(
     merges: bool = True,
     on_progress: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
-    """Plans every point, with ``seed`` for all of them. What single points are refused for is counted. Without
-    ``merges``, words that were typed differently are different loads. ``on_progress`` is called for each."""
+    """Plans every point, with ``seed`` for all of them. What single points are refused for is counted. ``merges`` is
+    that of ``Outcome.take``; ``on_progress`` is called for each point."""
     outcome = Outcome(grid)
-    groups: dict[str, _Group] = {}
-    points, servers = set[int](), set[str]()
-    keeps_all = not grid.settings["dry_run"]
     for own, judged in judged_points(grid, judge_of(composer, grid, seed, env)):
-        words = tuple(request.text for request in own)
-        outcome.total += judged.repeats
+        outcome.take(own, judged, merges=merges)
         on_progress(outcome)
-        if judged.refused or judged.server is None or judged.workload is None:
-            outcome.count_refused(words, judged)
-            if keeps_all:
-                outcome.left_out.append((words, tuple(dict.fromkeys(finding.id for finding in judged.refused))))
-            continue
-        server = judged.server
-        if not server.plan.is_exact:
-            outcome.estimates, outcome.not_asked = outcome.estimates + judged.repeats, server.plan.resolution.not_asked
-        workload_id = judged.workload_id if merges else digest({"load": judged.workload_id, "words": words})
-        if server.server_id not in servers:
-            servers.add(server.server_id)
-            outcome.starts += 1
-            outcome.gpu_seconds += server.gpus * grid.settings["start_seconds"]
-        for repeat in range(1, judged.repeats + 1):
-            point_id = point_id_of(server.server_id, workload_id, repeat)
-            number = int(point_id, 16)
-            if number in points:
-                outcome.merged += 1
-                continue
-            points.add(number)
-            outcome.kept += 1
-            outcome.identity ^= number
-            steps = most_steps(grid.settings, judged.workload)
-            outcome.further += steps - 1
-            outcome.gpu_seconds += server.gpus * grid.settings["point_seconds"] * steps
-            if outcome.listed:
-                point = Point(words, judged.workload, repeat, server.server_id, workload_id, point_id)
-                if server.server_id not in groups:
-                    groups[server.server_id] = _Group(server.group(own))
-                groups[server.server_id].points.append(point)
-        if not keeps_all and outcome.kept > MOST_LISTED:
-            groups.clear()
-            outcome.listed = False
-    outcome.groups = tuple(group.sealed() for group in groups.values())
     return outcome
 
 
@@ -198,15 +209,3 @@ def verdict_on(outcome: Outcome) -> Finding | None:
         finding = Finding("error", "SWP008", message, ("sweep.budget_gpu_hours",), hint)
         return with_setters([finding], outcome.grid.set_by)[0]
     return None
-
-
-@dataclass
-class _Group:
-    """The points of one server as they come in."""
-
-    empty: ServerGroup
-    points: list[Point] = field(default_factory=list)
-
-    def sealed(self) -> ServerGroup:
-        # Repeats come after each other's whole round: what drifts with time then drifts for all points alike.
-        return replace(self.empty, points=tuple(sorted(self.points, key=lambda point: point.repeat)))

@@ -53,7 +53,7 @@ class Source:
     def plan(self, requests: Sequence[Request]) -> Plan:
         """The plan with these overrides on top. Raises ConfigError as composing does."""
         from sglang_hydra.compose.composer import Composer
-        from sglang_hydra.planning.make import make_plan
+        from sglang_hydra.planning.making.make import make_plan
 
         composer = Composer(self.config_dirs, self.config_name, hydra_syntax=self.hydra_syntax)
         composer.for_start = True

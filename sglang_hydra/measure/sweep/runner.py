@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 
 from sglang_hydra.measure.sweep.api_keys import without_keys
 from sglang_hydra.measure.sweep.claims import Claims
-from sglang_hydra.measure.sweep.job import Stop
-from sglang_hydra.measure.sweep.points import Sweep
-from sglang_hydra.measure.sweep.progress import LiveScreen, Tally
+from sglang_hydra.measure.sweep.job import Policy, Stop
+from sglang_hydra.measure.sweep.points import Point, ServerGroup, Sweep
+from sglang_hydra.measure.sweep.progress import Counts, LiveScreen, Tally
 from sglang_hydra.measure.sweep.search import search_of
 from sglang_hydra.measure.sweep.server_points import POLL_S, policy_of, run_group, writing_to
 from sglang_hydra.measure.sweep.settings_checks import check_settings
@@ -23,22 +25,59 @@ from sglang_hydra.run.launch.signals import stopping_on_signals
 from sglang_hydra.text.exit_codes import INTERRUPTED, SERVER_FAILED
 
 
-def run(sweep: Sweep) -> int:
+class Agenda:
+    """What a runner takes here, one server after the other: those that were planned. One that another runner is at
+    comes once more after the others. ``counts`` says how far it is."""
+
+    what = "the sweep"
+
+    def __init__(self, sweep: Sweep, store: Store) -> None:
+        self.sweep, self.store = sweep, store
+        self.counts: Counts = Tally(sweep, store)
+        self._waiting = deque(sweep.groups)
+        self._passed = 0
+
+    def known(self) -> Iterable[str]:
+        """The points that ``sweep.rerun`` may set aside."""
+        return [point.point_id for point in self.sweep.points()]
+
+    def next(self, claims: Claims) -> ServerGroup | None:
+        """The server to take now; None when nothing is left."""
+        return self._waiting.popleft() if self._waiting else None
+
+    def more(self, group: ServerGroup, claims: Claims, policy: Policy) -> list[Point]:
+        """Further points for the server that runs."""
+        return []
+
+    def is_held_up(self, group: ServerGroup, good: bool | None) -> bool:
+        """Whether nothing can be taken until another runner is done, after ``group`` was tried."""
+        if good is None:
+            self._waiting.append(group)
+        self._passed = self._passed + 1 if good is None else 0
+        return bool(self._waiting) and self._passed >= len(self._waiting)
+
+    def end(self, claims: Claims) -> bool:
+        """Whether all is done; called once, when nothing was interrupted."""
+        counts = self.counts.count()
+        return counts.done == counts.total
+
+
+def run(sweep: Sweep, agenda_of: Callable[[Sweep, Store], Agenda] = Agenda, store: Store | None = None) -> int:
     """Takes every point of the sweep that has no result yet. Returns 0 when all have one, 4 when points failed, 130
     when it was interrupted. Raises ConfigError for a folder that holds something else, MachineError for one that
     cannot be written."""
     check_settings(sweep)
     sweep = without_keys(sweep)
-    store = Store(sweep.folder)
+    store = store or Store(sweep.folder)
+    agenda = agenda_of(sweep, store)
     with writing_to(store):
         store.check()
         with Claims(store.folder / "claims") as claims:
-            _begin(sweep, store, claims)
-        interrupted = _run_jobs(sweep, store)
-    if interrupted:
-        return INTERRUPTED
-    counts = Tally(sweep, store).count()
-    return 0 if counts.done == counts.total else SERVER_FAILED
+            _begin(agenda, claims)
+        if _run_jobs(agenda):
+            return INTERRUPTED
+        with Claims(store.folder / "claims") as claims:
+            return 0 if agenda.end(claims) else SERVER_FAILED
 
 
 @contextlib.contextmanager
@@ -52,12 +91,13 @@ def writing_alone(claims: Claims) -> Iterator[None]:
         claims.release(claim)
 
 
-def _begin(sweep: Sweep, store: Store, claims: Claims) -> None:
+def _begin(agenda: Agenda, claims: Claims) -> None:
     """Writes down what was planned, and sets aside what is to be taken again."""
+    sweep, store = agenda.sweep, agenda.store
     with writing_alone(claims):
         store.begin(sweep)
         wanted = sweep.settings["rerun"]
-        reopen(store, [point.point_id for point in sweep.points()], wanted)
+        reopen(store, agenda.known(), wanted)
         for search in filter(None, (search_of(sweep.settings, point) for point in sweep.points() if wanted)):
             reopen(store, (store.read_search(search.id) or {"steps": ()})["steps"], wanted)
             store.reopen_search(search.id)
@@ -72,35 +112,28 @@ def reopen(store: Store, point_ids: Iterable[str], wanted: Collection[str]) -> N
             store.reopen(point_id)
 
 
-def _run_jobs(sweep: Sweep, store: Store) -> bool:
+def _run_jobs(agenda: Agenda) -> bool:
     from sglang_hydra.measure.sweep.launching import launcher_of, run_launched
 
-    launcher = launcher_of(sweep)
-    return _run_here(sweep, store) if launcher is None else run_launched(sweep, store, launcher)
+    launcher = launcher_of(agenda.sweep)
+    return _run_here(agenda) if launcher is None else run_launched(agenda.sweep, agenda.store, launcher)
 
 
-def _run_here(sweep: Sweep, store: Store) -> bool:
+def _run_here(agenda: Agenda) -> bool:
     """One server after the other, in this process. Says whether it was interrupted."""
-    stop = Stop()
+    sweep, store, stop = agenda.sweep, agenda.store, Stop()
     policy = policy_of(sweep, stop)
-    waiting = list(sweep.groups)
     with (
-        LiveScreen(Tally(sweep, store)) as screen,
+        LiveScreen(agenda.counts) as screen,
         Claims(store.folder / "claims") as claims,
-        stopping_on_signals(stop, "the sweep"),
+        stopping_on_signals(stop, agenda.what),
     ):
-        while waiting and not policy.over:
-            again = []
-            for group in waiting:
-                if policy.over:
-                    break
-                good = run_group(sweep, store, claims, group, policy, screen)
-                if good is None:
-                    again.append(group)
-                elif not good and policy.fail_fast:
-                    return stop.asked
-            waiting = again
-            if waiting and not policy.over:
-                screen.server(waiting[0].server_id, "another runner is at it")
+        while not policy.over and (group := agenda.next(claims)) is not None:
+            more = partial(agenda.more, group, claims, policy)
+            good = run_group(sweep, store, claims, group, policy, screen, more)
+            if good is False and policy.fail_fast:
+                break
+            if agenda.is_held_up(group, good) and not policy.over:
+                screen.server(group.server_id, "another runner is at it")
                 time.sleep(POLL_S)
     return stop.asked

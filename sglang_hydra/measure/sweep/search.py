@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sglang_hydra.compose.settings.bench import LADDER
 from sglang_hydra.compose.settings.sweep import BISECT
@@ -38,16 +38,6 @@ class Tried(NamedTuple):
     good: bool
     throughput: float
     why: str = ""
-
-
-class Strategy(Protocol):
-    """Chooses the next value. ``ask`` returns None once ``tried`` says enough; it has no memory of its own."""
-
-    def ask(self, tried: Sequence[Tried]) -> float | None:
-        """The value to measure next."""
-
-    def best(self, tried: Sequence[Tried]) -> Tried | None:
-        """The value that the search was for; None where none was good."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +84,11 @@ class Bisection:
 
     def best(self, tried: Sequence[Tried]) -> Tried | None:
         return max((item for item in tried if item.good), key=lambda item: item.value, default=None)
+
+
+Strategy = Ladder | Bisection
+"""Chooses the next value: ``ask`` returns None once ``tried`` says enough; it has no memory of its own. ``best`` is the
+value that the search was for; None where none was good."""
 
 
 @dataclass(frozen=True)

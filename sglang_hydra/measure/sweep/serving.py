@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.secrets import API_KEY_VARIABLE
-from sglang_hydra.measure.bench.bench_serving import BenchServing
+from sglang_hydra.measure.bench.client import Builtin
 from sglang_hydra.measure.bench.load import Load, load_of
-from sglang_hydra.measure.bench.point import INVALID, Client, client_for, run_point
+from sglang_hydra.measure.bench.point import INVALID, run_point
 from sglang_hydra.measure.bench.server import Server
 from sglang_hydra.measure.sweep.files import write_below
 from sglang_hydra.measure.sweep.job import Failed, Work
@@ -42,8 +42,8 @@ from sglang_hydra.run.launch.slurm.inside import BESIDE_OTHERS, prepared
 from sglang_hydra.run.launch.slurm.keys import leave_secrets, secrets_of
 from sglang_hydra.run.launch.slurm.record import Account, Record
 from sglang_hydra.run.launch.slurm.serve import server_spec
-from sglang_hydra.run.topology.behind_router import BehindRouter
 from sglang_hydra.run.topology.serve import folder_of, members_of, router_launch
+from sglang_hydra.run.topology.server_group import ServerGroup
 from sglang_hydra.run.topology.slurm import parts_in_job, topology_spec
 from sglang_hydra.text.errors import CarriedError, MachineError, ServerError, SglangHydraError
 
@@ -55,7 +55,7 @@ _PORT_TAKEN = "ENG006"  # since it was chosen: the next one is free
 
 # Failures that are not the server's, beside the classes of ``diagnose``.
 NOT_HERE, CLIENT, NOT_IDLE = "not_here", "client", "not_idle"
-# The message for a bench_serving that was ended by a signal: the same may succeed next time.
+# The message for a client that was ended by a signal: the same may succeed next time.
 _KILLED = re.compile(r"\(exit -\d+\)")
 
 
@@ -155,8 +155,8 @@ def _server(
         spec = server_spec(plan, folder, secrets)
         return LocalServer(prepared(replace(spec, srun=[*BESIDE_OTHERS, *spec.srun]), Record(folder, job)), display)
     if nodes == 1:
-        return BehindRouter(members_of(plan, looks, folder), router_launch(plan, folder / "router.log"), display)
-    return BehindRouter(*parts_in_job(topology_spec(plan, folder, secrets), Record(folder, job)), display)
+        return ServerGroup(members_of(plan, looks, folder), router_launch(plan, folder / "router.log"), display)
+    return ServerGroup(*parts_in_job(topology_spec(plan, folder, secrets), Record(folder, job)), display)
 
 
 def _key_of(plan: Plan | Topology) -> str | None:
@@ -186,7 +186,7 @@ def _outside(work: Work) -> Iterator[_Running]:
 def _seen_of(work: Work, local: LocalServer) -> dict[str, Any]:
     """Holds the server against its plan. Raises _NotUpError for one that is not the planned one: it passes another time
     where a stranger may have answered, and not where the server itself is another."""
-    if isinstance(work.plan, Plan) or not isinstance(local, BehindRouter):
+    if isinstance(work.plan, Plan) or not isinstance(local, ServerGroup):
         return _record_of(work.common, local, work.folder)
     records = {
         server.name: _record_of(server.plan, local.servers[server.name], folder_of(work.folder, server))
@@ -242,7 +242,7 @@ _SMALLEST_VOCABULARY = 2048
 def _take_in_turn(work: Work, running: _Running) -> Failed | None:
     """Takes points until none is left or the time is over. Returns what ends this server: the failure of the point
     that is then the first. A client that fails on a server that is well fails its point, and the next one is taken."""
-    clients: dict[tuple[str, bool], Client] = {}
+    client = Builtin(running.server)
     try:
         while work.goes_on:
             if not _next_is_a_measurement(work):
@@ -250,8 +250,7 @@ def _take_in_turn(work: Work, running: _Running) -> Failed | None:
                 continue
             point = work.points[0]
             try:
-                load = load_of(point.workload)
-                failed = _take(work, running, _client(clients, running.server, load), load, point)
+                failed = _take(work, running, client, load_of(point.workload), point)
             except SglangHydraError as error:
                 idle = error.exit_code != ServerError.exit_code
                 again = not idle or any(_KILLED.search(finding.message) for finding in error.findings)
@@ -267,16 +266,10 @@ def _take_in_turn(work: Work, running: _Running) -> Failed | None:
                     return dead or failed
                 _note_failure(work, failed)
                 work.points = work.points or work.more()
-                _close(clients)  # one whose process was killed would fail every time
+                client.close()  # one whose process was killed would fail every time
     finally:
-        _close(clients)
-    return None
-
-
-def _close(clients: dict[tuple[str, bool], Client]) -> None:
-    for client in clients.values():
         client.close()
-    clients.clear()
+    return None
 
 
 def _next_is_a_measurement(work: Work) -> bool:
@@ -299,21 +292,13 @@ def _next_is_a_measurement(work: Work) -> bool:
     return True
 
 
-def _client(clients: dict[tuple[str, bool], Client], server: Server, load: Load) -> Client:
-    """The client for a load, made once for all loads that take the same."""
-    kind = (load.client, BenchServing.suits(server, load))
-    if kind not in clients:
-        clients[kind] = client_for(server, load)
-    return clients[kind]
-
-
-def _take(work: Work, running: _Running, client: Client, load: Load, point: Point) -> Failed | None:
+def _take(work: Work, running: _Running, client: Builtin, load: Load, point: Point) -> Failed | None:
     work.watcher.point(point, "running", "")
     result = run_point(running.server, client, load, point_id=point.point_id, repeat=point.repeat)
     if work.given_up:
         return Failed(CLIENT, MachineError(), retryable=True)
     # A router sends what one server fails to another: the point may look valid without it.
-    is_partial = isinstance(running.local, BehindRouter) and running.local.pid is None
+    is_partial = isinstance(running.local, ServerGroup) and running.local.pid is None
     if is_partial or (result.state == INVALID and result.measures["failed"]):
         dead = _died(running)
         if dead is not None:

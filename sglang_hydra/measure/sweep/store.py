@@ -2,7 +2,6 @@
 
     multirun/<sweep>/
       sweep.json                      what was planned: its points, its servers, the words that were typed
-  sweep.json.copy                 the same once more, for when the first is lost
       servers/<server_id>/            plan.json, server.log
       points/<point_id>/result.json   what was measured; written once, never over another
       points/<point_id>/failed/N.json attempts that brought no measurement, with their class and the end of the log
@@ -22,7 +21,6 @@ import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,8 +39,7 @@ SEARCH_SCHEMA = "sglang_hydra.search/1"
 DONE, FAILED, OPEN = "done", "failed", "open"
 
 
-_COPY = "sweep.json.copy"
-_OURS = ("claims", "servers", "points", "searches", "jobs", "report.html", "points.csv", _COPY)
+_OURS = ("claims", "servers", "points", "searches", "jobs", "report.html", "points.csv")
 """What a sweep's folder holds beside sweep.json."""
 
 
@@ -68,7 +65,7 @@ class Store:
 
     def check(self) -> None:
         """Raises ConfigError for a folder that holds something else, and for a sweep that cannot be read."""
-        if self._is_planned():
+        if (self.folder / "sweep.json").exists():
             self._planned()
         elif self.folder.exists() and not (self.folder.is_dir() and all(map(_is_begun, os.listdir(self.folder)))):
             message = f"{self.folder} is not empty and holds no sweep"
@@ -81,13 +78,12 @@ class Store:
         """
         self.check()
         file = self.folder / "sweep.json"
-        before = self._planned() if self._is_planned() else {"points": self._points_there()}
+        before = self._planned() if file.exists() else {"points": self._points_there()}
         record = sweep_record(sweep)
         for part in ("points", "servers"):
             record[part] = {**before.get(part, {}), **record[part]}
-        if record != before or not (file.exists() and (self.folder / _COPY).exists()):
+        if record != before or not file.exists():
             write_below(file, _dumped(record))
-            write_below(self.folder / _COPY, _dumped(record))
 
     def read_sweep(self) -> dict[str, Any]:
         """Reads what was planned, with the steps of a search in place of its point. Raises ConfigError, saying which,
@@ -123,18 +119,13 @@ class Store:
         if record is not None and record["over"] and any(self.standing(step).state == OPEN for step in record["steps"]):
             self.keep_search(id, {**record, "over": False, "best": None})
 
-    def _is_planned(self) -> bool:
-        return (self.folder / "sweep.json").exists() or (self.folder / _COPY).exists()
-
     def _planned(self) -> dict[str, Any]:
-        file, copy = self.folder / "sweep.json", self.folder / _COPY
+        file = self.folder / "sweep.json"
         try:
             record = _read(file, SWEEP_SCHEMA)
         except DamagedError as failure:
             move = f"mv {shlex.quote(str(file))} {shlex.quote(str(file))}.damaged"
-            again = f"then the same command goes on by {copy.name}" if _is_readable(copy) else _AGAIN
-            raise DamagedError(replace(failure.findings[0], hint=f"{move}; {again}")) from None
-        record = record or _read(copy, SWEEP_SCHEMA)
+            raise DamagedError(failure.findings[0].said(f"{move}; {_AGAIN}")) from None
         if record is None and self._points_there():
             message = f"{self.folder} holds points of a sweep, and no sweep.json"
             raise ConfigError(Finding("error", "STO001", message, ("sweep.folder",), _AGAIN))
@@ -265,13 +256,6 @@ def set_aside(file: Path) -> Path:
 def _is_begun(name: str) -> bool:
     """Whether this is of a sweep's folder whose sweep.json is not there: it was not yet written, or moved away."""
     return name in _OURS or name.startswith(("sweep.json.", ".sweep.json."))
-
-
-def _is_readable(file: Path) -> bool:
-    try:
-        return _read(file, SWEEP_SCHEMA) is not None
-    except ConfigError:
-        return False
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.node_types import types_of, without_none
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import Root
@@ -69,8 +69,7 @@ class Dimension:
         span = self.axis.span
         assert span is not None
         ends = (span.low, span.high, span.step or Decimal(1))
-        typed_whole = all(str(end).isdigit() or end < 0 == end % 1 for end in ends)
-        return all(end == int(end) for end in ends) and not _takes_fractions(self.axis.keys[0], not typed_whole)
+        return all(end == int(end) for end in ends) and not _takes_fractions(self.axis.keys[0])
 
     @property
     def distribution(self) -> BaseDistribution:
@@ -124,11 +123,10 @@ def dimensions_of(axes: Sequence[Axis]) -> list[Dimension]:
 
 
 class Study:
-    """Proposes points, and takes their results. Raises MachineError where Optuna, which ``wanted`` needs, is not
-    installed. Without a ``seed`` each study draws other points."""
+    """Proposes points, and takes their results. Raises MachineError where Optuna is not installed."""
 
-    def __init__(self, dimensions: Sequence[Dimension], seed: int | None, wanted: str = f"sweep.search={TPE}") -> None:
-        check_packages(wanted, "optuna", extra="search")
+    def __init__(self, dimensions: Sequence[Dimension], seed: int) -> None:
+        check_packages(f"sweep.search={TPE}", "optuna", extra="search")
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -159,12 +157,12 @@ class Study:
         self._study.tell(trial, state=self._failed)
 
 
-def _takes_fractions(key: str, of_others: bool) -> bool:
-    """Whether a key holds numbers that need not be whole; ``of_others`` for a key that is not ours."""
-    if key in FIELDS:
-        return "float" in FIELDS[key].type
+def _takes_fractions(key: str) -> bool:
+    """Whether a key holds numbers that need not be whole."""
+    if key in EVERY:
+        return "float" in EVERY[key].type
     schema: Any = Root
     for name in key.split("."):
         known = types_of(schema) if isinstance(schema, type) and hasattr(schema, "__dataclass_fields__") else {}
         schema = without_none(known.get(name))
-    return of_others if schema is None else schema is float
+    return schema is float

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -183,6 +183,12 @@ class Tuning:
         self.proposals.append((proposal, brought))
         self.pending = self._trial = None
 
+    def count_refused(self, outcome: Outcome) -> None:
+        """Counts every combination that was refused, once."""
+        refused = {proposal.key: proposal for proposal, _ in self.proposals if not proposal.points}
+        for proposal in refused.values():
+            outcome.take(proposal.requests, proposal.judged)
+
     def record(self, over: bool) -> dict[str, Any]:
         """The record in the folder, for later readers; continuing the search does not need it."""
         every = [*self.proposals, *([(self.pending, Brought(OPEN))] if self.pending else [])]
@@ -274,8 +280,6 @@ def plan_search(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str
     be launched. Nothing is started. Raises ConfigError and MachineError as ``Tuning`` does."""
     tuning = Tuning(composer, grid, seed, env=env)
     outcome = Outcome(grid, space=tuning.space)
-    trials = grid.settings["trials"]
-    groups: dict[str, ServerGroup] = {}
     seen: set[str] = set()
     running = ""
     while len(tuning.proposals) < AT_RANDOM or not seen:
@@ -284,23 +288,11 @@ def plan_search(composer: Composer, grid: Grid, seed: int, env: Mapping[str, str
             break
         if proposal.key not in seen:
             seen.add(proposal.key)
-            before = groups.get(proposal.server.server_id)
-            points = (*(before.points if before else ()), *proposal.points)
-            groups[proposal.server.server_id] = replace(proposal.group, points=points)
-            outcome.total += len(proposal.points)
-            outcome.kept += len(proposal.points)
-            starts = proposal.server.server_id != running
+            outcome.take(proposal.requests, proposal.judged, starts=proposal.server.server_id != running)
             running = proposal.server.server_id
-            outcome.starts += starts
-            seconds = starts * grid.settings["start_seconds"] + len(proposal.points) * grid.settings["point_seconds"]
-            outcome.gpu_seconds += proposal.server.gpus * seconds
         tuning.tell(Brought(OPEN))
-    refused = {proposal.words: proposal.judged for proposal, _ in tuning.proposals if not proposal.points}
-    for words, judged in refused.items():
-        outcome.total += judged.repeats
-        outcome.count_refused(words, judged)
-        outcome.left_out.append((words, tuple(dict.fromkeys(finding.id for finding in judged.refused))))
-    outcome.groups = tuple(groups.values())
+    tuning.count_refused(outcome)
+    trials = grid.settings["trials"]
     most = trials if tuning.size is None else min(trials, tuning.size)
     outcome.share = min(1.0, len(seen) / most) if seen else 1.0
     outcome.search = (

@@ -2,56 +2,70 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from sglang_hydra.measure.sweep.api_keys import without_keys
 from sglang_hydra.measure.sweep.claims import Claims
-from sglang_hydra.measure.sweep.job import Policy, Stop
-from sglang_hydra.measure.sweep.points import Point, Refused, Sweep
-from sglang_hydra.measure.sweep.progress import LiveScreen, News, Progress, named
-from sglang_hydra.measure.sweep.runner import reopen, writing_alone
-from sglang_hydra.measure.sweep.server_points import policy_of, run_group, writing_to
-from sglang_hydra.measure.sweep.settings_checks import check_settings
+from sglang_hydra.measure.sweep.job import Policy
+from sglang_hydra.measure.sweep.planning import Outcome
+from sglang_hydra.measure.sweep.points import Point, ServerGroup, Sweep
+from sglang_hydra.measure.sweep.progress import News, Progress, named
+from sglang_hydra.measure.sweep.runner import Agenda, run, writing_alone
 from sglang_hydra.measure.sweep.store import FAILED, OPEN, Store
 from sglang_hydra.measure.sweep.tuning import INVALID, REFUSED, VALID, Proposal, Tuning
-from sglang_hydra.run.launch.signals import stopping_on_signals
-from sglang_hydra.text.exit_codes import INTERRUPTED, SERVER_FAILED
+from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.screen import text, write
 from sglang_hydra.text.words import plural
-
-_POLL_S = 1.0
 
 
 def run_search(sweep: Sweep, tuning: Tuning, store: Store) -> int:
     """Takes what the search proposes until it is over, and says what it found. Returns 0 when there is a best point,
     4 when there is none, 130 when it was interrupted. Raises as ``runner.run`` does."""
-    check_settings(sweep)
-    sweep = without_keys(replace(sweep, groups=()))
-    with writing_to(store):
-        store.check()
-        with Claims(store.folder / "claims") as claims, writing_alone(claims):
-            store.begin(sweep)
-            reopen(store, store.read_sweep()["points"], sweep.settings["rerun"])
-        interrupted = _run(sweep, tuning, store)
-        if not interrupted:
-            with Claims(store.folder / "claims") as claims:
-                _note(sweep, tuning, store, claims)
-            tuning.keep(over=bool(tuning.stop))
-    if interrupted:
-        return INTERRUPTED
-    _print_result(tuning)
-    return 0 if tuning.best else SERVER_FAILED
+    code = run(replace(sweep, groups=()), partial(_Searched, tuning=tuning), store)
+    if code != INTERRUPTED:
+        _print_result(tuning)
+    return code
 
 
-class _Counts:
-    """How far a search is: its measured points against all that it may take."""
+class _Searched(Agenda):
+    """The proposals of a search, each on its server."""
 
-    def __init__(self, tuning: Tuning) -> None:
+    what = "the search"
+
+    def __init__(self, sweep: Sweep, store: Store, tuning: Tuning) -> None:
+        super().__init__(sweep, store)
         self._tuning = tuning
+        self._taken: Proposal | None = None
+        self.counts = self
+
+    def known(self) -> Iterable[str]:
+        return list(self.store.read_sweep()["points"])
+
+    def next(self, claims: Claims) -> ServerGroup | None:
+        self._taken = self._tuning.advance()
+        if self._taken is None:
+            return None
+        self._note(claims)
+        return self._taken.group
+
+    def more(self, group: ServerGroup, claims: Claims, policy: Policy) -> list[Point]:
+        """The points of the next proposal, if the server that runs is the one that it needs."""
+        failed = any(brought.state == FAILED for _, brought in self._tuning.proposals[-1:])
+        if policy.over or (failed and policy.fail_fast):
+            return []
+        proposal = self._tuning.advance()
+        if proposal is None or proposal.server.server_id != group.server_id:
+            return []
+        self._note(claims)
+        return [point for point in proposal.points if self.store.standing(point.point_id).state == OPEN]
+
+    def is_held_up(self, group: ServerGroup, good: bool | None) -> bool:
+        return self._tuning.pending is self._taken and not self._tuning.settle()
 
     def count(self) -> Progress:
-        """Returns the current counts."""
+        """Counts measured points against all that the search may take."""
         tuning = self._tuning
         tuning.settle()
         states = [brought.state for _, brought in tuning.measured]
@@ -64,61 +78,20 @@ class _Counts:
         """Nothing: everything happens in this process and is reported at once."""
         return []
 
+    def end(self, claims: Claims) -> bool:
+        self._note(claims)
+        self._tuning.keep(over=bool(self._tuning.stop))
+        return self._tuning.best is not None
 
-def _run(sweep: Sweep, tuning: Tuning, store: Store) -> bool:
-    """Says whether it was interrupted."""
-    stop = Stop()
-    policy = policy_of(sweep, stop)
-    with (
-        LiveScreen(_Counts(tuning)) as screen,
-        Claims(store.folder / "claims") as claims,
-        stopping_on_signals(stop, "the search"),
-    ):
-        while not policy.over and (proposal := tuning.advance()) is not None:
-            group = proposal.group
-
-            def more(server_id: str = group.server_id) -> list[Point]:
-                return _next_on(server_id, sweep, tuning, store, claims, policy)
-
-            _note(sweep, tuning, store, claims)
-            good = run_group(sweep, store, claims, group, policy, screen, more)
-            if good is False and policy.fail_fast:
-                return stop.asked
-            if tuning.pending is proposal and not tuning.settle() and not policy.over:
-                screen.server(group.server_id, "another runner is at it")
-                time.sleep(_POLL_S)
-    return stop.asked
-
-
-def _next_on(server_id: str, sweep: Sweep, tuning: Tuning, store: Store, claims: Claims, policy: Policy) -> list[Point]:
-    """The points of the next proposal, if the server that runs is the one that it needs."""
-    failed = any(brought.state == FAILED for _, brought in tuning.proposals[-1:])
-    if policy.over or (failed and policy.fail_fast):
-        return []
-    proposal = tuning.advance()
-    if proposal is None or proposal.server.server_id != server_id:
-        return []
-    _note(sweep, tuning, store, claims)
-    return [point for point in proposal.points if store.standing(point.point_id).state == OPEN]
-
-
-def _note(sweep: Sweep, tuning: Tuning, store: Store, claims: Claims) -> None:
-    """Writes down what is measured next and what was refused, for everybody who looks at the folder."""
-    refused: dict[str, Refused] = {}
-    left_out = {}
-    refusals: list[Proposal] = [proposal for proposal, brought in tuning.proposals if brought.state == REFUSED]
-    for proposal in {proposal.key: proposal for proposal in refusals}.values():
-        first = proposal.judged.refused[0]
-        before = refused.get(first.id) or Refused(
-            first.id, 0, proposal.words, first.message, first.hint, proposal.judged.who
-        )
-        refused[first.id] = replace(before, count=before.count + proposal.judged.repeats)
-        left_out[proposal.words] = tuple(dict.fromkeys(finding.id for finding in proposal.judged.refused))
-    groups = (tuning.pending.group,) if tuning.pending else ()
-    now = replace(sweep, groups=groups, refused=tuple(refused.values()), left_out=tuple(left_out.items()))
-    with writing_alone(claims):
-        store.begin(without_keys(now))
-        tuning.keep()
+    def _note(self, claims: Claims) -> None:
+        """Writes down what is measured next and what was refused, for everybody who looks at the folder."""
+        tuning, outcome = self._tuning, Outcome(self._tuning.grid)
+        tuning.count_refused(outcome)
+        groups = (tuning.pending.group,) if tuning.pending else ()
+        now = replace(self.sweep, groups=groups, refused=outcome.refused, left_out=tuple(outcome.left_out))
+        with writing_alone(claims):
+            self.store.begin(without_keys(now))
+            tuning.keep()
 
 
 def _print_result(tuning: Tuning) -> None:

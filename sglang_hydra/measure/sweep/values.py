@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.node_types import types_of, without_none
 from sglang_hydra.compose.schema import NODES, Root
 from sglang_hydra.fit.result import Fit, gib
@@ -41,7 +41,7 @@ def check_keys(where: Where) -> None:
 
 def value_of(key: str, plan: Plan, bench: Mapping[str, Any]) -> Any:
     """The value of a key that ``check_keys`` has passed; None where it is not set, or not known."""
-    if key in FIELDS:
+    if key in EVERY:
         return plan.values[key]
     node, *rest = key.split(".")
     if node == "fit" and rest[0] in _FIT:
@@ -70,15 +70,15 @@ def _at(node: Any, keys: list[str]) -> Any:
 
 def _problem(key: str) -> tuple[str, str | None] | None:
     """Why no plan has this key, and what to type."""
-    if key in FIELDS:
+    if key in EVERY:
         return None
     node, *rest = key.split(".")
-    if node in FIELDS:
+    if node in EVERY:
         return f"{node} is one value, and has no key {rest[0]}", node
     if node in ("sweep", "ignore"):
         return f"{node} says how all points are planned, and nothing of one of them", None
     if node not in NODES:
-        near = nearest(node, [*FIELDS, *NODES])
+        near = nearest(node, [*EVERY, *NODES])
         hint = f"did you mean {near}?" if near else f"'{key}' in quotes is a text"
         return f"{node} is neither an argument of SGLang nor a key of a plan", hint
     if node == "fit" and rest and rest[0] in _FIT:

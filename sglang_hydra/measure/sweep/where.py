@@ -9,7 +9,7 @@ import ast
 import operator
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sglang_hydra.text.errors import ConfigError
@@ -17,7 +17,6 @@ from sglang_hydra.text.findings import Finding
 
 Lookup = Callable[[str], Any]
 """The value of a key of one point."""
-_Node = Callable[[Lookup], Any]
 
 _LONGEST = 4000
 _DEEPEST = 200
@@ -44,6 +43,15 @@ _COMPARED: Mapping[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.In: ("in", lambda item, among: item in among),
     ast.NotIn: ("not in", lambda item, among: item not in among),
 }
+_SIGNS = {*_ARITHMETIC, *_COMPARED, ast.And, ast.Or, ast.Not, ast.USub, ast.UAdd}
+_ALLOWED = "comparisons, + - * / // % **, and, or, not, in, and keys like tp_size or gpu.count"
+_TRUTHS = {"a list": "and, or"}
+_INSTEAD: Mapping[type[ast.AST], str] = {
+    ast.Invert: "not",
+    ast.BitAnd: "and, or",
+    ast.BitOr: "and, or",
+    **dict.fromkeys((ast.Is, ast.IsNot), "== and != compare"),
+}
 _ELSEWHERE = (("&&", "and"), ("||", "or"), ("!", "not"), ("=", "=="))
 
 
@@ -52,16 +60,16 @@ class Uncomputable(Exception):
 
 
 class Where:
-    """A constraint that has been read. ``keys`` are those that it names, in their order."""
+    """A constraint that has been read. ``keys`` are those that it names, with their columns, in their order."""
 
-    def __init__(self, text: str, node: _Node, keys: Mapping[str, int]) -> None:
+    def __init__(self, text: str, node: ast.expr, keys: Mapping[str, int]) -> None:
         self.text = text
         self.keys = keys
         self._node = node
 
     def holds(self, lookup: Lookup) -> bool:
         """Whether a point meets it. Raises Uncomputable where a key has no value, or one of another kind, there."""
-        value = self._node(lookup)
+        value = _value(self._node, lookup)
         if not isinstance(value, bool):
             raise Uncomputable(f"it gives {value!r}, neither true nor false")
         return value
@@ -85,121 +93,84 @@ def read_where(text: str) -> Where:
     except (RecursionError, MemoryError, ValueError) as failure:
         why = f"{type(failure).__name__}: {failure}" if isinstance(failure, ValueError) else "it is nested too deeply"
         raise _error(text, 0, why) from None
-    reader = _Reader(text)
-    return Where(text, reader.read_truth(tree.body), reader.keys)
+    keys: dict[str, int] = {}
+    for node, why, hint in _problems(tree.body, keys, text, must_be_true=True):
+        raise _error(text, _column(text, node), why, hint)
+    return Where(text, tree.body, keys)
 
 
-class _Reader:
-    """From the syntax tree to functions, one for each node that is allowed."""
+_Problem = tuple[ast.AST, str, str | None]
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.keys: dict[str, int] = {}
-        self._depth = 0
 
-    def read_truth(self, node: ast.expr) -> _Node:
-        """Reads an expression that must be true or false; refuses what is a number, a text or a list whatever the
-        point."""
-        kind = _never_true(node)
-        if kind:
-            hint = "and, or" if kind == "a list" else "a comparison, such as tp_size == 8"
-            raise self._refused(node, f"{kind} is neither true nor false", hint)
-        return self.read(node)
+def _problems(
+    node: ast.expr, keys: dict[str, int], text: str, *, must_be_true: bool = False, depth: int = 0
+) -> Iterator[_Problem]:
+    """What in an expression is not part of a constraint, and what to type; its keys go into ``keys``. One that
+    ``must_be_true`` or false is no number, text or list whatever the point."""
+    kind = _never_true(node) if must_be_true else ""
+    if kind:
+        yield node, f"{kind} is neither true nor false", _TRUTHS.get(kind, "a comparison, such as tp_size == 8")
+    if depth > _DEEPEST:
+        yield node, "it is nested too deeply", None
+        return
+    if isinstance(node, ast.Constant):
+        if not (node.value is None or isinstance(node.value, (bool, int, float, str))):
+            yield node, f"{node.value!r} is no number, text, true, false or null", None
+        elif isinstance(node.value, int) and abs(node.value) > _LARGEST:
+            yield node, "the number is too large", None
+    elif isinstance(node, (ast.Name, ast.Attribute)):
+        key = _key(node)
+        if not key:
+            yield node, "a key is written as gpu.count", _ALLOWED
+        elif key.lower() not in _NAMED:
+            keys.setdefault(key, _column(text, node))
+    elif isinstance(node, (ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Compare, ast.List, ast.Tuple)):
+        for sign in node.ops if isinstance(node, ast.Compare) else [getattr(node, "op", ast.And())]:
+            if type(sign) not in _SIGNS:
+                hint = _INSTEAD.get(type(sign), _ALLOWED)
+                yield node, f"{_described(sign)} is not part of a constraint", hint
+        of_truths = isinstance(node, ast.BoolOp) or isinstance(getattr(node, "op", None), ast.Not)
+        for part in ast.iter_child_nodes(node):
+            if isinstance(part, ast.expr):
+                yield from _problems(part, keys, text, must_be_true=of_truths, depth=depth + 1)
+    else:
+        yield node, f"{_described(node)} is not part of a constraint", _ALLOWED
 
-    def read(self, node: ast.expr) -> _Node:
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise self._refused(node, "it is nested too deeply")
-        try:
-            return self._read(node)
-        finally:
-            self._depth -= 1
 
-    def _read(self, node: ast.expr) -> _Node:
-        if isinstance(node, ast.Constant):
-            return self._constant(node)
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            return self._key(node)
-        if isinstance(node, (ast.List, ast.Tuple)):
-            items = [self.read(item) for item in node.elts]
-            return lambda lookup: [item(lookup) for item in items]
-        if isinstance(node, ast.BoolOp):
-            return self._logic(node)
-        if isinstance(node, ast.UnaryOp):
-            return self._sign(node)
-        if isinstance(node, ast.BinOp):
-            return self._arithmetic(node)
-        if isinstance(node, ast.Compare):
-            return self._comparison(node)
-        raise self._refused(node, f"{_described(node)} is not part of a constraint", _allowed())
+def _key(node: ast.expr) -> str:
+    """``gpu.count``; empty for what is written otherwise."""
+    if isinstance(node, ast.Attribute):
+        inner = _key(node.value)
+        return f"{inner}.{node.attr}" if inner else ""
+    return node.id if isinstance(node, ast.Name) else ""
 
-    def _constant(self, node: ast.Constant) -> _Node:
-        value = node.value
-        if not (value is None or isinstance(value, (bool, int, float, str))):
-            raise self._refused(node, f"{value!r} is no number, text, true, false or null")
-        if isinstance(value, int) and abs(value) > _LARGEST:
-            raise self._refused(node, "the number is too large")
-        return lambda lookup: value
 
-    def _key(self, node: ast.expr) -> _Node:
-        names: list[str] = []
-        inner = node
-        while isinstance(inner, ast.Attribute):
-            names.insert(0, inner.attr)
-            inner = inner.value
-        if not isinstance(inner, ast.Name):
-            raise self._refused(node, "a key is written as gpu.count", _allowed())
-        key = ".".join([inner.id, *names])
-        if key.lower() in _NAMED:
-            return lambda lookup: _NAMED[key.lower()]
-        self.keys.setdefault(key, _column(self.text, node))
-        return lambda lookup: lookup(key)
-
-    def _logic(self, node: ast.BoolOp) -> _Node:
-        parts = [self.read_truth(value) for value in node.values]
-        if isinstance(node.op, ast.Or):
-            return lambda lookup: any(_truth(part(lookup)) for part in parts)
-        return lambda lookup: all(_truth(part(lookup)) for part in parts)
-
-    def _sign(self, node: ast.UnaryOp) -> _Node:
-        inner = self.read_truth(node.operand) if isinstance(node.op, ast.Not) else self.read(node.operand)
+def _value(node: ast.expr, lookup: Lookup) -> Any:
+    """Computes an expression in which ``_problems`` found none."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [_value(item, lookup) for item in node.elts]
+    if isinstance(node, ast.BoolOp):
+        ends_at = isinstance(node.op, ast.Or)
+        return ends_at if any(_truth(_value(part, lookup)) is ends_at for part in node.values) else not ends_at
+    if isinstance(node, ast.UnaryOp):
+        inner = _value(node.operand, lookup)
         if isinstance(node.op, ast.Not):
-            return lambda lookup: not _truth(inner(lookup))
-        if isinstance(node.op, ast.USub):
-            return lambda lookup: -_number(inner(lookup), "-")
-        if isinstance(node.op, ast.UAdd):
-            return lambda lookup: _number(inner(lookup), "+")
-        raise self._refused(node, "~ is not part of a constraint", "not")
-
-    def _arithmetic(self, node: ast.BinOp) -> _Node:
-        if type(node.op) not in _ARITHMETIC:
-            hint = "and, or" if isinstance(node.op, (ast.BitAnd, ast.BitOr)) else _allowed()
-            raise self._refused(node, f"{_described(node.op)} is not part of a constraint", hint)
-        sign, compute = _ARITHMETIC[type(node.op)]
-        left, right = self.read(node.left), self.read(node.right)
-        return lambda lookup: _computed(sign, compute, left(lookup), right(lookup))
-
-    def _comparison(self, node: ast.Compare) -> _Node:
-        first = self.read(node.left)
-        steps: list[tuple[str, Callable[[Any, Any], Any], _Node]] = []
-        for kind, after in zip(node.ops, node.comparators, strict=True):
-            if type(kind) not in _COMPARED:
-                raise self._refused(node, f"{_described(kind)} is not part of a constraint", "== and != compare")
-            steps.append((*_COMPARED[type(kind)], self.read(after)))
-
-        def value(lookup: Lookup) -> bool:
-            before = first(lookup)
-            for sign, compare, part in steps:
-                after = part(lookup)
-                if not _compared(sign, compare, before, after):
-                    return False
-                before = after
-            return True
-
-        return value
-
-    def _refused(self, node: ast.AST, why: str, hint: str | None = None) -> ConfigError:
-        return _error(self.text, _column(self.text, node), why, hint)
+            return not _truth(inner)
+        return -_number(inner, "-") if isinstance(node.op, ast.USub) else _number(inner, "+")
+    if isinstance(node, ast.BinOp):
+        return _computed(*_ARITHMETIC[type(node.op)], _value(node.left, lookup), _value(node.right, lookup))
+    if isinstance(node, ast.Compare):
+        before = _value(node.left, lookup)
+        for kind, part in zip(node.ops, node.comparators, strict=True):
+            after = _value(part, lookup)
+            if not _compared(*_COMPARED[type(kind)], before, after):
+                return False
+            before = after
+        return True
+    key = _key(node)
+    return _NAMED[key.lower()] if key.lower() in _NAMED else lookup(key)
 
 
 def _never_true(node: ast.expr) -> str:
@@ -256,7 +227,7 @@ def _unreadable(text: str, failure: SyntaxError) -> ConfigError:
             return _error(text, found.start(), f"{wrong} is written {right} here", right)
     # Python has no place for what is missing at the end.
     column = failure.offset - 1 if failure.offset else len(text)
-    return _error(text, column, failure.msg or "it cannot be read", _allowed())
+    return _error(text, column, failure.msg or "it cannot be read", _ALLOWED)
 
 
 def _column(text: str, node: ast.AST) -> int:
@@ -279,6 +250,7 @@ def _described(node: ast.AST) -> str:
         "NamedExpr": ":=",
         "JoinedStr": "an f-text",
         "Is": "is",
+        "Invert": "~",
         "IsNot": "is not",
         "BitAnd": "&",
         "BitOr": "|",
@@ -287,7 +259,3 @@ def _described(node: ast.AST) -> str:
         "LShift": "<<",
         "RShift": ">>",
     }.get(type(node).__name__, type(node).__name__)
-
-
-def _allowed() -> str:
-    return "comparisons, + - * / // % **, and, or, not, in, and keys like tp_size or gpu.count"

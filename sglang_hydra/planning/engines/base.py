@@ -34,7 +34,7 @@ class Request:
     """What is to be served. ``intent`` holds the arguments asked for by name, ``model_path`` and a drawn seed
     included; ``python`` is the interpreter that has the engine, None for ours; ``host`` and ``port`` are where the
     server will listen; ``env`` is added to its environment. ``version`` is the release to serve with, None for the one
-    whose arguments these are; ``extra`` are arguments of its own."""
+    whose arguments these are."""
 
     intent: Mapping[str, Any]
     python: str | None
@@ -43,7 +43,6 @@ class Request:
     env: Mapping[str, str] = field(default_factory=dict)
     machine: Machine = field(default_factory=lambda: Machine(None))
     version: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,14 +59,12 @@ class Command:
 
 
 class Engine(Protocol):
-    """One server program. ``auto_rank`` orders the engines that ``engine=auto`` tries, lowest first.
-
-    ``health_path`` answers 200 when the server can serve, within ``health_timeout_s`` seconds. ``used_fields`` are
-    the arguments that it obeys, None for all. ``milestones`` maps a text in its output to the words for how far it is.
+    """One server program. ``health_path`` answers 200 when the server can serve, within ``health_timeout_s`` seconds.
+    ``used_fields`` are the arguments that it obeys, None for all. ``milestones`` maps a text in its output to the words
+    for how far it is.
     """
 
     name: str
-    auto_rank: int
     health_path: str
     health_timeout_s: float
     used_fields: frozenset[str] | None

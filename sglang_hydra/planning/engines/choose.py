@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sglang_hydra.planning.engines.base import Availability, Engine, Machine
 from sglang_hydra.planning.engines.sglang import ENGINE as SGLANG
 from sglang_hydra.planning.engines.transformers import ENGINE as TRANSFORMERS
-from sglang_hydra.text.errors import ConfigError, MachineError
+from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 
 AUTO = "auto"
@@ -23,29 +23,18 @@ class Choice(NamedTuple):
 
 def engines() -> dict[str, Engine]:
     """Every engine by name, in the order in which ``auto`` tries them."""
-    known: tuple[Engine, ...] = (SGLANG, TRANSFORMERS)
-    return {engine.name: engine for engine in sorted(known, key=lambda engine: engine.auto_rank)}
+    return {engine.name: engine for engine in (SGLANG, TRANSFORMERS)}
 
 
 def choose(setting: str, python: str | None, machine: Machine, weights_bytes: int | None) -> Choice:
     """The engine that ``engine=<setting>`` means here, for weights of that size in bytes (None: unknown).
 
-    Raises MachineError where this machine has none that can serve them, ConfigError for a name that is no engine.
+    Raises MachineError where this machine has none that can serve them. A name that is no engine has no plan.
     """
     known = engines()
     if setting == AUTO:
         return _first_that_can(known, python, machine, weights_bytes)
-    engine = known.get(setting)
-    if engine is None:
-        raise ConfigError(
-            Finding(
-                level="error",
-                id="ENG001",
-                message=f"engine={setting!r} is not an engine",
-                fields=("engine",),
-                hint=f"engine={AUTO}, {', '.join(f'engine={name}' for name in known)}",
-            )
-        )
+    engine = known[setting]
     found = engine.available(python)
     # A size that is not known stops auto; who names an engine has decided.
     obstacle = engine.obstacle(machine, weights_bytes) if weights_bytes is not None else None

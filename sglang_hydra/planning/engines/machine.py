@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from sglang_hydra.planning.engines.base import Machine
 
-_MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -16,26 +14,17 @@ def read_machine(accelerator: str | None = None, accelerator_memory_bytes: int |
     return Machine(free_memory_bytes(), accelerator, accelerator_memory_bytes)
 
 
-def free_memory_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int | None:
-    """The memory in bytes that a new process can take without swapping, a container's limit respected.
+def free_memory_bytes(cgroup: Path = _CGROUP) -> int | None:
+    """The memory in bytes that a new process can take without swapping, a container's limit respected; None where the
+    system tells nothing."""
+    import psutil
 
-    Where the system does not tell what is free (macOS), half of what it has; None where it tells nothing.
-    """
-    bounds = [bound for bound in (_available(meminfo), _container_rest(cgroup)) if bound is not None]
-    return min(bounds) if bounds else None
-
-
-def _available(meminfo: Path) -> int | None:
     try:
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (ValueError, OSError, AttributeError):
+        available = int(psutil.virtual_memory().available)
+    except (psutil.Error, OSError, NotImplementedError):
         return None
+    rest = _container_rest(cgroup)
+    return available if rest is None else min(available, rest)
 
 
 def _container_rest(cgroup: Path) -> int | None:

@@ -10,11 +10,13 @@ from typing import Any
 
 from sglang_hydra.arguments.fields import fresh_defaults
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.order import is_candidate_of, release_key
 from sglang_hydra.facts.packages import find_python
 from sglang_hydra.planning.engines.base import Availability, Engine, Machine, Request
 from sglang_hydra.planning.engines.sglang import ENGINE as SGLANG
 from sglang_hydra.planning.engines.transformers import ENGINE as TRANSFORMERS
-from sglang_hydra.releases.order import is_candidate_of, same_release
+from sglang_hydra.releases.provider import Provider
+from sglang_hydra.releases.records import default_release, record_of, release_named
 from sglang_hydra.rules.resolution import Basis, Resolution
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -26,14 +28,14 @@ _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([a-z.+-]*[0-9a-z]+)*")
 @dataclass(frozen=True)
 class PlannedEngine:
     """An engine and the release that the plan is made for; ``installed`` is None where this machine has none.
-    ``first_of`` is the model's class where the release was chosen because it is the first that has it."""
+    ``newest_that`` is what an older release was chosen for, as the newest that does it."""
 
     engine: Engine
     version: str
     python: str | None
     installed: str | None
     settled: bool = True
-    first_of: str | None = None
+    newest_that: str | None = None
 
     @property
     def name(self) -> str:
@@ -45,9 +47,9 @@ class PlannedEngine:
         return None if self.installed is None else find_python(self.python) or sys.executable
 
     @property
-    def by_own_rules(self) -> bool:
-        """Whether the rules that make the plan are those of its release."""
-        return self.engine is not SGLANG or same_release(self.version, SPECIFIED_VERSION)
+    def provider(self) -> Provider:
+        """What makes the values: the release, for the embedded engine 0.5.2."""
+        return Provider(self.version if self.engine is SGLANG else SPECIFIED_VERSION)
 
     def note(self, basis: Basis) -> str:
         """A line on what is installed here, and on what made the values."""
@@ -57,16 +59,13 @@ class PlannedEngine:
             return f"engine: SGLang {self.installed}"
         own = f"the rules of {SPECIFIED_VERSION}"
         made = {"exact": f"{self.version}'s own code", "recorded": f"{self.version}'s own code, recorded", "rules": own}
-        by = own if self.by_own_rules else made[basis]
+        by = own if self.provider.is_by_rules else made[basis]
         here = "SGLang is not installed here" if self.installed is None else f"SGLang {self.installed} is installed"
-        first = f"; {self.version} is the first recorded release with {self.first_of}" if self.first_of else ""
-        return f"engine: {here}; planned by {by}{first}"
+        chosen = f"; it is the newest recorded release that {self.newest_that}" if self.newest_that else ""
+        return f"engine: {here}; planned by {by}{chosen}"
 
-    def request(
-        self, resolution: Resolution, env: Mapping[str, str], machine: Machine, extra: Mapping[str, Any] | None = None
-    ) -> Request:
-        """The request to the engine: the intent as it was given, and a seed that was drawn. ``extra`` are arguments
-        that only its release has."""
+    def request(self, resolution: Resolution, env: Mapping[str, str], machine: Machine) -> Request:
+        """The request to the engine: the intent as it was given, and a seed that was drawn."""
         # Null where that is the default is left out; elsewhere the engine reports whether its command can pass it.
         defaults = fresh_defaults()
         intent = {
@@ -85,7 +84,6 @@ class PlannedEngine:
             env=env,
             machine=machine,
             version=self.version if self.engine is SGLANG else None,
-            extra=extra or {},
         )
 
 
@@ -114,11 +112,11 @@ def plan_engine(node: Mapping[str, Any], *, embedded_first: bool = False) -> Pla
 
 
 def engine_command(
-    planned: PlannedEngine, resolution: Resolution, env: Mapping[str, str], extra: Mapping[str, Any]
+    planned: PlannedEngine, resolution: Resolution, env: Mapping[str, str]
 ) -> tuple[list[str], list[Finding]]:
     """The command that a person would type, and the findings on what of it the engine refuses or ignores. The command
     is empty where it cannot be written; without a model there is neither."""
-    request = planned.request(resolution, env, Machine(None), extra)
+    request = planned.request(resolution, env, Machine(None))
     if "model_path" not in request.intent:
         return [], []
     findings = list(planned.engine.findings(request))
@@ -142,29 +140,39 @@ def opinions(findings: Iterable[Finding], version: str) -> list[Finding]:
             stage="plan",
             message=f"{finding.message} (a rule of {SPECIFIED_VERSION}; {version} was not asked)",
         )
-        if finding.level == "error" and not finding.ours and not finding.id.startswith("ARG")
+        if finding.level == "error" and not finding.ours and not finding.id.startswith(("ARG", "VER"))
         else finding
         for finding in findings
     ]
 
 
+def release_meant(version: str | None = None, python: str | None = None) -> str:
+    """The release that a plan is for, and that reads its words: the one that is named, else the one that ``python``
+    (None: ours) has installed, else the user's choice or the newest."""
+    return release_named(version) if version else SGLANG.available(python).version or default_release()
+
+
 def _planned(engine: Engine, node: Mapping[str, Any], found: Availability, settled: bool = True) -> PlannedEngine:
-    if node["version"] is not None and not _VERSION.fullmatch(node["version"]):
-        from sglang_hydra.releases.table import known_versions
+    version = release_named(str(node["version"])) if node["version"] is not None else None
+    if version is None and found.version is None and engine is SGLANG:
+        version = default_release()
+    if version is not None and not _VERSION.fullmatch(version):
+        from sglang_hydra.arguments.tables.table import known_versions
 
         known = known_versions()
-        message = f"engine.version={node['version']!r} is no version of SGLang"
-        plain = node["version"].lstrip("vV=")
+        message = f"engine.version={version!r} is no version of SGLang"
+        plain = version.lstrip("vV=")
         fix = f"engine.version={plain if plain in known else known[-1]}"
-        hint = f"{fix}; or {program()} release list shows all {len(known)}"
+        hint = f"{program()} release list shows all {len(known)}"
         raise ConfigError(Finding("error", "ENG012", message, ("engine.version",), hint, fix=fix))
-    if engine is SGLANG and node["version"] not in (None, found.version, SPECIFIED_VERSION):
-        from sglang_hydra.releases.table import nearest_known
+    if engine is SGLANG and version not in (None, found.version, SPECIFIED_VERSION):
+        from sglang_hydra.arguments.tables.table import nearest_known
 
-        near = nearest_known(node["version"]) or ""
-        if not same_release(near, node["version"]) and not is_candidate_of(node["version"], near):
-            from sglang_hydra.arguments.translate import unknown_version
+        near = nearest_known(version) or ""
+        in_table = release_key(near) == release_key(version) or is_candidate_of(version, near)
+        if not in_table and record_of(version) is None:
+            from sglang_hydra.arguments.accepted import unknown_version
 
-            raise ConfigError(unknown_version(node["version"]))
-    version = node["version"] or found.version or (SPECIFIED_VERSION if engine is SGLANG else "unknown")
+            raise ConfigError(unknown_version(version))
+    version = version or found.version or "unknown"
     return PlannedEngine(engine, str(version), node["python"], found.version if found.ok else None, settled)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.facts.packages import find_python, installed
 from sglang_hydra.planning.engines.base import Availability, Command, Machine, Request
-from sglang_hydra.releases.order import same_release
+from sglang_hydra.releases.provider import Provider
 from sglang_hydra.text.findings import Finding
-
-if TYPE_CHECKING:
-    from sglang_hydra.arguments.translate import Translation
 
 
 class SGLang:
     name = "sglang"
-    auto_rank = 0
     # It generates a token to answer: about a second, and up to 20 (SGLANG_HEALTH_CHECK_TIMEOUT) before it gives up.
     health_path = "/health"
     health_timeout_s = 30.0
@@ -50,16 +44,12 @@ class SGLang:
         return None
 
     def findings(self, request: Request) -> list[Finding]:
-        translated = translation_of(request)
-        return [] if translated is None else translated.findings
+        return []  # its release has judged the arguments
 
     def command(self, request: Request) -> Command:
-        from sglang_hydra.arguments.argv import render_argv
-
         intent = dict(request.intent)
         secret = intent.pop("api_key", None)
-        translated = translation_of(replace(request, intent=intent))
-        flags = render_argv(intent, defaults=True) if translated is None else translated.flags(defaults=True)
+        flags = Provider(request.version or SPECIFIED_VERSION).render(intent)
         python = find_python(request.python) or str(request.python)
         child = Path(__file__).parents[2] / "run" / "launch" / "child_sglang.py"
         return Command(
@@ -68,15 +58,6 @@ class SGLang:
             env=dict(request.env),
             secret=secret or None,
         )
-
-
-def translation_of(request: Request) -> Translation | None:
-    """The request in the terms of its release; None where it needs no translation, as for 0.5.2."""
-    if not request.extra and same_release(request.version or SPECIFIED_VERSION, SPECIFIED_VERSION):
-        return None
-    from sglang_hydra.arguments.translate import translate
-
-    return translate(request.intent, request.version or SPECIFIED_VERSION, request.extra)
 
 
 def _whose(python: str | None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sglang_hydra.facts.packages import find_python, installed
 from sglang_hydra.planning.engines.base import Availability, Command, Machine, Request
-from sglang_hydra.text.findings import Finding, Offer
+from sglang_hydra.text.findings import Finding, Remedy
 
 # What `transformers[serving]` needs at run time, and torch, which it leaves to its users.
 _PARTS = ("torch", "transformers", "accelerate", "fastapi", "uvicorn", "openai")
@@ -27,7 +27,6 @@ _LOG_LEVELS = {"debug", "info", "warning", "error", "critical"}
 
 class Transformers:
     name = "transformers"
-    auto_rank = 1
     health_path = "/health"
     health_timeout_s = 10.0
     used_fields: frozenset[str] | None = frozenset(
@@ -85,7 +84,7 @@ class Transformers:
                     message="the embedded engine cannot enforce api_key: everyone who reaches the port would be served",
                     fields=("api_key",),
                     hint="leave api_key out, and listen on 127.0.0.1 only",
-                    offers=(Offer("engine=sglang", ", which enforces it"),),
+                    offers=Remedy.typed("engine=sglang", ", which enforces it"),
                 )
             )
         unused = self._unused(request)
@@ -97,7 +96,7 @@ class Transformers:
                     message=f"the embedded engine (transformers serve) does not use {', '.join(unused)}",
                     fields=tuple(unused),
                     hint="the plan shows what SGLang would do with them",
-                    offers=(Offer("engine=sglang", " obeys them"),),
+                    offers=Remedy.typed("engine=sglang", when="obeys them"),
                 )
             )
         return findings

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.layout import Layout
+from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
 from sglang_hydra.planning.topology.placement import LAST_PORT, PortUse, gpu_offsets
-from sglang_hydra.releases.order import at_least
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Hint, Remedy
 from sglang_hydra.text.words import plural
 
 if TYPE_CHECKING:
@@ -32,34 +34,37 @@ def together(name: str, servers: Sequence[Server], router: Router, common: Plan)
         *_two_to_draw_from(servers, router),
     ]
     if name == PD:
-        kinds = {server.role: server.plan.view for server in reversed(servers)}
+        kinds = {server.role: server.plan for server in reversed(servers)}
         prefill, decode = kinds[PREFILL], kinds[DECODE]
-        for check in (_tp, _transfer, _kv_layout, _round_robin, _same_model):
-            findings += check(prefill, decode)
-        findings += _decode_pipeline(prefill, decode, common.engine.version)
+        findings += _tp(prefill.layout, decode.layout)
+        for check in (_transfer, _kv_layout, _same_model):
+            findings += check(prefill.values, decode.values)
+        if not at_least(common.engine.version, _FIRST_TO_FOLLOW):
+            findings += _round_robin(prefill, decode)
+        findings += _decode_pipeline(prefill.layout, decode.layout, common.engine.version)
         findings += _windows(servers, common)
     return findings
 
 
-def hint_for(id: str, hint: str | None, roles: Collection[str]) -> str | None:
+def remedies_for(finding: Finding, roles: Collection[str]) -> Hint:
     """What to type about a finding that servers of these roles have: where it is one role of a topology=pd, that role's
     key; and nothing that needs more nodes."""
     role = next(iter(roles)) if len(roles) == 1 else None
+    id = finding.id
     if id == "DIS008":
         return "topology.decode.args.tp_size=N, or topology.prefill.args.tp_size=N"
     if id == "DIS004" and role == DECODE:
         return f"{_role_key(DECODE, 'prefill_round_robin_balance')}=true"
-    if id not in ("FIT001", "FIT002", "FIT003", "GPU001") or hint is None:
-        return hint
-    remedies = [part for part in hint.split("; or ") if "nnodes=" not in part]
-    return "; or ".join(_for_role(part, role) if role in (PREFILL, DECODE) else part for part in remedies) or None
+    if id not in ("FIT001", "FIT002", "FIT003", "GPU001"):
+        return finding.remedies
+    kept = [one for one in finding.remedies if not any(word.startswith("nnodes=") for word in one.words)]
+    return [_for_role(one, role) if role in (PREFILL, DECODE) else one for one in kept]
 
 
-def _for_role(remedy: str, role: str | None) -> str:
+def _for_role(remedy: Remedy, role: str | None) -> Remedy:
     """``tp_size=2 ...: why`` with the keys of a role's own arguments."""
-    typed, colon, why = remedy.partition(": ")
-    words = [_role_key(str(role), word) if word.partition("=")[0] in FIELDS else word for word in typed.split()]
-    return " ".join(words) + colon + why
+    words = [_role_key(str(role), word) if word.partition("=")[0] in EVERY else word for word in remedy.words]
+    return replace(remedy, said=" ".join(words), words=tuple(words)) if words else remedy
 
 
 def _needs_sglang(common: Plan) -> Iterator[Finding]:
@@ -79,14 +84,14 @@ def _enough_gpus(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
     total = sum(len(server.gpus) for server in servers)
     roles = dict.fromkeys(server.role for server in servers)
     fields = [f"topology.{role}.replicas" if role != "replica" else "replicas" for role in roles]
-    each = len(gpu_offsets(common.view))
+    each = len(gpu_offsets(common))
     hints = [f"gpu.count={max(used) + 1} if the node has as many"]
     if servers[0].role == "replica" and each and count // each:
         hints.insert(0, f"replicas={count // each}")
     hints += _enough_nodes(servers, count)
     need = f"{plural(len(servers), 'server')} need {plural(total, 'GPU')}"
     message = f"{need}, and {common.gpu.name} has {count}: {needed}"
-    yield Finding("error", "TOP004", message, (*fields, "tp_size"), "; or ".join(hints))
+    yield Finding("error", "TOP004", message, (*fields, "tp_size"), hints)
 
 
 def _enough_nodes(servers: Sequence[Server], count: int) -> Iterator[str]:
@@ -158,11 +163,11 @@ def _two_to_draw_from(servers: Sequence[Server], router: Router) -> Iterator[Fin
             yield Finding("error", "TOP013", message, (key,), f"{key}=round_robin")
 
 
-def _tp(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
+def _tp(prefill: Layout, decode: Layout) -> Iterator[Finding]:
     """The ranks that share the KV cache of a request divide one another (disaggregation/mooncake/conn.py, 0.5.2,
     lines 1264-1325: the ranks of one are counted in whole multiples of the other's); tp_size alone is DIS008."""
-    shares = [_attention_tp(prefill), _attention_tp(decode)]
-    if min(shares) < 1 or max(prefill["tp_size"], decode["tp_size"]) % min(prefill["tp_size"], decode["tp_size"]):
+    shares = [prefill.attention, decode.attention]
+    if not (prefill.possible and decode.possible) or max(prefill.tp, decode.tp) % min(prefill.tp, decode.tp):
         return
     if max(shares) % min(shares):
         message = (
@@ -183,13 +188,13 @@ def _windows(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
     ever."""
     plans = {server.role: server.plan for server in reversed(servers)}
     prefill, decode = plans[PREFILL], plans[DECODE]
-    backend, release = prefill.view["disaggregation_transfer_backend"], common.engine.version
+    backend, release = prefill.values["disaggregation_transfer_backend"], common.engine.version
     first, last = _EQUAL_RANKS_FOR_WINDOWS.get(str(backend), ("", ""))
     cache = prefill.fit.kv if prefill.fit is not None else None
     kinds = {kind.kind for kind in cache.kinds} if cache is not None else set()
     held = prefill.values if prefill.is_exact else prefill.intent  # an estimate has what 0.5.2 makes of it
     pooled = "sliding window" in kinds and "latent" not in kinds and not held.get("disable_hybrid_swa_memory")
-    shares = [_attention_tp(plan.view) for plan in (prefill, decode)]
+    shares = [plan.layout.attention for plan in (prefill, decode)]
     if not (first and pooled and at_least(release, first) and at_least(last, release)) or shares[0] == shares[1]:
         return
     message = (
@@ -200,26 +205,22 @@ def _windows(servers: Sequence[Server], common: Plan) -> Iterator[Finding]:
     yield Finding("error", "TOP023", message, fields, "the same tp_size and dp_size for both")
 
 
-def _attention_tp(values: Mapping[str, Any]) -> int:
-    return int(values["tp_size"] // max(values["dp_size"], 1) if values["enable_dp_attention"] else values["tp_size"])
-
-
 # The first release whose decode servers may have the stages of the prefill servers (disaggregation/common/conn.py of
 # 0.5.7: lines 166 and 182; 0.5.10 and later assert it, line 312 there). Before: disaggregation/decode.py of 0.5.2,
 # lines 194-195.
 _FIRST_WITH_DECODE_STAGES = "0.5.7"
 
 
-def _decode_pipeline(prefill: Mapping[str, Any], decode: Mapping[str, Any], release: str) -> Iterator[Finding]:
+def _decode_pipeline(prefill: Layout, decode: Layout, release: str) -> Iterator[Finding]:
     """Decode servers receive the KV cache in one stage, or in as many as the prefill servers have."""
     equal = at_least(release, _FIRST_WITH_DECODE_STAGES)
-    if decode["pp_size"] <= 1 or (equal and decode["pp_size"] == prefill["pp_size"]):
+    if decode.stages <= 1 or (equal and decode.stages == prefill.stages):
         return
     key = "topology.decode.args.pp_size"
-    allowed = f"in one stage or in the {prefill['pp_size']} of a prefill server" if equal else "in one stage"
-    message = f"decode servers with pp_size={decode['pp_size']}: SGLang {release} receives the KV cache {allowed}"
-    more = f"; or {key}={prefill['pp_size']}" if equal and prefill["pp_size"] > 1 else ""
-    yield Finding("error", "TOP008", message, (key,), f"{key}=1{more}")
+    allowed = f"in one stage or in the {prefill.stages} of a prefill server" if equal else "in one stage"
+    message = f"decode servers with pp_size={decode.stages}: SGLang {release} receives the KV cache {allowed}"
+    sizes = (1, prefill.stages) if equal and prefill.stages > 1 else (1,)
+    yield Finding("error", "TOP008", message, (key,), [f"{key}={size}" for size in sizes])
 
 
 def _transfer(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
@@ -244,16 +245,20 @@ def _kv_layout(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterato
             yield Finding("error", "TOP010", message, (_role_key(DECODE, name), _role_key(PREFILL, name)), hint)
 
 
-def _round_robin(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
+# From this release on a prefill server's "auto" pairs the ranks, and decode servers ask which rank has a request.
+_FIRST_TO_FOLLOW = "0.5.8"
+
+
+def _round_robin(prefill: Plan, decode: Plan) -> Iterator[Finding]:
     """Both sides work out a request's data parallel rank from its number, which only this method does
     (data_parallel_controller.py, 0.5.2, lines 282-293; server_args.py, lines 821-826)."""
-    method, name = prefill["load_balance_method"], "load_balance_method"
-    if method == ROUND_ROBIN or max(prefill["dp_size"], decode["dp_size"]) <= 1:
+    method, name = prefill.values["load_balance_method"], "load_balance_method"
+    size = max(prefill.layout.replicas, decode.layout.replicas)
+    if method == ROUND_ROBIN or size <= 1:
         return
-    whose = "prefill" if prefill["dp_size"] > 1 else "decode"
-    size = max(prefill["dp_size"], decode["dp_size"])
+    whose = "prefill" if prefill.layout.replicas > 1 else "decode"
     message = (
-        f"{whose} servers have dp_size={size}, and the prefill servers share requests out by {method}: "
+        f"{whose} servers have {size} data parallel ranks, and the prefill servers share requests out by {method}: "
         f"their ranks find each other only with {ROUND_ROBIN}"
     )
     key = _role_key(PREFILL, name)

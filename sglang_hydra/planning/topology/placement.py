@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.arguments.ports import ZMQ_TCP_PORT_DELTA
-from sglang_hydra.planning.nodes import ports_for_head
-from sglang_hydra.rules.checks.nodes import gpu_numbers
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.plan import Plan
 
 FIRST_PORT = 30000
 LAST_PORT = 65535
@@ -20,8 +21,6 @@ LAST_PORT = 65535
 # SGLang 0.5.2 draws its NCCL port from this far above the HTTP port (server_args.py, lines 2594-2604).
 _NCCL_FIRST, _NCCL_LAST = 100, 1000
 _NONE = -1  # a port that does not count
-# With DP attention: tokenizer, detokenizer, RPC, metrics and scheduler, then one for each rank (lines 2636-2653).
-_ZMQ_PORTS = 5
 
 
 class PortUse(NamedTuple):
@@ -52,7 +51,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Needs:
-    """What one server needs. ``values`` are those of a plan of its kind; the others are where its numbers begin.
+    """What one server needs. ``values``, ``layout`` and the ``offsets`` of its GPUs are those of a plan of its kind;
+    the others are where its numbers begin.
 
     ``fixed`` names the numbers that were set for this role: they are given out from there even where another server has
     them, and a check reports it.
@@ -63,23 +63,20 @@ class Needs:
     port: int
     disaggregation_bootstrap_port: int | None = None
     nccl_port: int | None = None
+    layout: Layout = field(default_factory=Layout)
+    offsets: tuple[int, ...] = ()
     fixed: frozenset[str] = frozenset()
 
 
-def gpu_offsets(values: Mapping[str, Any]) -> tuple[int, ...]:
-    """The GPUs of a server on each of its nodes, counted from its ``base_gpu_id``; empty for one that uses none."""
-    sizes = ("tp_size", "pp_size", "dp_size", "gpu_id_step", "nnodes")
-    if values["device"] == "cpu" or min(values[name] for name in sizes) < 1:
+def gpu_offsets(plan: Plan) -> tuple[int, ...]:
+    """The GPUs of a server on each of its nodes, counted from its first one; empty for one that uses none."""
+    layout = plan.layout
+    if "cpu" in (plan.gpu.device, plan.values["device"]) or not layout.possible:
         return ()
-    return tuple(sorted(set(gpu_numbers(SimpleNamespace(**{**values, "base_gpu_id": 0})))))
+    return tuple(sorted({number - layout.first_gpu for number in layout.gpu_numbers()}))
 
 
-def draws_nccl_port(values: Mapping[str, Any]) -> bool:
-    """Whether a fixed ``nccl_port`` would be taken by several ranks of one server: plain data parallelism."""
-    return bool(values["dp_size"] > 1 and not values["enable_dp_attention"])
-
-
-def ports_of(values: Mapping[str, Any]) -> list[PortUse]:
+def ports_of(values: Mapping[str, Any], layout: Layout) -> list[PortUse]:
     """Every port that a server of these resolved arguments listens on, on one node of its own.
 
     Where SGLang draws the NCCL port, all that it can draw at its first try are counted.
@@ -93,9 +90,9 @@ def ports_of(values: Mapping[str, Any]) -> list[PortUse]:
         found.append(PortUse("NCCL", _one(nccl)))
     else:
         found.append(PortUse("NCCL", range(port + _NCCL_FIRST, port + _NCCL_LAST + 1)))
-    if values["enable_dp_attention"]:
-        first = (port + ZMQ_TCP_PORT_DELTA if rendezvous is None else rendezvous) + 1
-        found.append(PortUse("ZeroMQ", range(first, first + _ZMQ_PORTS + max(values["dp_size"], 1))))
+    if layout.head_ports > 1:
+        first = port + ZMQ_TCP_PORT_DELTA if rendezvous is None else rendezvous
+        found.append(PortUse("ZeroMQ", range(first + 1, first + layout.head_ports)))
     if values["disaggregation_mode"] == "prefill":
         found.append(PortUse("bootstrap", _one(values["disaggregation_bootstrap_port"])))
     return found
@@ -115,7 +112,7 @@ class Floor:
 
         Raises ConfigError where no port is left.
         """
-        offsets = gpu_offsets(needs.values)
+        offsets = needs.offsets
         seen = own._gpus if "base_gpu_id" in needs.fixed else self._gpus
         bases = itertools.count(needs.base_gpu_id)
         base = next(
@@ -128,15 +125,17 @@ class Floor:
         moving = {**needs.values, "nccl_port": None, "disaggregation_mode": "null"}
         meeting = _port_in(moving["dist_init_addr"]) is not None
         several = len(nodes) > 1 and not meeting
-        pinned = not draws_nccl_port(moving) and not meeting and not several
+        # A fixed nccl_port would be taken by each copy of plain data parallelism.
+        pinned = needs.layout.copies == 1 and not meeting and not several
         if pinned or meeting or several:
             moving.update(nccl_port=_NONE, dist_init_addr=None)
-        if meeting or several:
-            moving["enable_dp_attention"] = False
-        port = self._first("port", needs, own, lambda port: [use.ports for use in ports_of({**moving, "port": port})])
+        layout = needs.layout._replace(attention_groups=1) if meeting or several else needs.layout
+        port = self._first(
+            "port", needs, own, lambda port: [use.ports for use in ports_of({**moving, "port": port}, layout)]
+        )
         nccl = bootstrap = head = None
         if several:
-            count = ports_for_head(needs.values)
+            count = needs.layout.head_ports
             above = replace(needs, nccl_port=port + _NCCL_FIRST)
             head = self._first("nccl_port", above, own, lambda first: [range(first, first + count)])
         if pinned:

@@ -12,12 +12,22 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
 from sglang_hydra.facts.machine_cache import asking_once
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan, Recorded, digest
 from sglang_hydra.planning.topology import checks
-from sglang_hydra.planning.topology.placement import FIRST_PORT, LAST_PORT, Floor, Needs, Place, PortUse, ports_of
+from sglang_hydra.planning.topology.placement import (
+    FIRST_PORT,
+    LAST_PORT,
+    Floor,
+    Needs,
+    Place,
+    PortUse,
+    gpu_offsets,
+    ports_of,
+)
 from sglang_hydra.planning.topology.roles import Role, nodes_of_servers, roles_of
 from sglang_hydra.planning.topology.router import PROMETHEUS_PORT, Router, api_key_finding, plan_router
+from sglang_hydra.planning.verdict import Verdict, verdict_on
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import plain
 
@@ -59,10 +69,10 @@ class Server:
 
     @property
     def ports(self) -> list[PortUse]:
-        values = self.plan.view
+        values = self.plan.values
         if self.head_port is not None:
             values = {**values, "dist_init_addr": f"{self.address}:{self.head_port}"}
-        return ports_of(values)
+        return ports_of(values, self.plan.layout)
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,8 @@ class Topology:
 
     ``common`` is the plan of what all share, as if it were one server; it gives the settings and is not judged.
     ``together`` are the findings about the servers as a whole; each plan has its own. ``ok`` is SGLang's verdict on
-    every server, ``launchable`` adds ours. ``nodes`` is the number of nodes; the router is on the first.
+    every server, ``launchable`` adds ours and is None where nobody knows. ``nodes`` is the number of nodes; the router
+    is on the first.
     """
 
     name: str
@@ -86,27 +97,32 @@ class Topology:
     def ok(self) -> bool:
         return all(server.plan.ok for server in self.servers)
 
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Whether all of it can be launched, and why."""
+        return verdict_on(self.findings, [server.plan for server in self.servers])
+
     @property
-    def launchable(self) -> bool:
-        apart = any(finding.level == "error" for finding in self.together)
-        return not apart and all(server.plan.launchable for server in self.servers)
+    def launchable(self) -> bool | None:
+        """Whether all of it can be launched; None where that is not known."""
+        return self.verdict.launchable
 
     @property
     def findings_with_servers(self) -> list[tuple[Finding, tuple[Server, ...]]]:
         """Every finding once, with the servers that have it; those of all together have none."""
         found: dict[Finding, list[Server]] = {}
-        hints: dict[Finding, str | None] = {}
+        remedies: dict[Finding, Finding] = {}
         enough = not any(finding.id in ("TOP004", "TOP005") for finding in self.together)
         for server in self.servers:
             for finding in server.plan.findings:
                 if not enough and finding.id == "GPU001":
                     continue  # reported once, for all servers
-                same = replace(finding, hint=None)
-                hints.setdefault(same, finding.hint)
+                same = replace(finding, remedies=())
+                remedies.setdefault(same, finding)
                 found.setdefault(same, []).append(server)
         whole: list[tuple[Finding, tuple[Server, ...]]] = [(finding, ()) for finding in self.together]
         return whole + [
-            (replace(one, hint=checks.hint_for(one.id, hints[one], {server.role for server in having})), tuple(having))
+            (one.said(checks.remedies_for(remedies[one], {server.role for server in having})), tuple(having))
             for one, having in found.items()
         ]
 
@@ -140,6 +156,7 @@ class Topology:
             "name": self.name,
             "ok": self.ok,
             "launchable": self.launchable,
+            "why": self.verdict.why,
             "nodes": self.nodes,
             "servers": [
                 {
@@ -257,7 +274,9 @@ def _places(
     for role in sorted(roles, key=lambda role: -len(role.fixed)):
         kind, own = kinds[role.name], Floor()
         needs = Needs(
-            values=kind.view,
+            values=kind.values,
+            layout=kind.layout,
+            offsets=gpu_offsets(kind),
             base_gpu_id=kind.values["base_gpu_id"],
             port=kind.values["port"] if "port" in role.fixed else first + 1,
             disaggregation_bootstrap_port=(
@@ -318,10 +337,11 @@ def _values_of_other_role(role: Role, kinds: Mapping[str, Plan]) -> Iterator[tup
     own = kinds[role.name]
     asked = {name for name in own.values if name not in own.intent}
     if role.name == PREFILL:
-        decode = kinds[DECODE].values
-        for name, theirs in (("disaggregation_decode_tp", "tp_size"), ("disaggregation_decode_dp", "dp_size")):
-            if name in asked and decode[theirs] != own.values[theirs]:
-                yield name, decode[theirs]
+        theirs = kinds[DECODE].layout
+        sizes = {"tp": (theirs.tp, own.layout.tp), "dp": (theirs.replicas, own.layout.replicas)}
+        for name, (other, mine) in sizes.items():
+            if f"disaggregation_decode_{name}" in asked and other != mine:
+                yield f"disaggregation_decode_{name}", other
     if role.name == DECODE and "disaggregation_prefill_pp" in asked:
         stages = kinds[PREFILL].values["pp_size"]
         if stages != own.values["disaggregation_prefill_pp"]:

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import DECODE, ON_WORKER_EXIT, PD, PREFILL, REPLICA, REPLICAS, SINGLE
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.placement import gpu_offsets
 from sglang_hydra.planning.topology.router import secret_flags
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.words import nearest, plural
 
 NAMES = (SINGLE, REPLICAS, PD)
@@ -69,7 +69,7 @@ def nodes_of_servers(
     for a number of nodes that its servers cannot use.
     """
     each = {role.name: max(int(kinds[role.name].values["nnodes"]), 1) for role in roles}
-    gpus = {role.name: len(gpu_offsets(kinds[role.name].view)) for role in roles}
+    gpus = {role.name: len(gpu_offsets(kinds[role.name])) for role in roles}
     count = common.gpu.count
     total = sum(gpus[role.name] * role.replicas for role in roles)
     too_many = common.nodes["launch"]["name"] == "slurm" and count is not None and total > count
@@ -104,7 +104,7 @@ class Places:
     """Where a key below ``topology`` was typed; ``otherwise`` for what stands in a file of the group."""
 
     def __init__(self, requests: Sequence[Request], otherwise: str) -> None:
-        typed = {request.key or request.text.lstrip("+").partition("=")[0]: request for request in requests}
+        typed = {request.name: request for request in requests}
         self._typed, self._otherwise = typed, otherwise
 
     def of(self, key: str) -> tuple[str, str]:
@@ -157,7 +157,7 @@ def _replicas(common: Plan) -> Iterator[Finding]:
     if count is not None:
         yield from _count("replicas", count)
         return
-    gpus, each = common.gpu.count, len(gpu_offsets(common.view))
+    gpus, each = common.gpu.count, len(gpu_offsets(common))
     fitting = gpus // each if gpus and each else 0
     hint = f"replicas={fitting or 2}" + (f": {common.gpu.name} has {gpus}, a server takes {each}" if fitting else "")
     yield Finding("error", "TOP001", "topology=replicas: how many?", ("replicas",), hint)
@@ -175,9 +175,9 @@ def _role_findings(role: str, node: Mapping[str, Any]) -> Iterator[Finding]:
         key = f"topology.{role}.args.{name}"
         if name in _NOT_FOR_A_ROLE:
             yield Finding("error", "TOP002", f"{key}: {_NOT_FOR_A_ROLE[name]}", (key,), f"leave {key} out")
-        elif name not in FIELDS:
-            near = nearest(str(name), FIELDS)
-            hint = f"did you mean topology.{role}.args.{near}?" if near else None
+        elif name not in EVERY:
+            near = nearest(str(name), EVERY)
+            hint = Remedy.meant(f"topology.{role}.args.{near}") if near else None
             yield Finding("error", "CLI001", f"{key}: {name!r} is no argument of SGLang 0.5.2", (key,), hint)
         elif name == "dist_init_addr" and node["replicas"] > 1 and node["args"][name] is not None:
             message = f"{key}: {node['replicas']} servers cannot meet at one address"
@@ -185,7 +185,7 @@ def _role_findings(role: str, node: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _role(name: str, node: Mapping[str, Any], places: Places) -> Role:
-    args = {key: value for key, value in node["args"].items() if key in FIELDS}
+    args = {key: value for key, value in node["args"].items() if key in EVERY}
     requests = [Request.typed("disaggregation_mode", name, f"topology=pd, {name}", "topology")]
     for key, value in args.items():
         place, layer = places.of(f"topology.{name}.args.{key}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sglang_hydra.releases.order import at_least, release_key
+from sglang_hydra.arguments.tables.order import at_least, release_key
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest
 
@@ -159,7 +159,7 @@ def secret_flags(args: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding("error", "TOP014", message, (key,), hint)
         elif name in SECRET:
             message = f"{key} holds a password, which its command line would show"
-            yield Finding("error", "TOP014", message, (key,), f"leave {name} out; or start such a router yourself")
+            yield Finding("error", "TOP014", message, (key,), (f"leave {name} out", "start such a router yourself"))
 
 
 def find_router(python: str | None, engine_python: str | None) -> tuple[str | None, str | None]:
@@ -184,19 +184,19 @@ def absent(router: Router) -> Finding | None:
         return None
     if router.python and find_python(router.python) is None:
         message = f"topology.router.python={router.python} is not a program here"
-        hint = "topology.router.python=/venv/bin/python; or leave it out for the engine's, else this program's"
+        hint = "topology.router.python=/venv/bin/python", "leave it out for the engine's, else this program's"
         return Finding("error", "TOP015", message, ("topology.router.python",), hint)
     whose = f"the environment of {router.python}" if router.python else "this environment"
-    hint = router.install_line(router.python or _path_of(None))
+    hints = [router.install_line(router.python or _path_of(None))]
     if not at_least(router.belongs or router.release, FIRST_FOR_EVERY_PYTHON):
-        hint += f"; or {router.python or _path_of(None)} -m pip install {PACKAGE}=={newest_release()}"
-        hint += ", which every Python and platform has"
+        newest = f"{router.python or _path_of(None)} -m pip install {PACKAGE}=={newest_release()}"
+        hints.append(f"{newest}, which every Python and platform has")
     return Finding(
         "error",
         "TOP015",
         f"{whose} has no package {PACKAGE}, which stands in front of the servers",
         ("topology.router.python",),
-        hint,
+        hints,
     )
 
 

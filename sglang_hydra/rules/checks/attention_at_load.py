@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from sglang_hydra.arguments.fields import ServerArgs
+from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.facts.config_view import text_config, view_of
 from sglang_hydra.rules.checks.kernels_at_load import ATTENTION_FIELDS, is_latent, unset_backend
+from sglang_hydra.rules.checks.releases import Arguments
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
-from sglang_hydra.text.findings import Offer
+from sglang_hydra.text.findings import Remedy
 
-# What model_specific_adjustment takes for latent attention.
-_FOR_LATENT = ("aiter", "flashinfer", "fa3", "triton", "flashmla", "cutlass_mla", "trtllm_mla", "ascend")
+# What model_specific_adjustment takes for latent attention; no release before 0.5.3 has those of the second line.
+_FOR_LATENT = (
+    *("aiter", "flashinfer", "fa3", "triton", "flashmla", "cutlass_mla", "trtllm_mla", "ascend"),
+    *("fa4", "nsa", "dsa", "tokenspeed_mla", "cutedsl_mla", "intel_xpu"),
+)
 _ENCODER_DECODER = "MllamaForConditionalGeneration"
 _DELTA_NETS = ("Qwen3NextForCausalLM", "Qwen3NextForCausalLMMTP")
-_SPARSE = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
+_SPARSE_GLM = "GlmMoeDsaForCausalLM"
+_SPARSE = ("DeepseekV32ForCausalLM", _SPARSE_GLM)
 # Kernels that were built for one architecture alone: its major compute capability, and its name.
 _BUILT_FOR = {"flashmla": (9, "Hopper"), "cutlass_mla": (10, "Blackwell (SM100)")}
 
@@ -45,8 +51,9 @@ def check_delta_net_gpu(args: ServerArgs, facts: Facts) -> Outcome:
 def check_latent_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: flashmla has kernels for Hopper, cutlass_mla for Blackwell (SM100).
-    Why: SGLang 0.5.2 does not look; trtllm_mla is looked at (KER008). Inferred: the first forward pass fails.
-    Upstream: layers/attention/flashmla_backend.py and cutlass_mla_backend.py, 0.5.2; sgl-kernel's builds.
+    Why: SGLang does not look; trtllm_mla is looked at (KER008). Inferred: the first forward pass fails.
+    Upstream: layers/attention/flashmla_backend.py and cutlass_mla_backend.py, 0.5.2; sgl-kernel's builds;
+        kernels/ops/attention/flash_mla_interface.py, 0.5.23.
     Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=cutlass_mla -> warned
     """
     capability = facts.gpu.compute_capability
@@ -161,14 +168,16 @@ def check_delta_net_backend(args: ServerArgs, facts: Facts) -> Outcome:
     return _only_for(args, "hybrid_linear_attn", "models with gated delta nets (Qwen3-Next)")
 
 
-@rule("RUN021", stage="plan", every_release=True)
+@rule("RUN021", stage="plan")
 def check_sparse_attention_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     """
-    What: DeepSeek's sparse attention (V3.2, GLM-5) runs on Hopper and on Blackwell of compute capability 10.
+    What: DeepSeek's sparse attention (V3.2, GLM-5) runs on Hopper and on Blackwell of compute capability 10; that of
+        GLM-5, from 0.5.17 on, also on 12.x with kv_cache_dtype=fp8_e4m3.
     Why: on NVIDIA its indexer calls DeepGEMM, whose kernels are built for 9.x and 10.x; elsewhere they stop with
-        "Unsupported architecture" when the server starts. No argument chooses another indexer.
+        "Unsupported architecture" when the server starts. For GLM on 12.x there is flashinfer_sparse_mla, which takes
+        an FP8 cache alone.
     Upstream: dsa_backend and dsa_indexer of layers/attention, up to 0.5.23; reported for 12.0 and 0.5.12 in
-        sgl-project/sglang#26087.
+        sgl-project/sglang#26087. kernels/ops/attention/flash_mla_sm120.py:678-713, 0.5.23.
     Example: gpu=a100_80gb model=glm_5_fp8 tp_size=16 nnodes=2 -> warned
     """
     view, capability = view_of(facts.model, args.json_model_override_args), facts.gpu.compute_capability
@@ -176,11 +185,15 @@ def check_sparse_attention_kernels(args: ServerArgs, facts: Facts) -> Outcome:
         return None
     if not facts.gpu.is_cuda or capability is None or capability[0] in (9, 10):
         return None
+    fp8 = "kv_cache_dtype=fp8_e4m3"
+    own_kernels = capability[0] == 12 and view.architecture == _SPARSE_GLM and at_least(facts.release, "0.5.17")
+    if own_kernels and args.kv_cache_dtype == "fp8_e4m3":
+        return None
     return Notice(
         f"{view.architecture}: the kernels of its sparse attention are built for compute capability 9 and 10, and "
         f"{facts.gpu.name} has {capability[0]}.{capability[1]}",
         "model_path",
-        offers=("gpu=h200", "gpu=b200"),
+        offers=(fp8, "gpu=h200", "gpu=b200") if own_kernels else ("gpu=h200", "gpu=b200"),
     )
 
 
@@ -190,7 +203,7 @@ def check_latent_backend(args: ServerArgs, facts: Facts) -> Outcome:
     What: latent attention (DeepSeek and kin) runs on aiter, flashinfer, fa3, triton, flashmla, cutlass_mla, trtllm_mla
         and ascend.
     Why: SGLang refuses any other when it loads the model.
-    Upstream: model_executor/model_runner.py:499-518, 0.5.2.
+    Upstream: model_executor/model_runner.py:499-518, 0.5.2; MLA_ATTENTION_BACKENDS of 0.5.3 to 0.5.15.
     Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=torch_native -> refused
     """
     view, backend = view_of(facts.model, args.json_model_override_args), args.attention_backend
@@ -199,11 +212,11 @@ def check_latent_backend(args: ServerArgs, facts: Facts) -> Outcome:
     if backend in _FOR_LATENT or facts.gpu.device in (None, "cpu"):
         return None
     return Refusal(f"{backend} does not serve latent attention", "attention_backend",
-                   offers=Offer("attention_backend=null", " lets SGLang choose"))  # fmt: skip
+                   offers=Remedy.typed("attention_backend=null", when="lets SGLang choose"))  # fmt: skip
 
 
 @rule("RUN019", stage="plan")
-def check_graph_sizes(args: ServerArgs, facts: Facts) -> Outcome:
+def check_graph_sizes(args: Arguments, facts: Facts) -> Outcome:
     """
     What: with DP attention or DeepEP, cuda_graph_max_bs must be at least the ranks that share an attention layer.
     Why: batches are captured in multiples of these; with none left the server fails when it captures, at the end of
@@ -211,14 +224,14 @@ def check_graph_sizes(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: model_executor/cuda_graph_runner.py:197-215, 0.5.2.
     Example: gpu=h200 model=deepseek_v3 tp_size=8 dp_size=2 enable_dp_attention=true cuda_graph_max_bs=2 -> refused
     """
-    limit = args.cuda_graph_max_bs
-    if not isinstance(limit, int) or limit < 1 or args.disable_cuda_graph or args.cuda_graph_bs:
+    limit, layout = args.cuda_graph_max_bs, args.layout
+    if not isinstance(limit, int) or limit < 1 or not layout.graphs.made or args.cuda_graph_bs:
         return None
-    shared = args.enable_dp_attention and args.dp_size > 1
-    if not shared and args.moe_a2a_backend != "deepep":
+    if args.speculative_algorithm is not None and at_least(facts.release, "0.5.3"):
+        return None  # a draft's tokens count there too
+    if layout.attention_groups == 1 and not layout.all_to_all:
         return None
-    ranks = max(1, args.tp_size // args.dp_size) if shared else args.tp_size
-    unit = ranks * (2 if args.enable_two_batch_overlap else 1)
+    unit = layout.attention * (2 if args.enable_two_batch_overlap else 1)
     if limit >= unit:
         return None
     return Refusal(

@@ -6,7 +6,7 @@ from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
-from sglang_hydra.text.findings import Offer
+from sglang_hydra.text.findings import Remedy
 
 IN_CI = "SGLANG_IS_IN_CI"
 
@@ -65,7 +65,7 @@ def decode_replicas_are_served_in_turn(args: ServerArgs, facts: Facts) -> Outcom
         f"a decode server with dp_size={args.dp_size} needs prefill_round_robin_balance=true",
         "prefill_round_robin_balance",
         "dp_size",
-        offers=Offer(
+        offers=Remedy.typed(
             "prefill_round_robin_balance=true", ", and load_balance_method=round_robin on the prefill servers"
         ),
     )

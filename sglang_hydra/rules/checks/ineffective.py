@@ -1,9 +1,9 @@
 """Settings that change nothing, because another setting switches off what would read them.
 
-ineffective.json has them, recorded from SGLang 0.5.2 (``sglang/srt``) for each of its arguments. Left out on purpose:
-what a running server can switch on later (``log_requests_level``), what is read beside its switch too
-(``enable_torch_compile`` by single layers, ``speculative_eagle_topk`` in the choice of a backend,
-``chunked_prefill_size`` in the memory of a decode server), and what depends on the model.
+ineffective.json has them, by the names of the releases that they hold for, recorded from SGLang's code (``sglang/srt``)
+for each argument of 0.5.2. Left out on purpose: what a running server can switch on later (``log_requests_level``),
+what is read beside its switch too (``enable_torch_compile`` by single layers, ``speculative_eagle_topk`` in the choice
+of a backend, ``chunked_prefill_size`` in the memory of a decode server), and what depends on the model.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sglang_hydra.arguments.fields import FIELDS, ServerArgs
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.order import at_least
+from sglang_hydra.rules.checks.releases import Arguments, Unknown, arguments_of, value_at
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, rule
 from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.words import typed
@@ -19,21 +21,33 @@ from sglang_hydra.text.words import typed
 
 class Ineffective(NamedTuple):
     """Arguments (``fields``, between spaces) that change nothing where none of the ways in ``read`` holds; ``why``
-    names what switches them off, ``source`` the lines of SGLang 0.5.2 that show it.
+    names what switches them off, ``source`` the lines of SGLang that show it, of 0.5.2 unless another release stands
+    before them. So it is from the release ``since`` on, ``until`` the first that is otherwise.
 
-    A way holds where all of its arguments fit: true and false stand for any value that counts as such, a list for one
-    of its items, ``{"not": list}`` for none of them, ``{"above": number}`` for more than that."""
+    A way holds where all of its arguments fit, also places in one (``a.b.c``): true and false stand for any value that
+    counts as such, a list for one of its items, ``{"not": list}`` for none of them, ``{"above": number}`` for more than
+    that. It does not hold in a release that lacks one of them."""
 
     fields: str
     read: Sequence[Mapping[str, Any]]
     why: str
     source: str
+    since: str = SPECIFIED_VERSION
+    until: str | None = None
 
-    def is_read(self, args: ServerArgs) -> bool:
-        return any(all(_fits(getattr(args, name), wanted) for name, wanted in way.items()) for way in self.read)
+    def holds_for(self, release: str) -> bool:
+        since = self.since == SPECIFIED_VERSION or at_least(release, self.since)
+        return since and (self.until is None or not at_least(release, self.until))
+
+    def is_read(self, values: Mapping[str, Any]) -> bool:
+        return any(all(_fits(values, name, wanted) for name, wanted in way.items()) for way in self.read)
 
 
-def _fits(value: Any, wanted: Any) -> bool:
+def _fits(values: Mapping[str, Any], name: str, wanted: Any) -> bool:
+    try:
+        value = value_at(values, name)
+    except Unknown:
+        return False
     if isinstance(wanted, bool):
         return bool(value) == wanted
     if isinstance(wanted, list):
@@ -45,23 +59,20 @@ TABLE = tuple(Ineffective(**row) for row in json_beside(__file__))
 
 
 @rule("NOP001", stage="plan")
-def check_ineffective(args: ServerArgs, facts: Facts) -> Outcome:
+def check_ineffective(args: Arguments, facts: Facts) -> Outcome:
     """
     What: warns of settings that change nothing, because another one switches off what reads them.
     Why: SGLang reads each of them in one place only, which it does not reach then, mostly without a word.
-    Upstream: none; sglang_hydra/rules/checks/ineffective.json names the lines of 0.5.2 for each of them.
+    Upstream: none; sglang_hydra/rules/checks/ineffective.json names the lines for each of them.
     Example: gpu=h100 cuda_graph_max_bs=64 disable_cuda_graph=true -> warned
     """
-    given = [name for name in facts.given if _is_set(name, facts)]
-    found = {name: row.why for row in TABLE for name in row.fields.split() if name in given and not row.is_read(args)}
+    values, known = args.everything, arguments_of(facts.release)
+    given = {name for name, value in facts.given.items() if name in known and value != known[name].default}
+    rows = [row for row in TABLE if row.holds_for(facts.release)]
+    found = {name: row.why for row in rows for name in row.fields.split() if name in given and not row.is_read(values)}
     if not found:
         return None
 
     settings = "; ".join(f"{name}={typed(facts.given[name])}: {why}" for name, why in found.items())
-    offers = " ".join(f"{name}={typed(FIELDS[name].default)}" for name in found)
+    offers = " ".join(f"{name}={typed(known[name].default)}" for name in found)
     return Notice(f"without effect: {settings}", *found, offers=offers, hint="leave it out")
-
-
-def _is_set(name: str, facts: Facts) -> bool:
-    """Whether somebody set it to something else than SGLang's default."""
-    return name in FIELDS and facts.given[name] != FIELDS[name].default

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
+from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.facts.config_view import ConfigView, text_config, view_of
 from sglang_hydra.facts.gpu import GpuFacts
-from sglang_hydra.releases.order import at_least
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.text.json_types import json_beside
 
@@ -19,13 +19,17 @@ _MIN_CAPABILITY: Mapping[str, Mapping[str, int]] = _TABLE["min_capability"]
 # Architectures with multi-head latent attention (SGLang 0.5.2, configs/model_config.py).
 _MLA: Sequence[str] = _TABLE["latent_attention"]
 ATTENTION_FIELDS = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
-_MLA_BACKENDS = ("flashmla", "cutlass_mla", "trtllm_mla")
+_MLA_BACKENDS = ("flashmla", "cutlass_mla", "trtllm_mla", "cutedsl_mla")
+_NOT_LATENT = ("trtllm_mha", "hpc_ops")
 _LOWEST_CAPABILITY = 75
 # Drafts that come from the model itself, so that no draft model has to be named.
 _OWN_DRAFT: Sequence[str] = _TABLE["own_draft"]
+_OWN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers")
+# The algorithms that draft with a model; NGRAM of later releases does not, DFLASH and DSPARK refuse to start without.
+_DRAFTED = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
 
 
-@rule("RUN001", stage="plan", every_release=True)
+@rule("RUN001", stage="plan")
 def check_quantization_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: the GPU must have the compute capability that the quantization's kernels ask for.
@@ -51,13 +55,13 @@ def check_quantization_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@rule("RUN002", stage="plan", every_release=True)
+@rule("RUN002", stage="plan")
 def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
     """
-    What: the MLA backends (flashmla, cutlass_mla, trtllm_mla) serve latent-attention models only, and trtllm_mha none
-        of these.
-    Why: the trtllm backends refuse it by name; flashmla and cutlass_mla read kv_lora_rank, which SGLang sets for latent
-        attention only. All of it happens when the attention is built, after the weights.
+    What: the MLA backends (flashmla, cutlass_mla, cutedsl_mla, trtllm_mla) serve latent-attention models only, and
+        trtllm_mha and hpc_ops none of these.
+    Why: the trtllm backends, cutedsl_mla and hpc_ops refuse it by name; flashmla and cutlass_mla read kv_lora_rank,
+        which SGLang sets for latent attention only. All of it happens when the attention is built, after the weights.
     Upstream: model_executor/model_runner.py, _get_attention_backend_from_str; layers/attention/flashmla_backend.py and
         cutlass_mla_backend.py; configs/model_config.py:217-247, 0.5.2. Later releases have it in attention_registry,
         and know latent attention of more classes, whose config has kv_lora_rank.
@@ -73,14 +77,14 @@ def check_latent_attention(args: ServerArgs, facts: Facts) -> Outcome:
             return Refusal(
                 f"{backend} is for latent attention (DeepSeek and kin)", field, offers=unset_backend(args, backend)
             )
-        if backend == "trtllm_mha" and latent:
+        if backend in _NOT_LATENT and latent:
             return Refusal(
-                "trtllm_mha cannot read a latent KV cache", field, offers=unset_backend(args, backend, "trtllm_mla")
+                f"{backend} cannot read a latent KV cache", field, offers=unset_backend(args, backend, "trtllm_mla")
             )
     return None
 
 
-@rule("RUN003", stage="plan", every_release=True)
+@rule("RUN003", stage="plan")
 def check_flash_attention_3(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: attention_backend=fa3 needs Hopper, or Ampere and Ada where the model has no latent attention.
@@ -115,10 +119,10 @@ def check_draft_model(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: managers/tp_worker.py and configs/model_config.py 0.5.2.
     Example: model=llama_3_1_8b speculative_algorithm=EAGLE -> warned
     """
-    if args.speculative_algorithm is None or args.speculative_draft_model_path is not None:
+    if args.speculative_algorithm not in _DRAFTED or args.speculative_draft_model_path is not None:
         return None
     view = view_of(facts.model, args.json_model_override_args)
-    if view is None or view.architecture in _OWN_DRAFT or (view.get("num_nextn_predict_layers") or 0) > 0:
+    if view is None or view.architecture in _OWN_DRAFT or any(text_config(view).get(name) for name in _OWN_LAYERS):
         return None
     return Notice(
         f"speculative_algorithm={args.speculative_algorithm} has no draft model",
@@ -128,7 +132,7 @@ def check_draft_model(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@rule("RUN005", stage="plan", every_release=True)
+@rule("RUN005", stage="plan")
 def check_lowest_gpu(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: NVIDIA GPUs older than Turing (7.5) are refused.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from sglang_hydra.arguments.fields import ServerArgs
+from sglang_hydra.rules.checks.releases import Arguments
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
-from sglang_hydra.text.findings import Offer
+from sglang_hydra.text.findings import Remedy
 from sglang_hydra.text.words import plural
 
 
-@rule("GPU001", stage="plan", every_release=True)
-def check_gpu_count(args: ServerArgs, facts: Facts) -> Outcome:
+@rule("GPU001", stage="plan")
+def check_gpu_count(args: Arguments, facts: Facts) -> Outcome:
     """
     What: tp_size x pp_size ranks, times dp_size when data parallelism is not inside attention, need as many GPUs:
         gpu.count on each of nnodes nodes, from base_gpu_id on in steps of gpu_id_step.
@@ -20,11 +20,10 @@ def check_gpu_count(args: ServerArgs, facts: Facts) -> Outcome:
     count = facts.gpu.count
     if count is None or not facts.gpu.device or facts.gpu.device == "cpu" or args.device == "cpu":
         return None
-    replicas = 1 if args.enable_dp_attention else args.dp_size
-    needed = args.tp_size * args.pp_size * replicas
-    nodes = max(args.nnodes, 1)
+    layout = args.layout
+    needed, nodes = layout.gpus, layout.nodes
     on_one_node = -(-needed // nodes)
-    last = args.base_gpu_id + (on_one_node - 1) * args.gpu_id_step
+    last = layout.first_gpu + (on_one_node - 1) * layout.gpu_step
     if last < count:
         return None
     fields = [name for name in ("tp_size", "pp_size", "dp_size", "base_gpu_id", "gpu_id_step") if _set(args, name)]
@@ -38,8 +37,8 @@ def check_gpu_count(args: ServerArgs, facts: Facts) -> Outcome:
         "nnodes",
         offers=(
             *((f"nnodes={more_nodes}",) if more_nodes > nodes else ()),
-            Offer(f"gpu.count={last + 1}", " if a node has as many"),
-            *(f"tp_size={size}" for size in _fewer(args.tp_size, count * nodes // max(args.pp_size * replicas, 1))),
+            Remedy.typed(f"gpu.count={last + 1}", when="if a node has as many"),
+            *(f"tp_size={size}" for size in _fewer(layout.tp, count * nodes // (layout.stages * layout.copies))),
         ),
     )
 
@@ -49,6 +48,6 @@ def _fewer(asked: int, most: int) -> list[int]:
     return [size for size in (64, 32, 16, 8, 4, 2, 1) if size < asked and size <= most][:3]
 
 
-def _set(args: ServerArgs, name: str) -> bool:
+def _set(args: Arguments, name: str) -> bool:
     default = 0 if name == "base_gpu_id" else 1
     return bool(getattr(args, name) != default)

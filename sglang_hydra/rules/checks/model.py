@@ -8,7 +8,7 @@ from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import ConfigView, UnreadableOverrides, read_overrides, view_of
 from sglang_hydra.rules.model import GPT_OSS_BACKENDS, LLAMA_4_BACKENDS, gpt_oss_view
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
-from sglang_hydra.text.findings import Offer
+from sglang_hydra.text.findings import Remedy
 from sglang_hydra.text.words import typed
 
 _OVERRIDES = "json_model_override_args"
@@ -68,7 +68,7 @@ def config_has_a_class(args: ServerArgs, facts: Facts) -> Outcome:
         "model_path",
         "trust_remote_code",
         hint="a config.json with a model_type that is known",
-        offers=Offer("trust_remote_code=true", " where the checkpoint brings code that you trust"),
+        offers=Remedy.typed("trust_remote_code=true", when="where the checkpoint brings code that you trust"),
     )
 
 
@@ -133,7 +133,7 @@ def gpt_oss_runs_on_backend(args: ServerArgs, facts: Facts) -> Outcome:
         f"{_either(GPT_OSS_BACKENDS)}",
         "attention_backend",
         hint=_NO_GAUDI if args.device == "hpu" else None,
-        offers=(Offer("attention_backend=null", " lets SGLang choose"), *_backends(GPT_OSS_BACKENDS)),
+        offers=(Remedy.typed("attention_backend=null", when="lets SGLang choose"), *_backends(GPT_OSS_BACKENDS)),
     )
 
 
@@ -204,5 +204,5 @@ def _either(names: tuple[str, ...]) -> str:
     return " or ".join(names)
 
 
-def _backends(names: tuple[str, ...]) -> list[Offer]:
-    return [Offer(f"attention_backend={name}") for name in names]
+def _backends(names: tuple[str, ...]) -> list[Remedy]:
+    return [Remedy.typed(f"attention_backend={name}") for name in names]

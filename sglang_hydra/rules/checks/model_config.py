@@ -7,9 +7,9 @@ from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.facts.config_view import text_config, view_of
-from sglang_hydra.releases.order import at_least
+from sglang_hydra.rules.checks.releases import Arguments
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
-from sglang_hydra.text.findings import Offer
+from sglang_hydra.text.findings import Remedy
 from sglang_hydra.text.json_types import json_beside
 from sglang_hydra.text.words import number
 
@@ -52,7 +52,7 @@ def check_context_length(args: ServerArgs, facts: Facts) -> Outcome:
         "context_length",
         offers=(
             f"context_length={longest}",
-            Offer(f"engine.env.{LONGER_CONTEXT_VARIABLE}=1", " tries it all the same"),
+            Remedy.typed(f"engine.env.{LONGER_CONTEXT_VARIABLE}=1", when="tries it all the same"),
         ),
     )
 
@@ -76,27 +76,24 @@ def check_quantization(args: ServerArgs, facts: Facts) -> Outcome:
         f"quantization={args.quantization!r}, but the checkpoint is stored as {method!r}; it runs as {fitting}",
         "quantization",
         offers=(
-            Offer("quantization=null", " takes the checkpoint's own"),
+            Remedy.typed("quantization=null", when="takes the checkpoint's own"),
             *(f"quantization={name}" for name in _CONVERTIBLE.get(method, ())),
         ),
     )
 
 
-@rule("CFG006", stage="plan", every_release=True)
+@rule("CFG006", stage="plan")
 def check_quantization_runs_here(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: the quantization, asked for or the checkpoint's own, must be one that SGLang has on this kind of GPU:
         ROCm has some of them, and the MX formats (mxfp4) exist on CUDA and on AMD's gfx95 only. ROCm runs NVFP4 by
-        Petit, which has kernels for gfx90a and gfx942 and none for experts. From 0.5.4 on the release's own code says
-        all of it.
+        Petit, which has kernels for gfx90a and gfx942 and none for experts.
     Why: SGLang compares it with its lists when it reads the config, and stops; experts without a method fail an
         assertion while the model is built.
     Upstream: configs/model_config.py 0.5.2, ModelConfig._verify_quantization; layers/quantization/__init__.py;
         layers/quantization/petit.py:30-32; layers/moe/fused_moe_triton/layer.py:232.
     Example: gpu=mi300x model=gpt_oss -> refused, mxfp4 needs an MI350 or later
     """
-    if at_least(facts.release, "0.5.4"):
-        return None
     stored = stored_quantization(args, facts)
     method = args.quantization.lower() if args.quantization else stored
     if facts.gpu.is_hip and stored == "modelopt":
@@ -133,18 +130,19 @@ def check_dtype(args: ServerArgs, facts: Facts) -> Outcome:
     return Refusal(f"dtype={args.dtype!r} is none of {', '.join(_DTYPES)}", "dtype", offers="dtype=auto")
 
 
-@rule("CFG004", stage="plan", every_release=True)
-def check_heads(args: ServerArgs, facts: Facts) -> Outcome:
+@rule("CFG004", stage="plan")
+def check_heads(args: Arguments, facts: Facts) -> Outcome:
     """
-    What: the attention heads must divide evenly over the ranks that share an attention layer: tp_size, or
-        tp_size / dp_size with DP attention.
+    What: the attention heads must divide evenly over the ranks that share an attention layer: tp_size, less where
+        DP attention or context parallelism divides it.
     Why: each rank takes whole heads; the model's layers assert it while they are built, minutes after the start.
     Upstream: the attention classes of 0.5.2, as models/llama.py:126-135; KV heads may be repeated, query heads not.
     Example: model=qwen2_5_vl_7b tp_size=8 -> refused, 28 heads
     """
     view = view_of(facts.model, args.json_model_override_args)
-    ranks = _attention_ranks(args)
-    if view is None or ranks is None or ranks <= 1:
+    layout = args.layout
+    ranks, copies = layout.attention, layout.attention_groups * layout.attention_contexts
+    if view is None or ranks <= 1 or layout.tp % copies:
         return None
     text = text_config(view)
     heads, kv_heads = text.get("num_attention_heads"), text.get("num_key_value_heads")
@@ -153,13 +151,12 @@ def check_heads(args: ServerArgs, facts: Facts) -> Outcome:
     shared = kv_heads if isinstance(kv_heads, int) and kv_heads > 0 else None
     if heads % ranks == 0 and (shared is None or _divides_or_repeats(shared, ranks)):
         return None
-    copies = args.tp_size // ranks  # of attention, under DP attention
     sizes = [
         size * copies
         for size in range(1, min(heads, 64) + 1)
         if heads % size == 0 and (shared is None or _divides_or_repeats(shared, size))
     ]
-    offers = [f"tp_size={size}" for size in sorted(sizes, key=lambda size: (abs(size - args.tp_size), -size))]
+    offers = [f"tp_size={size}" for size in sorted(sizes, key=lambda size: (abs(size - layout.tp), -size))]
     fitting = f"; tp_size may be {', '.join(map(str, sizes))}" if sizes else ""
     if heads % ranks:
         message = f"{heads} attention heads do not divide by {ranks} ranks"
@@ -172,7 +169,7 @@ def _divides_or_repeats(kv_heads: int, ranks: int) -> bool:
     return kv_heads % ranks == 0 or ranks % kv_heads == 0
 
 
-@rule("CFG005", stage="plan", every_release=True)
+@rule("CFG005", stage="plan")
 def check_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: mem_fraction_static must lie between 0 and 1.
@@ -181,7 +178,8 @@ def check_mem_fraction(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: none.
     Example: mem_fraction_static=85 -> refused, 0.85 is meant
     """
-    fraction = args.mem_fraction_static
+    given = args.mem_fraction_static
+    fraction = given if given is None else float(given)  # a release's own nan comes as a text
     if fraction is None or 0 < fraction < 1:
         return None
     return Refusal(
@@ -216,7 +214,7 @@ def derived_context_length(text_config: Mapping[str, Any]) -> int | None:
     return None
 
 
-def stored_quantization(args: ServerArgs, facts: Facts) -> str | None:
+def stored_quantization(args: ServerArgs | Arguments, facts: Facts) -> str | None:
     """The checkpoint's own method in lower case; None where its config names none or is not known."""
     view = view_of(facts.model, args.json_model_override_args)
     stored = (view.get("quantization_config") or view.get("compression_config")) if view is not None else None
@@ -224,9 +222,3 @@ def stored_quantization(args: ServerArgs, facts: Facts) -> str | None:
         return None
     method = stored.get("quant_method", args.quantization)
     return str(method).lower() if method else None
-
-
-def _attention_ranks(args: ServerArgs) -> int | None:
-    if not args.enable_dp_attention:
-        return args.tp_size
-    return args.tp_size // args.dp_size if args.dp_size and args.tp_size % args.dp_size == 0 else None

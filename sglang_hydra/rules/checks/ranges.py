@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sglang_hydra.arguments.fields import FIELDS, ServerArgs
+from sglang_hydra.arguments.fields import ServerArgs
+from sglang_hydra.rules.checks.releases import Arguments, arguments_of
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.words import short, typed
 
@@ -20,8 +21,9 @@ _RANGES = {
     "max_total_tokens": (1, 2**40),
     "max_prefill_tokens": (1, 2**31),
     "chunked_prefill_size": (-1, 2**31),
-    "cuda_graph_max_bs": (1, 2**20),
-    "cuda_graph_bs": (1, 2**20),
+    **dict.fromkeys(("attn_dp_size", "attn_cp_size", "moe_dp_size", "dcp_size", "detokenizer_worker_num"), (1, 2**16)),
+    **dict.fromkeys(("cuda_graph_max_bs", "cuda_graph_max_bs_decode", "cuda_graph_max_bs_prefill"), (1, 2**20)),
+    **dict.fromkeys(("cuda_graph_bs", "cuda_graph_bs_decode", "cuda_graph_bs_prefill"), (1, 2**20)),
     "page_size": (1, 2**20),
     "stream_interval": (1, 2**31),
     "tokenizer_worker_num": (1, 2**16),
@@ -36,8 +38,8 @@ _LEVELS_OF_UVICORN = ("critical", "error", "warning", "info", "debug", "trace")
 _LEVELS_MEANT = {"warn": "warning", "verbose": "debug", "trace": "debug", "fatal": "critical"}
 
 
-@rule("ARG020", stage="plan", every_release=True)
-def check_sizes(args: ServerArgs, facts: Facts) -> Outcome:
+@rule("ARG020", stage="plan")
+def check_sizes(args: Arguments, facts: Facts) -> Outcome:
     """
     What: sizes and counts must be 1 or more and no absurd number: tp_size, dp_size, context_length, ...
     Why: Inferred: SGLang computes with whatever is given and fails later: no rank is started, a division by zero, no
@@ -45,18 +47,19 @@ def check_sizes(args: ServerArgs, facts: Facts) -> Outcome:
     Upstream: none.
     Example: tp_size=0 -> refused
     """
-    numbers = ((name, value) for name, value in vars(args).items() if isinstance(value, (int, list)))
-    wrong = [name for name, value in numbers if not _is_in(_RANGES.get(name, _ANY_NUMBER), value)]
+    numbers = {name: value for name, value in args.everything.items() if isinstance(value, (int, list))}
+    wrong = [name for name, value in numbers.items() if not _is_in(_RANGES.get(name, _ANY_NUMBER), value)]
     if not wrong:
         return None
     problems = []
     for name in wrong:
         least, most = _RANGES.get(name, _ANY_NUMBER)
-        problems.append(f"{name}={short(str(getattr(args, name)), 20)} must lie between {least} and {most}")
-    return Refusal("; ".join(problems), *wrong, offers=_usual(wrong), hint="leave it out")
+        problems.append(f"{name}={short(str(numbers[name]), 20)} must lie between {least} and {most}")
+    usual = " ".join(f"{name}={typed(arguments_of(facts.release)[name].default)}" for name in wrong)
+    return Refusal("; ".join(problems), *wrong, offers=usual, hint="leave it out")
 
 
-@rule("ARG021", stage="plan", every_release=True)
+@rule("ARG021", stage="plan")
 def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: ports must lie between 1 and 65535. port=0 is allowed: a free one is taken when the server starts.
@@ -75,7 +78,7 @@ def check_ports(args: ServerArgs, facts: Facts) -> Outcome:
     )
 
 
-@rule("ARG023", stage="plan", every_release=True)
+@rule("ARG023", stage="plan")
 def check_host(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: host must be the name or the address of an interface: neither empty nor a URL, and without a port.
@@ -91,7 +94,7 @@ def check_host(args: ServerArgs, facts: Facts) -> Outcome:
     return Refusal(f"host={args.host!r} names no interface", "host", offers=tuple(offers))
 
 
-@rule("ARG024", stage="plan", every_release=True)
+@rule("ARG024", stage="plan")
 def check_words(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: device must be a device of torch, as cuda (also for ROCm) or cpu; log_level and log_level_http must be levels
@@ -112,7 +115,7 @@ def check_words(args: ServerArgs, facts: Facts) -> Outcome:
     return None
 
 
-@rule("ARG022", stage="plan", every_release=True)
+@rule("ARG022", stage="plan")
 def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: model_path must name a model: it is neither empty nor Hydra's sign for a missing value.
@@ -128,13 +131,6 @@ def check_model_path(args: ServerArgs, facts: Facts) -> Outcome:
         "model_path",
         hint="the name of a model on the hub, or its folder",
     )
-
-
-def _usual(names: list[str]) -> tuple[str, ...]:
-    """The names with SGLang's defaults; a list or a number without one is left to SGLang."""
-    if not all(name in FIELDS for name in names):
-        return ()
-    return (" ".join(f"{name}={typed(FIELDS[name].default)}" for name in names),)
 
 
 def _is_in(limits: tuple[int, int], value: Any) -> bool:

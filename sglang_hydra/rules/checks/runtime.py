@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
-from sglang_hydra.text.findings import Offer
+from sglang_hydra.text.findings import Remedy
 
 
 @rule("DEV002", (444, 445))
@@ -21,7 +21,7 @@ def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
         "no GPU is here and device is not set: gpu= names the class to plan for",
         "device",
         offers=(
-            Offer("gpu=h100", ": plans for a machine that has one, as any other class does"),
+            Remedy.typed("gpu=h100", ": plans for a machine that has one, as any other class does"),
             *("gpu=h200", "gpu=cpu"),
         ),
     )

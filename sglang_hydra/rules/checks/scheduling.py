@@ -6,7 +6,7 @@ from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
-from sglang_hydra.text.findings import Offer
+from sglang_hydra.text.findings import Remedy
 
 
 @rule("SCH002", (2283, 2288), stage="check")
@@ -33,7 +33,7 @@ def chunks_are_whole_pages(args: ServerArgs, facts: Facts) -> Outcome:
         "page_size",
         offers=(
             f"chunked_prefill_size={_nearest(args)}",
-            Offer("chunked_prefill_size=-1", " for no chunks"),
+            Remedy.typed("chunked_prefill_size=-1", when="for no chunks"),
             "page_size=1",
         ),
     )

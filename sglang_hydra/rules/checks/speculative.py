@@ -9,12 +9,13 @@ from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.rules.memory import TRTLLM_MHA
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
 from sglang_hydra.rules.speculative import DRAFTING, WITH_OWN_DRAFT
-from sglang_hydra.text.findings import Offer
+from sglang_hydra.text.findings import Remedy
 from sglang_hydra.text.words import typed
 
 _CHAIN = "speculative_num_steps=3 speculative_eagle_topk=1"
-_ALL_THREE = Offer(
-    "speculative_num_steps=null speculative_eagle_topk=null speculative_num_draft_tokens=null", " lets SGLang choose"
+_ALL_THREE = Remedy.typed(
+    "speculative_num_steps=null speculative_eagle_topk=null speculative_num_draft_tokens=null",
+    when="lets SGLang choose",
 )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sglang_hydra.arguments.fields import ServerArgs
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.order import at_least, same_release
 from sglang_hydra.facts.config_view import ConfigView, text_config, view_of
 from sglang_hydra.rules.checks.model_config import (
     LONGER_CONTEXT_VARIABLE,
@@ -14,8 +16,10 @@ from sglang_hydra.rules.checks.model_config import (
     experts_of,
     stored_quantization,
 )
+from sglang_hydra.rules.checks.releases import Arguments
 from sglang_hydra.rules.rule import Facts, Notice, Outcome, Refusal, rule
-from sglang_hydra.text.findings import Offer
+from sglang_hydra.text.findings import Remedy
+from sglang_hydra.text.json_types import json_beside
 
 _BLOCK_METHODS = ("fp8", "blockwise_int8", "blockwise-int8", "awq", "awq_marlin", "gptq", "gptq_marlin")
 _FP8_METHODS = ("fp8", "compressed-tensors", "compressed_tensors")
@@ -27,13 +31,12 @@ _COUNTS_EXPERTS = (
 )
 # No offer names more of them. SGLang accepts any number, also a mistyped one.
 _MOST_RANKS = 4096
-# Classes of 0.5.2 that hand hidden states of several layers to an EAGLE-3 draft (set_eagle3_layers_to_capture).
-_FEEDS_EAGLE3 = (
-    *("GptOssForCausalLM", "LlamaForCausalLM", "Llama4ForConditionalGeneration", "Qwen2ForCausalLM"),
-    *("Qwen2_5_VLForConditionalGeneration", "Qwen2MoeForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
-    *("Glm4vForConditionalGeneration", "Glm4vMoeForConditionalGeneration", "InternLM3ForCausalLM"),
-    *("Llama4ForCausalLM", "MistralForCausalLM", "Phi3ForCausalLM"),
-)
+# Classes that hand hidden states of several layers to an EAGLE-3 draft, also by inheritance, from which release on
+# (set_eagle3_layers_to_capture in srt/models of each), and those that lost it.
+_FEEDS_EAGLE3: Mapping[str, Sequence[str]] = json_beside(__file__)["feeds_eagle3"]
+_FEEDS_NO_MORE: Mapping[str, Sequence[str]] = json_beside(__file__)["feeds_it_no_more"]
+# The first release with its own kernels for what compressed-tensors holds, by the place in its compressed_tensors.py.
+_PACKED_SINCE, _BLOCKS_SINCE, _FP4_SINCE = "0.5.4", "0.5.6.post1", "0.5.7"
 
 
 @rule("RUN006", stage="plan")
@@ -64,7 +67,7 @@ def check_draft_context(args: ServerArgs, facts: Facts) -> Outcome:
 
 
 @rule("RUN010", stage="plan")
-def check_quantized_shapes(args: ServerArgs, facts: Facts) -> Outcome:
+def check_quantized_shapes(args: Arguments, facts: Facts) -> Outcome:
     """
     What: the matrices on each GPU must divide by the blocks or groups of their format: FP8 and INT8 blocks, AWQ, GPTQ.
     Why: the layers refuse it while they are built; those of AWQ and GPTQ say that too large a tp_size can be the cause.
@@ -80,9 +83,10 @@ def check_quantized_shapes(args: ServerArgs, facts: Facts) -> Outcome:
     from sglang_hydra.architecture.understanding import understand
     from sglang_hydra.text.errors import ConfigError
 
-    values = vars(args)
+    values = args.everything
+    release = None if same_release(facts.release, SPECIFIED_VERSION) else facts.release
     try:
-        found = misaligned(understand(values, facts.gpu, facts.model))
+        found = misaligned(understand(values, facts.gpu, facts.model, release))
     except ConfigError:
         return None  # the fit says which field of the config cannot be a size
     if not found:
@@ -90,17 +94,17 @@ def check_quantized_shapes(args: ServerArgs, facts: Facts) -> Outcome:
 
     def aligned(change: Mapping[str, Any]) -> bool:
         changed = {**values, **change}
-        return not misaligned(understand(changed, facts.gpu, facts.model))
+        return not misaligned(understand(changed, facts.gpu, facts.model, release))
 
     offers = [name for name, change in _fewer_cuts(args, view) if aligned(change)]
     return Refusal("; ".join(found), "tp_size", "model_path", hint="a checkpoint in another format", offers=offers)
 
 
-def _fewer_cuts(args: ServerArgs, view: ConfigView) -> Iterator[tuple[str, dict[str, Any]]]:
+def _fewer_cuts(args: Arguments, view: ConfigView) -> Iterator[tuple[str, dict[str, Any]]]:
     """Changes with which a matrix is cut less often, as typed and as values: whole experts, then fewer GPUs."""
     if args.ep_size < args.tp_size and experts_of(text_config(view)) % args.tp_size == 0:
         yield f"ep_size={args.tp_size}", {"ep_size": args.tp_size}
-    unit = math.lcm(args.ep_size, args.dp_size if args.enable_dp_attention else 1)
+    unit = math.lcm(args.ep_size, args.layout.attention_groups * args.layout.attention_contexts)
     for size in reversed(_divisors(args.tp_size)):
         if size < args.tp_size and size % unit == 0:
             yield f"tp_size={size}", {"tp_size": size}
@@ -109,11 +113,12 @@ def _fewer_cuts(args: ServerArgs, view: ConfigView) -> Iterator[tuple[str, dict[
 @rule("RUN011", stage="plan")
 def check_fp8_on_ampere(args: ServerArgs, facts: Facts) -> Outcome:
     """
-    What: FP8 weights with block scales, and FP8 experts, need compute capability 8.9.
-    Why: below, SGLang 0.5.2 has a Marlin kernel for other FP8 linear layers only; these two go through Triton.
-        Inferred: that has no FP8 (e4m3) there and stops at the first forward pass.
-    Upstream: layers/quantization/fp8.py (block_quant turns Marlin off), fp8_utils.py:140-150 and 823-829, 0.5.2.
-    Example: gpu=a100_80gb model_path=Qwen/Qwen3-8B-FP8 -> refused
+    What: FP8 experts need compute capability 8.9.
+    Why: below, SGLang has a Marlin kernel for FP8 linear layers only; experts go through Triton, which has no FP8
+        (e4m3) there and stops at the first forward pass ("type fp8e4nv not supported in this architecture").
+    Upstream: layers/quantization/fp8.py:221-225 and 445-449, fp8_utils.py:823-829, 0.5.2; fp8.py:514-518 and 1300-1303,
+        0.5.23; reported in sgl-project/sglang#12887 and #38291.
+    Example: gpu=a100_80gb model=qwen3_30b_a3b quantization=fp8 -> refused
     """
     capability = facts.gpu.compute_capability
     view = view_of(facts.model, args.json_model_override_args)
@@ -124,13 +129,10 @@ def check_fp8_on_ampere(args: ServerArgs, facts: Facts) -> Outcome:
     is_fp8 = method == "fp8" or (method in _FP8_METHODS and _is_float8(stored))
     if not is_fp8:
         return None
-    blocks = bool(stored.get("weight_block_size"))
-    experts = experts_of(text_config(view)) > 1
-    if not blocks and not experts:
+    if experts_of(text_config(view)) <= 1 or text_config(view).get("expert_dtype") == "fp4":
         return None
-    what = "FP8 with block scales" if blocks else "FP8 experts"
     return Refusal(
-        f"{what}: compute capability 8.9 is needed, and {facts.gpu.name} has {capability[0]}.{capability[1]}",
+        f"FP8 experts: compute capability 8.9 is needed, and {facts.gpu.name} has {capability[0]}.{capability[1]}",
         "model_path" if stored else "quantization",
         "quantization",
         hint="a checkpoint in another format (BF16, AWQ, GPTQ, INT8)",
@@ -142,26 +144,37 @@ def check_fp8_on_ampere(args: ServerArgs, facts: Facts) -> Outcome:
 def check_eagle3_target(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: EAGLE3 needs a model class that hands out the hidden states of several layers.
-    Why: the server asks the class for it after loading; most classes of 0.5.2 have no such method.
-    Upstream: model_executor/model_runner.py and models/*.py, set_eagle3_layers_to_capture, 0.5.2.
+    Why: the server asks the class for it after loading, unless the draft's config says that it needs none.
+    Upstream: model_executor/model_runner.py and models/*.py, set_eagle3_layers_to_capture, of each release; 0.5.23
+        model_executor/model_runner_components/attention_backend_setup.py:55.
     Example: model=deepseek_v3 speculative_algorithm=EAGLE3 -> refused
     """
     if args.speculative_algorithm != "EAGLE3":
         return None
-    view = view_of(facts.model, args.json_model_override_args)
-    if view is None or not view.architecture or view.architecture in _FEEDS_EAGLE3:
+    view, draft = view_of(facts.model, args.json_model_override_args), facts.model.draft
+    if view is None or not view.architecture or _feeds_eagle3(view.architecture, facts.release):
         return None
-    from sglang_hydra.architecture.architectures import KNOWN
+    eagle = (draft.config or {}).get("eagle_config") if draft is not None else None
+    if isinstance(eagle, Mapping) and eagle.get("use_aux_hidden_state") is False:
+        return None
+    from sglang_hydra.arguments.tables.architectures import has_class
 
-    if view.architecture not in KNOWN:
-        return None  # a class of another release
+    if has_class(facts.release, [view.architecture]) is not True:
+        return None  # RUN015 says that
     return Refusal(
-        f"{view.architecture} of SGLang 0.5.2 does not feed an EAGLE-3 draft", "speculative_algorithm",
+        f"{view.architecture} of SGLang {facts.release} does not feed an EAGLE-3 draft", "speculative_algorithm",
         offers=("speculative_algorithm=EAGLE", "speculative_algorithm=null"),
     )  # fmt: skip
 
 
-@rule("RUN015", stage="plan", every_release=True)
+def _feeds_eagle3(architecture: str, release: str) -> bool:
+    def is_among(classes: Mapping[str, Sequence[str]]) -> bool:
+        return any(at_least(release, since) and architecture in names for since, names in classes.items())
+
+    return is_among(_FEEDS_EAGLE3) and not is_among(_FEEDS_NO_MORE)
+
+
+@rule("RUN015", stage="plan")
 def check_class(args: ServerArgs, facts: Facts) -> Outcome:
     """
     What: the release should have a class for one of the model's architectures. One that only a later release has is
@@ -176,8 +189,7 @@ def check_class(args: ServerArgs, facts: Facts) -> Outcome:
     names = view.architectures if view is not None else None
     if not isinstance(names, (list, tuple)) or not names or str(args.model_impl) == "transformers":
         return None
-    from sglang_hydra.releases.architectures import first_release_of, has_class, last_release
-    from sglang_hydra.releases.order import at_least
+    from sglang_hydra.arguments.tables.architectures import first_release_of, has_class, last_release
 
     if facts.env.get("SGLANG_EXTERNAL_MODEL_PACKAGE") or has_class(facts.release, map(str, names)) is not False:
         return None
@@ -195,15 +207,18 @@ def check_class(args: ServerArgs, facts: Facts) -> Outcome:
         "model_path",
         hint="engine.env.SGLANG_EXTERNAL_MODEL_PACKAGE names a package of your own with the class, "
         "ignore=RUN015 starts it all the same",
-        offers=(f"engine.version={first}", Offer("model_impl=transformers", " where transformers' own class is meant")),
+        offers=(
+            f"engine.version={first}",
+            Remedy.typed("model_impl=transformers", when="where transformers' own class is meant"),
+        ),
     )
 
 
 @rule("RUN016", stage="plan")
 def check_compressed_format(args: ServerArgs, facts: Facts) -> Outcome:
     """
-    What: of compressed-tensors SGLang 0.5.2 has 8 bit weights, and with vLLM beside it packed integers; 4 bit floats
-        (NVFP4) and FP8 blocks came later.
+    What: of compressed-tensors SGLang 0.5.2 has 8 bit weights, and with vLLM beside it packed integers; kernels of its
+        own for these came with 0.5.4, FP8 blocks with 0.5.6.post1, 4 bit floats (NVFP4) with 0.5.7.
     Why: it looks at each layer while it builds it, and stops at the first one without a kernel.
     Upstream: layers/quantization/compressed_tensors/compressed_tensors.py:360-436, 0.5.2.
     Example: model=RedHatAI/Qwen3-32B-NVFP4 -> refused
@@ -219,18 +234,26 @@ def check_compressed_format(args: ServerArgs, facts: Facts) -> Outcome:
     ]
     for one in weights:
         bits, kind, strategy = one.get("num_bits"), one.get("type"), one.get("strategy")
-        if kind == "float" and (bits == 4 or strategy == "block"):
-            what = "4 bit floats" if bits == 4 else "FP8 with block scales"
-            return Refusal(f"compressed-tensors with {what}: SGLang 0.5.2 has no kernel", "model_path",
-                           hint="the vendor's own FP8, AWQ or GPTQ checkpoint, or a later SGLang")  # fmt: skip
-        if kind == "int" and bits != 8:
-            return Notice("packed integers of compressed-tensors: SGLang 0.5.2 takes vLLM's kernels", "model_path",
-                          hint="vLLM installed beside it, or an AWQ or GPTQ checkpoint")  # fmt: skip
+        came = _FP4_SINCE if bits == 4 else _BLOCKS_SINCE
+        if kind == "float" and (bits == 4 or strategy == "block") and not at_least(facts.release, came):
+            return Refusal(
+                f"compressed-tensors with {'4 bit floats' if bits == 4 else 'FP8 with block scales'}: "
+                f"SGLang {facts.release} has no kernel",
+                "model_path",
+                hint="the vendor's own FP8, AWQ or GPTQ checkpoint",
+                offers=f"engine.version={came}",
+            )
+        if kind == "int" and bits != 8 and not at_least(facts.release, _PACKED_SINCE):
+            return Notice(
+                f"packed integers of compressed-tensors: SGLang {facts.release} takes vLLM's kernels",
+                "model_path",
+                hint="vLLM installed beside it, or an AWQ or GPTQ checkpoint",
+            )
     return None
 
 
 @rule("RUN018", stage="plan")
-def check_experts(args: ServerArgs, facts: Facts) -> Outcome:
+def check_experts(args: Arguments, facts: Facts) -> Outcome:
     """
     What: ep_size must divide tp_size, whatever the model, and the experts, with the redundant ones; tp_size must not
         exceed their number.
@@ -240,7 +263,8 @@ def check_experts(args: ServerArgs, facts: Facts) -> Outcome:
         layers/moe/fused_moe_triton/layer.py:171 and models/deepseek_v2.py:346 and its kin, 0.5.2.
     Example: model=qwen3_30b_a3b tp_size=6 ep_size=6 -> refused, 128 experts
     """
-    ranks = args.tp_size if args.moe_a2a_backend == "deepep" else args.ep_size
+    layout = args.layout
+    ranks = layout.experts if layout.all_to_all else args.ep_size
     if ranks > 1 and args.tp_size % ranks:
         return Refusal(f"ep_size={ranks} does not divide tp_size={args.tp_size}", "ep_size", "tp_size",
                        offers=_groups(args, args.tp_size))  # fmt: skip
@@ -250,7 +274,7 @@ def check_experts(args: ServerArgs, facts: Facts) -> Outcome:
         return None
     from sglang_hydra.architecture.ranks import REPEATS_EXPERTS
 
-    repeats = view.architecture in REPEATS_EXPERTS
+    repeats = view.architecture in REPEATS_EXPERTS or at_least(facts.release, "0.5.3")
     redundant = args.ep_num_redundant_experts or 0 if repeats else 0
     if ranks > 1 and (experts + redundant) % ranks:
         held = f"{experts} experts" + (f" and {redundant} redundant ones" if redundant else "")
@@ -262,10 +286,10 @@ def check_experts(args: ServerArgs, facts: Facts) -> Outcome:
     return None
 
 
-def _dividing(args: ServerArgs, experts: int, redundant: int, ranks: int, repeats: bool) -> list[str]:
+def _dividing(args: Arguments, experts: int, redundant: int, ranks: int, repeats: bool) -> list[str]:
     """What to type so that the experts divide: another group of ranks, or as many redundant experts as are missing."""
     held = experts + redundant
-    if args.moe_a2a_backend == "deepep":  # DeepEP spreads over all of tp_size
+    if args.layout.all_to_all:  # spreads over all of tp_size
         sizes = sorted((size for size in _divisors(held) if size <= 64), key=lambda size: abs(size - args.tp_size))
         offers = [f"tp_size={size}" for size in sizes]
     else:
@@ -273,7 +297,7 @@ def _dividing(args: ServerArgs, experts: int, redundant: int, ranks: int, repeat
     return [*([f"ep_num_redundant_experts={-experts % ranks}"] if repeats else []), *offers]
 
 
-def _groups(args: ServerArgs, held: int) -> list[str]:
+def _groups(args: Arguments, held: int) -> list[str]:
     """Groups of ranks that divide both tp_size and what they hold, the largest first."""
     return [f"ep_size={size}" for size in reversed(_divisors(args.tp_size)) if held % size == 0]
 

@@ -7,14 +7,7 @@ plans what to change. Nothing here starts, stops or asks a server.
 
 from __future__ import annotations
 
-from sglang_hydra.run.diagnose.classes import classes_by_kind
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.failure_class import UNKNOWN
 
-__all__ = ["UNKNOWN", "Diagnosis", "diagnose", "is_retryable"]
-
-
-def is_retryable(kind: str) -> bool:
-    """Whether the command of a failure of this kind may succeed when it is run again; False for an unknown kind."""
-    failure = classes_by_kind().get(kind)
-    return failure is not None and failure.retryable
+__all__ = ["UNKNOWN", "Diagnosis", "diagnose"]

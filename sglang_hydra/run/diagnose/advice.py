@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
-from sglang_hydra.releases.successors import name_in
-from sglang_hydra.releases.table import known_versions
+from sglang_hydra.arguments.tables.successors import name_in
+from sglang_hydra.arguments.tables.table import known_versions
 from sglang_hydra.run.diagnose.log_numbers import LogNumbers
 from sglang_hydra.text.quick_yaml import quick_load
 from sglang_hydra.text.words import program
 
-_ALTERNATIVE = "; or "
 _TYPED = re.compile(r"([a-z][a-z0-9_]*)=([\w.]+)(.*)", re.DOTALL)
 _FRACTION = "mem_fraction_static"
 # Each of these takes less memory the smaller it is.
@@ -35,26 +34,24 @@ def as_typed(advice: str) -> str:
     return _PROGRAM.sub(f"{program()} ", advice)
 
 
-def fitted(advice: str, args: Mapping[str, Any] | None, numbers: LogNumbers | None = None) -> str:
+def fitted(advice: Sequence[str], args: Mapping[str, Any] | None, numbers: LogNumbers | None = None) -> Sequence[str]:
     """``advice`` for a server with ``args``: no value that it had, none in the wrong direction, and none that the
     ``numbers`` of its log show impossible."""
-    advice = as_typed(advice)
-    parts = advice.split(_ALTERNATIVE)
+    parts = list(map(as_typed, advice))
     kept = [better for part in parts if (better := _better(part, args or {}, numbers or LogNumbers())) is not None]
-    return _ALTERNATIVE.join(kept) or advice
+    return kept or parts
 
 
-def with_costs(advice: str, kind: str) -> str:
+def with_costs(advice: Sequence[str], kind: str) -> list[str]:
     """``advice`` for a class of failure with what each change of an argument costs."""
-    return _ALTERNATIVE.join(_with_cost(part, kind) for part in advice.split(_ALTERNATIVE))
+    return [_with_cost(part, kind) for part in advice]
 
 
-def in_release(advice: str, version: str | None) -> str:
+def in_release(advice: Sequence[str], version: str | None) -> Sequence[str]:
     """``advice`` with the names that arguments have in ``version``; what has none there is left out."""
     if version not in known_versions():
         return advice
-    parts = [_renamed(part, version) for part in advice.split(_ALTERNATIVE)]
-    return _ALTERNATIVE.join(part for part in parts if part) or advice
+    return [part for part in (_renamed(part, version) for part in advice) if part] or advice
 
 
 def _renamed(part: str, version: str) -> str | None:

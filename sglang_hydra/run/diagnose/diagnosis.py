@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,6 @@ from sglang_hydra.run.diagnose.log_numbers import LogNumbers
 from sglang_hydra.run.diagnose.log_origin import version_of
 from sglang_hydra.run.diagnose.reader import LogReader
 from sglang_hydra.run.diagnose.server_args import CUT
-from sglang_hydra.run.diagnose.threads import Thread, thread_of
 from sglang_hydra.run.diagnose.verdict import STOPPED, Verdict, decide, without_secrets
 from sglang_hydra.text.findings import Finding
 
@@ -36,9 +35,8 @@ class Diagnosis:
     names there), None where it does not say. ``gpu`` and ``gpu_memory_mib`` are the device that it speaks of.
     ``ready`` says that the server had begun to serve. ``finding`` is the message: what happened, and what to type.
     ``also`` are the other classes with evidence, ``last_lines`` the end of the log, ``lines`` how many there were.
-    ``remedies`` are the changes of the hint that were planned clean, ``notes`` what upstream knows of it, what was
-    assumed to plan them, or why nothing was planned, ``upstream`` the thread on it. ``numbers`` are those of memory
-    that the log writes down.
+    ``remedies`` are the changes of the hint that were planned clean, ``notes`` what was assumed to plan them, or why
+    nothing was planned. ``numbers`` are those of memory that the log writes down.
     """
 
     kind: str
@@ -60,7 +58,6 @@ class Diagnosis:
     last_lines: tuple[tuple[int, str], ...] = field(default=(), repr=False)
     remedies: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    upstream: Thread | None = None
     numbers: LogNumbers = field(default_factory=LogNumbers, repr=False)
 
     @property
@@ -91,7 +88,6 @@ def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
     found = verdict.found
     healthy = verdict.failure is None and _is_healthy(reader, exit_code)
     version = reader.version or _version(args)
-    thread = thread_of(found.failure.kind, found.line.text, found.place, version) if found else None
     return Diagnosis(
         kind=_kind(verdict),
         confidence=verdict.confidence,
@@ -99,7 +95,7 @@ def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
         line_number=found.line.number if found else None,
         version=version,
         server_args={key: value for key, value in args.items() if key != CUT} if args is not None else None,
-        finding=_finding(verdict, reader, args, thread, healthy=healthy),
+        finding=_finding(verdict, reader, args, healthy=healthy),
         stage=found.stage.name.lower() if found and found.stage else None,
         rank=(found.line.rank or None) if found else None,
         ready=reader.life.ready,
@@ -108,8 +104,6 @@ def judged(reader: LogReader, exit_code: int | None = None) -> Diagnosis:
         gpu=reader.devices.name,
         gpu_memory_mib=reader.devices.capacity_mib,
         also=tuple(dict.fromkeys(kind for other in verdict.also if (kind := other.failure.kind) != _kind(verdict))),
-        notes=(f"upstream knows it: {thread.address}",) if thread else (),
-        upstream=thread,
         numbers=reader.numbers,
         lines=reader.count,
         last_lines=tuple((number, without_secrets(text.rstrip("\r\n"))) for number, text in reader.last),
@@ -155,7 +149,6 @@ def _finding(
     verdict: Verdict,
     reader: LogReader,
     args: Mapping[str, Any] | None,
-    thread: Thread | None,
     *,
     healthy: bool = False,
 ) -> Finding:
@@ -174,19 +167,13 @@ def _finding(
         failure.id,
         f"{what}: {detail}" if detail else what,
         failure.fields,
-        "; or ".join([*_mended_in(thread), _hint(advice, failure.kind, found, reader, args)]),
+        _hint(advice, failure.kind, found, reader, args),
     )
 
 
-def _mended_in(thread: Thread | None) -> list[str]:
-    """What the tracker advises: the first release without the failure."""
-    if thread is None or thread.good is None:
-        return []
-    since = f", which {thread.bad} brought" if thread.bad else ""
-    return [f"SGLang {thread.good} or later, the first release without it{since} ({thread.thread})"]
-
-
-def _hint(advice: str, kind: str, found: Evidence | None, reader: LogReader, args: Mapping[str, Any] | None) -> str:
+def _hint(
+    advice: Sequence[str], kind: str, found: Evidence | None, reader: LogReader, args: Mapping[str, Any] | None
+) -> Sequence[str]:
     """The advice for this server: by the numbers of its log, with costs, in the names of its release."""
     numbers = reader.numbers
     if found is not None:
@@ -211,5 +198,5 @@ def _unknown(reader: LogReader) -> Finding:
         read = "1 line was read, and it is shown" if reader.count == 1 else f"{reader.count} lines were read"
         shown = "" if reader.count == 1 else ", and the last ones are shown"
         message = f"the failure is of no known class; {read}{shown}"
-    hint = "the log from its beginning, of every rank; or --log-level debug and another start"
+    hint = "the log from its beginning, of every rank", "--log-level debug and another start"
     return Finding("error", UNKNOWN_ID, message, (), hint)

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.text.quick_yaml import quick_load
+
+LOG_LINES: Mapping[str, Any] = quick_load(Path(__file__).with_name("log_lines.yaml").read_text(encoding="utf-8"))
+"""The lines by which a log shows how a server is."""
 
 UNKNOWN = "unknown"
 """The kind of a log in which nothing decides."""
 # How Docker, Kubernetes, Slurm and shells report an exit code.
 _EXITED = r"(?:[Ee]xit(?:ed)?[ -]?(?:with )?(?:[Cc]ode)?|exitCode|code|status)[\"']?[ :=(]{{1,8}}{}\b"
-# Only a few of the hundreds of expressions are needed for one log, and ``re`` keeps too few compiled.
-_compiled = cache(re.compile)
+_ANYTHING = re.compile(r"(?<!\\)\.([*+])")
+_BETWEEN = 400
+
+
+@cache  # only a few of the hundreds of expressions are needed for one log, and ``re`` keeps too few compiled
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """``.*`` stands for at most ``_BETWEEN`` letters: two of them without end would cost the square of a line."""
+    return re.compile(_ANYTHING.sub(lambda found: f".{{{int(found[1] == '+')},{_BETWEEN}}}", pattern))
 
 
 class Weight(IntEnum):
@@ -43,7 +56,7 @@ class Stage(IntEnum):
     SERVE = 6
 
 
-_NEAR = 8192
+_NEAR = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +82,7 @@ class Signature:
     in_warning: bool = False
     request: bool = False
     exception: bool = False
-    advice: str | None = None
+    advice: tuple[str, ...] = ()
     what: str | None = None
     retryable: bool | None = None
 
@@ -112,7 +125,7 @@ class FailureClass:
     """One class of failure.
 
     ``kind`` and ``id`` are stable. ``what`` says in a few words what happened, ``meaning`` why it does, ``advice``
-    what to type (several things are separated by "; or "). ``retryable``: the same command may succeed next time.
+    things to type, the best first. ``retryable``: the same command may succeed next time.
     ``fields`` are the arguments concerned, the one to change first. ``changes`` are overrides worth planning, the
     smallest first; ``memory`` says that the fit knows better ones. ``signals`` are those whose number, as the exit
     state of a process, means this class where no line says more. Of ``details`` the first that is found is shown.
@@ -122,7 +135,7 @@ class FailureClass:
     kind: str
     what: str
     meaning: str
-    advice: str
+    advice: tuple[str, ...]
     signatures: tuple[Signature, ...]
     retryable: bool = False
     fields: tuple[str, ...] = ()

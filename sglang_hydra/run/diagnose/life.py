@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from sglang_hydra.run.diagnose.failure_class import FailureClass, Signature, Stage, Weight
+from sglang_hydra.run.diagnose.failure_class import LOG_LINES, FailureClass, Signature, Stage, Weight
 from sglang_hydra.run.diagnose.lines import Line
-from sglang_hydra.run.diagnose.log_lines import LOG_LINES
 
 MILESTONES = tuple((words, Stage[stage.upper()]) for words, stage in LOG_LINES["milestones"])
 STARTED = "server_args="

@@ -4,10 +4,11 @@ front of each. Every line is bounded, and so is what is remembered between two o
 from __future__ import annotations
 
 import codecs
-import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
+
+from sglang_hydra.text.budget import read_json
 
 LONGEST = 1 << 16
 """Characters of a line that are looked at. A ServerArgs of SGLang 0.5.23 takes about 25,000."""
@@ -202,7 +203,7 @@ def _headed(number: int, text: str, stream: str) -> Line:
 def _from_json(raw: str) -> str:
     """The message of a line that a log driver wrapped into JSON; the line itself where it is something else."""
     try:
-        record = json.loads(raw)
+        record = read_json(raw, "argument")
     except (ValueError, RecursionError):
         return raw
     if not isinstance(record, dict):

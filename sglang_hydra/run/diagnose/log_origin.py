@@ -9,7 +9,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 
-from sglang_hydra.run.diagnose.log_lines import LOG_LINES
+from sglang_hydra.run.diagnose.failure_class import LOG_LINES
 
 _TABLE = Path(__file__).with_name("releases.json")
 _NUMBER = r"v?(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3}(?:\.?(?:post|rc|dev)\d{1,4})*)"
@@ -55,6 +55,12 @@ def version_of(names: Collection[str], *, whole: bool = True) -> str | None:
         return exact[0] if len(exact) == 1 else f"{exact[0]} to {exact[-1]}"
     version, fields = min(releases, key=lambda release: len(release[1] ^ given))
     return f"near {version}" if len(fields & given) >= _NEAR * len(fields | given) else None
+
+
+def releases_with(names: Collection[str]) -> list[str]:
+    """Every release whose server has all of the arguments ``names``, oldest first; of none, every release."""
+    given = frozenset(name for name in names if not name.startswith("_"))
+    return [version for version, fields in _releases() if fields >= given]
 
 
 @lru_cache(maxsize=1)

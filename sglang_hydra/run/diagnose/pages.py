@@ -41,16 +41,11 @@ def known_by(failure: FailureClass) -> list[str]:
     return shown[:_MOST_SHOWN]
 
 
-def advice(failure: FailureClass) -> list[str]:
-    """Returns the advice, one thing to type an item."""
-    return failure.advice.split("; or ")
-
-
 def _text(failure: FailureClass) -> str:
     parts = [
         f"What: {failure.what}.",
         f"Why: {failure.meaning}",
-        f"To type: {'; or '.join(advice(failure))}.",
+        f"To type: {'; or '.join(failure.advice)}.",
         f"Again: {'the same command may succeed next time' if failure.retryable else 'the same command fails again'}.",
         f"Known by: {', '.join(known_by(failure))}" if known_by(failure) else "",
     ]

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from sglang_hydra.run.diagnose.classes import failure_classes
-from sglang_hydra.run.diagnose.failure_class import FailureClass, Signature, Stage, Weight
+from sglang_hydra.run.diagnose.failure_class import LOG_LINES, FailureClass, Signature, Stage, Weight
 from sglang_hydra.run.diagnose.life import MILESTONES, STARTED, WORK, Evidence, Life
 from sglang_hydra.run.diagnose.lines import Cleaner, Line, numbered
-from sglang_hydra.run.diagnose.log_lines import LOG_LINES
 from sglang_hydra.run.diagnose.log_numbers import LogNumbers
 from sglang_hydra.run.diagnose.log_origin import Devices, Others, stated_version
 from sglang_hydra.run.diagnose.server_args import parse_server_args, writes_server_args
@@ -237,9 +236,7 @@ def _by_stem() -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line \d+(?:, in (\S{1,120}))?')
 # exceptions.py prints the dotted name of the class, then the message.
-_EXCEPTION = re.compile(
-    r"^(?:(?:struct|socket|zlib|binascii|ctypes)\.error|(?:[A-Za-z_]\w*\.){0,8}_?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failed|Timeout\w*|\w*OOM\w*)?)(?::|$)"
-)
+_EXCEPTION = re.compile(r"^(?:(?:struct|socket|zlib|binascii|ctypes)\.error|(?:[A-Za-z_]\w*\.){0,8}_?[A-Z]\w*)(?::|$)")
 # Python's own library, and what only looks an attribute up.
 _STANDARD = re.compile(r"/lib/python3\.\d+/(?!site-packages|dist-packages)|^<frozen | in __getattr(?:ibute)?__$")
 # The outermost function of a process of SGLang: an exception that comes there ends it.

@@ -9,18 +9,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-import yaml
-
+from sglang_hydra.arguments.layout import arguments_saying
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.releases.table import known_versions
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.run.diagnose.advice import in_release, with_costs
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
 from sglang_hydra.run.diagnose.failure_class import FailureClass
-from sglang_hydra.run.diagnose.replan import Replanned, offline, replan
+from sglang_hydra.run.diagnose.replan import RULES, Replanned, offline, replan
+from sglang_hydra.text.budget import read_yaml
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.screen import shown
 
@@ -61,22 +61,25 @@ def with_remedies(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[
 def in_its_release(
     offers: Sequence[Offer], diagnosis: Diagnosis, planned: Replanned, composer: Composer
 ) -> tuple[list[str], list[str]]:
-    """Of ``offers`` those that the log's own release takes, in its words, and the whole command of the first.
+    """Of ``offers`` those that the log's own release, or the one in its place, takes, in its words, and the whole
+    command of the first.
 
     Only a release that is here already, installed or recorded, is asked: a log never makes us fetch one.
     """
-    known = diagnosis.version if diagnosis.version in known_versions() else None
+    release = planned.release
     kept: list[str] = []
     notes: list[str] = []
     for offer in offers:
-        requests = [*planned.requests[0]]
-        if known:
-            requests.insert(0, Request(f"engine.version={known}", _PLACE, "experiment"))
-        plan = _clean(composer, requests, offer.change, fitted=False)
-        if plan is None and known:
-            notes.append(f"left out, as SGLang {known} refuses it here: {offer.text}")
+        requests, change = [*planned.requests[0]], offer.change
+        if release is not None:
+            own = Request(f"engine.version={release}", _PLACE, "experiment")
+            requests = [own, *(item for item in requests if item.text != RULES)]
+            change = {name_in(name, release) or name: value for name, value in change.items()}
+        plan = _clean(composer, requests, change, fitted=False)
+        if plan is None and release is not None:
+            notes.append(f"left out, as SGLang {release} refuses it here: {offer.text}")
             continue
-        kept.append(in_release(with_costs(offer.text, diagnosis.kind), known))
+        kept += in_release(with_costs([offer.text], diagnosis.kind), release)
         if plan is not None and plan.command and not any(note.startswith(_COMMAND) for note in notes):
             by = plan.engine.version if plan.basis in ("exact", "recorded") else f"the rules of {SPECIFIED_VERSION}"
             notes.append(f"{_COMMAND}, planned by {by}: {shlex.join(_typed_only(plan))}")
@@ -99,16 +102,15 @@ def with_plan(diagnosis: Diagnosis, plan: Plan, composer: Composer, requests: Se
         return diagnosis
     planned = Replanned((plan,), (tuple(requests),), ())
     offers = offered(failure, diagnosis, planned, composer)
-    return with_offers(diagnosis, [with_costs(offer.text, failure.kind) for offer in offers])
+    return with_offers(diagnosis, with_costs([offer.text for offer in offers], failure.kind))
 
 
 def with_offers(diagnosis: Diagnosis, offers: Sequence[str]) -> Diagnosis:
     """The diagnosis with ``offers`` as its hint; of the class's advice what is no argument stays behind them."""
     if not offers:
         return diagnosis
-    general = (diagnosis.finding.hint or "").split("; or ")
-    hint = "; or ".join([*offers, *(advice for advice in general if not _ARGUMENT.match(advice))])
-    return replace(diagnosis, finding=replace(diagnosis.finding, hint=hint), remedies=tuple(offers))
+    general = [remedy for remedy in diagnosis.finding.shown if not _ARGUMENT.match(remedy.said)]
+    return replace(diagnosis, finding=diagnosis.finding.said([*offers, *general]), remedies=tuple(offers))
 
 
 def _can_be_planned(failure: FailureClass) -> bool:
@@ -157,7 +159,7 @@ def _makes_it_worse(failure: FailureClass, change: Change, plan: Plan) -> bool:
 
 def _clean(composer: Composer, requests: Sequence[Request], change: Change, *, fitted: bool) -> Plan | None:
     """The plan with ``change`` on top, None unless it can be launched and fits; ``fitted``: the fit must be known."""
-    from sglang_hydra.planning.make import make_plan
+    from sglang_hydra.planning.making.make import make_plan
 
     kept = [request for request in requests if request.text.partition("=")[0] not in change]
     typed = [Request.typed(name, value, "a change") for name, value in change.items()]
@@ -166,7 +168,7 @@ def _clean(composer: Composer, requests: Sequence[Request], change: Change, *, f
     except ConfigError:
         return None
     fits = not fitted if plan.fit is None else plan.fit.fits is True and not plan.fit.tight
-    return plan if plan.launchable and fits else None
+    return plan if plan.launchable is not False and fits else None
 
 
 def _smallest(change: Change, plan: Plan) -> Change:
@@ -177,7 +179,7 @@ def _smallest(change: Change, plan: Plan) -> Change:
 def _declared(failure: FailureClass) -> Iterator[Change]:
     for text in failure.changes:
         name, _, value = text.partition("=")
-        yield {name: yaml.safe_load(value)}
+        yield {name: read_yaml(value, "argument")}
 
 
 def _fractions(failure: FailureClass, plan: Plan) -> Iterator[Change]:
@@ -202,10 +204,11 @@ def _fractions(failure: FailureClass, plan: Plan) -> Iterator[Change]:
 def _memory_changes(failure: FailureClass, plan: Plan) -> Iterator[Change]:
     """Less of what is allocated outside of the static part, by what was being done."""
     values = plan.values
-    graphs = 0 if values.get("disable_cuda_graph") else values.get("cuda_graph_max_bs") or 160
+    made = plan.layout.graphs
+    graphs = (made.largest or 160) if made.made else 0
     chunk = values.get("chunked_prefill_size") or 0
     if failure.kind in ("oom_graph", "oom_gpu"):
-        yield from ({"cuda_graph_max_bs": size} for size in (64, 16) if graphs > size)
+        yield from (arguments_saying(SPECIFIED_VERSION, largest_graph=size) for size in (64, 16) if graphs > size)
     if failure.kind in ("oom_runtime", "oom_graph", "oom_gpu"):
         yield from ({"chunked_prefill_size": size} for size in (4096, 2048) if chunk > size)
     if failure.kind == "oom_runtime":
@@ -216,8 +219,8 @@ def _memory_changes(failure: FailureClass, plan: Plan) -> Iterator[Change]:
 def _fit_remedies(plan: Plan, composer: Composer) -> Iterator[Change]:
     """What the memory fit knows where the server does not fit at all; else more GPUs."""
     if plan.fit is not None and plan.fit.fits is False:
-        from sglang_hydra.planning.catalog import gpu_classes
-        from sglang_hydra.planning.memory import fit_settings, remedies_of
+        from sglang_hydra.planning.choosing.catalog import gpu_classes
+        from sglang_hydra.planning.making.memory import fit_settings, remedies_of
 
         facts = Facts(plan.gpu, plan.model, plan.environment, 0, plan.intent, plan.engine.version)
         wanted = fit_settings(plan.nodes["fit"])[1]

@@ -8,17 +8,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.order import release_key
+from sglang_hydra.arguments.tables.table import known_versions, nearest_known
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
+from sglang_hydra.facts.packages import installed
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.releases.records import default_release
 from sglang_hydra.rules.resolution import resolve
 from sglang_hydra.run.diagnose.diagnosis import Diagnosis
-from sglang_hydra.run.diagnose.server_args import named
+from sglang_hydra.run.diagnose.log_origin import releases_with
+from sglang_hydra.run.diagnose.server_args import CUT, named
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.user_settings import settings
 
 if TYPE_CHECKING:
-    from sglang_hydra.planning.catalog import Model
+    from sglang_hydra.planning.choosing.catalog import Model
 
 # What decides memory, ranks and kernels. Ports, paths, logging and the like are of the other machine.
 _CONCERNS = frozenset(
@@ -40,21 +47,26 @@ _CONCERNS = frozenset(
 _MACHINE = frozenset(
     ("device", "base_gpu_id", "dist_init_addr", "node_rank", "nccl_port", "disaggregation_ib_device", "revision")
 )
-_SNAPSHOT = re.compile(r"models--([\w.-]+?)--([\w.-]+)/")
+_SNAPSHOT = re.compile(r"models--([\w.-]{1,96}?)--([\w.-]{1,96})/")
 _PLACE = "the log"
 _CAPACITY_BELOW = (0.005, 0.03)
 """By how much less than the class's memory torch sees, as a share: the driver and the context keep the rest."""
 _MOST_CLASSES = 4
 _ROUNDS = 3
+RULES = f"engine.version={SPECIFIED_VERSION}"
+_ENGINE = ("engine=sglang", RULES)
+"""The rules by which the arguments of a log are found out; what helps is then planned for the log's own release."""
 
 
 @dataclass(frozen=True)
 class Replanned:
-    """One plan for each GPU class that the log's GPU may be, and what was assumed on the way."""
+    """One plan for each GPU class that the log's GPU may be, and what was assumed on the way. ``release`` is the one to
+    plan a remedy for, None where the overrides name it."""
 
     plans: tuple[Plan, ...]
     requests: tuple[tuple[Request, ...], ...]
     remarks: tuple[str, ...]
+    release: str | None = None
 
 
 def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request] = ()) -> Replanned | str:
@@ -71,9 +83,13 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
     gpus = [None] if typed & {"gpu", "recipe"} else gpu_classes_of(diagnosis, composer, remarks)
     if not gpus:
         return "the log does not say which GPU it was; type gpu=... behind the file"
+    release = None
+    if "engine" not in typed:
+        release, why = release_of(diagnosis)
+        remarks += [f"{why}: planned for SGLang {release}"] if why else []
     plans, kept = [], []
     for gpu in gpus:
-        chosen = [Request("engine=sglang", _PLACE, "experiment")] if "engine" not in typed else []
+        chosen = [Request(word, _PLACE, "experiment") for word in _ENGINE if "engine" not in typed]
         chosen += [Request(f"gpu={gpu}", _PLACE, "experiment")] if gpu else []
         rest = {name: value for name, value in values.items() if name not in typed and name != "model_path"}
         try:
@@ -89,21 +105,49 @@ def replan(diagnosis: Diagnosis, composer: Composer, overrides: Sequence[Request
             return f"nothing is known of {path} here; type model=PRESET or model=FOLDER behind the file"
         plans.append(plan)
         kept.append(tuple(requests))
-    return Replanned(tuple(plans), tuple(kept), tuple(dict.fromkeys(remarks)))
+    return Replanned(tuple(plans), tuple(kept), tuple(dict.fromkeys(remarks)), release)
+
+
+def release_of(diagnosis: Diagnosis) -> tuple[str, str | None]:
+    """The release to plan for, and why it is that one; None where the log says it.
+
+    A release that is not recorded stands behind the nearest that is. Of the releases that have all arguments that the
+    log writes down: the one that is installed here, else the user's choice, else the newest.
+    """
+    known, stated = known_versions(), diagnosis.version or ""
+    if stated in known:
+        return stated, None
+    names = [name for name in diagnosis.server_args or {} if name != CUT]
+    fitting = [version for version in releases_with(names) if version in known]
+    near = stated.removeprefix("near ")
+    if release_key(near) is not None:
+        nearest = nearest_known(near) or known[0]
+        return nearest, f"the log is of a release {stated}, and {nearest} is the nearest one that is known here"
+    here = installed(None).versions.get("sglang")
+    choice = settings().release
+    liked = (
+        (here, "is installed here"),
+        (choice.value if choice else None, "is the choice of your settings (release use)"),
+        (known[-1], "is the newest one"),
+    )
+    for version, why in liked:
+        if version in fitting:
+            return version, f"the log names no release, and {version} {why}"
+    found = fitting[-1] if fitting else default_release()
+    why = "has all arguments that it writes down" if fitting else "is the default"
+    return found, f"the log names no release, and {found} {why}"
 
 
 def _ranks_of_a_node(plan: Plan) -> int:
     """The GPUs that the server had on a node: one for each of its ranks there."""
-    values = plan.view
-    copies = 1 if values["enable_dp_attention"] else int(values["dp_size"] or 1)
-    return -(-int(values["tp_size"]) * int(values["pp_size"] or 1) * copies // int(values["nnodes"] or 1))
+    return -(-plan.layout.gpus // plan.layout.nodes)
 
 
 def _planned_values(args: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in named(args).items()
-        if name == "model_path" or (FIELDS[name].concern in _CONCERNS and name not in _MACHINE)
+        if name == "model_path" or (EVERY[name].concern in _CONCERNS and name not in _MACHINE)
     }
 
 
@@ -129,7 +173,7 @@ def _model_requests(
 
 def _preset_of(path: str, composer: Composer) -> Model | None:
     """The preset whose checkpoint has the last part of this path as its name."""
-    from sglang_hydra.planning.catalog import models
+    from sglang_hydra.planning.choosing.catalog import models
 
     name = path.rstrip("/").rpartition("/")[2].lower()
     return next(
@@ -146,7 +190,7 @@ def gpu_classes_of(diagnosis: Diagnosis, composer: Composer, remarks: list[str])
     """The classes that the log's GPU may be: by its name, else every one with that much memory."""
     from sglang_hydra.facts.probe import GpuProbe
     from sglang_hydra.facts.recognise import recognise
-    from sglang_hydra.planning.gpu_class import gpu_nodes
+    from sglang_hydra.planning.making.gpu_class import gpu_nodes
 
     args = diagnosis.server_args or {}
     if args.get("device") == "cpu":
@@ -164,7 +208,7 @@ def gpu_classes_of(diagnosis: Diagnosis, composer: Composer, remarks: list[str])
 
 
 def _by_capacity(capacity: float | None, composer: Composer, remarks: list[str]) -> list[str | None]:
-    from sglang_hydra.planning.catalog import gpu_classes
+    from sglang_hydra.planning.choosing.catalog import gpu_classes
 
     if capacity is None:
         return []
@@ -193,7 +237,7 @@ def _minimal(
     The line is written after SGLang has resolved: most of it was never typed. Raises ConfigError where nothing of it
     can be composed.
     """
-    from sglang_hydra.planning.make import make_plan
+    from sglang_hydra.planning.making.make import make_plan
 
     plan, values = _composed(composer, fixed, dict(values), overrides, remarks)
     intent = {name: value for name, value in plan.intent.items() if value is not None}
@@ -209,7 +253,7 @@ def _minimal(
     for _ in range(_ROUNDS):
         before = dict(intent)
         for name in values:
-            for tried in _lighter(intent, name, values):
+            for tried in _lighter(intent, name, values, plan.layout.attention_groups):
                 away, found = resolved(tried)
                 if away <= best and found[name] == values[name]:
                     intent, best = tried, away
@@ -224,13 +268,13 @@ def _minimal(
     return make_plan(composer, requests, env=offline()), requests
 
 
-def _lighter(intent: Mapping[str, Any], name: str, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """``intent`` without ``name``; or, where DP attention divides it, with what it was before."""
+def _lighter(intent: Mapping[str, Any], name: str, values: Mapping[str, Any], groups: int) -> Iterator[dict[str, Any]]:
+    """``intent`` without ``name``; or, where DP attention divides it by its ``groups``, with what it was before."""
     if name not in intent:
         return
     yield {key: value for key, value in intent.items() if key != name}
-    if name == "chunked_prefill_size" and values.get("enable_dp_attention") and isinstance(values[name], int):
-        yield {**intent, name: values[name] * int(values.get("dp_size") or 1)}
+    if name == "chunked_prefill_size" and groups > 1 and isinstance(values[name], int):
+        yield {**intent, name: values[name] * groups}
 
 
 def _composed(
@@ -241,7 +285,7 @@ def _composed(
     remarks: list[str],
 ) -> tuple[Plan, dict[str, Any]]:
     """The plan of all ``values`` that compose; those that another release has and 0.5.2 refuses are left out."""
-    from sglang_hydra.planning.make import make_plan
+    from sglang_hydra.planning.making.make import make_plan
 
     for _ in range(_ROUNDS):
         requests = [Request.typed(name, value, _PLACE, "experiment") for name, value in values.items()]

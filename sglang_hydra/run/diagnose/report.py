@@ -10,7 +10,7 @@ from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.json_types import plain
 from sglang_hydra.text.screen import VERBATIM, Line, columns, shown, text
 
-SCHEMA = "sglang_hydra.diagnosis/1"
+SCHEMA = "sglang_hydra.diagnosis/2"
 _LONGEST_LINE = 400
 # The arguments that tell one server from another at a glance.
 _MAIN_ARGUMENTS = ("tp_size", "dp_size", "pp_size", "ep_size", "nnodes", "quantization", "mem_fraction_static")
@@ -49,7 +49,6 @@ def _entry(name: str, found: Diagnosis) -> dict[str, Any]:
         "finding": found.finding.to_json(),
         "remedies": list(found.remedies),
         "notes": list(found.notes),
-        "upstream": found.upstream.record if found.upstream is not None else None,
         "also": list(found.also),
         "lines": found.lines,
         "last_lines": [{"number": number, "text": content} for number, content in found.last_lines],

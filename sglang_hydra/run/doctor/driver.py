@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from sglang_hydra.arguments.tables.table import nearest_known, release
+from sglang_hydra.releases.records import default_release, newest_release
 from sglang_hydra.run.doctor.examination import Verdict, check
 from sglang_hydra.run.doctor.machine_state import World
 from sglang_hydra.run.doctor.phrases import dotted
@@ -92,20 +94,29 @@ def check_driver(world: World) -> Verdict:
 
 def _before_torch(world: World, shown: str, values: dict[str, str | None]) -> Verdict:
     """Where no torch for CUDA is there yet: the driver against the one that SGLang would bring."""
-    pins = (re.match(r"torch==(\d+\.\d+)", line) for line in world.interpreter.requires)
-    pinned = next((found[1] for found in pins if found), None if world.interpreter.requires else "2.8")
-    cuda = TORCH_CUDA.get(pinned or "")
+    version, torch, cuda = _brought(world)
     wanted = read_version(cuda)
     if wanted is None or (nvidia := world.nvidia).cuda is None:
         return Verdict("ok", f"{shown}; no torch for CUDA is installed to compare it with", values=values)
     need = driver_for(wanted)
     values |= {"driver_needed": need.full, "driver_least": need.least}
-    sglang = f"SGLang {world.interpreter.versions.get('sglang') or '0.5.2'}"
-    found = f"{shown}; {sglang} brings torch {pinned} for CUDA {cuda}"
+    found = f"{shown}; SGLang {version} brings torch {torch} for CUDA {cuda}"
     if _runs(nvidia.cuda, wanted) or _at_least(nvidia.driver, need.least):
         return Verdict("ok", found, values=values)
     fix = f"install driver {need.full or need.least} or newer before SGLang"
     return Verdict("warning", f"{found}, which needs driver {need.least} or newer", fix, values=values)
+
+
+def _brought(world: World) -> tuple[str, str | None, str | None]:
+    """The SGLang that is installed, else the one to install, its torch and the CUDA of that torch."""
+    one = world.interpreter
+    pins = (re.match(r"torch==(\d+\.\d+)", line) for line in one.requires)
+    torch = next((found[1] for found in pins if found), None)
+    if one.requires:
+        return one.versions.get("sglang", "?"), torch, TORCH_CUDA.get(torch or "")
+    version = one.versions.get("sglang") or default_release()
+    needs = release(nearest_known(version) or newest_release()).needs
+    return version, needs["packages"]["torch"].removeprefix("=="), needs["cuda"]
 
 
 def _without_gpu(world: World, values: dict[str, str | None]) -> Verdict:

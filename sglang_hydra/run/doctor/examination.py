@@ -78,9 +78,3 @@ def check(id: str, subject: str) -> Callable[[Look], Check]:
         return Check(id, subject, function)
 
     return decorate
-
-
-def worst(states: list[State]) -> State:
-    """The one to act on first; ``ok`` of none."""
-    order: tuple[State, ...] = ("error", "warning", "unknown", "ok")
-    return next((state for state in order if state in states), "ok")

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from sglang_hydra.run.doctor.examination import State, Verdict, check, worst
+from sglang_hydra.run.doctor.examination import Verdict, check
 from sglang_hydra.run.doctor.machine_state import Gpu, Holder, World
-from sglang_hydra.run.doctor.phrases import dotted, listed, mib, plural, several
+from sglang_hydra.run.doctor.phrases import dotted, listed, mib, several
+from sglang_hydra.text.words import plural
 
 _OLDEST = (7, 5)  # SGLang 0.5.2 stops on an older one when it loads the model (model_executor/model_runner.py:712)
 HELD_MIB = 1024  # what the driver keeps for itself is below this on every class
@@ -22,8 +23,10 @@ def check_accelerators(world: World) -> Verdict:
     What: the accelerators that a server started here would see, and those that do not answer.
     Why: without one SGLang refuses to start, and one older than compute capability 7.5 is refused just before the
         weights are read. Of mixed GPUs the one with the least free memory decides for all. Inferred: one that fell off
-        the bus fails the whole server.
-    Source: NVIDIA's management library; rocminfo, hl-smi, torch for other vendors; SGLang 0.5.2, model_runner.py:712.
+        the bus fails the whole server. An entry of CUDA_VISIBLE_DEVICES that names nothing hides itself and all after
+        it, one named twice hides everything.
+    Source: NVIDIA's management library; rocminfo, hl-smi, torch for other vendors; CUDA's programming guide,
+        environment variables; SGLang 0.5.2, model_runner.py:712.
     Example: GPU 3 answers "GPU is lost" -> error, sudo nvidia-smi --gpu-reset -i 3
     """
     if not world.nvidia.gpus:
@@ -43,13 +46,16 @@ def check_accelerators(world: World) -> Verdict:
         fix = f"sudo nvidia-smi --gpu-reset -i {lost[0].number}, or reboot; sudo dmesg | grep -i xid says why"
         return verdict("error", f"{several([gpu.number for gpu in lost])} of {len(every)} failed", fix, details)
     if not seen:
-        return verdict("error", f"of {plural(len(every), 'GPU')} here none is visible", "see DOC006")
+        hidden = f"of {plural(len(every), 'GPU')} here none is visible: {_variable(world)}"
+        return verdict("error", hidden, "unset CUDA_VISIBLE_DEVICES")
     kinds = Counter(
         f"{gpu.name or 'unnamed'}, {mib(gpu.total_mib)}, compute capability {dotted(gpu.capability)}" for gpu in seen
     )
     found = "; ".join(f"{count} x {kind}" for kind, count in kinds.items())
     if len(seen) < len(every):
         found += f" (visible of {len(every)})"
+    if world.seen.note:
+        return verdict("warning", f"{found}: {_variable(world)}", "unset CUDA_VISIBLE_DEVICES")
     old = [gpu.number for gpu in seen if gpu.capability is not None and gpu.capability < _OLDEST]
     if old:
         return verdict(
@@ -157,77 +163,9 @@ def named(holder: Holder) -> str:
     return f"process {holder.pid}" + (f" ({holder.name})" if holder.name else "")
 
 
-@check("DOC004", "GPU modes and errors")
-def check_gpu_modes(world: World) -> Verdict:
-    """
-    What: compute mode, MIG, uncorrected memory errors, rows waiting to be replaced, persistence mode.
-    Why: a prohibited GPU takes no process and an exclusive one a single process; of a split GPU a process sees one
-        slice; without persistence mode the driver is set up again for every start. Inferred: memory errors end a
-        server.
-    Source: NVIDIA's management library.
-    Example: compute mode prohibited on GPU 0 -> error, sudo nvidia-smi -i 0 -c DEFAULT
-    """
-    seen = [gpu for gpu in world.visible if not gpu.problem]
-    if not seen:
-        return Verdict("unknown" if world.accelerated else "ok", "no NVIDIA GPU to ask")
-    values = {
-        "mig": [gpu.number for gpu in seen if gpu.mig],
-        "ecc_uncorrected": [gpu.ecc_errors for gpu in seen],
-        "remap_pending": [gpu.remap_pending for gpu in seen],
-        "remap_failed": [gpu.remap_failed for gpu in seen],
-        "compute_mode": [gpu.compute_mode for gpu in seen],
-        "persistence": [gpu.persistence for gpu in seen],
-    }
-    verdict = partial(Verdict, values=values)
-    remarks = [remark for gpu in seen for remark in _mode_remarks(gpu)]
-    if not remarks:
-        unknown = all(gpu.compute_mode is None and gpu.ecc_errors is None for gpu in seen)
-        found = "the driver does not tell" if unknown else "default compute mode, no MIG, no memory errors"
-        return verdict("unknown" if unknown else "ok", found)
-    state = worst([remark[0] for remark in remarks])
-    first = next(remark for remark in remarks if remark[0] == state)
-    # Persistence alone costs seconds at the start and nothing after: worth a line, not a warning.
-    found = first[1] if state != "ok" else "nothing wrong; persistence mode is off, so that starts take longer"
-    return verdict(state, found, first[2], tuple(remark[1] for remark in remarks))
-
-
-def _mode_remarks(gpu: Gpu) -> Iterator[tuple[State, str, str]]:
-    place = f"GPU {gpu.number}"
-    if gpu.compute_mode == "prohibited":
-        yield (
-            "error",
-            f"{place}: compute mode prohibited, no process may use it",
-            f"sudo nvidia-smi -i {gpu.number} -c DEFAULT",
-        )
-    if gpu.remap_failed:
-        yield (
-            "error",
-            f"{place}: broken memory could not be replaced",
-            "replace the card; leave it out with CUDA_VISIBLE_DEVICES",
-        )
-    if gpu.compute_mode == "exclusive":
-        yield (
-            "warning",
-            f"{place}: exclusive compute mode, one process only",
-            f"sudo nvidia-smi -i {gpu.number} -c DEFAULT",
-        )
-    if gpu.remap_pending:
-        yield "warning", f"{place}: broken memory waits to be replaced", f"sudo nvidia-smi --gpu-reset -i {gpu.number}"
-    if gpu.ecc_errors:
-        yield (
-            "warning",
-            f"{place}: {plural(gpu.ecc_errors, 'uncorrected memory error')}",
-            f"sudo nvidia-smi --gpu-reset -i {gpu.number}",
-        )
-    if gpu.mig:
-        cut = plural(len(gpu.slices), "slice")
-        yield (
-            "warning",
-            f"{place}: split by MIG into {cut}; a server sees one of them",
-            f"tp_size=1, or sudo nvidia-smi -i {gpu.number} -mig 0",
-        )
-    if gpu.persistence is False:
-        yield "ok", f"{place}: persistence mode is off", "sudo nvidia-smi -pm 1"
+def _variable(world: World) -> str:
+    value = world.env.get("CUDA_VISIBLE_DEVICES") or "''"
+    return f"CUDA_VISIBLE_DEVICES={value}: {world.seen.note or 'no GPU is visible'}"
 
 
 def _other(world: World, old: Sequence[int]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -17,11 +16,7 @@ from sglang_hydra.facts.trust import may_start
 from sglang_hydra.run.doctor.machine_state import Interpreter
 
 _TIMEOUT_S = 20.0
-# -c puts the working directory first on the path: it may be a checkout of somebody else's, with a json.py.
-_ASK = (
-    "import sys; sys.path[:] = [p for p in sys.path if p]; import json, sysconfig;"
-    "print(json.dumps([list(sys.version_info[:3]), [p for p in sys.path if p], sysconfig.get_paths()['include']]))"
-)
+_ASK = "import sys, sysconfig; print(*sys.version_info[:3], sysconfig.get_paths()['include'])"
 
 
 def read_interpreter(python: str | None) -> Interpreter:
@@ -39,7 +34,8 @@ def read_interpreter(python: str | None) -> Interpreter:
         return Interpreter(path, problem=f"{path} was not asked, as a file names it and nobody typed it")
     if answer is None:
         return Interpreter(path, problem=f"{path} is no Python interpreter that runs here")
-    version, folders, include = answer
+    version, include = answer
+    folders = interpreter_paths(python)
     header = _metadata(folders) if "sglang" in packages.versions else {}
     return Interpreter(
         path=path,
@@ -52,35 +48,34 @@ def read_interpreter(python: str | None) -> Interpreter:
     )
 
 
-def _ourselves() -> tuple[tuple[int, int, int], Sequence[str], str]:
-    return (sys.version_info[:3], [path for path in sys.path if path], sysconfig.get_paths()["include"])
+def _ourselves() -> tuple[tuple[int, int, int], str]:
+    return sys.version_info[:3], sysconfig.get_paths()["include"]
 
 
-def _asked(path: str) -> tuple[tuple[int, int, int], Sequence[str], str] | None:
+def _asked(path: str) -> tuple[tuple[int, int, int], str] | None:
     try:
         done = subprocess.run(
-            [path, "-c", _ASK],
+            [path, "-I", "-S", "-c", _ASK],
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
             check=True,
             stdin=subprocess.DEVNULL,
         )
-        version, folders, include = json.loads(done.stdout)
-        return ((int(version[0]), int(version[1]), int(version[2])), [str(folder) for folder in folders], str(include))
-    except (OSError, subprocess.SubprocessError, ValueError, TypeError, IndexError):
+        major, minor, patch, include = done.stdout.strip().split(" ", 3)
+        return (int(major), int(minor), int(patch)), include
+    except (OSError, subprocess.SubprocessError, ValueError):
         return None
 
 
-def _on_disk(path: str) -> tuple[tuple[int, int, int], Sequence[str], str] | None:
+def _on_disk(path: str) -> tuple[tuple[int, int, int], str] | None:
     """What the pyvenv.cfg of a virtual environment says, which is not started; None where it does not say enough."""
     settings = environment_settings(path)
     version = re.match(r"(3)\.([0-9]{1,3})\.([0-9]{1,3})", settings.get("version_info") or settings.get("version", ""))
     if version is None or "home" not in settings:
         return None
     major, minor, patch = (int(part) for part in version.groups())
-    include = os.path.join(os.path.dirname(settings["home"]), "include", f"python{major}.{minor}")
-    return ((major, minor, patch), interpreter_paths(path), include)
+    return (major, minor, patch), os.path.join(os.path.dirname(settings["home"]), "include", f"python{major}.{minor}")
 
 
 def _metadata(folders: Sequence[str]) -> Mapping[str, Sequence[str]]:

@@ -13,8 +13,10 @@ from sglang_hydra.text.findings import Finding
 
 
 class Request(NamedTuple):
-    """The server that the machine is examined for. ``device`` and ``gpu`` are torch's device and the GPU class that the
-    plan names, None where it takes what is here; ``access`` is how the hub may be asked for the model."""
+    """The server that the machine is examined for: ``python`` runs the engine (None: ours), ``model_path`` is a folder,
+    a file or a hub id, ``download_dir`` where weights would be downloaded to (None: the Hugging Face cache). ``device``
+    and ``gpu`` are torch's device and the GPU class that the plan names, None where it takes what is here; ``access``
+    is how the hub may be asked for the model."""
 
     python: str | None = None
     model_path: str | None = None
@@ -37,10 +39,7 @@ class Holder(NamedTuple):
 class Gpu(NamedTuple):
     """One NVIDIA GPU, numbered in PCI bus order. ``problem`` says why it does not answer, and then all else is None.
 
-    ``holders`` is None where the driver does not tell. ``compute_mode`` is default, exclusive or prohibited;
-    ``fabric`` the state of its NVSwitch fabric: ready, in progress, not started, None where it has none.
-    ``ecc_errors`` counts the uncorrected ones since the driver was loaded, ``remap_pending`` and ``remap_failed``
-    are about rows of broken memory being replaced.
+    ``holders`` is None where the driver does not tell.
     """
 
     number: int
@@ -53,23 +52,7 @@ class Gpu(NamedTuple):
     mig: bool = False
     slices: tuple[Slice, ...] = ()
     holders: tuple[Holder, ...] | None = None
-    persistence: bool | None = None
-    compute_mode: str | None = None
-    ecc_errors: int | None = None
-    remap_pending: bool | None = None
-    remap_failed: bool | None = None
-    fabric: str | None = None
     problem: str | None = None
-
-
-class Pair(NamedTuple):
-    """Two GPUs. ``obstacle`` is why they cannot read each other's memory, empty where they can."""
-
-    first: int
-    second: int
-    obstacle: str | None = None
-    nvlink: bool | None = None
-    path: str | None = None
 
 
 class Nvidia(NamedTuple):
@@ -83,7 +66,6 @@ class Nvidia(NamedTuple):
     driver: str | None = None
     cuda: tuple[int, int] | None = None
     gpus: tuple[Gpu, ...] = ()
-    pairs: tuple[Pair, ...] = ()
     on_bus: int = 0
 
 
@@ -95,21 +77,6 @@ class Space(NamedTuple):
     total_bytes: int | None = None
     free_bytes: int | None = None
     writable: bool | None = None
-
-
-class Limit(NamedTuple):
-    """A resource limit; None is unlimited."""
-
-    soft: int | None
-    hard: int | None
-
-
-class Memory(NamedTuple):
-    """The host's memory in bytes: all of it, what a new process can take, and the control group's limit if any."""
-
-    total: int | None = None
-    available: int | None = None
-    limit: int | None = None
 
 
 class Interpreter(NamedTuple):
@@ -164,27 +131,17 @@ class ModelFiles(NamedTuple):
         return self.kind in ("folder", "file", "cached") and not (self.missing or self.pointers)
 
 
-class Port(NamedTuple):
-    """A port that a server would take. ``purpose`` is http or dp_attention."""
-
-    number: int
-    purpose: str
-    obstacle: Finding | None = None
-
-
 @dataclass(frozen=True)
 class World:
-    """Everything that the checks look at."""
+    """Everything that the checks look at. ``free_memory`` are the bytes that a new process can take, ``obstacle`` is
+    why nobody can listen on the server's port."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     request: Request = field(default_factory=Request)
     nvidia: Nvidia = field(default_factory=Nvidia)
     other: GpuProbe | None = None
     shm: Space | None = None
-    memlock: Limit | None = None
-    nofile: Limit | None = None
-    memory: Memory = field(default_factory=Memory)
-    rdma: tuple[str, ...] = ()
+    free_memory: int | None = None
     container: str | None = None
     job: str | None = None
     interpreter: Interpreter = field(default_factory=Interpreter)
@@ -192,7 +149,7 @@ class World:
     weights: Space | None = None
     caches: tuple[Space, ...] = ()
     model: ModelFiles | None = None
-    ports: tuple[Port, ...] = ()
+    obstacle: Finding | None = None
 
     @property
     def seen(self) -> Visible:

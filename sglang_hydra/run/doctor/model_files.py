@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 
 from sglang_hydra.facts.hub import OWN, Access, cached_folder, is_remote_url, read_config
 from sglang_hydra.facts.weights import weights_bytes
 from sglang_hydra.run.doctor.machine_state import HubAnswer, ModelFiles
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import open_plain, read_text
 
@@ -162,7 +162,7 @@ def _weights_on_hub(siblings: Sequence[object]) -> int | None:
 def _indexed(path: str) -> list[str]:
     """The weight files that an index lists; empty if it cannot be read."""
     try:
-        return sorted({str(name) for name in json.loads(read_text(path))["weight_map"].values()})
+        return sorted({str(name) for name in read_json(read_text(path), "record")["weight_map"].values()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
 

@@ -7,15 +7,12 @@ import tempfile
 from collections.abc import Mapping
 from functools import partial
 
-from sglang_hydra.arguments.ports import ZMQ_TCP_PORT_DELTA
 from sglang_hydra.facts.hub import cache_root
+from sglang_hydra.planning.engines.machine import free_memory_bytes
 from sglang_hydra.run.doctor import interpreter, model_files, system
-from sglang_hydra.run.doctor.machine_state import Port, Request, Space, World
+from sglang_hydra.run.doctor.machine_state import Request, Space, World
 from sglang_hydra.run.doctor.nvml import survey_nvidia
 from sglang_hydra.run.launch.port import port_obstacle
-
-# With DP attention the node's processes take five ports above that of its head, and one more for each rank.
-_SHARED_PORTS, _DP_RANKS = 5, 8
 
 
 def observe(env: Mapping[str, str], request: Request) -> World:
@@ -32,10 +29,7 @@ def observe(env: Mapping[str, str], request: Request) -> World:
         nvidia=nvidia,
         other=other,
         shm=system.shared_memory(),
-        memlock=system.limit("RLIMIT_MEMLOCK"),
-        nofile=system.limit("RLIMIT_NOFILE"),
-        memory=system.memory(),
-        rdma=system.rdma_devices(),
+        free_memory=free_memory_bytes(),
         container=system.container(env),
         job=system.job(env),
         interpreter=interpreter.read_interpreter(request.python),
@@ -47,7 +41,7 @@ def observe(env: Mapping[str, str], request: Request) -> World:
         )
         if model
         else None,
-        ports=_ports(request),
+        obstacle=port_obstacle(request.host, request.port),
     )
 
 
@@ -65,10 +59,3 @@ def _caches(env: Mapping[str, str]) -> tuple[Space, ...]:
         env.get("TMPDIR") or tempfile.gettempdir(),
     ]
     return tuple(system.space(path) for path in wanted)
-
-
-def _ports(request: Request) -> tuple[Port, ...]:
-    first = request.port + ZMQ_TCP_PORT_DELTA + 1
-    inner = range(first, first + _SHARED_PORTS + _DP_RANKS)
-    http = Port(request.port, "http", port_obstacle(request.host, request.port))
-    return (http, *(Port(number, "dp_attention", port_obstacle("127.0.0.1", number)) for number in inner))

@@ -1,4 +1,4 @@
-"""The engine's environment: Python, what is installed in it, and what compiles kernels for it at run time."""
+"""The engine's environment: what is installed in it, and what compiles kernels for it at run time."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from sglang_hydra.releases.records import default_release
 from sglang_hydra.run.doctor.examination import Verdict, check
 from sglang_hydra.run.doctor.machine_state import Interpreter, World
-from sglang_hydra.run.doctor.phrases import dotted, plural
+from sglang_hydra.run.doctor.phrases import dotted
+from sglang_hydra.text.words import plural
 
 # The packages whose versions people are asked for first.
 _SHOWN = ("sglang", "torch", "transformers", "flashinfer-python", "sgl-kernel", "sglang-kernel", "triton")
@@ -18,7 +20,8 @@ _EXTRAS = {"cuda": "srt", "hip": "srt-hip", "xpu": "srt-xpu"}
 
 
 class Mismatch(NamedTuple):
-    """A package that is not what SGLang's metadata asks for; ``here`` is None where it is not installed."""
+    """A package, or Python itself, that is not what SGLang's metadata asks for; ``here`` is None for what is not
+    installed."""
 
     name: str
     wanted: str
@@ -29,49 +32,26 @@ class Mismatch(NamedTuple):
         return f"{self.name} {self.here or 'is not installed'}, wanted {self.wanted or 'in any version'}"
 
 
-@check("DOC015", "Python")
-def check_python(world: World) -> Verdict:
-    """
-    What: the version of the engine's interpreter against what its SGLang asks for.
-    Why: pip refuses SGLang there. Inferred: where it was forced, its kernels have no wheels or it breaks in the middle.
-    Source: Requires-Python in the metadata of the installed SGLang.
-    Example: engine.python=/opt/py39/bin/python (3.9.18), SGLang wants >=3.10 -> error
-    """
-    one = world.interpreter
-    values = {
-        "path": one.path,
-        "version": dotted(one.version) if one.version else None,
-        "requires": one.requires_python,
-    }
-    verdict = partial(Verdict, values=values)
-    if one.problem or one.version is None:
-        return verdict(
-            "error", one.problem or "its version cannot be read", "engine.python=an interpreter that runs here"
-        )
-    found = f"{dotted(one.version)} ({one.path})"
-    if one.requires_python and not _satisfies(dotted(one.version), one.requires_python):
-        fix = "engine.python=an environment with a Python that SGLang supports"
-        return verdict("error", f"{found}; SGLang asks for {one.requires_python}", fix)
-    return verdict("ok", found)
-
-
 @check("DOC016", "installed packages")
 def check_packages(world: World) -> Verdict:
     """
     What: what the engine's environment has installed, against the versions that its SGLang asks for.
     Why: SGLang is released against exact versions of torch, transformers and its kernels; kernels that are missing or
-        older stop it at the start. Inferred: with another version it often starts and then fails on an import or a
-        changed function.
-    Source: Requires-Dist in the metadata of the installed SGLang, for the kind of torch that is there.
+        older stop it at the start. pip refuses SGLang for another Python. Inferred: with another version it often
+        starts and then fails on an import or a changed function.
+    Source: Requires-Dist and Requires-Python in the metadata of the installed SGLang, for the kind of torch that is
+        there.
     Example: torch 2.9.1 beside SGLang 0.5.2, which asks for ==2.8.0 -> warning
     """
     one = world.interpreter
     versions = {name: one.versions[name] for name in _SHOWN if name in one.versions}
     if one.problem:
-        return Verdict("unknown", one.problem, "engine.python=an interpreter that runs here")
+        return Verdict("error", one.problem, "engine.python=an interpreter that runs here")
     shown = ", ".join(f"{name} {version}" for name, version in versions.items())
     if "sglang" not in versions:
-        fix = f'engine.python=an interpreter that has it, or {one.path} -m pip install "sglang[all]==0.5.2"'
+        fix = (
+            f'engine.python=an interpreter that has it, or {one.path} -m pip install "sglang[all]=={default_release()}"'
+        )
         return Verdict(
             "warning", f"SGLang is not installed here ({shown or 'nor is torch'})", fix, values={"versions": versions}
         )
@@ -96,6 +76,8 @@ def mismatches(one: Interpreter, extra: str | None) -> list[Mismatch]:
     from packaging.utils import canonicalize_name
 
     found: dict[str, Mismatch] = {}
+    if one.version and one.requires_python and not _satisfies(dotted(one.version), one.requires_python):
+        found["python"] = Mismatch("Python", one.requires_python, dotted(one.version))
     for name, wanted in _requirements(one, extra):
         here = one.versions.get(canonicalize_name(name))
         if here is None or not _satisfies(here, wanted):

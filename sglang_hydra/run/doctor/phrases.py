@@ -1,4 +1,4 @@
-"""Small phrases that several checks share: sizes, lists, counts, and how to change a container."""
+"""Small phrases that several checks share: sizes, lists and counts."""
 
 from __future__ import annotations
 
@@ -38,10 +38,6 @@ def numbers(places: Iterable[int]) -> str:
 def several(places: Sequence[int], word: str = "GPU") -> str:
     """``GPU 3`` or ``GPUs 0-3``."""
     return f"{word}{'s' if len(set(places)) > 1 else ''} {numbers(places)}"
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from sglang_hydra.run.doctor.examination import Examination, State
-from sglang_hydra.run.doctor.phrases import plural
 from sglang_hydra.text.screen import Line, columns, printable, text
+from sglang_hydra.text.words import plural
 
 _STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "bold red", "unknown": "cyan"}
 

@@ -7,7 +7,8 @@ from functools import partial
 from sglang_hydra.facts.tiny import tiny_path
 from sglang_hydra.run.doctor.examination import Verdict, check
 from sglang_hydra.run.doctor.machine_state import HubAnswer, ModelFiles, Space, World
-from sglang_hydra.run.doctor.phrases import gib, listed, plural, size
+from sglang_hydra.run.doctor.phrases import gib, listed, size
+from sglang_hydra.text.words import plural
 
 _GIB = 1 << 30
 # A judgement: where the size is not known, a disk with less has no room for most models.

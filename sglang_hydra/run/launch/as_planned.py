@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from sglang_hydra.arguments.secrets import masked
-from sglang_hydra.planning.actual import UNNAMED, Comparison, Difference
-from sglang_hydra.planning.actual_reasons import DRAWN
-from sglang_hydra.planning.actual_values import comparable
+from sglang_hydra.arguments.tables.order import same_release
+from sglang_hydra.planning.comparing.actual import DRAWN, UNNAMED, Comparison, comparable, sentence
+from sglang_hydra.planning.comparing.actual import record_of as record_of_difference
+from sglang_hydra.planning.comparing.difference import Difference
+from sglang_hydra.planning.comparing.installed import ask_about
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.upstream.ask import INSTALLED, find_authority
-from sglang_hydra.planning.upstream.verdict import verdicts_on
-from sglang_hydra.releases.order import same_release
 from sglang_hydra.run.launch.failure import Failure
 from sglang_hydra.run.launch.listening import UNSEEN, Owner
 from sglang_hydra.run.launch.local import LocalServer
@@ -42,8 +41,8 @@ def mismatch(plan: Plan, compared: Compared, owner: Owner | None) -> Finding | N
         if not wrong:
             return None
         more = f"; and {plural(len(wrong) - _SHOWN, 'more')}" if len(wrong) > _SHOWN else ""
-        listed = "; ".join(item.text for item in wrong[:_SHOWN])
-        fields = tuple(item.field for item in wrong)
+        listed = "; ".join(sentence(item) for item in wrong[:_SHOWN])
+        fields = tuple(item.key for item in wrong)
         return Finding("error", "ACT005", f"the server is not as planned: {listed}{more}", fields, hint)
     if isinstance(compared, Finding) and owner is not None and hidden:
         message = f"whether this is the server that was started is not known: {owner.who}; and {compared.message}"
@@ -65,25 +64,23 @@ def failing(plan: Plan, compared: Comparison, hidden: bool = False) -> list[Diff
     """The differences that make it another server. Of a release whose rules are 0.5.2's all do; of another one, whose
     resolved values are estimates, those in what it was passed, unless its own argument code makes the same of it.
     ``hidden``: nothing else identifies it, so it has to name what it was passed."""
-    passed = {*plan.intent, *plan.nodes["extra"], "random_seed"}
-    wrong = [item for item in compared.differences if item.field in passed]
+    passed = {*plan.intent, "random_seed"}
+    wrong = [item for item in compared.differences if item.key in passed]
     if plan.is_exact and (compared.version == UNNAMED or same_release(compared.version, plan.engine.version)):
-        ours = [item for item in compared.differences if item.field not in (*passed, *_FOLLOWS)]
-        wrong += [item for item in ours if item.field not in DRAWN or item.field == "port"]
+        ours = [item for item in compared.differences if item.key not in (*passed, *_FOLLOWS)]
+        wrong += [item for item in ours if item.key not in DRAWN or item.key == "port"]
         return [*wrong, *(_unnamed(plan, name) for name in compared.absent if hidden and name in plan.intent)]
-    wrong = [item for item in wrong if item.actual != _asked(plan, item.field)]
-    made = {item.field: item.actual for item in _made_by_release(plan)} if wrong else {}
-    return [item for item in wrong if item.field not in made or made[item.field] != item.actual]
+    wrong = [item for item in wrong if item.after != _asked(plan, item.key)]
+    made = {item.key: item.after for item in _made_by_release(plan)} if wrong else {}
+    return [item for item in wrong if item.key not in made or made[item.key] != item.after]
 
 
 def _unnamed(plan: Plan, name: str) -> Difference:
-    return Difference(name, masked(name, plain(plan.values[name])), None, "it says nothing of it")
+    return Difference("value", name, masked(name, plain(plan.values[name])), None, ("", "it says nothing of it"))
 
 
 def _asked(plan: Plan, name: str) -> Any:
-    if name not in plan.intent:
-        return plain(plan.nodes["extra"].get(name))
-    return comparable(name, plan.intent[name])
+    return comparable(name, plan.intent[name]) if name in plan.intent else None
 
 
 def owner_note(owner: Owner | None) -> Finding | None:
@@ -104,7 +101,7 @@ def record_of(plan: Plan, compared: Compared, owner: Owner | None) -> dict[str, 
         "same": known.same if known else None,
         "of": known.of if known else None,
         "absent": len(known.absent) if known else None,
-        "differences": [vars(item) for item in known.differences] if known else [],
+        "differences": [record_of_difference(item) for item in known.differences] if known else [],
         "problem": compared.message if isinstance(compared, Finding) else None,
     }
 
@@ -113,7 +110,7 @@ def _made_by_release(plan: Plan) -> Sequence[Difference]:
     """What the installed release's own argument code makes of the plan's command line, where it differs from the plan;
     nothing where it cannot be asked. Takes the seconds that it takes to be imported."""
     try:
-        (verdict,) = verdicts_on(find_authority(INSTALLED, plan.engine.python), [plan])
+        compared = ask_about(plan, plan.engine.python)[1] if plan.engine.name == "sglang" else None
     except SglangHydraError:
         return ()
-    return verdict.differences
+    return compared.differences if compared else ()

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from sglang_hydra.run.launch.display import harmless
-from sglang_hydra.run.launch.health import HEALTHY, health_of
 from sglang_hydra.run.launch.listening import FOREIGN, port_owner
 from sglang_hydra.run.launch.log_reading import LogTail, log_lines, opened_log
+from sglang_hydra.run.launch.port import HEALTHY, health_of
 from sglang_hydra.run.launch.processes import Life
 from sglang_hydra.run.launch.server_file import FAILED, READY, ServerRecord
 from sglang_hydra.run.launch.server_info import written_comparison

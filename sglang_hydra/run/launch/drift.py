@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,11 +10,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sglang_hydra.arguments.secrets import API_KEY_VARIABLE
-from sglang_hydra.planning.actual import UNNAMED, Comparison, Difference, compare
+from sglang_hydra.arguments.tables.order import same_release
+from sglang_hydra.planning.comparing.actual import UNNAMED, Comparison, compare, record_of
+from sglang_hydra.planning.comparing.difference import Difference
 from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
-from sglang_hydra.releases.order import same_release
 from sglang_hydra.run.launch.as_planned import failing
 from sglang_hydra.run.launch.server_info import NoServerInfo, read_server_info
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.file_text import RECORD_BYTES, read_text
 from sglang_hydra.text.findings import Finding
@@ -23,12 +24,15 @@ from sglang_hydra.text.words import short
 
 SCHEMA = "sglang_hydra.drift/1"
 _PORTS = {"http": 80, "https": 443}
+_LEAST_SHARE = 0.5
+"""A server that reports less than this share of the planned arguments does not tell whether it is as planned."""
 _LIKE_INFO = ("internal_states", "max_total_num_tokens")
 
 
 @dataclass(frozen=True)
 class Drift:
-    """One server: the fields that it holds otherwise than planned, or ``problem``: why it could not be read."""
+    """One server: the fields that it holds otherwise than planned, or ``problem``: why it could not be read, or why it
+    is not known whether it is as planned."""
 
     name: str
     compared: Comparison | None
@@ -37,7 +41,7 @@ class Drift:
 
     def is_as_planned(self, plan: Plan) -> bool:
         """Whether it was read, is the release of the plan, and holds every field as planned."""
-        if self.compared is None or self.fields:
+        if self.compared is None or self.fields or self.problem:
             return False
         return self.compared.version == UNNAMED or same_release(self.compared.version, plan.engine.version)
 
@@ -49,7 +53,7 @@ class Drift:
             "version": known.version if known else None,
             "same": known.same if known else None,
             "of": known.of if known else None,
-            "differences": [vars(item) for item in self.fields],
+            "differences": [record_of(item) for item in self.fields],
             "problem": self.problem,
         }
 
@@ -79,8 +83,11 @@ def drift_of(plan: Plan, words: list[str]) -> Iterator[Drift]:
             yield Drift(word, None, problem=str(failure))
             continue
         ignored = NOT_IDENTITY | ({"random_seed"} if plan.seed_drawn else set())
-        fields = tuple(item for item in failing(plan, compared) if item.field not in ignored)
-        yield Drift(word, compared, fields)
+        fields = tuple(item for item in failing(plan, compared) if item.key not in ignored)
+        planned = compared.of + len(compared.absent)
+        tells = fields or compared.of >= _LEAST_SHARE * planned
+        problem = None if tells else f"it reports {compared.of} of {planned} planned arguments, too few to tell"
+        yield Drift(word, compared, fields, problem)
 
 
 def asked(word: str, version: str = "") -> Mapping[str, Any]:
@@ -100,7 +107,7 @@ def asked(word: str, version: str = "") -> Mapping[str, Any]:
 
 def _saved(word: str) -> Mapping[str, Any]:
     try:
-        record = json.loads(read_text(Path(word), RECORD_BYTES))
+        record = read_json(read_text(Path(word), RECORD_BYTES), "record")
     except (OSError, ValueError, RecursionError) as failure:
         why = failure.strerror if isinstance(failure, OSError) else "it is no JSON"
         raise NoServerInfo(f"it cannot be read: {why}") from failure

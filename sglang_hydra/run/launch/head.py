@@ -8,19 +8,14 @@ import secrets
 import socket
 import struct
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.planning.make import make_plan
-from sglang_hydra.planning.nodes import Head, head_of, ports_for_head
+from sglang_hydra.planning.passing.nodes import Head, head_of
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
 
 # Below the ports that Linux gives to outgoing connections, and below SGLang's own default of 30000.
 _FIRST_PORT, _LAST_PORT = 20000, 29000
@@ -32,7 +27,7 @@ _CONNECT_S = 5.0
 _NOBODY = "192.0.2.1"
 
 
-def with_head(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
+def with_head(asked: LaunchRequest, plan: Plan) -> Plan:
     """For a node that is started here: node 0 with an address for the others, any other node with a head that can be
     reached. Raises MachineError where node 0 cannot listen there or another node does not get there."""
     if plan.values["nnodes"] <= 1:
@@ -46,12 +41,13 @@ def with_head(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
         _must_be_free(head)
         _must_lead_here(head)
         return plan
-    chosen = Head(own_address(), free_port_block(ports_for_head(plan.view), [int(plan.values["port"])]))
-    place = "this machine's address and a port that was free"
-    invocation.requests.append(Request.typed("dist_init_addr", chosen.address, place))
-    engine = Request(f"engine={plan.engine.name}", "engine=auto", "engine")
-    rest = [request for request in invocation.requests if request.text.partition("=")[0] != "engine"]
-    return make_plan(composer, [*rest, engine], seed=plan.values["random_seed"])
+    wanted = plan.nodes["launch"]["head_port"]
+    port = wanted or free_port_block(plan.layout.head_ports, [int(plan.values["port"])])
+    chosen = Head(own_address(), port)
+    _must_be_free(chosen)
+    place = f"this machine's address and {'launch.head_port' if wanted else 'a port that was free'}"
+    asked.requests.append(Request.typed("dist_init_addr", chosen.address, place))
+    return asked.planned_again(plan)
 
 
 def own_address(toward: str = _NOBODY) -> str:
@@ -100,7 +96,7 @@ def _must_be_free(head: Head) -> None:
     if obstacle is not None:
         hint = f"dist_init_addr={Head(head.host, head.port + 1).address} on every node, or stop the other server"
         message = f"dist_init_addr={head.address}: {obstacle.message}"
-        raise MachineError(replace(obstacle, id="NOD007", message=message, fields=("dist_init_addr",), hint=hint))
+        raise MachineError(replace(obstacle, id="NOD007", message=message, fields=("dist_init_addr",)).said(hint))
 
 
 def _must_lead_here(head: Head) -> None:

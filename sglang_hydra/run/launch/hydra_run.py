@@ -7,11 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.grammar import as_override, quoted
 from sglang_hydra.compose.schema import PAIR, PRIMARY_NAME
+from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text import whole_file
 from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
@@ -20,14 +20,11 @@ from sglang_hydra.text.locations import conf_dir
 from sglang_hydra.text.screen import write
 from sglang_hydra.text.words import program
 
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
-
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 _JOB = "serve"
 
 
-def in_hydra(composer: Composer, invocation: Invocation, task: Callable[[], int], mark: str = "") -> int:
+def in_hydra(asked: LaunchRequest, task: Callable[[], int], mark: str = "") -> int:
     """Runs ``task`` as a Hydra job and returns its exit code, or that of what it raised of ours, which is shown.
 
     What ``@hydra.main`` does for one run, less a second composing that only tells one run from several. ``mark`` is
@@ -42,7 +39,7 @@ def in_hydra(composer: Composer, invocation: Invocation, task: Callable[[], int]
 
     codes: list[int] = []
     begun = False
-    lifted = _lifted(composer, invocation)
+    lifted = _lifted(asked)
 
     def job(config: Any) -> None:
         nonlocal begun
@@ -54,11 +51,11 @@ def in_hydra(composer: Composer, invocation: Invocation, task: Callable[[], int]
             write(finding_lines(list(failure.findings)), sys.stderr)
             codes.append(failure.exit_code)
 
-    words = [*_words(composer, invocation), *_marked_folder(invocation, mark), "hydra.mode=RUN"]
+    words = [*_words(asked), *_marked_folder(asked, mark), "hydra.mode=RUN"]
     try:
-        hydra = hydra_over(_JOB, invocation.config_dirs)
+        hydra = hydra_over(_JOB, asked.config_dirs)
         try:
-            hydra.run(invocation.config_name or PRIMARY_NAME, job, words)
+            hydra.run(asked.config_name or PRIMARY_NAME, job, words)
         finally:
             GlobalHydra.instance().clear()
     except (HydraException, OmegaConfBaseException) as failure:
@@ -70,7 +67,7 @@ def in_hydra(composer: Composer, invocation: Invocation, task: Callable[[], int]
     return codes[-1] if codes else 0
 
 
-def ask_hydra(composer: Composer, invocation: Invocation) -> int:
+def ask_hydra(asked: LaunchRequest) -> int:
     """Answers Hydra's own flags (``--cfg job``, ``--info``, ``--hydra-help``) as Hydra does; starts nothing."""
     import hydra
     from hydra.errors import HydraException
@@ -80,15 +77,15 @@ def ask_hydra(composer: Composer, invocation: Invocation) -> int:
 
     # Hydra 1.3 demands the argument, Hydra 1.4 warns of it.
     base = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
-    main = hydra.main(config_path=str(conf_dir()), config_name=invocation.config_name or PRIMARY_NAME, **base)
-    words = _words(composer, invocation)
-    for name, value in _lifted(composer, invocation).items():
+    main = hydra.main(config_path=str(conf_dir()), config_name=asked.config_name or PRIMARY_NAME, **base)
+    words = _words(asked)
+    for name, value in _lifted(asked).items():
         words.append(f"{name}={value}" if str(value).startswith("${") else as_override(name, value))
     before, full_error = sys.argv, os.environ.get(_FULL_ERROR)
     # Otherwise Hydra prints its errors in its own words and leaves with its own exit code.
     os.environ[_FULL_ERROR] = "1"
-    sys.argv = [before[0], *with_our_sweeper(words), *invocation.hydra_flags]
-    token = FOLDERS.set(tuple(invocation.config_dirs))
+    sys.argv = [before[0], *with_our_sweeper(words), *asked.hydra_flags]
+    token = FOLDERS.set(tuple(asked.config_dirs))
     logging.raiseExceptions = False  # Hydra's --info is logged, and a reader that goes (head) ends it
     try:
         main(lambda config: None)()
@@ -106,12 +103,12 @@ def ask_hydra(composer: Composer, invocation: Invocation) -> int:
     return 0
 
 
-def _lifted(composer: Composer, invocation: Invocation) -> dict[str, Any]:
+def _lifted(asked: LaunchRequest) -> dict[str, Any]:
     """The arguments that presets bring, by their keys in the config: Hydra knows them only below the presets' nodes, to
     which these refer. Without ``model_path``, which refers to its preset in the schema."""
     found: dict[str, Any] = {}
-    composition = composer.compose(invocation.requests)
-    mount = composer.mount
+    composition = asked.composer.compose(asked.requests)
+    mount = asked.composer.mount
     for name, chain in composition.origins.items():
         layer = chain[-1].layer
         if layer in ("gpu", "model") and name != "model_path":
@@ -148,10 +145,10 @@ def write_in_run_folder(path: Path, content: str) -> None:
         raise MachineError(_no_folder(failure)) from failure
 
 
-def _words(composer: Composer, invocation: Invocation) -> list[str]:
+def _words(asked: LaunchRequest) -> list[str]:
     """The overrides as Hydra takes them: ours as they were understood, Hydra's own as they were typed."""
-    own = [_at_home(request.text) for request in invocation.requests if _is_hydras(request.text)]
-    return [*composer.canonical(invocation.requests), *own]
+    own = [_at_home(request.text) for request in asked.requests if _is_hydras(request.text)]
+    return [*asked.composer.canonical(asked.requests), *own]
 
 
 def _at_home(word: str) -> str:
@@ -160,10 +157,10 @@ def _at_home(word: str) -> str:
     return f"{key}={quoted(os.path.expanduser(value))}" if key.endswith(".dir") and value.startswith("~/") else word
 
 
-def _marked_folder(invocation: Invocation, mark: str) -> list[str]:
+def _marked_folder(asked: LaunchRequest, mark: str) -> list[str]:
     """Hydra's usual folder, of the day and the second, with ``mark`` at its end; nothing where it may be another."""
-    named = any(_is_hydras(request.text) and ".run" in request.text for request in invocation.requests)
-    if named or not mark or invocation.config_name or invocation.config_dirs:
+    named = any(_is_hydras(request.text) and ".run" in request.text for request in asked.requests)
+    if named or not mark or asked.config_name or asked.config_dirs:
         return []
     return ["hydra.run.dir=outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}" + f"-{mark}"]
 

@@ -1,5 +1,4 @@
-"""Finds who listens on a port: the server that was started, another process, or one that cannot be seen (Linux
-only)."""
+"""Finds who listens on a port: the server that was started, another process, or one that cannot be seen."""
 
 from __future__ import annotations
 
@@ -7,15 +6,13 @@ import contextlib
 import ipaddress
 import os
 import socket
-import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from sglang_hydra.run.launch.processes import all_pids, open_files, tree_of
+from sglang_hydra.run.launch.processes import tree_of
 
 OURS, FOREIGN, UNSEEN = "ours", "foreign", "unseen"
-_LISTEN = "0A"
 _JOB = "SLURM_JOB_ID"
 # Listen on this machine for a server in a container's network: of Docker, Podman, rootless ones.
 _FORWARDERS = ("(docker-proxy)", "(rootlessport)", "(slirp4netns)", "(pasta)")
@@ -26,10 +23,10 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Socket(NamedTuple):
-    """A socket that listens: where, and the number by which its owner is found."""
+    """A socket that listens: where, and the process that holds it, None for one that this user may not see."""
 
     address: Address
-    inode: str
+    pid: int | None
 
 
 class Owner(NamedTuple):
@@ -59,60 +56,44 @@ def port_owner(host: str, port: int, root: int | None, job: str = "") -> Owner:
 
 def listening(port: int) -> list[Socket] | None:
     """Every socket that listens on the port, in this network namespace; None where the system does not say."""
-    found: list[Socket] = []
-    readable = False
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(table, encoding="ascii") as file:
-                rows = [line.split() for line in file][1:]
-        except OSError:
-            continue
-        readable = True
-        for row in rows:
-            address, _, number = row[1].rpartition(":")
-            if row[3] == _LISTEN and int(number, 16) == port:
-                found.append(Socket(_address(address), row[9]))
-    return found if readable else None
+    import psutil
 
-
-def process_with(inodes: Collection[str], pids: Collection[int] | None = None) -> int | None:
-    """A process that holds one of the sockets, as far as this user may see it; of ``pids`` only, if they are given."""
-    sockets = {f"socket:[{inode}]" for inode in inodes}
-    for pid in pids if pids is not None else all_pids():
-        if any(name in sockets for _, name in open_files(pid)):
-            return pid
-    return None
+    try:
+        found = psutil.net_connections("tcp")
+    except (psutil.Error, OSError):
+        return None
+    open_here = [(each.laddr, each.pid) for each in found if each.status == psutil.CONN_LISTEN]
+    return [Socket(_address(bound.ip), pid) for bound, pid in open_here if bound and bound.port == port]
 
 
 def named(pid: int) -> str:
     """``process 123 (nginx)``. Its command line is not shown: it may hold a key."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-        return f"process {pid} ({file.read().strip()})"
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        return f"process {pid} ({psutil.Process(pid).name()})"
     return f"process {pid}"
 
 
 def _owner(host: str, port: int, sockets: list[Socket] | None, root: int, job: str) -> Owner:
     if sockets is None:
         return Owner(UNSEEN, "this system does not say which process listens on a port")
-    answering = _answering(host, sockets)
-    if not answering:
+    found = answering(host, sockets)
+    if not found:
         return Owner(UNSEEN, f"nobody listens on port {port} in this network namespace")
     tree = tree_of(root)
     unknown = False
-    for each in answering:
-        if process_with([each.inode], tree) is not None:
-            continue
-        pid = process_with([each.inode])
-        if pid is None or _in_container(pid):
+    for each in found:
+        if each.pid is None or (each.pid not in tree and _in_container(each.pid)):
             unknown = True
-        elif not _is_of_job(pid, job):
-            return Owner(FOREIGN, named(pid))
+        elif each.pid not in tree and not _is_of_job(each.pid, job):
+            return Owner(FOREIGN, named(each.pid))
     if unknown:
         return Owner(UNSEEN, f"the process that listens on port {port} is another user's, or in a container")
     return Owner(OURS)
 
 
-def _answering(host: str, sockets: list[Socket]) -> list[Socket]:
+def answering(host: str, sockets: Sequence[Socket]) -> list[Socket]:
     """Those of the sockets that get the connections to ``host``: of an address the exact ones, else those of every
     address. A server on every address has no other one of its family beside it."""
     found: list[Socket] = []
@@ -138,11 +119,7 @@ def _addresses(host: str) -> Iterator[Address]:
 
 
 def _address(text: str) -> Address:
-    """An address as the kernel prints it: words of 32 bits in the machine's own order."""
-    raw = bytes.fromhex(text)
-    if sys.byteorder == "little":
-        raw = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
-    address = ipaddress.ip_address(raw)
+    address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 
@@ -156,8 +133,8 @@ def _in_container(pid: int) -> bool:
 
 
 def _is_of_job(pid: int, job: str) -> bool:
-    if not job:
-        return False
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-        return f"{_JOB}={job}".encode() in file.read().split(b"\0")
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        return bool(job) and psutil.Process(pid).environ().get(_JOB) == job
     return False

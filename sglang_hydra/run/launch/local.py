@@ -20,11 +20,10 @@ from sglang_hydra.planning.engines.base import Command
 from sglang_hydra.run.launch.display import Display, display_for
 from sglang_hydra.run.launch.failure import Failure, failure_of
 from sglang_hydra.run.launch.guarded import start_guarded
-from sglang_hydra.run.launch.health import HEALTHY, health_of
 from sglang_hydra.run.launch.listening import FOREIGN, Owner, port_owner
 from sglang_hydra.run.launch.log import BoundedLog
 from sglang_hydra.run.launch.output import Output
-from sglang_hydra.run.launch.port import client_host, port_obstacle
+from sglang_hydra.run.launch.port import HEALTHY, client_host, health_of, port_obstacle
 from sglang_hydra.run.launch.processes import writers_of
 from sglang_hydra.run.launch.signals import describe_exit, stopping_on_signals, wait_for_end
 from sglang_hydra.text.errors import MachineError, ServerError

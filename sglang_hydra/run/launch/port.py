@@ -1,4 +1,4 @@
-"""Checks before the start whether a server can listen on its host and port."""
+"""A server's port: whether one can listen there, where a client reaches it, and what its health page says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import socket
 import time
 
-from sglang_hydra.run.launch.listening import listening, named, process_with
+from sglang_hydra.run.launch.listening import listening, named
 from sglang_hydra.run.launch.processes import Life
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import program
@@ -17,6 +17,7 @@ _LAST_PORT = 65535
 _NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _LOOKED_AT = 50
 _ATTEMPTS, _MOMENT_S = 5, 0.05
+HEALTHY = 200
 
 
 def port_obstacle(host: str, port: int, field: str = "port") -> Finding | None:
@@ -74,6 +75,22 @@ def client_host(host: str) -> str:
     return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
+def health_of(host: str, port: int | None, path: str, timeout_s: float) -> int | None:
+    """The status that the page answers now, 200 for a server that can serve; None without an answer within
+    ``timeout_s`` seconds. A redirect is not followed: it is no healthy server's answer."""
+    # Not urllib: it would obey proxy settings.
+    import http.client
+
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
 def _finding(host: str, port: int, failure: OSError, field: str) -> Finding:
     if failure.errno == errno.EADDRINUSE:
         owner = _listener(port)
@@ -120,7 +137,6 @@ def _cannot(host: str, port: int, why: str, field: str, hint: str) -> Finding:
 
 
 def _listener(port: int) -> str | None:
-    """The name and id of a process that listens on the port, where this user may see it (Linux)."""
-    sockets = listening(port)
-    pid = process_with([each.inode for each in sockets]) if sockets else None
+    """The name and id of a process that listens on the port, where this user may see it."""
+    pid = next((each.pid for each in listening(port) or () if each.pid is not None), None)
     return named(pid) if pid is not None else None

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.machine import read_machine
-from sglang_hydra.planning.memory import checkpoint_bytes
-from sglang_hydra.planning.paths import missing_paths
+from sglang_hydra.planning.making.memory import checkpoint_bytes
+from sglang_hydra.planning.making.paths import missing_paths
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.text.findings import Finding
@@ -47,14 +47,14 @@ def preflight(plan: Plan, env: Mapping[str, str] | None = None) -> Preflight:
         from sglang_hydra.run.launch.preflight_gpus import look_at_gpus
 
         machine, findings = look_at_gpus(plan, seen)
-    findings += [*port_findings(plan.view), *version_findings(plan), *model_findings(plan, seen), *path_findings(plan)]
+    findings += [*port_findings(plan), *version_findings(plan), *model_findings(plan, seen), *path_findings(plan)]
     return Preflight(machine, tuple(findings))
 
 
-def port_findings(values: Mapping[str, Any]) -> list[Finding]:
+def port_findings(plan: Plan) -> list[Finding]:
     """The ports that the server and its processes would take on this node, and somebody else has."""
     found = []
-    for key, host, port in _ports(values):
+    for key, host, port in _ports(plan):
         obstacle = port_obstacle(host, port, key)
         if obstacle is not None:
             found.append(obstacle)
@@ -64,13 +64,14 @@ def port_findings(values: Mapping[str, Any]) -> list[Finding]:
 def path_findings(plan: Plan) -> list[Finding]:
     """Files that arguments name and that are not here, those of models left to ``model_findings``."""
     named = {name: value for name, value in plan.intent.items() if name not in _MODELS}
-    return list(missing_paths(named, plan.nodes["extra"], served_here=True))
+    return list(missing_paths(named, served_here=True))
 
 
-def _ports(values: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+def _ports(plan: Plan) -> Iterator[tuple[str, str, int]]:
     """Key, host and number of each port that is fixed before the start. The head's store listens everywhere."""
     from sglang_hydra.planning.topology.placement import ports_of
 
+    values = plan.values
     host = str(values["host"])
     head = not values["node_rank"]
     # A port that SGLang draws is drawn among free ones.
@@ -81,7 +82,7 @@ def _ports(values: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
         "rendezvous": ("dist_init_addr", "0.0.0.0"),
         "bootstrap": ("disaggregation_bootstrap_port", host),
     }
-    for use in ports_of(values):
+    for use in ports_of(values, plan.layout):
         key, place = places[use.what]
         drawn = use.what == "NCCL" and values["nccl_port"] is None
         if drawn or (use.what in ("ZeroMQ", "rendezvous") and not head):

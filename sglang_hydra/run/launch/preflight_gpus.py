@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from sglang_hydra.arguments.layout import names_of
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.fit.result import Fit
 from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.machine import read_machine
-from sglang_hydra.planning.memory import fit_of, fit_settings
+from sglang_hydra.planning.making.memory import fit_of, fit_settings
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.placement import gpu_offsets
 from sglang_hydra.rules.rule import Facts
 from sglang_hydra.run.doctor.gpus import BALANCE, HELD_MIB, LEFT, holder_lines, named
 from sglang_hydra.run.doctor.machine_state import Gpu, World
-from sglang_hydra.run.doctor.phrases import listed, mib, numbers, plural
+from sglang_hydra.run.doctor.phrases import listed, mib, numbers
 from sglang_hydra.run.doctor.system import container
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import plural
 
 _MIB_PER_GIB = 1024
+_PLACING = [name for meaning in ("tp", "stages", "copies", "nodes", "first_gpu") for name in names_of(meaning)]
+"""Arguments that say which GPUs a server takes."""
 
 
 def look_at_gpus(plan: Plan, env: Mapping[str, str]) -> tuple[Machine, list[Finding]]:
@@ -33,7 +36,7 @@ def look_at_gpus(plan: Plan, env: Mapping[str, str]) -> tuple[Machine, list[Find
         return read_machine(), [_other_vendor(plan, probe)]
     bytes_free = int(probe.visible_memory_mib * 2**20) if probe.visible_memory_mib else None
     findings = [_other_class(plan, probe)] if _is_other(plan, probe) else []
-    wanted = gpu_numbers(plan.view)
+    wanted = gpu_numbers(plan)
     if wanted and wanted[-1] >= probe.count:
         findings.append(_too_few(plan, wanted, probe))
     elif probe.vendor == "nvidia" and not probe.mig:
@@ -44,9 +47,9 @@ def look_at_gpus(plan: Plan, env: Mapping[str, str]) -> tuple[Machine, list[Find
     return read_machine(plan.gpu.device, bytes_free), findings
 
 
-def gpu_numbers(values: Mapping[str, Any]) -> tuple[int, ...]:
+def gpu_numbers(plan: Plan) -> tuple[int, ...]:
     """The GPUs that this node's ranks take, as CUDA numbers the visible ones; empty for a server without any."""
-    return tuple(int(values["base_gpu_id"]) + offset for offset in gpu_offsets(values))
+    return tuple(plan.layout.first_gpu + offset for offset in gpu_offsets(plan))
 
 
 def memory_findings(
@@ -102,14 +105,14 @@ def _fit_beside(plan: Plan, used_mib: float) -> Fit | None:
         return None
 
 
-def _room_elsewhere(plan: Plan, visible: Sequence[Gpu], wanted: Sequence[int], held: Sequence[Gpu]) -> str:
+def _room_elsewhere(plan: Plan, visible: Sequence[Gpu], wanted: Sequence[int], held: Sequence[Gpu]) -> list[str]:
     holders = list(dict.fromkeys(named(holder) for gpu in held for holder in gpu.holders or ()))
     fixes = [f"stop {listed(holders)}" if holders else "stop what holds it (sudo nvidia-smi names the processes)"]
     idle = [place for place, gpu in enumerate(visible) if (gpu.used_mib or 0.0) <= HELD_MIB]
     if len(idle) >= len(wanted) and "CUDA_VISIBLE_DEVICES" not in os.environ:
         chosen = ",".join(str(visible[place].number) for place in idle[: len(wanted)])
         fixes.insert(0, f"CUDA_VISIBLE_DEVICES={chosen} {'with base_gpu_id=0 ' if wanted[0] else ''}takes idle ones")
-    return "; or ".join(fixes)
+    return fixes
 
 
 def _other_vendor(plan: Plan, probe: GpuProbe) -> Finding:
@@ -146,16 +149,16 @@ def _other_class(plan: Plan, probe: GpuProbe) -> Finding:
 
 def _too_few(plan: Plan, wanted: Sequence[int], probe: GpuProbe) -> Finding:
     hidden = f" ({probe.visible} hides {probe.total - probe.count})" if probe.visible and probe.total else ""
-    fields = [name for name in ("tp_size", "pp_size", "dp_size", "nnodes", "base_gpu_id") if name in plan.intent]
+    fields = [name for name in _PLACING if name in plan.intent]
     shown = f"{'GPU' if len(wanted) == 1 else 'GPUs'} {numbers(wanted)}"
     message = f"the plan takes {shown}, and {plural(probe.count, 'GPU')} can be seen here{hidden}"
     least = wanted[0] + probe.count >= 1 and wanted[0] == 0
-    hint = f"tp_size={_largest_power(probe.count)}" if least and probe.count else "base_gpu_id=0"
+    hints = [f"tp_size={_largest_power(probe.count)}" if least and probe.count else "base_gpu_id=0"]
     if probe.total > probe.count:
-        hint += "; or CUDA_VISIBLE_DEVICES with as many as it needs"
+        hints.append("CUDA_VISIBLE_DEVICES with as many as it needs")
     if plan.values["nnodes"] == 1:
-        hint += f"; or more nodes: nnodes={-(-len(wanted) // max(probe.count, 1))}"
-    return Finding("error", "LCH002", message, tuple(fields or ["tp_size"]), hint)
+        hints.append(f"more nodes: nnodes={-(-len(wanted) // max(probe.count, 1))}")
+    return Finding("error", "LCH002", message, tuple(fields or ["tp_size"]), hints)
 
 
 def _largest_power(count: int) -> int:

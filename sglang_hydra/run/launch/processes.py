@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-_ASK_TIMEOUT_S = 10.0
 _DEAD_STATES = ("Z", "X")
 
 
@@ -27,7 +26,7 @@ class Life(Enum):
 class ProcessName:
     """A process for good: its number, when it was started, and where such numbers mean the same.
 
-    ``started`` counts clock ticks since the machine's start (Linux), else it is the time as ``ps`` prints it.
+    ``started`` counts clock ticks since the machine's start (Linux), else it is the time in seconds.
     ``boot`` is the machine's start, ``namespace`` the container's process table; both empty where there is none.
     """
 
@@ -49,27 +48,18 @@ class ProcessName:
 
     def send(self, number: signal.Signals) -> bool:
         """Sends a signal to this process and to no other; False where it is gone. Raises PermissionError."""
-        opened = getattr(os, "pidfd_open", None)
-        if opened is None:
+        import psutil
+
+        try:
+            # What is found alive below is this process: psutil signals no other one that has its number later.
+            process = psutil.Process(self.pid)
             if self.life() is not Life.ALIVE:
                 return False
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-                return True
+            process.send_signal(number)
+        except psutil.NoSuchProcess:
             return False
-        try:
-            handle = opened(self.pid)
-        except OSError:
-            return False
-        try:
-            # The handle stays with the process that it was opened for, so what is found now holds when we send.
-            if self.life() is not Life.ALIVE:
-                return False
-            signal.pidfd_send_signal(handle, number)
-        except ProcessLookupError:
-            return False
-        finally:
-            os.close(handle)
+        except psutil.AccessDenied as failure:
+            raise PermissionError(str(failure)) from failure
         return True
 
 
@@ -80,44 +70,33 @@ def name_of(pid: int) -> ProcessName | None:
 
 
 def tree_of(root: int) -> set[int]:
-    """``root`` and every process below it (Linux; elsewhere ``root`` alone)."""
-    children: dict[int, list[int]] = {}
-    for pid in all_pids():
-        fields = _stat(pid)
-        if fields is not None:
-            children.setdefault(int(fields[1]), []).append(pid)
-    found, new = {root}, [root]
-    while new:
-        new = [pid for parent in new for pid in children.get(parent, ()) if pid not in found]
-        found.update(new)
+    """``root`` and every process below it."""
+    import psutil
+
+    found = {root}
+    with contextlib.suppress(psutil.Error):
+        found.update(child.pid for child in psutil.Process(root).children(recursive=True))
     return found
 
 
-def all_pids() -> list[int]:
-    """Every process of this machine or container (Linux; elsewhere none)."""
-    if not os.path.isdir("/proc/self"):
-        return []
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+def writers_of(pipes: Collection[int]) -> list[int]:
+    """Every other process that holds the writing end of one of the pipes, which are named by their inodes (Linux;
+    elsewhere none)."""
+    import psutil
+
+    names = {f"pipe:[{inode}]" for inode in pipes}
+    others = (pid for pid in psutil.pids() if pid != os.getpid())
+    return [pid for pid in others if any(_writes(pid, number) for number in _descriptors(pid, names))]
 
 
-def open_files(pid: int) -> Iterator[tuple[str, str]]:
-    """The descriptors of a process and what they lead to, as far as this user may see them."""
+def _descriptors(pid: int, names: Collection[str]) -> Iterator[str]:
+    """The numbers of the descriptors that lead to one of the names, as far as this user may see them."""
     folder = f"/proc/{pid}/fd"
     with contextlib.suppress(OSError):
         for number in os.listdir(folder):
-            # A file may be closed meanwhile; with this process itself, the listing is one that is.
-            with contextlib.suppress(FileNotFoundError):
-                yield number, os.readlink(f"{folder}/{number}")
-
-
-def writers_of(pipes: Collection[int]) -> list[int]:
-    """Every other process that holds the writing end of one of the pipes, which are named by their inodes."""
-    names = {f"pipe:[{inode}]" for inode in pipes}
-    return [
-        pid
-        for pid in all_pids()
-        if pid != os.getpid() and any(name in names and _writes(pid, number) for number, name in open_files(pid))
-    ]
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                if os.readlink(f"{folder}/{number}") in names:
+                    yield number
 
 
 def _writes(pid: int, descriptor: str) -> bool:
@@ -127,35 +106,29 @@ def _writes(pid: int, descriptor: str) -> bool:
     return False
 
 
-def _stat(pid: int) -> list[str] | None:
-    """What /proc says of a process behind its name, its state first and its parent second; None for none."""
+def _started(pid: int) -> str | None:
+    """When the process with this number was started; None for none, and for one that is dead and not collected.
+
+    psutil's time moves with the system's clock, and the ticks do not.
+    """
+    if not os.path.isdir("/proc/self"):
+        return _started_elsewhere(pid)
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name in brackets may hold anything, brackets and spaces too.
-            return file.read().rpartition(b")")[2].decode("ascii", "replace").split() or None
+            fields = file.read().rpartition(b")")[2].decode("ascii", "replace").split()
     except OSError:
         return None
+    return None if not fields or fields[0] in _DEAD_STATES else fields[19]
 
 
-def _started(pid: int) -> str | None:
-    """When the process with this number was started; None for none, and for one that is dead and not collected."""
-    if not os.path.isdir("/proc/self"):
-        return _asked_ps(pid)
-    fields = _stat(pid)
-    return None if fields is None or fields[0] in _DEAD_STATES else fields[19]
+def _started_elsewhere(pid: int) -> str | None:
+    import psutil
 
-
-def _asked_ps(pid: int) -> str | None:
-    import subprocess
-
-    try:
-        asked = subprocess.run(
-            ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, timeout=_ASK_TIMEOUT_S
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    state, _, started = asked.stdout.strip().partition(" ")
-    return started.strip() or None if not state.startswith(_DEAD_STATES) else None
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else repr(process.create_time())
+    return None
 
 
 def _boot() -> str:

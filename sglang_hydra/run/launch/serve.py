@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
 from sglang_hydra.facts.weights import weights_bytes
 from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.engines.planned import plan_engine
-from sglang_hydra.planning.make import make_plan
 from sglang_hydra.planning.plan import Plan, may_start
 from sglang_hydra.run.launch.display import write_lines
 from sglang_hydra.run.launch.example import curl_line
 from sglang_hydra.run.launch.failure import diagnosis_of, with_smallest_change
-from sglang_hydra.run.launch.head import with_head
+from sglang_hydra.run.launch.head import free_port, with_head
 from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run_folder
+from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.run.launch.listening import Owner
 from sglang_hydra.run.launch.local import Launch, LocalServer, Outcome
 from sglang_hydra.run.launch.local import serve as run_server
@@ -37,7 +37,6 @@ from sglang_hydra.text.screen import Line, text, write
 from sglang_hydra.text.words import plural
 
 if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
     from sglang_hydra.run.diagnose import Diagnosis
 
 Explain = Callable[[Sequence[Finding], "Diagnosis | None"], Sequence[Finding]]
@@ -46,7 +45,7 @@ Explain = Callable[[Sequence[Finding], "Diagnosis | None"], Sequence[Finding]]
 def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Launch:
     """The process to start for a plan: its command from the intent, the key apart from it, and its readiness check."""
     planned = plan_engine(plan.nodes["engine"], embedded_first=True)
-    request = planned.request(plan.resolution, plan.environment, machine, plan.nodes["extra"])
+    request = planned.request(plan.resolution, plan.environment, machine)
     settings = plan.nodes["launch"]
     command = planned.engine.command(_with_secret(request, plan))
     return Launch(
@@ -85,21 +84,25 @@ def ready_lines(
     return lines
 
 
-def serve_here(composer: Composer, invocation: Invocation, plan: Plan) -> int:
+def serve_here(asked: LaunchRequest, plan: Plan) -> int:
     """On this machine: everything is looked at, all that is wrong is shown at once, then the server runs."""
     found = preflight(plan)
     findings = list(found.findings)
     try:
-        plan = _settle_engine(composer, invocation.requests, plan, found.machine)
-        plan = _with_port(composer, invocation, plan)
-        plan = _with_head(composer, invocation, plan)
+        plan = _settle_engine(asked, plan, found.machine)
+        plan = _with_port(asked, plan)
+        plan = with_head(asked, plan)
     except MachineError as failure:
         findings += [finding for finding in failure.findings if finding not in findings]
-    write([*plan_screen(plan, everything=invocation.all), *finding_lines(findings, plan)])
+    wrong = [finding for finding in findings if finding.level == "error"]
+    is_stopped = bool(wrong) and not plan.nodes["launch"]["force"]
+    if is_stopped:  # the verdict is on this machine
+        write(plan_screen(replace(plan, findings=(*plan.findings, *findings)), everything=asked.everything))
+    else:
+        write([*plan_screen(plan, everything=asked.everything), *finding_lines(findings, plan)])
     if not may_start(plan):
         return 2
-    wrong = [finding for finding in findings if finding.level == "error"]
-    if wrong and not plan.nodes["launch"]["force"]:
+    if is_stopped:
         message = (
             f"Not started: {plural(len(wrong), 'error')} of this machine; launch.force=true starts it all the same"
         )
@@ -108,20 +111,18 @@ def serve_here(composer: Composer, invocation: Invocation, plan: Plan) -> int:
     run = _run_detached if plan.nodes["launch"]["detach"] else _run
 
     def explain(findings: Sequence[Finding], diagnosis: Diagnosis | None) -> Sequence[Finding]:
-        return with_smallest_change(findings, diagnosis, plan, composer, invocation.requests)
+        return with_smallest_change(findings, diagnosis, plan, asked.composer, asked.requests)
 
     node = f"-node{plan.values['node_rank']}" if plan.values["nnodes"] > 1 else ""
     mark = f"{plan.values['port']}{node}"
-    return in_hydra(composer, invocation, lambda: run(plan, found.machine, explain), mark)
+    return in_hydra(asked, lambda: run(plan, found.machine, explain), mark)
 
 
 def _with_secret(request: Any, plan: Plan) -> Any:
-    from dataclasses import replace
-
     return replace(request, intent={**request.intent, **plan.secrets}) if plan.secrets else request
 
 
-def _settle_engine(composer: Composer, requests: Sequence[Request], plan: Plan, machine: Machine) -> Plan:
+def _settle_engine(asked: LaunchRequest, plan: Plan, machine: Machine) -> Plan:
     """Decides what ``engine=auto`` is here; plans again if that is another engine than the plan was made for.
 
     The checkpoint of ``model=tiny`` is made first, so that its size is known. Raises MachineError where nothing here
@@ -133,28 +134,15 @@ def _settle_engine(composer: Composer, requests: Sequence[Request], plan: Plan, 
     choice = choose(node["name"], node["python"], machine, weights_bytes(str(plan.values["model_path"])))
     if choice.engine.name == plan.engine.name:
         return plan
-    settled = Request(f"engine={choice.engine.name}", f"engine=auto: {choice.reason}", "engine")
-    rest = [request for request in requests if request.text.partition("=")[0] != "engine"]
-    return make_plan(composer, [*rest, settled], seed=plan.values["random_seed"])
+    return asked.planned_again(plan, choice.engine.name, f"engine=auto: {choice.reason}")
 
 
-def _with_port(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
+def _with_port(asked: LaunchRequest, plan: Plan) -> Plan:
     """The same for a ``port: 0`` from a file or from SGLang's own flags, which is known only now."""
     if plan.values["port"] != 0:
         return plan
-    from sglang_hydra.run.launch.head import free_port
-
-    invocation.requests.append(Request.typed("port", free_port(), "port=0: one that was free"))
-    engine = Request(f"engine={plan.engine.name}", "engine=auto", "engine")
-    rest = [request for request in invocation.requests if request.text.partition("=")[0] != "engine"]
-    return make_plan(composer, [*rest, engine], seed=plan.values["random_seed"])
-
-
-def _with_head(composer: Composer, invocation: Invocation, plan: Plan) -> Plan:
-    if plan.values["nnodes"] <= 1:
-        return plan
-
-    return with_head(composer, invocation, plan)
+    asked.requests.append(Request.typed("port", free_port(), "port=0: one that was free"))
+    return asked.planned_again(plan)
 
 
 def _run(plan: Plan, machine: Machine, explain: Explain) -> int:

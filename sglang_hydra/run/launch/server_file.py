@@ -1,7 +1,7 @@
 """A detached server's file: what it holds, and whether a file is one.
 
 Whoever may write the state folder may write anything into it, and a disk that was full leaves half a file: nothing in
-it is used before its type and its range were looked at.
+it is used before it was held against the schema.
 """
 
 from __future__ import annotations
@@ -10,24 +10,20 @@ import json
 import math
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from sglang_hydra.run.launch.processes import Life, ProcessName
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import json_beside
 
 SCHEMA = "sglang_hydra.server/1"
 STARTING, READY, FAILED = "starting", "ready", "failed"
 
 _MOST_BYTES = 1 << 20
-_LATEST_S = 1e11
-"""Seconds since 1970 that every clock can show."""
-_LONGEST_S = 30 * 24 * 3600
-_FINDING_KEYS = set(Finding("info", "", "").to_json())
-_LARGEST_PID = 1 << 31
-_URL = re.compile(r"https?://[^/\s?#@]{1,300}:(\d{1,5})")
 
 
 class NoRecord(Exception):
@@ -73,14 +69,15 @@ class ServerRecord:
 
 
 def read_record(path: Path) -> ServerRecord:
-    """The server that a file is of. Raises NoRecord where it is of none."""
+    """The server that a file is of, by the schema of such files. Raises NoRecord where it is of none."""
     content = _content(path)
-    for key, fits in _FIELDS.items():
+    specs = _SPECS["properties"]
+    for key in specs:
         if key not in content:
             raise NoRecord(f"{key} is missing")
-        if not fits(content[key]):
+        if not _fits(content[key], specs[key]):
             raise NoRecord(f"{key} is {json.dumps(content[key])[:60]}")
-    unknown = sorted(set(content) - set(_FIELDS) - {"schema"})
+    unknown = sorted(set(content) - set(specs))
     if unknown:
         raise NoRecord(f"it has a key {unknown[0][:60]!r} that is unknown")
     if content["name"] != path.stem:
@@ -98,7 +95,7 @@ def _content(path: Path) -> dict[str, Any]:
             raise NoRecord("it is no file")
         if about.st_size > _MOST_BYTES:
             raise NoRecord(f"it has {about.st_size} bytes")
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path.read_text(encoding="utf-8"), "record")
     except OSError as failure:
         raise NoRecord(f"it cannot be read: {failure.strerror or failure}") from failure
     except (ValueError, RecursionError) as failure:
@@ -110,75 +107,40 @@ def _content(path: Path) -> dict[str, Any]:
     return dict(content)
 
 
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _number(low: float, high: float) -> Callable[[Any], bool]:
-    def fits(value: Any) -> bool:
-        plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return plain and math.isfinite(value) and low <= value <= high
-
-    return fits
-
-
-def _or_null(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or fits(value)
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_url(value: Any) -> bool:
-    found = _URL.fullmatch(value) if _text(value) else None
-    return found is not None and int(found[1]) < 1 << 16
-
-
-def _is_process(value: Any) -> bool:
-    """0 and negative numbers mean groups of processes to the system."""
-    if not isinstance(value, dict) or set(value) != {"pid", "started", "boot", "namespace", "host"}:
+def _fits(value: Any, spec: Mapping[str, Any]) -> bool:
+    """Whether a value of JSON is what its part of the schema says, as far as the schema of these files goes."""
+    if "$ref" in spec:
+        spec = _SPECS["$defs"][spec["$ref"].rpartition("/")[2]]
+    if "enum" in spec:
+        return value in spec["enum"]
+    kinds = spec.get("type", [])
+    if kinds and not any(_is(value, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds)):
         return False
-    pid = value["pid"]
-    return _whole(pid) and 0 < pid < _LARGEST_PID and all(_text(value[key]) for key in value if key != "pid")
+    if isinstance(value, str):
+        return re.search(spec.get("pattern", ""), value) is not None
+    if isinstance(value, int | float):
+        return bool(spec.get("minimum", -math.inf) <= value <= spec.get("maximum", math.inf))
+    if isinstance(value, list):
+        enough = spec.get("minItems", 0) <= len(value) <= spec.get("maxItems", len(value))
+        return enough and all(_fits(item, spec.get("items", {})) for item in value)
+    if isinstance(value, dict):
+        known = spec["properties"]
+        return set(value) == set(known) and all(_fits(value[name], known[name]) for name in known)
+    return True
 
 
-def _are_findings(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_finding, value))
+def _is(value: Any, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    return isinstance(value, _KINDS[kind]) and (not isinstance(value, float) or math.isfinite(value))
 
 
-def _is_finding(value: Any) -> bool:
-    if not isinstance(value, dict) or set(value) != _FINDING_KEYS:
-        return False
-    texts = all(_text(value[key]) for key in ("id", "message", "stage")) and _or_null(_text)(value["hint"])
-    lines, names = value["upstream"], value["fields"]
-    return (
-        texts
-        and value["level"] in ("error", "warning", "info")
-        and isinstance(names, list)
-        and all(map(_text, names))
-        and (lines is None or (isinstance(lines, list) and len(lines) == 2 and all(map(_whole, lines))))
-    )
-
-
-_TIME = _number(0, _LATEST_S)
-_FIELDS: Mapping[str, Callable[[Any], bool]] = {
-    "name": lambda value: _text(value) and bool(value),
-    "server_id": _text,
-    "url": _is_url,
-    "health": lambda value: _text(value) and value.startswith("/") and value.isprintable() and " " not in value,
-    "model": _text,
-    "engine": _text,
-    "run_folder": _text,
-    "log": lambda value: _text(value) and "\0" not in value,
-    "stop_timeout": _number(0, _LONGEST_S),
-    "process": _is_process,
-    "started_at": _TIME,
-    "state": lambda value: value in (STARTING, READY, FAILED),
-    "milestone": _text,
-    "ready_at": _or_null(_TIME),
-    "ended_at": _or_null(_TIME),
-    "exit_code": _or_null(_whole),
-    "kind": _or_null(_text),
-    "findings": _are_findings,
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
 }
+_SPECS = json_beside(str(Path(__file__).parents[2] / "schemas" / "server.schema.json"))

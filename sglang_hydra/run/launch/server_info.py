@@ -13,24 +13,27 @@ from pathlib import Path
 from socket import SHUT_RDWR, socket
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.arguments.secrets import API_KEY_VARIABLE
+from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.facts.gpu import GpuFacts
-from sglang_hydra.planning.actual import SCHEMA, compare, summary_of
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.comparing.actual import SCHEMA, compare, summary_of
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.releases.order import at_least
 from sglang_hydra.run.launch.hydra_run import write_in_run_folder
 from sglang_hydra.run.launch.listening import Owner
 from sglang_hydra.run.launch.local import Launch, LocalServer
 from sglang_hydra.run.launch.port import client_host
 from sglang_hydra.show.comparison import comparison_lines
 from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import MachineError, SglangHydraError
 from sglang_hydra.text.file_text import read_text
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line
+from sglang_hydra.text.words import short
 
 if TYPE_CHECKING:
     from sglang_hydra.run.launch.as_planned import Compared
@@ -42,10 +45,16 @@ _NEW_SINCE = "0.5.6"
 _WAIT_S = 10.0
 _MOST_BYTES = 16 << 20
 _CHUNK = 1 << 16
+_MODELS = "/v1/models"
+_NOT_OURS = "python -m sglang.bench_serving --backend vllm --base-url URL measures a server that is not SGLang's"
 
 
 class NoServerInfo(Exception):
-    """A server did not say what it runs with; the text is why, in a clause."""
+    """A server did not say what it runs with; the text is why, in a clause, and ``hint`` what to type."""
+
+    def __init__(self, why: str, hint: str = "") -> None:
+        super().__init__(why)
+        self.hint = hint
 
 
 def after_start(
@@ -110,7 +119,7 @@ def compared_with_written_plan(launch: Launch, folder: Path, server: LocalServer
 
 
 def _written_plan(launch: Launch, folder: Path) -> Plan | Finding:
-    from sglang_hydra.planning.input_files import read_document
+    from sglang_hydra.planning.recorded.input_files import read_document
 
     try:
         document = read_document(folder / "plan.json")
@@ -134,26 +143,44 @@ def read_server_info(
     Raises NoServerInfo for a server that does not answer within ``wait_s`` seconds, refuses, or answers with something
     else.
     """
+    # Not urllib: it would obey proxy settings.
+    import http.client
+
     pages = [NEW_PAGE, OLD_PAGE] if at_least(version, _NEW_SINCE) else [OLD_PAGE, NEW_PAGE]
-    answer: list[Mapping[str, Any] | Exception] = []
-    asked: list[socket] = []
-
-    def ask() -> None:
+    pages.append(_MODELS)  # of a server that has neither: whose it is
+    until = time.monotonic() + wait_s
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    for page in pages:
+        left = max(0.1, until - time.monotonic())
+        connection = connect(client_host(host), port, timeout=left)
+        late = threading.Timer(left, lambda: None)
         try:
-            answer.append(_ask(host, port, key, pages, asked, wait_s, secure))
-        except Exception as failure:  # noqa: BLE001 - it is raised again in the thread that waits
-            answer.append(failure)
-
-    # A thread of its own: a server that sends its answer byte by byte would outlast every time-out of a socket.
-    asking = threading.Thread(target=ask, name="server-info", daemon=True)
-    asking.start()
-    asking.join(wait_s)
-    if not answer:
-        _hang_up(asked)
-        raise _late(wait_s)
-    if isinstance(answer[0], Exception):
-        raise answer[0]
-    return answer[0]
+            connection.connect()
+            # A server that sends its answer byte by byte would outlast every time-out of a socket.
+            late = threading.Timer(left, _hang_up, (connection.sock,))
+            late.daemon = True
+            late.start()
+            connection.request("GET", page, headers=headers)
+            with connection.getresponse() as answer:
+                status, content = answer.status, _read(answer)
+        except (OSError, http.client.HTTPException) as failure:
+            if isinstance(failure, TimeoutError) or time.monotonic() >= until:
+                raise _late(wait_s) from failure
+            raise NoServerInfo(f"{page}: {failure or type(failure).__name__}") from failure
+        finally:
+            late.cancel()
+            connection.close()
+        if time.monotonic() >= until:
+            raise _late(wait_s)
+        if status == http.client.OK and page == _MODELS:
+            raise _other_server(content)
+        if status == http.client.OK:
+            return _parsed(page, content)
+        if status != http.client.NOT_FOUND:
+            break
+    refused = status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN)
+    raise NoServerInfo(f"{page} answered {status}", f"{API_KEY_VARIABLE} is its key" if refused else _NOT_OURS)
 
 
 def written_comparison(folder: Path, server_id: str) -> dict[str, Any] | None:
@@ -162,7 +189,7 @@ def written_comparison(folder: Path, server_id: str) -> dict[str, Any] | None:
     None where there is none for the plan ``server_id``, or none that can be read.
     """
     try:
-        record = json.loads(read_text(folder / ACTUAL))
+        record = read_json(read_text(folder / ACTUAL), "record")
         if record["schema"] != SCHEMA or record["server_id"] != server_id:
             return None
         same, of, absent = int(record["same"]), int(record["of"]), len(record["absent"])
@@ -173,35 +200,14 @@ def written_comparison(folder: Path, server_id: str) -> dict[str, Any] | None:
     return {"same": same, "of": of, "absent": absent, "version": version, "summary": summary}
 
 
-def _ask(
-    host: str, port: int, key: str | None, pages: list[str], asked: list[socket], wait_s: float, secure: bool
-) -> Mapping[str, Any]:
-    # Not urllib: it would obey proxy settings.
-    import http.client
-
-    until = time.monotonic() + wait_s
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    status = 0
-    for page in pages:
-        connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        connection = connect(client_host(host), port, timeout=max(0.1, until - time.monotonic()))
-        try:
-            connection.connect()
-            asked.append(connection.sock)
-            connection.request("GET", page, headers=headers)
-            with connection.getresponse() as answer:
-                status, content = answer.status, _read(answer)
-        except TimeoutError as failure:
-            raise _late(wait_s) from failure
-        except (OSError, http.client.HTTPException) as failure:
-            raise NoServerInfo(f"{page}: {failure or type(failure).__name__}") from failure
-        finally:
-            connection.close()
-        if status == http.client.OK:
-            return _parsed(page, content)
-        if status != http.client.NOT_FOUND:
-            break
-    raise NoServerInfo(f"{page} answered {status}")
+def _other_server(content: bytes) -> NoServerInfo:
+    """The error for a server that serves models, and is none of SGLang's."""
+    try:
+        first = _parsed(_MODELS, content)["data"][0]
+        who = f"{_MODELS} says that {short(str(first.get('owned_by')))} serves {short(str(first.get('id')))}"
+    except (NoServerInfo, LookupError, TypeError, AttributeError):
+        who = f"{_MODELS} is all that it has"
+    return NoServerInfo(f"it is no server of SGLang: {NEW_PAGE} is not there, and {who}", _NOT_OURS)
 
 
 def _late(wait_s: float) -> NoServerInfo:
@@ -219,7 +225,7 @@ def _read(answer: Any) -> bytes:
 
 def _parsed(page: str, content: bytes) -> Mapping[str, Any]:
     try:
-        info = json.loads(content)
+        info = read_json(content, "record")
     except (ValueError, RecursionError) as failure:
         raise NoServerInfo(f"{page} answered with what is no JSON") from failure
     if not isinstance(info, dict):
@@ -227,11 +233,10 @@ def _parsed(page: str, content: bytes) -> Mapping[str, Any]:
     return info
 
 
-def _hang_up(connections: list[socket]) -> None:
-    """Closes connections, which wakes the thread that reads from them."""
-    for connection in connections:
-        with contextlib.suppress(OSError):
-            connection.shutdown(SHUT_RDWR)
+def _hang_up(connected: socket) -> None:
+    """Ends a connection, which wakes the thread that reads from it."""
+    with contextlib.suppress(OSError):
+        connected.shutdown(SHUT_RDWR)
 
 
 def _machine(plan: Plan) -> GpuFacts | None:

@@ -153,7 +153,7 @@ def _no_such(word: str, known: Sequence[ServerRecord], verb: str) -> Finding:
 
     broken = next((finding for finding in damaged() if f"/{word}.json " in finding.message), None)
     if broken is not None:
-        return Finding("error", "LCH007", f"{short(word)} cannot be reached: {broken.message}", hint=broken.hint)
+        return Finding("error", "LCH007", f"{short(word)} cannot be reached: {broken.message}", hint=broken.remedies)
     names = [record.name for record in known]
     near = nearest(word, names)
     there = (

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sglang_hydra.compose.composer import Composer
+from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
 from sglang_hydra.planning.engines.base import Command
@@ -17,18 +15,18 @@ from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.plan import Server, Topology, plan_topology
 from sglang_hydra.planning.topology.router import absent
-from sglang_hydra.releases.order import at_least
 from sglang_hydra.run.launch import child_sglang
 from sglang_hydra.run.launch.display import display_for
 from sglang_hydra.run.launch.example import curl_line
 from sglang_hydra.run.launch.head import free_port, is_free
 from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run_folder
+from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.run.launch.local import Launch
 from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.run.launch.preflight import Preflight, preflight
 from sglang_hydra.run.launch.serve import launch_of, stopped_lines
 from sglang_hydra.run.launch.server_info import after_start
-from sglang_hydra.run.topology.server_group import ROUTER, Crew, Member
+from sglang_hydra.run.topology.server_group import Member, ServerGroup
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.topology import topology_screen
 from sglang_hydra.text.errors import ConfigError, MachineError, ServerError
@@ -36,39 +34,31 @@ from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, text, write
 from sglang_hydra.text.words import plural
 
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
-
 _FIRST_WITH_READINESS = "0.1.7"
 _ROUTER_MILESTONES = {"healthy": "workers found", "Starting server": "answering", "Activated": "workers found"}
 
 
-def serve_topology(
-    composer: Composer,
-    invocation: Invocation,
-    plan: Plan,
-    in_slurm: Callable[[Composer, Invocation, Topology], int],
-) -> int:
+def serve_topology(asked: LaunchRequest, plan: Plan, in_slurm: Callable[[LaunchRequest, Topology], int]) -> int:
     """Plans the servers, shows them, checks the machine, and runs them behind the router until the end.
 
     ``plan`` is the plan of what they share, ``in_slurm`` runs them for launch=slurm. Returns the exit code; raises
     ConfigError and MachineError before anything was started.
     """
-    requests = [*invocation.requests, *_free_port(plan)]
-    if len(requests) > len(invocation.requests):
-        topology = plan_topology(composer, requests, seed=plan.values["random_seed"], is_free=is_free)
+    requests = [*asked.requests, *_free_port(plan)]
+    if len(requests) > len(asked.requests):
+        topology = plan_topology(asked.composer, requests, seed=plan.values["random_seed"], is_free=is_free)
     else:
-        topology = plan_topology(composer, requests, common=plan, is_free=is_free)
-    write(topology_screen(topology, everything=invocation.all))
-    if not (topology.launchable or (topology.ok and plan.nodes["launch"]["force"])):
+        topology = plan_topology(asked.composer, requests, common=plan, is_free=is_free)
+    write(topology_screen(topology, everything=asked.everything))
+    if topology.launchable is False and not (topology.ok and plan.nodes["launch"]["force"]):
         return 2
     if plan.nodes["launch"]["name"] == "slurm":
-        return in_slurm(composer, invocation, topology)
+        return in_slurm(asked, topology)
     if topology.nodes > 1:
         message = f"launch=local: {plural(topology.nodes, 'node')} are planned, and this is one"
-        raise ConfigError(Finding("error", "TOP003", message, ("launch",), "launch=slurm; or export k8s"))
+        raise ConfigError(Finding("error", "TOP003", message, ("launch",), ("launch=slurm", "export k8s")))
     checked = look_at_machine(topology)
-    return in_hydra(composer, invocation, lambda: _run(topology, checked))
+    return in_hydra(asked, lambda: _run(topology, checked))
 
 
 def look_at_machine(topology: Topology) -> list[Preflight]:
@@ -115,12 +105,12 @@ def router_launch(topology: Topology, log_file: Path | None = None) -> Launch:
     )
 
 
-def crew_of(topology: Topology, checked: Sequence[Preflight], folder: Path | None = None) -> Crew:
+def group_of(topology: Topology, checked: Sequence[Preflight], folder: Path | None = None) -> ServerGroup:
     """The processes of a topology, none of them started. Logs go below ``folder``."""
     members = members_of(topology, checked, folder)
     router = router_launch(topology, folder / "router.log" if folder else None)
     go_on = topology.common.nodes["topology"]["on_worker_exit"] == "continue"
-    return Crew(members, router, display_for(), go_on=go_on)
+    return ServerGroup(members, router, display_for(), go_on=go_on)
 
 
 def members_of(topology: Topology, checked: Sequence[Preflight], folder: Path | None = None) -> list[Member]:
@@ -138,13 +128,12 @@ def members_of(topology: Topology, checked: Sequence[Preflight], folder: Path | 
 def _run(topology: Topology, checked: Sequence[Preflight]) -> int:
     """Inside Hydra's run folder: leaves the plans there, starts everything, waits for the end."""
     folder = leave_plans(topology)
-    crew = crew_of(topology, checked, folder)
+    group = group_of(topology, checked, folder)
 
     def ready(seconds: float) -> None:
-        wait_until_all_are_known(crew.server(ROUTER).launch, len(topology.servers))
-        write([[], *_compared(topology, folder, crew), *_ready_lines(topology, seconds)])
+        write([[], *_compared(topology, folder, group), *_ready_lines(topology, seconds)])
 
-    outcome = crew.run(ready)
+    outcome = group.run(ready)
     write(finding_lines(outcome.findings), sys.stderr)
     write(stopped_lines(outcome.exit_code, "the servers"))
     return outcome.exit_code
@@ -191,42 +180,13 @@ def _free_port(plan: Plan) -> list[Request]:
     return [Request.typed(key, free_port(), f"{key}=0: one that was free")]
 
 
-def wait_until_all_are_known(router: Launch, servers: int) -> None:
-    """Later releases look for their workers in the background and are ready with the first: waits for the rest."""
-    deadline = time.monotonic() + router.ready_timeout_s
-    while time.monotonic() < deadline:
-        known = _workers_known(router)
-        if known is None or known >= servers:
-            return
-        time.sleep(0.1)
-
-
-def _workers_known(router: Launch) -> int | None:
-    """How many servers the router would send requests to; None where it does not say."""
-    import http.client
-
-    from sglang_hydra.run.launch.port import client_host
-
-    connection = http.client.HTTPConnection(client_host(router.host), router.port, timeout=5)
-    try:
-        connection.request("GET", "/readiness")
-        answer = json.loads(connection.getresponse().read())
-        if "healthy_workers" in answer:
-            return int(answer["healthy_workers"])
-        return sum(int(answer[role]["healthy"]) for role in ("prefill", "decode"))
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-        return None
-    finally:
-        connection.close()
-
-
-def _compared(topology: Topology, folder: Path, crew: Crew) -> Iterator[Line]:
+def _compared(topology: Topology, folder: Path, group: ServerGroup) -> Iterator[Line]:
     """What each server runs with against its plan. Raises ServerError, naming it, for one that is not the planned
     one."""
 
     def lines_of(server: Server) -> list[Line]:
         host, port = str(server.plan.values["host"]), int(server.plan.values["port"])
-        local = crew.server(server.name)
+        local = group.servers[server.name]
         return after_start(server.plan, host, port, folder_of(folder, server), owner=local.owner, server=local)
 
     return compared_lines(topology, lines_of)

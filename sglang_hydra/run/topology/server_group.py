@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import http.client
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.local import Launch, LocalServer, Outcome
+from sglang_hydra.run.launch.port import client_host
 from sglang_hydra.run.launch.signals import describe_exit, stopping_on_signals
 from sglang_hydra.show.findings import finding_lines
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ServerError
 from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
@@ -22,7 +26,7 @@ ROUTER = "router"
 
 
 class Member(NamedTuple):
-    """One server of the crew. Requests are served while of every ``role`` one is alive."""
+    """One server of a group. Requests are served while of every ``role`` one is alive."""
 
     name: str
     role: str
@@ -51,151 +55,214 @@ class Tagged(Display):
         self.milestone = ""
 
 
-class Crew:
-    """The servers and the router of one topology. Everything but ``request_stop`` is for one thread."""
+class ServerGroup(LocalServer):
+    """The servers of a topology and their router, which is what clients talk to. All of them start or none, the router
+    last; at the end it is the first, so that no request finds a server gone.
 
-    def __init__(self, members: Sequence[Member], router: Launch, display: Display, *, go_on: bool) -> None:
-        self._display, self._go_on = display, go_on
+    For a program that starts, asks and stops one server (a sweep), the group is that one: the end of any of its servers
+    is its end. ``run`` does all of it until somebody ends us; with ``go_on`` it goes on while of every role one is
+    alive.
+    """
+
+    def __init__(self, members: Sequence[Member], router: Launch, display: Display, *, go_on: bool = False) -> None:
         self._lock = threading.Lock()
+        self._tags = {name: Tagged(display, name, self._lock) for name in (*(each.name for each in members), ROUTER)}
+        super().__init__(router, self._tags[ROUTER])
+        self.servers: Mapping[str, LocalServer] = {
+            member.name: LocalServer(member.launch, self._tags[member.name]) for member in members
+        }
         self._roles = {member.name: member.role for member in members}
-        launches = {**{member.name: member.launch for member in members}, ROUTER: router}
-        self._tags = {name: Tagged(display, name, self._lock) for name in launches}
-        self._servers = {name: LocalServer(launch, self._tags[name]) for name, launch in launches.items()}
-        self._started: set[str] = set()
-        self._stops = 0
-
-    def server(self, name: str) -> LocalServer:
-        """One server of the crew, or its router."""
-        return self._servers[name]
+        self._of_all, self._go_on = display, go_on
+        self._is_up = False
 
     def run(self, on_ready: Callable[[float], None]) -> Outcome:
-        """Starts the servers, then the router, calls ``on_ready`` with the seconds that took, and runs until someone
-        ends us or too few are left. Raises MachineError where one cannot be started here."""
-        began = time.monotonic()
+        """Starts all, calls ``on_ready`` with the seconds that took, and runs until someone ends us or too few are
+        left. Raises MachineError where one cannot be started here."""
         with stopping_on_signals(self.request_stop, "the router and the servers") as signals:
             try:
-                self._start(list(self._roles))
-                if self._stops == 0:
-                    self._start([ROUTER])
-                if self._stops == 0:
-                    on_ready(time.monotonic() - began)
-                    self._watch()
+                self.start()
+                seconds = self.wait_ready()
+                if seconds is not None:
+                    on_ready(seconds)
+                    self._look_after()
             except ServerError as failure:
                 return self._outcome(failure.exit_code, failure.findings)
             finally:
-                self._display.close()
                 self.stop()
         return self._outcome(INTERRUPTED if signals else 0)
 
-    def _outcome(self, exit_code: int, findings: Sequence[Finding] = ()) -> Outcome:
-        """How it ended, with what there is to say of the logs, and the class of the failure if there was one."""
-        about_logs = [server.log_finding for server in self._servers.values()]
-        kinds = [server.failure.kind for server in self._servers.values() if server.failure is not None]
-        kind = kinds[-1] if kinds and findings else None
-        return Outcome(exit_code, (*findings, *filter(None, about_logs)), kind)
+    def start(self) -> None:
+        """Starts the servers; the router follows in ``wait_ready``. Raises MachineError as for one server."""
+        for server in self.servers.values():
+            if not self._stop_requested:
+                server.start()
+
+    def wait_ready(self) -> float | None:
+        """Waits for every server, then starts the router and waits until it knows them. Raises ServerError for the
+        first that fails."""
+        began = time.monotonic()
+        self._wait_for({name: server.wait_ready for name, server in self.servers.items()})
+        if self._stop_requested:
+            return None
+        super().start()
+        self._wait_for({ROUTER: super().wait_ready})
+        if self._stop_requested:
+            return None
+        wait_until_all_are_known(self.launch, len(self.servers))
+        self._is_up = True
+        return time.monotonic() - began
+
+    @property
+    def pid(self) -> int | None:
+        """The router's; None once it or one of the servers has ended."""
+        return None if self._is_up and self._ended() else super().pid
+
+    def wait(self) -> int:
+        """The exit code of the server that has ended, else of the router once it ends."""
+        ended = self._ended() if self._is_up else []
+        return super().wait() if not ended or ended[0] == ROUTER else self.servers[ended[0]].wait()
+
+    def failed(
+        self, id: str, what: str, exit_code: int | None = None, advice: str | None = None, kind: str | None = None
+    ) -> ServerError:
+        """The error for the server that has ended, else for the router."""
+        ended = self._ended() if self._is_up else []
+        if not ended or ended[0] == ROUTER:
+            return super().failed(id, what, exit_code, advice, kind)
+        server = self.servers[ended[0]]
+        error = server.failed(id, f"{ended[0]}: {what}", exit_code, advice, kind)
+        self.failure = server.failure
+        return error
 
     def request_stop(self) -> None:
-        """Asks for the end of all and returns at once; asked twice, all are killed. For signal handlers too."""
-        self._stops += 1
-        if self._stops > 1:
-            for server in self._servers.values():
+        """Asks the router to end and returns at once, the servers are for ``stop``; asked twice, all are killed."""
+        again = self._stop_requested
+        super().request_stop()
+        if again:
+            for server in self.servers.values():
                 for _ in range(2):
                     server.request_stop()
 
     def stop(self) -> None:
-        """Ends the router, so that no request finds a server gone, and then the servers, all at a time."""
-        self._servers[ROUTER].stop()
-        workers = [self._servers[name] for name in self._roles]
-        for server in workers:
+        """Ends the router and then the servers, all at a time."""
+        self._is_up = False
+        self._of_all.close()
+        super().stop()
+        for server in self.servers.values():
             if server.pid is not None and not server.stop_requested:
                 server.request_stop()
-        for server in workers:
+        for server in self.servers.values():
             server.stop()
 
-    def _start(self, names: Sequence[str]) -> None:
-        """Starts these and waits until all are ready, or somebody asks for the end.
-
-        Raises ServerError for the first that fails, of these or of those that run already.
-        """
+    def _wait_for(self, each: Mapping[str, Callable[[], object]]) -> None:
+        """Waits until all of these are ready, or somebody asks for the end. Raises ServerError for the first that
+        fails, of these or of those that run already."""
         began = time.monotonic()
-        for name in names:
-            if self._stops == 0:
-                self._servers[name].start()
-                self._started.add(name)
-        waits = [_Wait(name, self._servers[name]) for name in names if self._stops == 0]
-        while self._stops == 0 and any(wait.is_alive() for wait in waits):
+        waits = [_Wait(name, ready) for name, ready in each.items()]
+        over = False
+        while not (over or self._stop_requested):
             time.sleep(_TICK_S)
-            failed = [wait.failure for wait in waits if wait.failure is not None]
-            if failed:
-                raise failed[0]
+            over = not any(wait.is_alive() for wait in waits)
+            for wait in waits:
+                if wait.failure is not None and not self._stop_requested:
+                    self.failure = self._one(wait.called).failure
+                    raise _named(wait.called, wait.failure)
             for name in self._ended():
-                if name not in names:
+                if name not in each:
                     raise self._gone(name)
-            progress = "; ".join(
-                f"{name}: {self._tags[name].milestone}" for name in names if self._tags[name].milestone
-            )
-            self._display.waiting(time.monotonic() - began, progress)
-        self._display.close()
-        for wait in waits:
-            if self._stops == 0 and wait.failure is not None:
-                raise wait.failure
+            milestones = {name: self._tags[name].milestone for name in each}
+            progress = "; ".join(f"{name}: {milestone}" for name, milestone in milestones.items() if milestone)
+            self._of_all.waiting(time.monotonic() - began, progress)
+        self._of_all.close()
 
-    def _watch(self) -> None:
+    def _look_after(self) -> None:
         """Until somebody asks for the end. Raises ServerError when the router ends, or too few servers are left."""
         missed: list[str] = []
-        while self._stops == 0:
+        while not self._stop_requested:
             time.sleep(_TICK_S)
             for name in self._ended():
-                if name in missed or self._stops:
+                if name in missed or self._stop_requested:
                     continue
                 missed.append(name)
                 gone = self._gone(name)
                 if name == ROUTER or not self._go_on or not self._can_serve():
                     raise gone
-                left = [other for other in self._roles if other not in missed]
-                self._report(gone, left)
-
-    def _report(self, gone: ServerError, left: Sequence[str]) -> None:
-        """Says that a server has ended, why, and who is left, while the others go on."""
-        with self._lock:
-            write(finding_lines(list(gone.findings)), sys.stderr)
-            self._display.note(f"requests go on through {', '.join(left)}")
+                left = ", ".join(other for other in self.servers if other not in missed)
+                with self._lock:
+                    write(finding_lines(list(gone.findings)), sys.stderr)
+                    self._of_all.note(f"requests go on through {left}")
 
     def _ended(self) -> list[str]:
-        """Those that were started and have ended."""
-        return [name for name, server in self._servers.items() if name in self._started and server.pid is None]
+        """Those that have ended, of all that were started."""
+        router = [ROUTER] if self._process is not None and super().pid is None else []
+        return [*(name for name, server in self.servers.items() if server.pid is None), *router]
 
     def _can_serve(self) -> bool:
         """Whether of every role one is alive."""
-        alive = {self._roles[name] for name in self._roles if self._servers[name].pid is not None}
+        alive = {self._roles[name] for name, server in self.servers.items() if server.pid is not None}
         return alive == set(self._roles.values())
+
+    def _one(self, name: str) -> LocalServer:
+        return self if name == ROUTER else self.servers[name]
 
     def _gone(self, name: str) -> ServerError:
         """The error for one that has ended without being asked."""
-        server = self._servers[name]
+        self._is_up = False  # what is asked of the router from here on is of the router alone
+        server = self._one(name)
         code = server.wait()
         if server.lost_port:
-            return ServerError(*(_named(name, finding) for finding in server.port_lost("it was stopped").findings))
+            return _named(name, server.port_lost("it was stopped"))
         return server.failed("TOP022" if name == ROUTER else "TOP021", f"{name} ended: {describe_exit(code)}", code)
+
+    def _outcome(self, exit_code: int, findings: Sequence[Finding] = ()) -> Outcome:
+        """How it ended, with what there is to say of the logs, and the class of the failure if there was one."""
+        every = [*self.servers.values(), self]
+        about_logs = [server.log_finding for server in every]
+        kinds = [server.failure.kind for server in every if server.failure is not None]
+        kind = kinds[-1] if kinds and findings else None
+        return Outcome(exit_code, (*findings, *filter(None, about_logs)), kind)
 
 
 class _Wait(threading.Thread):
     """Waits for one server to be ready, beside the others."""
 
-    def __init__(self, name: str, server: LocalServer) -> None:
-        super().__init__(name=f"ready-{name}", daemon=True)
+    def __init__(self, called: str, ready: Callable[[], object]) -> None:
+        super().__init__(name=f"ready-{called}", daemon=True)
         self.failure: ServerError | None = None
-        self._server, self._called = server, name
+        self.called, self._ready = called, ready
         self.start()
 
     def run(self) -> None:
         try:
-            self._server.wait_ready()
+            self._ready()
         except ServerError as failure:
-            self.failure = ServerError(*(_named(self._called, finding) for finding in failure.findings))
+            self.failure = failure
 
 
-def _named(name: str, finding: Finding) -> Finding:
-    from dataclasses import replace
+def _named(name: str, failure: ServerError) -> ServerError:
+    return ServerError(*(replace(finding, message=f"{name}: {finding.message}") for finding in failure.findings))
 
-    return replace(finding, message=f"{name}: {finding.message}")
+
+def wait_until_all_are_known(router: Launch, servers: int) -> None:
+    """Later releases look for their workers in the background and are ready with the first: waits for the rest."""
+    deadline = time.monotonic() + router.ready_timeout_s
+    while time.monotonic() < deadline:
+        known = _workers_known(router)
+        if known is None or known >= servers:
+            return
+        time.sleep(0.1)
+
+
+def _workers_known(router: Launch) -> int | None:
+    """How many servers the router would send requests to; None where it does not say."""
+    connection = http.client.HTTPConnection(client_host(router.host), router.port, timeout=5)
+    try:
+        connection.request("GET", "/readiness")
+        answer = read_json(connection.getresponse().read(), "record")
+        if "healthy_workers" in answer:
+            return int(answer["healthy_workers"])
+        return sum(int(answer[role]["healthy"]) for role in ("prefill", "decode"))
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return None
+    finally:
+        connection.close()

@@ -14,14 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sglang_hydra.compose.composer import Composer
-from sglang_hydra.planning.nodes import Head
-from sglang_hydra.planning.slurm_options import sbatch_settings_of
+from sglang_hydra.planning.passing.nodes import Head
+from sglang_hydra.planning.passing.slurm_options import sbatch_settings_of
 from sglang_hydra.planning.topology.plan import NODE, Server, Topology
 from sglang_hydra.planning.topology.router import absent
 from sglang_hydra.run.launch.hydra_run import in_hydra
+from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.run.launch.local import Launch
 from sglang_hydra.run.launch.slurm.allocation import Node, addresses_of, follower_ports, nodes_of_job
 from sglang_hydra.run.launch.slurm.inside import (
@@ -51,14 +50,10 @@ from sglang_hydra.run.topology.serve import (
     folder_of,
     leave_plans,
     router_launch,
-    wait_until_all_are_known,
 )
-from sglang_hydra.run.topology.server_group import ROUTER, Crew, Member
+from sglang_hydra.run.topology.server_group import ROUTER, Member, ServerGroup
 from sglang_hydra.text.errors import MachineError, SglangHydraError
 from sglang_hydra.text.screen import Line, write
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
 
 _NODE = re.compile(rf"(?<=http://){NODE}(\d+)(?=:)")
 
@@ -87,7 +82,7 @@ class TopologySpec:
     secrets: Path | None
 
 
-def serve_in_slurm(composer: Composer, invocation: Invocation, topology: Topology) -> int:
+def serve_in_slurm(asked: LaunchRequest, topology: Topology) -> int:
     """Submits the topology as one job and stays with it until its end. Returns the exit code. Raises as
     ``run.launch.slurm.serve`` does, and MachineError where the router is not installed."""
     common = topology.common
@@ -99,7 +94,7 @@ def serve_in_slurm(composer: Composer, invocation: Invocation, topology: Topolog
     missing = absent(topology.router)
     if missing is not None:
         raise MachineError(missing)
-    return in_hydra(composer, invocation, lambda: _run(topology, options))
+    return in_hydra(asked, lambda: _run(topology, options))
 
 
 def topology_spec(topology: Topology, folder: Path, secrets: Path | None = None) -> TopologySpec:
@@ -123,25 +118,19 @@ def serve_topology_in_job(spec: TopologySpec) -> None:
     """The function that is submitted: runs the servers and the router until their end, and keeps an account of it.
     Exits with their code."""
     with contextlib.suppress(SglangHydraError), account_of(spec.folder) as end:
-        crew = crew_in_job(spec, end.record)
+        members, router = parts_in_job(spec, end.record)
+        group = ServerGroup(members, router, JobDisplay(end.record), go_on=spec.go_on)
 
         def ready(seconds: float) -> None:
-            wait_until_all_are_known(crew.server(ROUTER).launch, len(spec.parts))
             for part in spec.parts:
-                server = crew.server(part.name)
+                server = group.servers[part.name]
                 leave_info(part.spec, server.launch, server.owner)
             mark_ready(end.record, seconds)
 
-        outcome = crew.run(ready)
+        outcome = group.run(ready)
         end.code, end.findings = outcome.exit_code, tuple(outcome.findings)
     if end.code:
         sys.exit(end.code)
-
-
-def crew_in_job(spec: TopologySpec, record: Record) -> Crew:
-    """The processes of a job's topology, none of them started. Raises as ``parts_in_job``."""
-    members, router = parts_in_job(spec, record)
-    return Crew(members, router, JobDisplay(record), go_on=spec.go_on)
 
 
 def parts_in_job(spec: TopologySpec, record: Record) -> tuple[list[Member], Launch]:

@@ -118,8 +118,11 @@ def test_an_unknown_name_is_the_callers_mistake() -> None:
         ('{"a":\n  1,\n x}', "at line 3, column 2, near 'x}'"),
         ("", "at line 1, column 1, near ''"),
         ("[1]", "must be a JSON object like {...}, not '[1]'"),
-        ("[" * 200_000, "json_model_override_args is not JSON"),
-        ('{"a": ' + "9" * 5_000 + "}", "json_model_override_args is not JSON that can be read: a number in it is too"),
+        ("[" * 200_000, "json_model_override_args is not JSON that can be read: it is nested more than 50"),
+        (
+            '{"a": ' + "9" * 5_000 + "}",
+            "json_model_override_args is not JSON that can be read: a number in it has",
+        ),
     ],
 )
 def test_bad_json_is_refused_with_its_place(text: str, said: str | None) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.arguments.argv import parse_argv
 from sglang_hydra.arguments.fields import choices
 from sglang_hydra.arguments.fields.check import check_value
+from sglang_hydra.arguments.reading import parse_argv
 from sglang_hydra.text.errors import ConfigError
 
 CLI = json.loads((Path(__file__).parents[2] / "data" / "conformance" / "cli.json").read_text())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sglang_hydra.arguments.argv import parse_argv
+from sglang_hydra.arguments.reading import parse_argv
 from sglang_hydra.compose.recipes import recipes
 from sglang_hydra.text.errors import ConfigError
 from tests.convert.export.exports import DEEPSEEK, TWO_NODES, artifact, plan_of, with_intent

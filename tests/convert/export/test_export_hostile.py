@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sglang_hydra.arguments.argv import parse_argv
+from sglang_hydra.arguments.reading import parse_argv
 from sglang_hydra.convert.export.job import job_of
 from sglang_hydra.convert.export.registry import render
 from sglang_hydra.planning.plan import Plan

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.convert.export.images import LAUNCH_SERVER, Image, image_of, images
-from sglang_hydra.releases.order import at_least
 from sglang_hydra.run.doctor.driver import driver_for
 from sglang_hydra.text.errors import ConfigError
 from tests.convert.export.exports import artifact, plan_of

@@ -10,7 +10,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 
-from sglang_hydra.arguments.argv import parse_argv
+from sglang_hydra.arguments.reading import parse_argv
 from sglang_hydra.convert.export.job import job_of
 from sglang_hydra.convert.export.registry import render
 from sglang_hydra.convert.export.variables import KEY_PROGRAM

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.arguments.argv import parse_argv
+from sglang_hydra.arguments.reading import parse_argv
 from sglang_hydra.convert.export.docker import mount_option
 from sglang_hydra.convert.export.job import Mount
 from sglang_hydra.convert.export.variables import KEY_PROGRAM

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from sglang_hydra.arguments.argv import parse_argv
+from sglang_hydra.arguments.reading import parse_argv
 from tests.commands import Run, runner, valid
 from tests.convert.export.exports import check_manifest, compose_reads, kubernetes_reads, schema
 

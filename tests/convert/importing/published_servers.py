@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from sglang_hydra.arguments.tables.table import Release, nearest_known, release
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.recipes import recipes
-from sglang_hydra.planning.catalog import models
-from sglang_hydra.releases.table import Release, nearest_known, release
+from sglang_hydra.planning.choosing.catalog import models
 
 _FILE = Path(__file__).parents[2] / "data" / "published_servers.yaml"
 _LAUNCH = "sglang.launch_server"

@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sglang_hydra.arguments.argv import parse_argv, read_argv, render_argv
+from sglang_hydra.arguments.accepted import accepted
+from sglang_hydra.arguments.reading import parse_argv, read
+from sglang_hydra.arguments.rendering import render
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import recipes
 from sglang_hydra.convert.importing.flags import read_arguments
 from sglang_hydra.convert.importing.launches import Launch
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.text.errors import ConfigError
 from tests.convert.importing.importing import composer, ids, imported, states, the_one
 
@@ -34,11 +36,12 @@ def line_of(argv: list[str]) -> str:
 @pytest.mark.parametrize("id", sorted(recipes()))
 def test_every_recipe_comes_back_as_the_same_arguments_and_the_same_server(id: str) -> None:
     plan = make_plan(composer(), [Request(f"recipe={id}", "test")], seed=42, env=OFFLINE)
-    argv = render_argv(plan.intent)
+    version = plan.engine.version
+    argv = accepted(plan.intent, version).flags()
     gpu = plan.nodes["gpu"]["name"]
-    server = the_one(line_of(argv), f"gpu={gpu}")
+    server = the_one(line_of(argv), f"gpu={gpu}", f"engine.version={version}")
     assert server.argv is not None
-    assert parse_argv(server.argv) == parse_argv(argv)
+    assert parse_argv(server.argv, version) == parse_argv(argv, version)
     assert server.complete
     assert server.equal
     again = make_plan(composer(), requests_of(server), seed=42, env=OFFLINE)
@@ -46,7 +49,8 @@ def test_every_recipe_comes_back_as_the_same_arguments_and_the_same_server(id: s
         composer(),
         [
             Request(f"gpu={gpu}", "test"),
-            *(Request.typed(key, value, "test") for key, value in parse_argv(argv).items()),
+            Request(f"engine.version={version}", "test"),
+            *(Request.typed(key, value, "test") for key, value in parse_argv(argv, version).items()),
         ],
         seed=42,
         env=OFFLINE,
@@ -74,12 +78,13 @@ def test_every_recorded_command_line_comes_back_as_the_same_arguments() -> None:
     different = []
     for id, argv in cases:
         server = the_one(line_of(argv), "gpu=h200")
-        values, _, refused = read_argv(argv)
+        found = read(argv, "0.5.2")
+        values, refused = found.values, found.findings
         if refused:
             later = "engine.version" in server.nodes
             different += [] if later or not server.complete else [id]
             continue
-        wanted = {name: value for name, value in values.items() if render_argv({name: value}, defaults=True)}
+        wanted = {name: value for name, value in values.items() if render({name: value}, defaults=True)}
         different += [] if server.argv is not None and parse_argv(server.argv) == wanted else [id]
     assert different == []
 
@@ -87,8 +92,8 @@ def test_every_recorded_command_line_comes_back_as_the_same_arguments() -> None:
 @pytest.mark.parametrize(
     ("flags", "version", "nodes", "overrides"),
     [
-        ("--enable-piecewise-cuda-graph", "0.5.9", {"extra.enable_piecewise_cuda_graph": True}, {}),
-        ("--pp-max-micro-batch-size 4", "0.5.23", {"extra.pp_max_micro_batch_size": 4}, {}),
+        ("--enable-piecewise-cuda-graph", "0.5.9", {"enable_piecewise_cuda_graph": True}, {}),
+        ("--pp-max-micro-batch-size 4", "0.5.23", {"pp_max_micro_batch_size": 4}, {}),
         ("--tp 2", None, {}, {"tp_size": 2}),
     ],
 )
@@ -105,7 +110,7 @@ def test_a_flag_of_a_later_release_is_known(
 @pytest.mark.parametrize(
     ("flags", "id", "hint"),
     [
-        ("--tp-sise 8", "IMP003", "did you mean --tp-size?"),
+        ("--tp-sise 8", "ARG010", "did you mean --tp-size"),
         ("--dtype bf16", "ARG014", "bfloat16"),
         ("--tp two", "ARG013", ""),
         ("--tp", "ARG012", "--tp"),
@@ -125,11 +130,11 @@ def test_what_sglang_would_not_read_is_said_and_left_out(flags: str, id: str, hi
 @pytest.mark.parametrize(
     ("flags", "gpu", "name", "state"),
     [
-        ("--port 30000", "h200", "port", "redundant"),
-        ("--chunked-prefill-size 8192", "h200", "chunked_prefill_size", "redundant"),
+        ("--port 30000", "h200", "port", "kept"),
+        ("--chunked-prefill-size 8192", "h200", "chunked_prefill_size", "kept"),
         ("--chunked-prefill-size 8192", "b200", "chunked_prefill_size", "kept"),
         ("--chunked-prefill-size 8192", None, "chunked_prefill_size", "kept"),
-        ("--grammar-backend xgrammar", None, "grammar_backend", "redundant"),
+        ("--grammar-backend xgrammar", None, "grammar_backend", "kept"),
         ("--dp 1 --enable-dp-attention", "h200", "enable_dp_attention", "overridden"),
         ("--tp 2 --dp 2 --enable-dp-attention", "h200", "schedule_conservativeness", ""),
         (
@@ -155,7 +160,7 @@ def test_every_argument_is_marked(flags: str, gpu: str | None, name: str, state:
     ("path", "model", "overrides"),
     [
         ("Qwen/Qwen3-8B", "qwen3_8b", {}),
-        ("qwen/qwen3-8b", "qwen3_8b", {"served_model_name": "qwen/qwen3-8b"}),
+        ("qwen/qwen3-8b", None, {"model_path": "qwen/qwen3-8b"}),
         ("Qwen/Qwen3-8B-FP8", None, {"model_path": "Qwen/Qwen3-8B-FP8"}),
         ("/models/Qwen3-8B", None, {"model_path": "/models/Qwen3-8B"}),
         ("moonshotai/Kimi-K2-Instruct", "kimi_k2", {"trust_remote_code": False}),
@@ -167,6 +172,7 @@ def test_the_nearest_preset_is_one_of_the_same_checkpoint(
     server = the_one(f"{' '.join(PROGRAM)} --model-path {path}", "gpu=h200")
     assert server.choices.get("model") == model
     assert server.overrides == overrides
+    assert server.nodes.get("model.facts_from") == ("qwen3_8b" if path == "qwen/qwen3-8b" else None)
     assert server.equal
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.arguments.argv import parse_argv
+from sglang_hydra.arguments.reading import parse_argv
 from sglang_hydra.convert.importing.importer import Imported
 from sglang_hydra.convert.importing.report import yaml_of
-from sglang_hydra.planning.make import plan
+from sglang_hydra.planning.making.make import plan
 from tests.convert.importing.importing import ids, imported, states, the_one
 from tests.convert.importing.published import PUBLISHED, Case
 
@@ -45,9 +45,9 @@ def test_its_file_plans_to_the_same_server(case: Case, tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f"TP=2\nwhile read x; do TP=8; done\n{RUN} --tp $TP", "TP is set under a condition (line 2)"),
-        (f'A=(--tp 2)\ngrep x y && A+=(--log-level debug)\n{RUN} "${{A[@]}}"', "A is set under a condition (line 2)"),
-        (f"X=1\nfor a in $(ls); do X=2; done\nY=$X\n{RUN} --tp $Y", "Y is set under a condition (line 2)"),
+        (f"TP=2\nwhile read x; do TP=8; done\n{RUN} --tp $TP", "TP is taken where read x, which is assumed"),
+        (f'A=(--tp 2)\ngrep x y && A+=(--log-level debug)\n{RUN} "${{A[@]}}"', "A is taken where grep x y,"),
+        (f"X=1\nfor a in $(ls); do X=2; done\nY=$X\n{RUN} --tp $Y", "Y is taken where a in $(ls), which is assumed"),
     ],
 )
 def test_what_a_condition_decides_is_said(text: str, said: str) -> None:
@@ -101,8 +101,8 @@ def test_servers_that_stand_together_are_of_one_release() -> None:
 def test_a_release_is_guessed_by_flags_and_choices_together() -> None:
     server = the_one(f"{RUN} --disable-flashinfer-autotune --moe-a2a-backend flashinfer")
     assert server.complete
-    assert server.nodes["extra.moe_a2a_backend"] == "flashinfer"
-    assert server.nodes["extra.disable_flashinfer_autotune"] is True
+    assert server.overrides["moe_a2a_backend"] == "flashinfer"
+    assert server.nodes["disable_flashinfer_autotune"] is True
 
 
 @pytest.mark.parametrize("flags", ["\u2013tp 2", "\u2014tp 2"])
@@ -142,7 +142,7 @@ def test_the_home_of_a_container_is_its_own() -> None:
 
 def test_a_password_in_the_url_of_a_variable_is_a_secret() -> None:
     server = the_one(f"docker run -e http_proxy=http://ada:hush@proxy:3128 lmsysorg/sglang:v0.5.2 {RUN}")
-    assert server.nodes == {"engine.env.http_proxy": "${oc.env:http_proxy}"}
+    assert server.nodes == {"engine.version": "0.5.2", "engine.env.http_proxy": "${oc.env:http_proxy}"}
     assert "hush" not in yaml_of(server, None)
 
 

@@ -20,7 +20,7 @@ PLANS = {
         "gpu=h200",
         "model=qwen3_8b",
         "engine.version=0.5.20",
-        "extra.enable_streaming_session=true",
+        "enable_streaming_session=true",
     ],
     "two nodes": ["gpu=h100", "model=deepseek_v3", "tp_size=16", "nnodes=2", "dist_init_addr=10.0.0.1:20000"],
     "a key": ["gpu=h200", "model=qwen3_8b", "api_key=${oc.env:SGLANG_HYDRA_API_KEY}"],

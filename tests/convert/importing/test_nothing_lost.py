@@ -35,12 +35,15 @@ def imported(source: Published) -> list[Imported]:
 def exported(server: Imported) -> list[str]:
     settings = {**server.choices, **server.overrides, **server.nodes}
     composition = composer().compose([item for item in requests_of(settings, "") if item.key != "gpu"])
-    return list(argv_of(composition.intent, composition.nodes["extra"], server.version) or ())
+    return list(argv_of(composition.intent, server.version) or ())
 
 
-def lost(flags: list[str], after: list[str], version: str | None, hidden_model: bool) -> dict[str, str]:
-    wanted, found = meant(flags, version), meant(after, version)
-    left_out = _OF_THE_NODE | ({"model_path"} if hidden_model else set())
+def lost(flags: list[str], after: list[str], server: Imported) -> dict[str, str]:
+    """The flags that are not in the export; one of which it is said that the release ignores it may be missing."""
+    said = [finding.message for finding in server.findings]
+    wanted, found = meant(flags, server.version), meant(after, server.version)
+    left_out = {*_OF_THE_NODE, *(message.split()[0] for message in said if " does nothing in SGLang " in message)}
+    left_out |= {"model_path"} if any("is taken from" in message for message in said) else set()
     return {name: value for name, value in wanted.items() if found.get(name) != value and name not in left_out}
 
 
@@ -61,10 +64,7 @@ def test_no_flag_is_lost_by_import_and_export(sources: list[Published]) -> None:
         assert not source.is_decided or len(servers) == len(source.flags), source.name
         after = [(server, exported(server)) for server in servers]
         for flags in source.flags:
-            tries = [
-                lost(flags, words, server.version, any("is taken from" in item.message for item in server.findings))
-                for server, words in after
-            ]
+            tries = [lost(flags, words, server) for server, words in after]
             if min(tries, key=len):
                 wrong[f"{source.name} {flags[:3]}"] = min(tries, key=len)
     assert wrong == {}
@@ -94,7 +94,7 @@ def test_no_flag_is_lost_by_an_upgrade_to_0_5_23(sources: list[Published], tmp_p
         file = tmp_path / f"{number}.{source.suffix}"
         file.write_text(source.text, encoding="utf-8")
         subjects = subjects_of([Request(str(file), "argument 1")], None, None, composer(), source.env)
-        made = [upgraded(composer(), subject, "0.5.23", look_at_host=False, with_values=False) for subject in subjects]
+        made = [upgraded(composer(), subject, "0.5.23", with_values=False) for subject in subjects]
         for flags in source.flags:
             least = min((unnamed(flags, one.start.version, one) for one in made), key=len)
             if least:
@@ -170,72 +170,72 @@ def test_workers_with_other_flags_than_their_leader_stay_apart() -> None:
     assert [server.name for server in import_source(Source("l.yaml", other), Typed(), composer())] == ["l", "l-worker"]
 
 
-def test_both_branches_of_an_if_are_servers() -> None:
-    text = (
-        'if [ "$DP" = true ]; then\n  MODE=(--dp 8 --enable-dp-attention)\nelse\n  MODE=(--ep-size 8)\nfi\n'
-        'python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 8 "${MODE[@]}"\n'
-    )
-    held, other = imported_text(text)
-    assert held.overrides == {"tp_size": 8, "dp_size": 8, "enable_dp_attention": True}
-    assert other.overrides == {"tp_size": 8, "ep_size": 8}
-    assert (held.name, other.name) == ("dp-true", "dp-not-true")
-    assert any("where DP != true" in finding.message for finding in other.findings)
+def assumed(server: Imported) -> str:
+    return " | ".join(finding.message for finding in server.findings if finding.id == "IMP011")
 
 
 RUN = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B"
 
 
 @pytest.mark.parametrize(
-    ("text", "servers"),
+    ("text", "overrides", "named"),
     [
+        (
+            'if [ "$DP" = true ]; then\n  MODE=(--dp 8 --enable-dp-attention)\nelse\n  MODE=(--ep-size 8)\nfi\n'
+            f'{RUN} --tp 8 "${{MODE[@]}}"\n',
+            {"tp_size": 8, "dp_size": 8, "enable_dp_attention": True},
+            "MODE is taken where DP = true",
+        ),
         (
             'if [ "$A" = 1 ]; then\n  X="--dp 8"\n  if [ "$B" = 1 ]; then Y=512; else Y=64; fi\n'
             f'else\n  X="--ep-size 8"; Y=8\nfi\n{RUN} --tp 8 $X --max-running-requests $Y\n',
-            {
-                "a-1-b-1": {"tp_size": 8, "dp_size": 8, "max_running_requests": 512},
-                "a-not-1": {"tp_size": 8, "ep_size": 8, "max_running_requests": 8},
-                "a-1-b-not-1": {"tp_size": 8, "dp_size": 8, "max_running_requests": 64},
-            },
+            {"tp_size": 8, "dp_size": 8, "max_running_requests": 512},
+            "Y is taken where A = 1",
         ),
         (
             f"if [ $C -ge 512 ]; then M=0.8\nelif [ $C -ge 64 ]; then M=0.85\nelse M=0.9\nfi\n"
             f"(( C < 64 )) && T=1 || T=2\n{RUN} --mem-fraction-static $M --tp $T\n",
-            {
-                "c-ge-512": {"mem_fraction_static": 0.8, "tp_size": 2},
-                "c-lt-512-c-ge-64": {"mem_fraction_static": 0.85, "tp_size": 2},
-                "c-lt-64": {"mem_fraction_static": 0.9, "tp_size": 1},
-            },
+            {"mem_fraction_static": 0.8, "tp_size": 2},
+            "M is taken where C >= 512",
         ),
         (
             f"case $S in\n small) TP=2 ;;\n b*|large) TP=8 ;;\n -h) echo usage; exit ;;\n *) TP=4 ;;\nesac\n"
             f"{RUN} --tp $TP\n",
-            {"s-small": {"tp_size": 2}, "s-b": {"tp_size": 8}},
+            {"tp_size": 2},
+            "TP is taken where S = small",
         ),
         (
-            f'[[ -n "$X" ]] && A="--dp 2"\n{RUN} --tp 2 $A ${{M:+--ep-size 2}}\n',
-            {
-                "x-is-not-set-m-is-not-set": {"tp_size": 2},
-                "x-is-set-m-is-not-set": {"tp_size": 2, "dp_size": 2},
-                "x-is-not-set-m-is-set": {"tp_size": 2, "ep_size": 2},
-                "x-is-set-m-is-set": {"tp_size": 2, "dp_size": 2, "ep_size": 2},
-            },
+            f'[[ -n "$X" ]] && A="--dp 2"\n{RUN} --tp 2 $A\n',
+            {"tp_size": 2},
+            "A is taken where X is not set",
         ),
+        (f"{RUN} --tp 2 ${{M:+--ep-size 2}}\n", {"tp_size": 2}, "it is started where M is not set"),
         (
             f'if [ "$C" = 1 ] || [ "$C" = 32 ]; then M=0.9\nelif [[ $C -eq 64 && $I -eq 1 ]]; then M=0.8\n'
             f"else echo no; exit 1; fi\nS=$([[ $C == 64 ]] && echo 0.5 || echo 0.1)\n"
             f"{RUN} --mem-fraction-static $M --swa-full-tokens-ratio $S --dp $(( 8 / 2 > 3 ? 4 : 3 ))\n",
-            {
-                "c-1": {"mem_fraction_static": 0.9, "swa_full_tokens_ratio": 0.1, "dp_size": 4},
-                "c-64-i-1": {"mem_fraction_static": 0.8, "swa_full_tokens_ratio": 0.5, "dp_size": 4},
-            },
+            {"mem_fraction_static": 0.9, "swa_full_tokens_ratio": 0.1, "dp_size": 4},
+            "M is taken where C = 1",
         ),
-        (f"for T in 2 4; do\n  {RUN} --tp $T &\ndone\n", {"server": {"tp_size": 2}, "server-2": {"tp_size": 4}}),
+        (
+            f'if [ "$A" = 1 ]; then\n  {RUN} --tp 4\nfi\n',
+            {"tp_size": 4},
+            "it is started where A = 1",
+        ),
     ],
-    ids=["nested", "elif", "case", "joined", "several", "loop"],
+    ids=["if", "nested", "elif", "case", "joined", "set", "several", "around"],
 )
-def test_conditions_name_their_servers(text: str, servers: dict[str, dict[str, object]]) -> None:
-    found = {server.name: server.overrides for server in imported_text(text)}
-    assert {name: found.get(name) for name in servers} == servers
+def test_a_condition_of_the_caller_is_assumed_and_named(text: str, overrides: dict[str, object], named: str) -> None:
+    server = the_one(text)
+    assert server.overrides == overrides
+    assert named in assumed(server)
+    assert "--env NAME=VALUE decides" in assumed(server)
+
+
+def test_a_loop_over_known_items_starts_a_server_each() -> None:
+    servers = imported_text(f"for T in 2 4; do\n  {RUN} --tp $T &\ndone\n")
+    assert [server.overrides for server in servers] == [{"tp_size": 2}, {"tp_size": 4}]
+    assert [assumed(server) for server in servers] == ["", ""]
 
 
 def test_a_variable_that_is_given_decides() -> None:
@@ -245,12 +245,12 @@ def test_a_variable_that_is_given_decides() -> None:
     )
     (server,) = import_source(Source("", text, variables={"A": "2", "C": "64"}), Typed(), composer())
     assert server.overrides == {"tp_size": 2, "ep_size": 2, "enable_metrics": True}
-    assert server.name == ""
+    assert assumed(server) == ""
 
 
-def test_many_conditions_make_a_bounded_number_of_servers() -> None:
+def test_many_conditions_are_one_server() -> None:
     lines = [f"if [ $A{number} = 1 ]; then X+=' --tp {number + 1}'; fi" for number in range(300)]
-    assert len(imported_text("\n".join(lines) + f"\n{RUN} $X\n")) <= 16
+    assert len(imported_text("\n".join(lines) + f"\n{RUN} $X\n")) == 1
 
 
 def test_an_if_that_changes_no_flag_is_one_server() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 
 from sglang_hydra.convert.importing.expansion import fields_of
@@ -60,17 +58,9 @@ WHOLE: list[tuple[str, str, list[dict[str, object]]]] = [
     ("groups.sh", f"(cd /x && timeout 9 {RUN} --tp 2 &)\n{{ {RUN} --tp 4; }} | tee log\n", [TWO, {"tp_size": 4}]),
     ("tmux.sh", f'tmux new -d "{RUN} --tp 2"\nscreen -dmS s bash -c "{RUN} --tp 4"\n', [TWO, {"tp_size": 4}]),
     ("one.sh", f"export A=1 T=2; {RUN} --tp $T; echo done\n", [TWO]),
-    ("unit.service", f"[Service]\nEnvironment=A=1\nExecStart=/usr/bin/{RUN} \\\n    --tp 2\n", [TWO]),
-    ("supervisor.conf", f'[program:s]\ncommand={RUN} --tp 2\nenvironment=A="1"\n', [TWO]),
     ("Procfile", f"web: {RUN} --tp 2\n", [TWO]),
     ("sky.yaml", f"envs: {{T: 2}}\nrun: |\n  {RUN} --tp $T\n", [TWO]),
     ("dstack.yml", f"type: service\nenv: [T=2, HF_TOKEN]\ncommands:\n  - {RUN} --tp $T\n", [TWO]),
-    (
-        "joined.py",
-        'import subprocess\nc = ["python", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-8B"]\n'
-        'c += ["--tp", str(2)]\nsubprocess.Popen(" ".join(c), shell=True)\n',
-        [TWO],
-    ),
     ("workflow.yml", f"jobs:\n  t:\n    steps:\n      - run: |\n          {RUN} --tp 2 &\n", [TWO]),
     ("apptainer.sh", f"apptainer exec --nv --env SGLANG_A=1 x.sif {RUN} --tp 2", [TWO]),
     ("kubectl.sh", f"kubectl run s --image=lmsysorg/sglang:v0.5.9 --command -- {RUN} --tp 2", [TWO]),
@@ -101,23 +91,10 @@ WHOLE: list[tuple[str, str, list[dict[str, object]]]] = [
         [{**TWO, "port": 1}],
     ),
     (
-        "options.py",
-        'import argparse\np = argparse.ArgumentParser()\np.add_argument("--tp", "-t", type=int, default=2)\n'
-        f'args = p.parse_args()\ncmd = f"{RUN} --tp {{args.tp}}"\n',
-        [TWO],
-    ),
-    (
         "remarks.Dockerfile",
         'ARG V=v0.5.9\nFROM lmsysorg/sglang:${V} AS x\nARG MODEL="Qwen/Qwen3-8B"\nENV MODEL=${MODEL} TP=2\n'
         "CMD python3 -m sglang.launch_server --model-path $MODEL \\\n    # of all\n\n    --tp $TP \\\n    --port 1\n",
         [{**TWO, "port": 1}],
-    ),
-    (
-        "Makefile",
-        "MODEL ?= Qwen/Qwen3-8B  # the model\nLEVEL = info\nFLAGS = --tp 2 \\\n  --port 1\n"
-        "FLAGS += --log-level $(LEVEL)\n"
-        "serve:\n\t@$(PYTHON) -m sglang.launch_server --model-path $(MODEL) \\\n\t  --dp ${DP} $(FLAGS)\nDP := 4\n",
-        [{**TWO, "dp_size": 4, "port": 1, "log_level": "info"}],
     ),
 ]
 
@@ -128,6 +105,20 @@ def test_every_flag_is_read(name: str, text: str, servers: list[dict[str, object
     overrides = [{key: value for key, value in one.overrides.items() if key[:4] != "json"} for one in found]
     assert overrides == servers
     assert all(one.complete for one in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("unit.service", f"[Service]\nExecStart=/usr/bin/{RUN} --tp 2\n"),
+        ("supervisor.conf", f"[program:s]\ncommand={RUN} --tp 2\n"),
+        ("Makefile", f"serve:\n\t{RUN} --tp $(TP)\n"),
+    ],
+)
+def test_a_file_with_rules_of_its_own_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match="is a unit of systemd or supervisor, or a makefile") as caught:
+        imported(name, text)
+    assert "import 'COMMAND'" in (caught.value.findings[0].hint or "")
 
 
 OPEN: list[tuple[str, str, dict[str, str]]] = [
@@ -146,7 +137,6 @@ OPEN: list[tuple[str, str, dict[str, str]]] = [
     ),
     ("ansible.yaml", f"- tasks:\n  - shell: {RUN} --tp {{{{ tp }}}} --enable-metrics\n", {"tp_size": "{{ tp }}"}),
     ("matrix.yml", f"jobs:\n - run: |\n    {RUN} --tp ${{{{ m.tp }}}} --enable-metrics\n", {"tp_size": "${{ m.tp }}"}),
-    ("serve.mk", f"serve:\n\t{RUN} --tp $(TP) --enable-metrics\n", {"tp_size": "$(TP)"}),
     ("text.py", f'os.system(f"{RUN} --tp {{tp}} --enable-metrics")', {"tp_size": "{tp}"}),
     (
         "words.py",
@@ -160,7 +150,6 @@ OPEN: list[tuple[str, str, dict[str, str]]] = [
         "--enable-metrics",
         {"tp_size": "{{ t }}", "{{ k }}": True},
     ),
-    ("at@.service", f"[Service]\nExecStart=/bin/{RUN} --tp %i --enable-metrics\n", {"tp_size": "%i"}),
     (
         "build.Dockerfile",
         f"FROM sglang:v0.5.9\nARG T\nENV T=${{T}}\nCMD {RUN} --tp $T --enable-metrics\n",
@@ -201,23 +190,17 @@ def test_a_patch_is_named() -> None:
     assert "kubectl kustomize . |" in (failure.value.findings[0].hint or "")
 
 
-LIST = '["python3", "-m", "sglang.launch_server", "--model-path", MODEL, "--port", str(port)]'
+LIST = '["python3", "-m", "sglang.launch_server", "--model-path", MODEL, "--port", str(30001)]'
 
 
 @pytest.mark.parametrize(
     ("text", "overrides"),
     [
-        (
-            f'import subprocess\nMODEL = "Qwen/Qwen3-8B"\ndef start(port: int = 30001, tp=2):\n    cmd = {LIST}\n'
-            '    if tp > 1:\n        cmd.extend(["--tp", str(tp)])\n    else:\n        cmd.append("--enable-metrics")\n'
-            '    cmd += ["--mem-fraction-static", f"{0.8}"]\n    subprocess.Popen(cmd)\n',
-            {"port": 30001, "tp_size": 2, "mem_fraction_static": 0.8},
-        ),
+        (f'import subprocess\nMODEL = "Qwen/Qwen3-8B"\nsubprocess.Popen({LIST})\n', {"port": 30001}),
         (
             'import sglang as sgl\nmore = {"tp_size": 2, "cuda_graph_bs": [1, 2]}\n'
-            "more.update(dict(enable_metrics=True))\n"
             'llm = sgl.Engine(model_path="Qwen/Qwen3-8B", **more, mem_fraction_static=0.8)\n',
-            {"tp_size": 2, "cuda_graph_bs": [1, 2], "enable_metrics": True, "mem_fraction_static": 0.8},
+            {"tp_size": 2, "cuda_graph_bs": [1, 2], "mem_fraction_static": 0.8},
         ),
         (
             "import slime.utils.external_utils.command_utils as U\nBS = 64\n"
@@ -227,28 +210,16 @@ LIST = '["python3", "-m", "sglang.launch_server", "--model-path", MODEL, "--port
             {"tp_size": 2, "cuda_graph_max_bs": 64},
         ),
         (
-            'import os\nflags = {"--model-path": os.environ.get("MODEL", "Qwen/Qwen3-8B"), "--tp-size": "2",\n'
-            '    "--enable-metrics": ""}\nflags["--mem-fraction-static"] = "0.8"  # for sglang\n',
-            {"tp_size": 2, "enable_metrics": True, "mem_fraction_static": 0.8},
+            f'import os\nMODEL = os.environ.get("MODEL", "Qwen/Qwen3-8B")\ncmd = {LIST}\n',
+            {"port": 30001},
         ),
     ],
-    ids=["grown list", "engine", "slime", "mapping of flags"],
+    ids=["list", "engine", "slime", "variable"],
 )
-def test_a_python_program_is_followed(text: str, overrides: dict[str, object]) -> None:
+def test_what_a_python_program_says_plainly_is_read(text: str, overrides: dict[str, object]) -> None:
     (server,) = imported("serve.py", text)
     assert (server.choices.get("model"), server.overrides) == ("qwen3_8b", overrides)
-
-
-START = 'import sglang\na = ["python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-8B"]\n'
-BOMBS = {
-    "a list that is doubled": START + "a = a + a\n" * 40,
-    "a list in a list": START + "a = [a, a]\n" * 40 + 'b = ["python3", "-m", "sglang.launch_server", a]\n',
-    "a list that unpacks itself": START + "a = [*a, *a]\n" * 40,
-    "a text that is doubled": START + 'b = "sglang"\n' + "b += b\n" * 40,
-    "a text in a text": START + 'b = "sglang"\n' + 'b = f"{b}{b}{b}"\n' * 30,
-    "a list in itself": START + "a.append(a)\n",
-    "a mapping in itself": START + 'b = {"--tp": 2, "--dp": 1, "--pp": 1}\nb["x"] = b\n',
-}
+    assert server.complete
 
 
 @pytest.mark.timeout(30)
@@ -258,18 +229,33 @@ def test_braces_and_numbers_without_end_are_left_as_they_are() -> None:
     assert is_open(fields_of("$(seq 1 9999999)", {})[0])
 
 
+START = 'import sglang\na0 = "sglang"\n'
+TRIPLED = "".join(f'a{number + 1} = f"{{a{number}}}{{a{number}}}{{a{number}}}"\n' for number in range(60))
+
+
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS.keys())
-def test_a_program_that_grows_without_end_is_not_followed(text: str) -> None:
+@pytest.mark.parametrize("text", [START + TRIPLED, START + "a0 += a0\n" * 40], ids=["in a text", "added"])
+def test_a_text_of_a_program_does_not_grow_without_end(text: str) -> None:
     assert launches_of_program(text, "bomb.py", {}, lambda _: []) == []
-    with contextlib.suppress(ConfigError):
-        imported("bomb.py", text)  # by the other readers, which look at its lines
 
 
-def test_what_a_python_program_computes_is_left_open() -> None:
-    text = f'import sys\nMODEL = "Qwen/Qwen3-8B"\ncmd = {LIST}\ncmd.extend(more(sys.argv))\n'
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ('cmd += ["--tp", "2"]', "words"),
+        ('cmd.extend(["--tp", "2"])', "words"),
+        ("cmd.extend(more(sys.argv))", "words"),
+    ],
+)
+def test_what_a_python_program_adds_or_computes_is_left_open(more: str, named: str) -> None:
+    text = f'import sys\nMODEL = "Qwen/Qwen3-8B"\ncmd = {LIST}\n{more}\n'
     (server,) = imported("serve.py", text)
-    assert [item.name for item in server.differences] == ["port", "words"]
+    assert [item.name for item in server.differences] == [named]
+    assert not server.complete
+
+
+def test_an_argument_of_an_engine_that_is_computed_is_left_open() -> None:
+    (server,) = imported("serve.py", 'import sglang\nsglang.Engine(model_path="Qwen/Qwen3-8B", tp_size=count())\n')
     assert not server.complete
 
 

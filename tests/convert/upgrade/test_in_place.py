@@ -175,10 +175,13 @@ def test_what_is_gone_leaves_its_comment(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_image_that_stays_is_named(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "two.yaml").write_text(AS_IT_IS.replace("FIRST", "--tp, '1'").replace("SECOND", ""))
+    text = AS_IT_IS.replace("FIRST", "--tp, '1'").replace("SECOND", "")
+    (tmp_path / "two.yaml").write_text(text)
     done = run("upgrade", "--to", "0.5.23", "--in-place", "two.yaml", "gpu=h200")
-    assert "UPG008" in done.err
-    assert "lmsysorg/sglang:v0.5.2-cu126 stays" in " ".join(done.err.split())
+    assert done.code == 2
+    assert "error UPG008" in done.err
+    assert "lmsysorg/sglang:v0.5.2-cu126 holds SGLang 0.5.2" in " ".join(done.err.split())
+    assert (tmp_path / "two.yaml").read_text() == text
     done = run("upgrade", "--to", "0.5.23", "--in-place", "two.yaml", "gpu=h200", "launch.image=mine/sglang:v0.5.23")
     assert done.err == ""
     assert (tmp_path / "two.yaml").read_text().count("mine/sglang:v0.5.23") == 2
@@ -205,24 +208,35 @@ def test_published_servers_lose_no_flag_and_no_comment(run: Run, tmp_path: Path)
     gone or renamed; a file that cannot be edited so is refused and stays as it is."""
     changed = same = 0
     refused: list[str] = []
+    unfit: list[str] = []
     comments = "# first\n{}\n# last --tp 64\n"
     for number, source in enumerate(islice(published(tmp_path), 60)):
         suffix = "yaml" if source.text.lstrip().startswith(("apiVersion", "backend", "base", "name", "model")) else "sh"
         file = tmp_path / f"{number}.{suffix}"
         file.write_text(before := comments.format(source.text))
         env = ["--env", *(f"{key}={value}" for key, value in source.env.items())] if source.env else []
-        made = run("upgrade", "--to", "0.5.23", "--in-place", file.name, "gpu=h200", *env, "--json")
+        image = "launch.image=lmsysorg/sglang:v0.5.23"
+        made = run("upgrade", "--to", "0.5.23", "--in-place", file.name, "gpu=h200", image, *env, "--json")
         after = file.read_text()
         if "UPG007" in made.out + made.err:
             assert after == before
             refused.append(source.name + made.out[-400:])
             continue
+        if "UPG009" in made.out:
+            assert (after, made.code) == (before, 2)
+            unfit.append(source.name)
+            continue
+        if not env:
+            checked = run("check", file.name, "gpu=h200")
+            assert checked.code == 0, (source.name, checked.out)
         assert (after[:8], after[-15:]) == ("# first\n", "# last --tp 64\n"), source.name
         record = json.loads(made.out)
+        assert "servers" in record, (source.name, made.out, before)
         gone = {item["key"].removeprefix("extra.") for each in record["servers"] for item in each["breaks"]}
         lost = set(re.findall(r"--[a-z][\w-]+", before)) - set(re.findall(r"--[a-z][\w-]+", after))
         named = json.dumps(record)
         assert all(flag in named or flag[2:].replace("-", "_") in gone for flag in lost), (source.name, lost)
         changed, same = changed + (after != before), same + (after == before)
     assert refused == []
-    assert changed + same >= 50
+    assert changed >= 25
+    assert changed + same + len(unfit) >= 50, "those of another GPU than h200 are refused, and stay as they are"

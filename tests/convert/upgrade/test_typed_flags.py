@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from sglang_hydra.cli.main import entry
 from sglang_hydra.planning.plan import Plan
 from tests.convert.importing.importing import states, the_one
-from tests.planning.upstream.environments import environment
 
 PREFILL = (
     "--tp 8 --disaggregation-mode prefill --disable-cuda-graph --load-balance-method round_robin "
@@ -43,7 +41,7 @@ def test_old_flags_stand_among_the_renamed_ones(capsys: pytest.CaptureFixture[st
     typed = "--disable-piecewise-cuda-graph --mamba-scheduler-strategy extra_buffer"
     words = "--from 0.5.19 --to 0.5.20 gpu=h200"
     server, screen = upgraded(capsys, words, f"--model-path Qwen/Qwen3-Next-80B-A3B-Instruct --tp 4 {typed}")
-    assert [(item["before"], item["after"]) for item in server["renamed"]] == [
+    assert sorted((item["before"], item["after"]) for item in server["renamed"]) == [
         (["--disable-piecewise-cuda-graph"], ["--cuda-graph-backend-prefill", "disabled"]),
         (["--mamba-scheduler-strategy", "extra_buffer"], ["--mamba-radix-cache-strategy", "extra_buffer"]),
     ]
@@ -63,17 +61,6 @@ def test_why_values_cannot_be_compared_is_said_with_what_to_type(capsys: pytest.
     assert entry(words.split()) == 0
     screen = " ".join(capsys.readouterr().out.split())
     assert "is not known: 0.5.5: the model's config.json is not known: model.facts_from=PRESET" in screen
-    assert "0.5.2's rules" not in screen
-
-
-def test_an_upgrade_against_an_install_shows_what_moves_by_both(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    venv = str(environment(tmp_path, "0.5.23"))
-    assert entry(["upgrade", "--from", "0.5.20", "--against", venv, "gpu=h200", "model=qwen3_8b"]) == 0
-    screen = capsys.readouterr().out
-    assert f"SGLang 0.5.23 ({venv}) accepts it" in screen
-    assert "Values that move  by the code of both releases" in screen
     assert "0.5.2's rules" not in screen
 
 

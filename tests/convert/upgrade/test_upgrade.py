@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from sglang_hydra.arguments.tables.table import Release, known_versions, release
 from sglang_hydra.cli.main import entry
 from sglang_hydra.compose.recipes import recipes
 from sglang_hydra.convert.upgrade.inputs import subjects_of
 from sglang_hydra.convert.upgrade.releases import started_from
 from sglang_hydra.convert.upgrade.upgraded import Upgrade, upgraded
-from sglang_hydra.planning.make import make_plan
-from sglang_hydra.releases.table import Release, known_versions, release
+from sglang_hydra.planning.making.make import make_plan
+from sglang_hydra.releases.records import default_release
 from tests.commands import Printed, Run, runner, valid
-from tests.planning.upstream.environments import environment
 from tests.plans import composer, requests, without_engines
 
 TO = ("--to", "0.5.23")
@@ -73,7 +73,7 @@ def the_server(printed: Printed) -> dict[str, Any]:
 
 def upgrade(*words: str, to: str = "0.5.23") -> Upgrade:
     (subject,) = subjects_of(requests(*words), None, None, composer())
-    return upgraded(composer(), subject, to, look_at_host=False)
+    return upgraded(composer(), subject, to, written_for=None if "recipe=" in words[0] else "0.5.2")
 
 
 def refused_by_the_table(words: list[str], known: Release) -> list[str]:
@@ -133,17 +133,18 @@ def test_our_own_new_command_is_the_same_server(run: Run) -> None:
     assert again.ok
 
 
-def test_an_argument_that_only_the_recipes_release_has_becomes_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_argument_that_only_the_recipes_release_has_is_one_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     without_engines(monkeypatch)
     made = upgrade("recipe=deepseek_r1-b200-8-low-latency-2")
-    assert made.start == ("0.5.6", "the recipe was written for 0.5.6")
-    assert made.words[-1] == "extra.fp8_gemm_runner_backend=flashinfer_trtllm"
-    assert made.plan.launchable
-    assert list(made.plan.command)[-2:] == ["--fp8-gemm-backend", "flashinfer_trtllm"]
+    assert made.start == ("0.5.6", "the recipe was written for 0.5.6", False)
+    assert made.words[-1] == "cuda_graph_max_bs_decode=128"
+    assert made.plan.launchable is not False
+    assert made.plan.intent["fp8_gemm_runner_backend"] == "flashinfer_trtllm"
+    assert "--fp8-gemm-backend flashinfer_trtllm" in " ".join(made.plan.command)
 
 
 def test_the_record_says_what_breaks_what_is_renamed_and_what_moves(run: Run) -> None:
-    server = the_server(run("upgrade", *TO, "--json", *H200, *CHANGED))
+    server = the_server(run("upgrade", *TO, "--from", "0.5.2", "--json", *H200, *CHANGED))
     (broken,) = server["breaks"]
     assert (broken["key"], broken["value"], broken["kind"]) == ("torchao_config", "int4wo-128", "gone")
     assert broken["set_by"].startswith("cli, argument")
@@ -173,7 +174,7 @@ def test_the_record_says_what_breaks_what_is_renamed_and_what_moves(run: Run) ->
             "instead": "SGLANG_ENABLE_JIT_DEEPGEMM",
         }
     ]
-    assert server["resolved"]["by"] == "0.5.2's rules"
+    assert server["needs"]["driver"] == "580.65.06"
     assert "sglang serve" in server["release"]["scripts"]["added"]
     assert "GET /get_load" in server["release"]["pages"]["removed"]
     assert server["environment"] == {"SGLANG_ENABLE_JIT_DEEPGEMM": "1"}
@@ -181,9 +182,9 @@ def test_the_record_says_what_breaks_what_is_renamed_and_what_moves(run: Run) ->
 
 
 def test_the_screen_ends_with_the_new_command_and_the_verdict(run: Run) -> None:
-    printed = run("upgrade", *TO, *H200, *CHANGED)
+    printed = run("upgrade", *TO, "--from", "0.5.2", *H200, *CHANGED)
     assert printed.code == 2
-    order = ["Breaks", "Renamed", "Defaults that move", "Environment", "This machine", "The new command"]
+    order = ["Breaks", "Renamed", "Defaults that move", "Environment", "The server of 0.5.23", "The new command"]
     places = [printed.out.index(title) for title in order]
     assert places == sorted(places)
     assert "--cuda-graph-max-bs 64  ->  --cuda-graph-max-bs-decode 64" in printed.out
@@ -245,6 +246,7 @@ def test_an_experiment_is_changed_in_place_with_its_remarks_and_references(run: 
     assert printed.code == 2
     assert f"Written to {new}" in printed.out
     kept = EXPERIMENT.replace("engine:\n", 'engine:\n  version: "0.5.23"\n').replace("SGL_E", "SGLANG_E")
+    kept = kept.replace("cuda_graph_bs:", "cuda_graph_bs_decode:")
     kept = kept.replace("torchao", "# SGLang 0.5.23: leave torchao_config out\n# torchao")
     assert new.read_text() == kept
     assert run("check", str(new)).code == 0
@@ -300,10 +302,10 @@ def test_a_plan_goes_there_and_back_with_its_facts(run: Run, tmp_path: Path) -> 
 
 
 def test_on_the_way_back_new_names_become_old_ones_and_what_is_new_breaks(run: Run) -> None:
-    later = ("engine.version=0.5.23", "extra.cuda_graph_max_bs_decode=64", "extra.dcp_size=2")
+    later = ("engine.version=0.5.23", "cuda_graph_max_bs_decode=64", "extra.dcp_size=2")
     server = the_server(run("upgrade", "--to", "0.5.9", "--json", *H200, *later))
     assert (server["from"], server["from_why"]) == ("0.5.23", "engine.version")
-    assert [item["key"] for item in server["breaks"]] == ["extra.dcp_size"]
+    assert [item["key"] for item in server["breaks"]] == ["dcp_size"]
     assert "it came with" in server["breaks"][0]["message"]
     assert [item["after"] for item in server["renamed"]] == [["--cuda-graph-max-bs", "64"]]
     assert "cuda_graph_max_bs=64" in server["ours"]
@@ -421,24 +423,19 @@ def test_a_key_that_is_in_no_command_is_named(run: Run, tmp_path: Path) -> None:
     assert "api_key" not in run("upgrade", *TO, *H200).out
 
 
-def test_where_nothing_says_the_release_the_flag_that_does_is_named(run: Run) -> None:
+def test_where_nothing_names_the_release_it_is_that_of_a_plan_or_the_newest_with_all_arguments(run: Run) -> None:
     said = "if it was written for another one: --from VERSION"
     assert said in run("upgrade", *TO, *H200).out
     assert said not in run("upgrade", *TO, *H200, "--from", "0.5.9").out
-
-
-def test_an_installed_release_is_asked_and_its_values_shown(run: Run, tmp_path: Path) -> None:
-    venv = str(environment(tmp_path, "0.5.23"))
-    server = the_server(run("upgrade", *TO, "--json", "--against", venv, *H200))
-    assert (server["resolved"]["by"], server["resolved"]["ok"]) == ("SGLang 0.5.23", True)
-    assert "mem_fraction_static" in {item["field"] for item in server["resolved"]["differences"]}
-    printed = run("upgrade", *TO, *H200, f"engine.python={venv}/bin/python")
-    assert f"SGLang 0.5.23 (engine.python={venv}" in " ".join(printed.out.split())
-    assert "Resolved values are 0.5.2's rules" not in printed.out
-    refused = the_server(run("upgrade", *TO, "--json", "--against", venv, *H200, "tp_size=7"))
-    assert refused["resolved"]["ok"] is False
-    other = run("upgrade", "--to", "0.5.22", "--against", venv, *H200)
-    assert (other.code, "UPG003" in other.err) == (2, True)
+    meant = default_release()  # which the tests' environment sets
+    plain = the_server(run("upgrade", *TO, "--json", *H200, "cuda_graph_max_bs=64"))
+    assert (plain["from"], plain["from_why"]) == (meant, f"no release is named: a plan of it is for {meant}")
+    later = the_server(run("upgrade", *TO, "--json", *H200, "cuda_graph_max_bs_decode=64"))
+    newest = next(one for one in reversed(known_versions()) if "cuda_graph_max_bs_decode" in release(one).arguments)
+    assert "cuda_graph_max_bs_decode" not in release(meant).arguments
+    assert (later["from"], later["renamed"]) == (newest, [])
+    file = the_server(run("upgrade", *TO, "--json", "python -m sglang.launch_server --model-path a/b --dcp-size 2"))
+    assert "by its flags the source was written for" in file["from_why"]
 
 
 def test_an_upgrade_compares_what_both_releases_make_of_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -282,7 +282,7 @@ def test_what_verl_overwrites_after_all_is_said() -> None:
 def test_arguments_of_the_release_that_runs_are_known() -> None:
     made = rollout_of(tree({"engine": {"version": "0.5.12"}, "enable_return_routed_experts": True}))
     assert dict(made.engine_kwargs) == {"enable_return_routed_experts": True}
-    assert made.plan.extra["enable_return_routed_experts"] is True
+    assert made.plan.intent["enable_return_routed_experts"] is True
     named = rollout_of(tree({"engine": {"version": "0.5.12"}, "extra": {"enable_return_routed_experts": True}}))
     assert dict(named.engine_kwargs) == {"enable_return_routed_experts": True}
 

@@ -29,9 +29,8 @@ def load(**settings: Any) -> Load:
 
 
 def forgive_slowness(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a slow or busy machine a short run keeps a client's core busy or late, or leaves its slots idle for longer
+    """On a slow or busy machine a short run makes a client late, or leaves its slots idle for longer
     than its requests take. These rules have cases of their own; elsewhere they would be a matter of luck."""
-    monkeypatch.setattr(validity, "CLIENT_CPU", 100.0)
     monkeypatch.setattr(validity, "SHORTFALL", 0.0)
     monkeypatch.setattr(validity, "OWN_DELAY", 1e9)
 

@@ -71,12 +71,6 @@ def test_requests_that_fail_count_nowhere_but_as_failed() -> None:
     assert {**both, "requests": 1, "failed": 0} == alone
 
 
-def test_a_clock_that_says_nothing_takes_the_duration_given() -> None:
-    found = measure([sample(0, 0.1, [0.1]), sample(0, 0.1, [0.1])], duration_s=4.0)
-    assert found["output_throughput"] == 1.0
-    assert found["concurrency"] == pytest.approx(0.1)
-
-
 @given(st.lists(st.floats(0, 1e6), min_size=2, max_size=60))
 def test_percentiles_are_those_of_the_standard_library(values: list[float]) -> None:
     ordered = sorted(values)

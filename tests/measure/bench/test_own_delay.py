@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sglang_hydra.measure.bench.client import LoadProcesses, run_load
+from sglang_hydra.measure.bench.core_waits import CoreWaits
 from sglang_hydra.measure.bench.histogram import Histogram
-from sglang_hydra.measure.bench.measures import Sample, most_moved, moved_by_client, percentile
+from sglang_hydra.measure.bench.measures import Sample, most_moved, moved_by_client, moved_by_server_waits, percentile
+from sglang_hydra.measure.bench.validity import Seen, invalid_reasons
 from sglang_hydra.measure.bench.wires import Generate, Target
 from tests.measure.bench.conftest import Start, load
 from tests.measure.bench.test_client import prompts_of
 from tests.run.launch.processes import wait_until
-
-PACKAGES = Path(__file__).parents[3]
 
 
 def sample(due: float | None = None, **own: Any) -> Sample:
@@ -100,26 +100,69 @@ def _stop_for_a_while(pid: int, url: str) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
-BUSY = """
-import sys, time
-sys.path.insert(0, sys.argv[1])
-from sglang_hydra.measure.bench.priority import is_real_time, take_real_time
-take_real_time()
-print(is_real_time())
-for seconds in (0.05, 0.5):
-    time.sleep(0.01)
-    ends = time.process_time() + seconds
-    while time.process_time() < ends:
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
+def test_a_server_that_shares_its_core_makes_the_point_not_valid() -> None:
+    """A server that computes for its answers, and another process on the one core that it has."""
+    core = min(os.sched_getaffinity(0))
+    with contextlib.ExitStack() as stack:
+
+        def started(*words: str) -> subprocess.Popen[str]:
+            process = stack.enter_context(subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True))
+            stack.callback(process.kill)
+            os.sched_setaffinity(process.pid, {core})
+            return process
+
+        server = started("-c", COMPUTING_SERVER)
+        assert server.stdout is not None
+        target = Target(f"http://127.0.0.1:{server.stdout.readline().strip()}", "tiny", Generate())
+        started("-c", "while True: pass")
+        asked = load(num_prompts=20, concurrency=1, stream=False)
+        run = run_load(target, asked, prompts_of(8), 1)
+    assert all(sample.error is None for sample in run.samples)
+    moved = moved_by_server_waits(run.samples)
+    assert moved is not None
+    assert moved["ttft_ms"]["mean"] > 0.2
+    reasons = invalid_reasons(Seen(asked, run.samples, server_moved=moved))
+    assert any("the server waited for a core" in reason for reason in reasons)
+
+
+COMPUTING_SERVER = """
+import json, time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        until = time.process_time() + 0.03
+        while time.process_time() < until:
+            pass
+        content = json.dumps({"text": "x" * 8, "meta_info": {"prompt_tokens": 1, "completion_tokens": 8}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *words):
         pass
-    print(is_real_time())
+
+server = HTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
 """
 
 
-def test_real_time_priority_is_given_back_by_who_computes_for_long() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", BUSY, str(PACKAGES)], capture_output=True, text=True, check=True
-    )
-    seen = ended.stdout.split()
-    if seen[0] == "False":
-        pytest.skip("the system grants no real-time priority")
-    assert seen == ["True", "True", "False"]
+def test_waits_of_a_server_elsewhere_are_unknown() -> None:
+    waits = CoreWaits("http://192.0.2.1:30000")
+    waits.look()
+    waits.put_into(there := sample())
+    assert there.server_waits is None
+    assert moved_by_server_waits([there]) is None
+
+
+def test_waits_are_taken_out_of_ttft_and_shared_out_over_the_gaps() -> None:
+    moved = moved_by_server_waits([sample(server_waits=(0.02, 0.03))])
+    assert moved is not None
+    assert moved["ttft_ms"]["p50"] == pytest.approx(0.2)
+    assert moved["itl_ms"]["mean"] == pytest.approx(0.3)

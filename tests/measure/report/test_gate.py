@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sglang_hydra.measure.report.comparing import difference, power
 from sglang_hydra.measure.report.gate import gate as compare
 from sglang_hydra.measure.report.reading import SweepResults, read_sweeps
 from tests.commands import Run, runner, valid
@@ -133,3 +134,22 @@ def test_what_is_no_limit_is_refused(words: list[str], run: Run, tmp_path: Path)
     done = run("report", base, "--base", base, *words)
     assert (done.code, "REP003" in done.err) == (2, True)
     assert "--base" in run("report", base, "--max-regression", "3%").err
+
+
+def test_the_power_says_how_many_losses_are_seen() -> None:
+    """Of 300 pairs with a loss of 5 % and a noise of 2 %, as many are told as the power of such repeats says."""
+    draw = random.Random(20261123)
+
+    def repeats(mean: float) -> list[float]:
+        return [draw.gauss(mean, 0.02) for _ in range(5)]
+
+    said, told = [], 0
+    for _ in range(300):
+        before, after = repeats(1.0), repeats(1.05)
+        found = difference(before, after, 3)
+        assert found is not None
+        told += found.low > 0 and sum(after) / sum(before) - 1 > 0.03
+        said.append(power(repeats(1.0), repeats(1.0), 0.03, 0.05, 3) or 0.0)
+    assert sum(said) / len(said) == pytest.approx(told / 300, abs=0.08)
+    assert power([1.0], [1.0, 1.1], 0.03, 0.05) is None
+    assert power([1.0, 1.0], [1.0, 1.0], 0.03, 0.05) == 1.0

@@ -22,7 +22,7 @@ import pytest
 from sglang_hydra.cli.main import entry
 from sglang_hydra.cli.report import points_csv, to_json
 from sglang_hydra.fit.roofline import Roofline
-from sglang_hydra.measure.report.charts import Axis, Mark, heat_map, log_ticks, scatter, short, ticks
+from sglang_hydra.measure.report.charts import Axis, Mark, log_ticks, scatter, short, ticks
 from sglang_hydra.measure.report.comparing import (
     INTERACTIVITY,
     ITL,
@@ -70,7 +70,7 @@ def test_only_the_settings_that_vary_are_shown(tmp_path: Path) -> None:
 
 def _open_loop(latency_from: str) -> dict[str, Any]:
     found = result(0.1, {"request_rate": 5.0})
-    found["client"] = {"name": "builtin" if latency_from == "due" else "bench_serving", "latency_from": latency_from}
+    found["client"] = {"name": "builtin", "latency_from": latency_from}
     if latency_from == "due":
         found["measures"]["from_sent"] = {"ttft_ms": {**found["measures"]["ttft_ms"], "p50": 7.0}}
     return {"words": [f"a={latency_from}"], "result": found}
@@ -80,7 +80,7 @@ def _open_loop(latency_from: str) -> dict[str, Any]:
     ("kinds", "note", "has_both"),
     [
         (["due"], "count from when a request was due; 'from sending'", True),
-        (["sent"], "bench_serving does not say when requests were due", False),
+        (["sent"], "TTFT and end-to-end count from when a request was sent.", False),
         (["due", "sent"], "from when a request was due where a request rate was asked for", True),
         ([], "TTFT and end-to-end count from when a request was sent.", False),
     ],
@@ -199,7 +199,7 @@ def test_the_page_needs_nothing_else_and_allows_nothing_else(tmp_path: Path) -> 
     assert not re.search(r"<script\s|<link|@import|url\(|\sstyle=|\son\w+=", text)
     assert "http://" not in text
     assert "https://" not in text
-    assert text.count('<svg viewBox="0 0 420') == 2 * 6 + 1, "each chart with even and with log axes, and a heat map"
+    assert text.count('<svg viewBox="0 0 420') == 2 * 6, "each chart with even and with log axes"
     for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
         ElementTree.fromstring(svg)
     (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="(.*?)">', text)
@@ -546,19 +546,6 @@ def test_numbers_are_short(value: float, words: str) -> None:
 
 def test_charts_of_a_single_point_can_be_drawn() -> None:
     assert "<path" in scatter([Mark(0, 0, 0, True, "one")], Axis("x"), Axis("y"))
-    assert "<rect" in heat_map(["1"], ["a"], [[None]], "x", "y")
-
-
-@pytest.mark.parametrize(("values", "drawn"), [(2, True), (12, True), (20, True), (48, True), (60, False)])
-def test_a_heat_map_has_room_for_many_values_of_one_setting(tmp_path: Path, values: int, drawn: bool) -> None:
-    points = []
-    for concurrency in range(1, values + 1):
-        for output_len in (8, 16):
-            workload = {"concurrency": concurrency, "output_len": output_len}
-            points.append({"words": [str(workload)], "result": result(0.1, workload)})
-    heats = made(write_sweep(tmp_path / "s", points)).heats
-    assert [max(len(heat.columns), len(heat.rows)) for heat in heats] == ([values] if drawn else [])
-    assert all(len(heat.columns) <= 12 for heat in heats)
 
 
 @pytest.mark.parametrize("bandwidth", [1e9, 1e3], ids=["below", "above"])
@@ -601,3 +588,16 @@ def test_each_point_has_its_share_of_the_hardwares_limit(
 def test_a_point_without_a_limit_has_no_share(tmp_path: Path) -> None:
     row = read_sweeps([write_sweep(tmp_path / "a", grid())])[0].rows[0]
     assert "limit_share" not in row.measures
+
+
+@pytest.mark.parametrize(("slo", "held"), [("ttft=0.001ms", "0 of "), ("ttft=1000000ms", "")])
+def test_the_terminal_says_how_many_points_hold_the_limits(
+    slo: str, held: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_sweep(tmp_path / "s", grid())
+    assert entry(["report", str(folder)]) == 0
+    assert " points hold " not in capsys.readouterr().out
+    assert entry(["report", str(folder), "--slo", slo]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if " points hold " in line)
+    count, _, of, *_ = line.split()
+    assert line.startswith(held) if held else count == of

@@ -27,34 +27,18 @@ from tests.forked import run_forked
 
 ROOT = Path(__file__).parents[3]
 FAKE = Path(__file__).with_name("fake_sglang")
-SLOWNESS = ("requests were in flight on average", "of its core", "the client's own delay")
+SLOWNESS = ("requests were in flight on average", "the client's own delay", "waited for a core")
 """What makes a short run invalid on a slow or busy machine, and is no fault of a sweep."""
 DEADLINE_S = 240.0
-ANYTHING = """
-class Anything:
-    def __call__(self, *values, **named):
-        return self
-
-    def __getattr__(self, name):
-        return self
 
 
-def __getattr__(name):
-    return Anything()
-"""
-
-
-def make_fake_python(folder: Path, bench_serving: bool = False) -> Path:
-    """An interpreter whose environment has a package sglang 0.5.2: the stand-in of fake_sglang/. With
-    ``bench_serving`` it seems to have what SGLang's load generator needs, too."""
+def make_fake_python(folder: Path) -> Path:
+    """An interpreter whose environment has a package sglang 0.5.2: the stand-in of fake_sglang/."""
     venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True, timeout=DEADLINE_S)
     for packages in venv.glob("lib/python3*/site-packages"):
         shutil.copytree(FAKE, packages, dirs_exist_ok=True)
         (packages / "tests.pth").write_text(f"{ROOT}\n")
-        for name in ("aiohttp", "numpy", "requests", "tqdm", "transformers") if bench_serving else ():
-            (packages / f"{name}-1.0.dist-info").mkdir()
-            (packages / f"{name}.py").write_text(ANYTHING)
     return venv / "bin" / "python"
 
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from sglang_hydra.schemas import schema_of
-from tests.measure.sweep.place import DEADLINE_S, Place, faultless, make_fake_python, place_in
+from tests.measure.sweep.place import DEADLINE_S, Place, faultless, place_in
 from tests.run.launch.processes import listens, wait_until
 
 SEED = 20251
@@ -29,11 +29,15 @@ def chosen(place: Place, runner: subprocess.Popen[str], target: str, draw: rando
     """A living process of the kind; None where there is none at this moment."""
     if target == "runner":
         return psutil.Process(runner.pid) if runner.poll() is None else None
-    mark = {"guard": "guard.py", "client": "child_bench_serving.py"}.get(target, "child_sglang.py")
+    mark = {"guard": "guard.py"}.get(target, "child_sglang.py")
     found = []
     for process in place.alive():
         with contextlib.suppress(psutil.Error):
             words = process.cmdline()
+            if target == "client":
+                if any("load_process" in word for word in words):
+                    found.append(process)
+                continue
             # A guard has the server's words behind its own.
             first = next((word for word in words if word.endswith(".py")), "")
             if not first.endswith(mark):
@@ -79,8 +83,8 @@ def survives(
     """One sweep, killed at up to ``kills`` times. Returns what was killed."""
     with place_in(folder, python) as place:
         place.fault = {"decode_ms": 10, "start_ms": start_ms}
-        words = place.command(*axes, "bench.client=auto", "bench.num_prompts=4", "sweep.retries=3")
-        expected = {point.point_id for point in place.plan(*axes, "bench.client=auto").points()}
+        words = place.command(*axes, "bench.num_prompts=4", "sweep.retries=3")
+        expected = {point.point_id for point in place.plan(*axes).points()}
         count = disturbed(place, words, kills, seed, longest_s)
         for _ in range(3):  # the last kill may have been the final failure of a point
             ended = place.start([*words, "sweep.rerun=[failed]"])
@@ -101,20 +105,14 @@ def survives(
         return Counter(count)
 
 
-@pytest.fixture(scope="module")
-def serving_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stand-in that also has bench_serving, so that the client is a process of its own."""
-    return make_fake_python(tmp_path_factory.mktemp("fake-sglang"), bench_serving=True)
-
-
-def test_a_few_kills_lose_nothing(tmp_path: Path, serving_python: Path) -> None:
+def test_a_few_kills_lose_nothing(tmp_path: Path, fake_python: Path) -> None:
     """On a quick machine a sweep may be done before anything is hit: then another one is."""
     axes = ("chunked_prefill_size=512,1024", "bench.concurrency=1,2,3,4")
     killed = 0
     for number in range(10):
         folder = tmp_path / str(number)
         folder.mkdir()
-        killed += survives(folder, serving_python, 5, SEED + number, *axes, longest_s=0.8).total()
+        killed += survives(folder, fake_python, 5, SEED + number, *axes, longest_s=0.8).total()
         if killed:
             return
     pytest.fail("ten sweeps were done before anything was killed")
@@ -122,7 +120,7 @@ def test_a_few_kills_lose_nothing(tmp_path: Path, serving_python: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3400)
-def test_sixty_kills_lose_nothing(tmp_path: Path, serving_python: Path) -> None:
+def test_sixty_kills_lose_nothing(tmp_path: Path, fake_python: Path) -> None:
     """As many sweeps of 24 points as it takes to be killed at 60 times, five at a guard and at a start."""
     axes = ("chunked_prefill_size=512,1024,2048,4096", "bench.concurrency=1,2,3", "bench.output_len=2,3")
     killed: Counter[str] = Counter()
@@ -131,7 +129,7 @@ def test_sixty_kills_lose_nothing(tmp_path: Path, serving_python: Path) -> None:
         assert time.monotonic() < end, killed
         folder = tmp_path / str(number)
         folder.mkdir()
-        count = survives(folder, serving_python, 12, SEED + number, *axes, longest_s=1.5, start_ms=1500)
+        count = survives(folder, fake_python, 12, SEED + number, *axes, longest_s=1.5, start_ms=1500)
         killed += count
         number += 1
         print(f"sweep {number}: 24 of 24 results after {dict(count)}", flush=True)

@@ -109,12 +109,6 @@ def test_what_could_only_fail_once_it_runs_is_left_out(words: tuple[str, ...], i
     assert "was set by argument" in (refused.who or "") or id == "RNR003"
 
 
-def test_bench_serving_is_refused_where_it_cannot_measure() -> None:
-    (refused,) = reasons(*TINY, "bench.client=bench_serving")
-    assert (refused.id, refused.hint) == ("BEN012", "bench.client=builtin measures the same numbers")
-    assert "transformers runs" in refused.message
-
-
 def test_points_that_are_only_judged_may_be_on_several_nodes() -> None:
     words = (*QWEN, "tp_size=16", "nnodes=2", "dist_init_addr=10.0.0.1:5000", "bench/workload=128k1k")
     assert outcome(*words, measured=False).kept == 1

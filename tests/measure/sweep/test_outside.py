@@ -88,3 +88,26 @@ def test_a_server_of_an_unknown_release_is_refused(run: Run) -> None:
     with serving(answering({"model_path": "tiny"})) as (port, _):
         done = run("bench", f"bench.url=http://127.0.0.1:{port}", "gpu=cpu")
     assert (done.code, "BEN019" in done.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("page", "status", "said"),
+    [
+        (
+            "/v1/models",
+            200,
+            "/server_info is not there, and /v1/models says that vllm serves m",
+        ),
+        ("/get_server_info", 401, "SGLANG_HYDRA_API_KEY is its key"),
+        ("/none", 404, "sglang.bench_serving --backend vllm"),
+    ],
+)
+def test_another_server_is_named_and_a_key_is_asked_for_only_where_one_is_missing(
+    page: str, status: int, said: str, run: Run
+) -> None:
+    with serving(answering({"data": [{"id": "m", "owned_by": "vllm"}]}, status, only=page)) as (port, _):
+        done = run("bench", f"bench.url=http://127.0.0.1:{port}", "gpu=cpu")
+    shown = " ".join((done.out + done.err).split())
+    assert (done.code, "BEN019" in shown) == (3, True)
+    assert said in shown
+    assert ("API_KEY" in shown) == (status == 401)

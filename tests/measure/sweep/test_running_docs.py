@@ -1,4 +1,4 @@
-"""docs/sweep.md names what is there: settings, files, schemas, ids, launchers."""
+"""What docs/sweeps.md says of how a sweep runs names what is there: settings, files, schemas, ids, launchers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sglang_hydra.text.flags import VERBS
 from tests.measure.sweep.place import Place
 
 REPOSITORY = Path(__file__).parents[3]
-PAGE = (REPOSITORY / "docs" / "sweep.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "sweeps.md").read_text(encoding="utf-8").partition("\n## How it runs\n")[2]
 
 
 def test_every_setting_that_it_names_is_one() -> None:

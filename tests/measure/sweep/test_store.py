@@ -115,7 +115,7 @@ def _result(**odd: Any) -> str:
         ('{"schema": "sglang_hydra.result/1", "measures": {"goodput": NaN}}', "STO002", "NaN is no number"),
         ("[" * 100_000, "STO002", "cannot be read"),
         (_result(measures={"output_throughput": "fast"}), "STO002", "measures.output_throughput is 'fast'"),
-        (_result(measures={"ttft_ms": {"p50": 10**400}}), "STO002", "measures.ttft_ms.p50 is 1000"),
+        (_result(measures={"ttft_ms": {"p50": 10**400}}), "STO002", "more than 400 digits"),
         (_result(measures={"itl_ms": 5}), "STO002", "measures.itl_ms is 5"),
         (_result(reasons=[1]), "STO002", "reasons is .1."),
         (_result(machine="here"), "STO002", "machine is 'here'"),

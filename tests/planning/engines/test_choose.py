@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.choose import choose, engines
 from sglang_hydra.planning.engines.machine import free_memory_bytes
-from sglang_hydra.text.errors import ConfigError, MachineError
+from sglang_hydra.text.errors import MachineError
 from tests.planning.engines.test_packages import environment
 
 GIB = 1 << 30
@@ -74,37 +76,35 @@ def test_an_interpreter_that_is_not_there_is_named() -> None:
         choose("auto", "/nowhere/python", Machine(GIB), GIB)
 
 
-def test_an_unknown_engine_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError) as caught:
-        choose("vllm", None, Machine(GIB), GIB)
-    assert caught.value.findings[0].hint == "engine=auto, engine=sglang, engine=transformers"
-
-
 def test_every_file_with_an_engine_is_found_and_sglang_is_tried_first() -> None:
     assert list(engines()) == ["sglang", "transformers"]
 
 
 @pytest.mark.parametrize(
-    ("meminfo", "limit", "used", "stat", "expected"),
+    ("available", "limit", "used", "stat", "expected"),
     [
-        ("MemTotal: 10 kB\nMemAvailable: 8 kB\n", None, None, "", 8192),
-        ("MemAvailable: 8 kB\n", "max", "4096", "", 8192),
-        ("MemAvailable: 8 kB\n", "8000", "4000", "", 4000),
-        ("MemAvailable: 8 kB\n", "8000", "4000", "anon 1\ninactive_file 3000\n", 7000),
-        ("MemAvailable: 8 kB\n", "1000", "4000", "inactive_file 10\n", 0),
+        (8192, None, None, "", 8192),
+        (8192, "max", "4096", "", 8192),
+        (8192, "8000", "4000", "", 4000),
+        (8192, "8000", "4000", "anon 1\ninactive_file 3000\n", 7000),
+        (8192, "1000", "4000", "inactive_file 10\n", 0),
     ],
 )
 def test_free_memory_is_what_the_system_and_the_container_leave(
-    tmp_path: Path, meminfo: str, limit: str | None, used: str | None, stat: str, expected: int
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    available: int,
+    limit: str | None,
+    used: str | None,
+    stat: str,
+    expected: int,
 ) -> None:
-    (tmp_path / "meminfo").write_text(meminfo)
     for name, content in {"memory.max": limit, "memory.current": used, "memory.stat": stat}.items():
         if content is not None:
             (tmp_path / name).write_text(content)
-    assert free_memory_bytes(tmp_path / "meminfo", tmp_path) == expected
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=available))
+    assert free_memory_bytes(tmp_path) == expected
 
 
-def test_without_proc_free_memory_is_guessed_from_the_whole(tmp_path: Path) -> None:
-    guessed = free_memory_bytes(tmp_path / "no-meminfo", tmp_path)
-    assert guessed is not None
-    assert guessed > 1 << 20
+def test_free_memory_is_this_machines(tmp_path: Path) -> None:
+    assert (free_memory_bytes(tmp_path) or 0) > 1 << 20

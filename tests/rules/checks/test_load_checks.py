@@ -32,16 +32,12 @@ ROWS = (
         "fp8 needs compute capability 8.0",
         overrides="gpu=t4 model_path=Qwen/Qwen3-8B-FP8",
     ),
-    refused(
-        weights_at_load.check_fp8_on_ampere,
-        "8.9 is needed, and a100_80gb has 8.0",
-        overrides="gpu=a100_80gb model_path=Qwen/Qwen3-8B-FP8",
-    ),
-    unchanged(weights_at_load.check_fp8_on_ampere, overrides="gpu=l40s model_path=Qwen/Qwen3-8B-FP8"),
+    unchanged(weights_at_load.check_fp8_on_ampere, overrides="gpu=a100_80gb model_path=Qwen/Qwen3-8B-FP8"),
+    unchanged(weights_at_load.check_fp8_on_ampere, overrides="gpu=l40s model=qwen3_30b_a3b quantization=fp8"),
     unchanged(weights_at_load.check_fp8_on_ampere, overrides="gpu=a100_80gb model=qwen3_8b quantization=fp8"),
     refused(
         weights_at_load.check_fp8_on_ampere,
-        "FP8 experts",
+        "FP8 experts: compute capability 8.9 is needed, and a100_80gb has 8.0",
         overrides="gpu=a100_80gb model=qwen3_30b_a3b quantization=fp8",
     ),
     refused(
@@ -105,10 +101,16 @@ ROWS = (
     warned(
         attention_at_load.check_sparse_attention_kernels,
         "built for compute capability 9 and 10, and rtx_pro_6000 has 12.0",
-        overrides="gpu=rtx_pro_6000 model=glm_5_2_nvfp4 tp_size=8",
+        overrides="gpu=rtx_pro_6000 model=glm_5_2_nvfp4 tp_size=8 engine.version=0.5.16",
     ),
-    unchanged(attention_at_load.check_sparse_attention_kernels, overrides="gpu=b200 model=glm_5_fp8 tp_size=8"),
-    unchanged(attention_at_load.check_sparse_attention_kernels, overrides="gpu=mi355x model=deepseek_v3_2 tp_size=8"),
+    unchanged(
+        attention_at_load.check_sparse_attention_kernels,
+        overrides="gpu=b200 model=glm_5_fp8 tp_size=8 engine.version=0.5.16",
+    ),
+    unchanged(
+        attention_at_load.check_sparse_attention_kernels,
+        overrides="gpu=mi355x model=deepseek_v3_2 tp_size=8 engine.version=0.5.16",
+    ),
     unchanged(attention_at_load.check_sparse_attention_kernels, overrides="gpu=a100_80gb model=qwen3_8b"),
     # FlashAttention 3
     refused(

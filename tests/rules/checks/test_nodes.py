@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sglang_hydra.arguments.layout import layout_of
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.rules.checks import nodes
 from sglang_hydra.rules.rule import Refusal
 from tests.rules.cases import Row, refused, unchanged
@@ -81,13 +81,13 @@ def test_the_nodes_are_refused_exactly_when_they_do_not_start_each_rank_once(
     enable_dp_attention=st.booleans(),
 )
 def test_a_node_takes_a_gpu_for_each_rank_from_the_base_on(**sizes: int) -> None:
-    args = SimpleNamespace(**sizes)
-    share = nodes.share_of_node(args)
-    numbers = nodes.gpu_numbers(args)
-    assert len(numbers) == share.tp * share.pp * (1 if args.enable_dp_attention else args.dp_size)
-    assert not numbers or min(numbers) == args.base_gpu_id
+    layout = layout_of(sizes, SPECIFIED_VERSION)
+    ranks, stages, _ = layout.node_share
+    numbers = layout.gpu_numbers()
+    assert len(numbers) == ranks * stages * (1 if sizes["enable_dp_attention"] else sizes["dp_size"])
+    assert not numbers or min(numbers) == sizes["base_gpu_id"]
 
 
 def test_more_ranks_than_any_node_has_are_not_counted_one_by_one() -> None:
     sizes = {"nnodes": 1, "tp_size": 65536, "pp_size": 65536, "dp_size": 65536, "gpu_id_step": 1, "base_gpu_id": 0}
-    assert nodes.gpu_numbers(SimpleNamespace(**sizes, enable_dp_attention=False)) == []
+    assert layout_of(sizes, SPECIFIED_VERSION).gpu_numbers() == []

@@ -34,12 +34,13 @@ from sglang_hydra.run.diagnose.pages import page_of
     ],
 )
 def test_what_the_server_had_is_not_advised(advice, args, expected):
-    assert fitted(advice, args) == (advice if expected is None else expected)
+    parts = (advice if expected is None else expected).split("; or ")
+    assert list(fitted(advice.split("; or "), args)) == parts
 
 
 def test_every_class_keeps_some_advice_for_any_server():
     for failure in failure_classes():
-        assert fitted(failure.advice, dict.fromkeys(failure.fields, 0.5)).strip()
+        assert fitted(failure.advice, dict.fromkeys(failure.fields, 0.5))
 
 
 def test_the_hint_of_a_diagnosis_is_below_what_the_server_had():

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.planning.make import make_plan
+from sglang_hydra.facts.packages import Packages
+from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.run.diagnose import Diagnosis, diagnose
 from sglang_hydra.run.diagnose.remedy import with_plan, with_remedies
-from sglang_hydra.run.diagnose.replan import Replanned, offline, replan
+from sglang_hydra.run.diagnose.replan import Replanned, offline, release_of, replan
+from sglang_hydra.text.user_settings import begin
 from tests.plans import without_accelerator, without_engines
+
+
+@pytest.fixture
+def choose(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Makes a release the choice of the user's settings; none for ""."""
+
+    def make(version: str) -> None:
+        monkeypatch.setenv("SGLANG_HYDRA_RELEASE", version)
+        begin()
+
+    yield make
+    monkeypatch.undo()
+    begin()
+
 
 TAIL = "If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF"
 DEFAULTS = "random_seed=1, device='cuda', host='0.0.0.0', dtype='auto', "
@@ -190,6 +207,43 @@ def test_arguments_that_only_later_releases_know_are_left_out_and_said() -> None
     found = remedied(log(args, LOADED, oom("139.81 GiB")), "gpu=h200")
     assert any("attention_backend" in note for note in found.notes)
     assert found.remedies
+
+
+@pytest.mark.parametrize(
+    ("lines", "chosen", "release", "why"),
+    [
+        (["sglang==0.5.14"], "", "0.5.14", None),
+        (["sglang==0.4.9"], "", "0.5.2", "the log is of a release 0.4.9, and 0.5.2 is the nearest one"),
+        (["sglang==0.5.99"], "", "0.5.23", "0.5.23 is the nearest one that is known here"),
+        ([], "", "0.5.23", "the log names no release, and 0.5.23 is the newest one"),
+        ([], "0.5.10", "0.5.10", "0.5.10 is the choice of your settings"),
+        (log("tp_size=2, cuda_graph_max_bs=8"), "", "0.5.13.post1", "has all arguments that it writes down"),
+        (log("tp_size=2, cuda_graph_max_bs=8"), "0.5.10", "0.5.10", "0.5.10 is the choice of your settings"),
+        (log("tp_size=2, cuda_graph_max_bs=8"), "0.5.23", "0.5.13.post1", "has all arguments"),
+    ],
+    ids=str,
+)
+def test_the_release_is_what_the_log_tells_else_what_the_user_has(
+    lines: list[str], chosen: str, release: str, why: str | None, choose: Callable[[str], None]
+) -> None:
+    choose(chosen)
+    found, said = release_of(diagnose([*lines, TOO_LOW], 1))
+    assert found == release
+    assert (said is None) if why is None else why in str(said)
+
+
+def test_an_installed_release_is_meant_where_the_log_can_be_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sglang_hydra.run.diagnose.replan.installed", lambda python: Packages({"sglang": "0.5.9"}))
+    assert release_of(diagnose([TOO_LOW], 1)) == ("0.5.9", "the log names no release, and 0.5.9 is installed here")
+    assert release_of(diagnose(log("disable_jump_forward=True, tp_size=2"), 1))[0] != "0.5.9"
+
+
+def test_what_helps_is_planned_for_the_release_that_is_meant_and_said(choose: Callable[[str], None]) -> None:
+    choose("")
+    held = log("model_path='Qwen/Qwen3-32B', mem_fraction_static=0.75", LOADED, TOO_LOW)
+    found = remedied(held, "gpu=h100")
+    assert found.remedies
+    assert "the log names no release, and 0.5.23 is the newest one: planned for SGLang 0.5.23" in found.notes
 
 
 def test_a_hostile_line_of_arguments_plans_nothing_and_runs_nothing(tmp_path: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -14,10 +13,6 @@ class NVMLError(Exception):
     pass
 
 
-class FabricInfo(ctypes.Structure):
-    _fields_ = [("state", ctypes.c_uint)]
-
-
 CARD: dict[str, Any] = {
     "name": b"NVIDIA H200",
     "uuid": "GPU-0",
@@ -27,14 +22,6 @@ CARD: dict[str, Any] = {
     "mig": [0, 0],
     "slices": [],
     "processes": [],
-    "persistence": 1,
-    "compute_mode": 0,
-    "ecc": 0,
-    "remapped": (0, 0, 0, 0),
-    "fabric": 3,
-    "peer": 0,
-    "nvlink": 0,
-    "path": 40,
 }
 """One card as the library describes it; None for what it refuses to tell. ``lost`` is why it has no handle."""
 
@@ -84,10 +71,6 @@ def fake_nvml(
     def slice_at(handle: Mapping[str, Any], place: int) -> Any:
         return told(handle["slices"][place] if place < len(handle["slices"]) else None)
 
-    def fabric(handle: Mapping[str, Any], pointer: Any) -> int:
-        pointer._obj.state = told(handle["fabric"])
-        return 0
-
     functions: dict[str, Any] = {
         "nvmlInit": init,
         "nvmlShutdown": lambda: setattr(module, "shut_down", True),
@@ -104,14 +87,6 @@ def fake_nvml(
         "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 7,
         "nvmlDeviceGetMigDeviceHandleByIndex": slice_at,
         "nvmlDeviceGetComputeRunningProcesses": key("processes"),
-        "nvmlDeviceGetPersistenceMode": key("persistence"),
-        "nvmlDeviceGetComputeMode": key("compute_mode"),
-        "nvmlDeviceGetTotalEccErrors": key("ecc"),
-        "nvmlDeviceGetRemappedRows": key("remapped"),
-        "nvmlDeviceGetGpuFabricInfo": fabric,
-        "nvmlDeviceGetP2PStatus": lambda one, other, kind: told(one["nvlink" if kind == 2 else "peer"]),
-        "nvmlDeviceGetTopologyCommonAncestor": lambda one, other: told(one["path"]),
-        "c_nvmlGpuFabricInfo_t": FabricInfo,
     }
     module.NVMLError = NVMLError
     for name, function in functions.items():

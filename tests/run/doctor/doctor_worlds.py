@@ -10,12 +10,8 @@ from sglang_hydra.run.doctor.examination import Check, Examination
 from sglang_hydra.run.doctor.machine_state import (
     Gpu,
     Interpreter,
-    Limit,
-    Memory,
     ModelFiles,
     Nvidia,
-    Pair,
-    Port,
     Request,
     Space,
     World,
@@ -44,23 +40,12 @@ def gpu(number: int, **changes: Any) -> Gpu:
         free_mib=143767.0,
         capability=(9, 0),
         holders=(),
-        persistence=True,
-        compute_mode="default",
-        ecc_errors=0,
-        remap_pending=False,
-        remap_failed=False,
-        fabric="ready",
     )
     return usual._replace(**changes)
 
 
-def pairs(count: int, **changes: Any) -> tuple[Pair, ...]:
-    usual = Pair(0, 0, obstacle="", nvlink=True, path="within one NUMA node")._replace(**changes)
-    return tuple(usual._replace(first=one, second=two) for one in range(count) for two in range(one + 1, count))
-
-
 def nvidia(*gpus: Gpu, **changes: Any) -> Nvidia:
-    usual = Nvidia(driver="570.124.06", cuda=(12, 8), gpus=gpus, pairs=pairs(len(gpus)), on_bus=len(gpus))
+    usual = Nvidia(driver="570.124.06", cuda=(12, 8), gpus=gpus, on_bus=len(gpus))
     return usual._replace(**changes)
 
 
@@ -89,15 +74,12 @@ HEALTHY = World(
     request=Request(model_path="/models/m"),
     nvidia=nvidia(*(gpu(number) for number in range(8))),
     shm=disk("/dev/shm", 500),
-    memlock=Limit(None, None),
-    nofile=Limit(1024, 1048576),
-    memory=Memory(2000 * GIB, 1900 * GIB, None),
+    free_memory=1900 * GIB,
     interpreter=ENGINE,
-    tools={"cc": "/usr/bin/gcc", "nvcc": "/usr/local/cuda/bin/nvcc", "ninja": "/venv/bin/ninja"},
+    tools={"cc": "/usr/bin/gcc", "nvcc": "/usr/local/cuda/bin/nvcc"},
     weights=disk("/data/hub"),
     caches=(disk("/home/u/.triton/cache"), disk("/tmp")),
     model=ModelFiles("folder", "/models/m", tokenizer=True, weight_bytes=700 * GIB),
-    ports=(Port(30000, "http"), *(Port(30234 + step, "dp_attention") for step in range(13))),
 )
 
 LAPTOP = replace(

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sglang_hydra.facts.probe import GpuProbe
-from sglang_hydra.facts.visible_gpus import Slice
-from sglang_hydra.run.doctor import driver, gpus, links
+from sglang_hydra.run.doctor import driver, gpus
 from sglang_hydra.run.doctor.machine_state import Holder, Nvidia, Request, World
-from tests.run.doctor.doctor_worlds import HEALTHY, LAPTOP, engine, gpu, judge, nvidia, pairs, with_gpus
+from tests.run.doctor.doctor_worlds import HEALTHY, LAPTOP, engine, gpu, judge, nvidia, with_gpus
 
 FOUR = [gpu(number) for number in range(4)]
 AMD = replace(
@@ -101,7 +100,14 @@ def test_torch_must_fit_the_accelerator(world: World, state: str, words: tuple[s
     [
         (HEALTHY, "ok", ("8 x NVIDIA H200, 143771 MiB, compute capability 9.0",)),
         (with_gpus(*FOUR, env={"CUDA_VISIBLE_DEVICES": "1,2"}), "ok", ("2 x NVIDIA H200", "visible of 4")),
-        (with_gpus(*FOUR, env={"CUDA_VISIBLE_DEVICES": ""}), "error", ("none is visible", "DOC006")),
+        (with_gpus(*FOUR, env={"CUDA_VISIBLE_DEVICES": ""}), "error", ("none is visible", "hides every GPU")),
+        (
+            with_gpus(*FOUR, env={"CUDA_VISIBLE_DEVICES": "0-3"}),
+            "error",
+            ("names no GPU", "unset CUDA_"),
+        ),
+        (with_gpus(*FOUR, env={"CUDA_VISIBLE_DEVICES": "1,1"}), "error", ("twice",)),
+        (with_gpus(*FOUR, env={"CUDA_VISIBLE_DEVICES": "0,9"}), "warning", ("1 x NVIDIA H200", "'9' names no GPU")),
         (
             with_gpus(gpu(0), gpu(1, problem="GPU is lost")),
             "error",
@@ -170,88 +176,3 @@ HELD = gpu(1, used_mib=142571.0, free_mib=1200.0, holders=(SERVER,))
 )
 def test_who_holds_gpu_memory_is_said(world: World, state: str, words: tuple[str, ...]) -> None:
     judge(gpus.check_gpu_memory, world, state, *words)
-
-
-@pytest.mark.parametrize(
-    ("change", "state", "words"),
-    [
-        ({}, "ok", ("no memory errors",)),
-        ({"compute_mode": "prohibited"}, "error", ("prohibited", "sudo nvidia-smi -i 0 -c DEFAULT")),
-        ({"compute_mode": "exclusive"}, "warning", ("one process only",)),
-        ({"remap_failed": True, "ecc_errors": 2}, "error", ("could not be replaced", "2 uncorrected memory errors")),
-        ({"remap_pending": True}, "warning", ("--gpu-reset -i 0",)),
-        ({"ecc_errors": 1}, "warning", ("1 uncorrected memory error",)),
-        ({"mig": True, "slices": (Slice("MIG-1", 20000.0),)}, "warning", ("1 slice", "tp_size=1")),
-        ({"persistence": False}, "ok", ("persistence mode is off", "nvidia-smi -pm 1")),
-        ({"compute_mode": None, "ecc_errors": None, "persistence": None}, "unknown", ("does not tell",)),
-    ],
-)
-def test_modes_and_errors_of_a_gpu_are_said(change: dict[str, object], state: str, words: tuple[str, ...]) -> None:
-    judge(gpus.check_gpu_modes, with_gpus(gpu(0, **change)), state, *words)
-
-
-def test_a_machine_without_nvidia_gpus_has_no_modes() -> None:
-    judge(gpus.check_gpu_modes, LAPTOP, "ok")
-    judge(gpus.check_gpu_modes, AMD, "unknown")
-
-
-NO_LINK = {"nvlink": False}
-CUT = {"nvlink": False, "obstacle": "the chipset does not support it"}
-
-
-@pytest.mark.parametrize(
-    ("world", "state", "words"),
-    [
-        (HEALTHY, "ok", ("28 of 28 pairs linked by NVLink",)),
-        (with_gpus(*FOUR, pairs=pairs(4, **NO_LINK)), "warning", ("0 of 6 pairs", "NCCL's", "6 pairs within one NUMA")),
-        (with_gpus(*FOUR[:2], pairs=pairs(2, **NO_LINK)), "ok", ("0 of 1 pair linked", "the rest by PCIe")),
-        (
-            with_gpus(*FOUR[:2], pairs=pairs(2, **CUT)),
-            "warning",
-            ("1 without peer access", "GPU 0 and 1: no peer access, the chipset", "disable_custom_all_reduce=true"),
-        ),
-        (with_gpus(*FOUR, pairs=pairs(4, **CUT), env={"CUDA_VISIBLE_DEVICES": "3"}), "ok", ("fewer than two",)),
-        (with_gpus(*FOUR, pairs=pairs(4, obstacle=None, nvlink=None)), "unknown", ("topo",)),
-        (with_gpus(*FOUR, pairs=()), "unknown", ()),
-        (
-            with_gpus(gpu(0, fabric="not started"), gpu(1)),
-            "error",
-            ("fabric of GPU 0 is not started", "802", "nvidia-fabricmanager"),
-        ),
-        (with_gpus(gpu(0, fabric="in progress")), "warning", ("802",)),
-        (with_gpus(gpu(0, fabric=None), gpu(1, fabric=None)), "ok", ()),
-        (LAPTOP, "ok", ("none is needed",)),
-    ],
-)
-def test_links_between_gpus_are_judged(world: World, state: str, words: tuple[str, ...]) -> None:
-    judge(links.check_links, world, state, *words)
-
-
-@pytest.mark.parametrize(
-    ("value", "state", "words"),
-    [
-        (None, "ok", ("every GPU is visible",)),
-        ("0,2", "ok", ("GPUs 0, 2",)),
-        ("0-3", "error", ("names no GPU", "export CUDA_VISIBLE_DEVICES=0,1,2,3")),
-        ("", "error", ("hides every GPU",)),
-        ("1,1", "error", ("twice",)),
-        ("0,9", "warning", ("'9' names no GPU", "visible: GPU 0")),
-        ("GPU-0001,GPU-0003", "warning", ("fails on a UUID", "export CUDA_VISIBLE_DEVICES=1,3")),
-        ("GPU-0001", "ok", ("GPU 1",)),
-    ],
-)
-def test_the_variable_is_read_as_cuda_reads_it(value: str | None, state: str, words: tuple[str, ...]) -> None:
-    env = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
-    judge(links.check_visible, with_gpus(*FOUR, env=env), state, *words)
-
-
-def test_numbers_of_mixed_gpus_need_the_bus_order() -> None:
-    env = {"CUDA_VISIBLE_DEVICES": "0"}
-    mixed = with_gpus(gpu(0), gpu(1, name="NVIDIA A100"), env=env)
-    judge(links.check_visible, mixed, "warning", "export CUDA_DEVICE_ORDER=PCI_BUS_ID")
-    judge(links.check_visible, replace(mixed, env={**env, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}), "ok")
-
-
-def test_without_a_gpu_the_variable_selects_nothing() -> None:
-    judge(links.check_visible, LAPTOP, "ok", "there is no NVIDIA GPU")
-    judge(links.check_visible, replace(LAPTOP, env={"CUDA_VISIBLE_DEVICES": "0"}), "ok", "no NVIDIA GPU to select")

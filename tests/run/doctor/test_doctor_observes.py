@@ -35,24 +35,20 @@ def survey(monkeypatch: pytest.MonkeyPatch, *cards: dict[str, Any], **how: Any) 
 def test_a_gpu_is_described_with_its_health(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {7: "/usr/bin/python -m server --api-key sk-1", 8: "sglang::scheduler_TP0"}
     running = [process(7, 100), process(8, None), process(9, 1)]
-    found = survey(monkeypatch, card(processes=running, used=101, ecc=3, remapped=(0, 1, 1, 0)), card(), names=names)
+    found = survey(monkeypatch, card(processes=running, used=101), card(), names=names)
     assert (found.problem, found.driver, found.cuda) == (None, "570.124.06", (12, 8))
     one = found.gpus[0]
     assert (one.name, one.total_mib, one.used_mib, one.free_mib) == ("NVIDIA H200", 143771.0, 101.0, 143670.0)
     assert one.holders == (Holder(7, "python", 100.0), Holder(8, "sglang::scheduler_TP0", None), Holder(9, None, 1.0))
-    assert (one.ecc_errors, one.remap_pending, one.remap_failed, one.fabric) == (3, True, False, "ready")
-    assert (one.persistence, one.compute_mode, one.mig, one.slices) == (True, "default", False, ())
-    assert found.pairs == ((0, 1, "", True, "within one NUMA node"),)
+    assert (one.mig, one.slices) == (False, ())
 
 
 def test_the_library_has_every_function_that_is_asked() -> None:
     import pynvml
 
     asked = set(re.findall(r"\bnvml(?:Device|System)\w+", Path(nvml.__file__).read_text(encoding="utf-8")))
-    assert len(asked) > 15
+    assert len(asked) > 8
     assert {name for name in asked if not hasattr(pynvml, name)} == set()
-    # Where a fabric's state is written to.
-    assert "state" in dict(pynvml.c_nvmlGpuFabricInfo_t._fields_)
 
 
 def test_a_split_gpu_lists_its_slices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,27 +63,16 @@ def test_what_is_not_told_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.driver, found.cuda) == (None, None)
     assert found.gpus[0]._replace(number=0) == found.gpus[1]._replace(number=0)
     assert all(value is None for value in found.gpus[0][1:7] + found.gpus[0][9:])
-    assert found.pairs[0][2:] == (None, None, None)
 
 
 def test_a_lost_gpu_leaves_the_others_described(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = survey(monkeypatch, card(), card(lost="GPU is lost"), card(nvlink=5, peer=1))
+    found = survey(monkeypatch, card(), card(lost="GPU is lost"), card())
     assert [gpu.problem for gpu in found.gpus] == [None, "GPU is lost", None]
-    assert [(pair.first, pair.second) for pair in found.pairs] == [(0, 2)]
-
-
-@pytest.mark.parametrize(
-    ("peer", "says"), [(0, ""), (1, "the chipset does not support it"), (4, "switched off"), (6, None)]
-)
-def test_what_keeps_gpus_apart_is_named(monkeypatch: pytest.MonkeyPatch, peer: int, says: str | None) -> None:
-    obstacle = survey(monkeypatch, card(peer=peer), card()).pairs[0].obstacle
-    assert obstacle is None if says is None else says in str(obstacle)
 
 
 def test_an_older_library_that_lacks_functions_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = ("c_nvmlGpuFabricInfo_t", "nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetRemappedRows")
-    found = survey(monkeypatch, card(), without=lacking)
-    assert (found.gpus[0].fabric, found.gpus[0].remap_pending) == (None, None)
+    found = survey(monkeypatch, card(), without=("nvmlDeviceGetMigMode",))
+    assert not found.gpus[0].mig
     assert found.gpus[0].total_mib == 143771.0
 
 
@@ -114,43 +99,6 @@ def test_a_folder_that_is_not_there_is_judged_by_the_one_above(tmp_path: Path) -
     (tmp_path / "file").touch()
     assert system.space(str(tmp_path / "file" / "x")).writable is False
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
-
-
-@pytest.mark.parametrize(
-    ("membership", "files", "bound"),
-    [
-        ("0::/job/step\n", {"job/memory.max": "1000", "job/step/memory.max": "max"}, 1000),
-        ("0::/job/step\n", {"job/memory.max": "1000", "job/step/memory.max": "500"}, 500),
-        ("0::/\n", {"memory.max": "700"}, 700),
-        ("0::/not/mounted\n", {"memory.max": "700"}, 700),
-        ("4:memory:/pod/x\n", {"memory/pod/memory.limit_in_bytes": "900"}, 900),
-        ("4:memory:/pod\n", {"memory/pod/memory.limit_in_bytes": "9223372036854771712"}, None),
-        ("4:cpu,memory:/gone\n", {"memory/memory.limit_in_bytes": "800"}, 800),
-        ("0::/../../other\n", {}, None),
-        ("nonsense\n", {"memory.max": "max"}, None),
-        (None, {}, None),
-    ],
-)
-def test_the_smallest_memory_limit_counts(
-    membership: str | None, files: dict[str, str], bound: int | None, tmp_path: Path
-) -> None:
-    cgroup = tmp_path / "cgroup"
-    for name, content in files.items():
-        (cgroup / name).parent.mkdir(parents=True, exist_ok=True)
-        (cgroup / name).write_text(content + "\n")
-    if membership is not None:
-        (tmp_path / "membership").write_text(membership)
-    assert system.memory_limit(tmp_path / "membership", cgroup) == bound
-
-
-def test_memory_is_read_with_its_limit(tmp_path: Path) -> None:
-    proc, cgroup = tmp_path / "proc", tmp_path / "cgroup"
-    (proc / "self").mkdir(parents=True)
-    (cgroup / "memory" / "pod").mkdir(parents=True)
-    (proc / "meminfo").write_text("MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 900 kB\n")
-    (proc / "self" / "cgroup").write_text("4:memory:/pod\n")
-    (cgroup / "memory" / "pod" / "memory.limit_in_bytes").write_text("1024\n")
-    assert system.memory(proc, cgroup) == (1000 * 1024, 1024, 1024)
 
 
 @pytest.mark.parametrize(
@@ -195,19 +143,10 @@ def test_tools_are_looked_for_where_builds_look(tmp_path: Path) -> None:
     found = system.tools(env)
     assert found["cc"] == env["CC"]
     assert found["nvcc"] == str(tmp_path / "cuda/bin/nvcc")
-    assert found["ninja"] is None
     assert system.tools({"PATH": env["PATH"]})["cc"] == str(tmp_path / "bin/gcc")
 
 
-def test_limits_and_adapters_are_read(tmp_path: Path) -> None:
-    limit = system.limit("RLIMIT_NOFILE")
-    assert limit is not None
-    assert limit.soft is None or limit.soft > 0
-    assert system.limit("RLIMIT_OF_NOTHING") is None
-    (tmp_path / "mlx5_1").mkdir()
-    (tmp_path / "mlx5_0").mkdir()
-    assert system.rdma_devices(tmp_path) == ("mlx5_0", "mlx5_1")
-    assert system.rdma_devices(tmp_path / "none") == ()
+def test_no_shared_memory_is_none(tmp_path: Path) -> None:
     assert system.shared_memory(str(tmp_path / "none")) is None
 
 
@@ -427,12 +366,10 @@ def test_the_hub_is_left_alone_where_it_is_not_to_be_asked(name: str, monkeypatc
 def test_a_taken_port_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml((card(),)))
     with socket.socket() as server:
-        # Far below the highest number, for the ports that are counted from it.
         port = free_port()
         server.bind(("127.0.0.1", port))
         server.listen(1)
         world = observe(OFFLINE, Request(port=port))
-    assert world.ports[0].number == port
-    assert world.ports[0].obstacle is not None
-    assert [one.number for one in world.ports[1:]] == list(range(port + 234, port + 247))
+    assert world.obstacle is not None
+    assert str(port) in world.obstacle.message
     assert (len(world.nvidia.gpus), world.other) == (1, None)

@@ -52,6 +52,17 @@ def test_another_release_is_not_as_planned(run: Run, tmp_path: Path) -> None:
     assert run("diff", "--exit-code", WORDS, "a.json").code == 2
 
 
+def test_a_server_that_reports_next_to_nothing_is_not_as_planned(run: Run) -> None:
+    info = info_of(planned(*WORDS.split()))
+    few = {name: info[name] for name in ("model_path", "version", "tp_size")}
+    with serving(answering(few)) as (port, _):
+        words = ["diff", "--exit-code", WORDS, f"http://127.0.0.1:{port}"]
+        shown, record = run(*words), valid("drift", run(*words, "--json").out)
+    assert shown.code == 3
+    assert "not told: it reports 2 of 2" in shown.out  # model_path and tp_size; 210 arguments and what a release adds
+    assert (record["as_planned"], record["servers"][0]["as_planned"]) == (False, False)
+
+
 def test_the_key_comes_from_the_environment_and_is_shown_nowhere(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SGLANG_HYDRA_API_KEY", KEY)
     with serving(answering(info_of(planned(*WORDS.split())))) as (port, asked):

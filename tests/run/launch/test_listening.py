@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.run.launch.listening import FOREIGN, OURS, UNSEEN, Owner, listening, port_owner
+from sglang_hydra.run.launch.listening import FOREIGN, OURS, UNSEEN, Owner, Socket, listening, port_owner
 from sglang_hydra.run.launch.local import LocalServer, serve
 from sglang_hydra.run.launch.port import port_obstacle
 from tests.run.launch.processes import free_port, marked
@@ -74,7 +74,8 @@ def test_a_port_is_whose_process_gets_what_is_sent_there(
 def test_what_the_system_does_not_say_is_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     with answering(port) as root:
-        monkeypatch.setattr("sglang_hydra.run.launch.listening.process_with", lambda inodes, pids=None: None)
+        hidden = [Socket(each.address, None) for each in listening(port) or ()]
+        monkeypatch.setattr("sglang_hydra.run.launch.listening.listening", lambda port: hidden)
         assert port_owner("127.0.0.1", port, root).whose == UNSEEN
         monkeypatch.setattr("sglang_hydra.run.launch.listening.listening", lambda port: None)
         assert port_owner("127.0.0.1", port, root) == Owner(

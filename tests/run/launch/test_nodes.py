@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from sglang_hydra.arguments.argv import parse_argv
-from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.arguments.reading import parse_argv
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.planning import nodes
-from sglang_hydra.planning.nodes import Head, node_commands, node_intents
+from sglang_hydra.planning.passing import nodes
+from sglang_hydra.planning.passing.nodes import Head, node_commands, node_intents
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch import head
 from sglang_hydra.run.launch.head import free_port_block, own_address, with_head
+from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.errors import MachineError
 from tests.plans import composer, planned, without_engines
@@ -40,9 +40,9 @@ def screen(plan: Plan) -> str:
     return "\n".join("".join(content for content, _ in line) for line in plan_screen(plan))
 
 
-def settled(*overrides: str) -> tuple[Plan, Invocation]:
-    invocation = Invocation(requests=[Request(text, "typed") for text in (*TWO, *overrides)])
-    return with_head(composer(), invocation, planned(*TWO, *overrides)), invocation
+def settled(*overrides: str) -> tuple[Plan, LaunchRequest]:
+    asked = LaunchRequest(composer(), [Request(text, "typed") for text in (*TWO, *overrides)])
+    return with_head(asked, planned(*TWO, *overrides)), asked
 
 
 def test_every_node_is_told_the_same_but_its_rank() -> None:
@@ -128,14 +128,14 @@ def test_what_nodes_cannot_do_is_found_before_anything_starts(
 
 def test_the_head_takes_an_address_of_its_own_and_a_free_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head, "own_address", lambda: "10.1.2.3")
-    made, invocation = settled()
+    made, asked = settled()
     host, _, port = made.values["dist_init_addr"].rpartition(":")
     assert host == "10.1.2.3"
     assert 20000 <= int(port) < 29000
     assert made.values["random_seed"] == planned(*TWO).values["random_seed"]
     assert made.origins["dist_init_addr"][-1].place == "this machine's address and a port that was free"
     assert f"--dist-init-addr {made.values['dist_init_addr']} --nnodes 2 --node-rank 1" in screen(made)
-    assert any(request.text.startswith("dist_init_addr=") for request in invocation.requests)
+    assert any(request.text.startswith("dist_init_addr=") for request in asked.requests)
 
 
 def test_an_ipv6_head_is_written_in_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,9 +257,9 @@ def test_ports_in_a_row_are_free_and_out_of_the_servers_way(monkeypatch: pytest.
 
 
 def test_dp_attention_needs_more_ports_of_the_head() -> None:
-    assert nodes.ports_for_head(planned(*TWO).values) == 1
+    assert planned(*TWO).layout.head_ports == 1
     with_dp = planned(*TWO, "dp_size=16", "enable_dp_attention=true")
-    assert nodes.ports_for_head(with_dp.values) == 22
+    assert with_dp.layout.head_ports == 22
 
 
 def test_a_machine_knows_its_address_or_says_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,8 +129,8 @@ def test_the_ports_between_the_processes_count_where_there_are_any() -> None:
         in_use = f"port {port} is in use"
         plain = planned(*model, f"port={port - 234}")
         attention = planned(*model, "dp_size=8", "enable_dp_attention=true", f"port={port - 234}")
-        assert [finding for finding in port_findings(plain.values) if in_use in finding.message] == []
-        (finding,) = [finding for finding in port_findings(attention.values) if in_use in finding.message]
+        assert [finding for finding in port_findings(plain) if in_use in finding.message] == []
+        (finding,) = [finding for finding in port_findings(attention) if in_use in finding.message]
     assert finding.fields == ("port",)
 
 
@@ -330,4 +330,4 @@ def test_a_plan_for_no_gpu_asks_none() -> None:
     ],
 )
 def test_a_nodes_gpus_are_numbered_as_sglang_numbers_them(overrides: tuple[str, ...], numbers: tuple[int, ...]) -> None:
-    assert gpu_numbers(planned(*QWEN, *overrides).values) == numbers
+    assert gpu_numbers(planned(*QWEN, *overrides)) == numbers

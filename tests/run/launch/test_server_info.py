@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sglang_hydra.planning.actual import Comparison
+from sglang_hydra.planning.comparing.actual import Comparison
 from sglang_hydra.planning.engines.base import Command
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch import server_info

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.arguments.argv import parse_argv
+from sglang_hydra.arguments.reading import parse_argv
 from tests.convert.export.exports import HOSTILE, artifact, job_of, plan_of, render, with_intent
 from tests.run.slurm.cluster import Cluster
 

@@ -8,6 +8,8 @@ import os
 import stat
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from sglang_hydra.run.launch.slurm.allocation import Node, follower_ports, head_
 from sglang_hydra.run.launch.slurm.follow import cancelled_with_us
 from sglang_hydra.run.launch.slurm.inside import ServerSpec, orders_of, prepared, rank_commands, srun_command
 from sglang_hydra.run.launch.slurm.keys import Secrets, drop_secrets, leave_secrets, secrets_of, take_secrets
-from sglang_hydra.run.launch.slurm.record import ENDED, Account, Record, read_account
+from sglang_hydra.run.launch.slurm.record import ENDED, READY, Account, Record, read_account
 from sglang_hydra.run.launch.slurm.serve import outcome_of
 from sglang_hydra.run.launch.slurm.states import JobState
 from sglang_hydra.run.launch.slurm.submit import Job
@@ -161,6 +163,55 @@ def test_an_account_is_read_as_it_was_written(tmp_path: Path) -> None:
     jsonschema.validate(json.loads((tmp_path / "job.json").read_text()), schema_of("slurm_job"))
     (tmp_path / "job.json").write_text('{"schema": ')
     assert read_account(tmp_path) is None
+
+
+def test_no_update_of_several_threads_is_lost_and_no_reader_sees_an_older_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_file = Path.replace
+
+    def slow(self: Path, target: Path) -> Path:
+        time.sleep(0.001 * (hash(self.name) % 5))  # a disk on which the younger write may be the faster one
+        return replace_file(self, target)
+
+    monkeypatch.setattr(Path, "replace", slow)
+    record = Record(tmp_path, Account("7"))
+    steps = [{"phase": READY}, *({"milestone": f"step {number}"} for number in range(20)), {"notes": ["full disk"]}]
+    threads = [threading.Thread(target=record.update, kwargs=changes) for changes in steps]
+    seen = []
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        seen.append(read_account(tmp_path))
+    read = read_account(tmp_path)
+    assert read is not None
+    assert (read.phase, list(read.notes), read.sequence) == (READY, ["full disk"], 1 + len(steps))
+    numbers = [account.sequence for account in seen if account is not None]
+    assert numbers == sorted(numbers)
+    phases = [account.phase for account in seen if account is not None]
+    assert READY not in phases or set(phases[phases.index(READY) :]) == {READY}
+
+
+def test_an_update_in_a_signal_handler_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, replace_file = Record(tmp_path, Account("7")), Path.replace
+    inside = iter([True])
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if next(inside, False):
+            record.update(phase=ENDED)  # what a handler does between two lines of the update that it interrupts
+        return replace_file(self, target)
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    record.update(milestone="loading")
+    read = read_account(tmp_path)
+    assert read is not None
+    assert (read.phase, read.milestone) == (ENDED, "loading")
+
+
+def test_a_job_that_is_put_back_into_the_queue_counts_on(tmp_path: Path) -> None:
+    first = Record(tmp_path, Account("7"))
+    first.update(phase=READY)
+    assert Record(tmp_path, Account("7")).account.sequence > first.account.sequence
 
 
 def test_a_log_is_followed_across_its_rotation(tmp_path: Path) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.slurm_options import (
+from sglang_hydra.planning.passing.slurm_options import (
     container_command,
     gpus_per_node,
     job_name,
     sbatch_settings,
     srun_settings,
 )
+from sglang_hydra.planning.plan import Plan
 from tests.plans import planned, without_engines
 
 H200 = ("gpu=h200", "model=qwen3_8b", "launch=slurm")

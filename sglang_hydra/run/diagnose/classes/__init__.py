@@ -45,7 +45,7 @@ def read_classes(text: str, name: str) -> list[FailureClass]:
 
 def _failure_class(row: dict[str, Any]) -> FailureClass:
     row.update({key: tuple(row[key]) for key in _LISTS if key in row})
-    row["advice"] = _joined(row["advice"])
+    row["advice"] = tuple(row["advice"])
     row["details"] = tuple(Detail(**detail) for detail in row.get("details", ()))
     row["signatures"] = tuple(one for item in row["signatures"] for one in _signatures(item))
     return FailureClass(**row)
@@ -61,9 +61,5 @@ def _signatures(item: str | Mapping[str, Any]) -> list[Signature]:
     if "stage" in row:
         row["stage"] = Stage[row["stage"].upper()]
     if "advice" in row:
-        row["advice"] = _joined(row["advice"])
+        row["advice"] = tuple(row["advice"])
     return [Signature(needle, **row) for needle in needles]
-
-
-def _joined(advice: list[str]) -> str:
-    return "; or ".join(advice)

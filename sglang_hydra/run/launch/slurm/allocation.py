@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sglang_hydra.planning.nodes import Head
+from sglang_hydra.planning.passing.nodes import Head
 from sglang_hydra.run.launch.head import free_port_block, own_address
 from sglang_hydra.run.launch.slurm.states import ask_slurm
 from sglang_hydra.text.errors import MachineError
@@ -44,9 +44,10 @@ def nodes_of_job(environ: Mapping[str, str] = os.environ, needed: int = 1) -> li
     ]
 
 
-def head_on(nodes: Sequence[Node], ports: int, http_port: int) -> Head:
-    """Where the other nodes reach this one: the address that it has on its way to the second node, and ports that are
-    free here. Raises MachineError where that is the loopback address and the others are other machines."""
+def head_on(nodes: Sequence[Node], ports: int, http_port: int, wanted: int | None = None) -> Head:
+    """Where the other nodes reach this one: the address that it has on its way to the second node, and ports that
+    are free here, or the one that is ``wanted``. Raises MachineError where that is the loopback address and the
+    others are other machines."""
     host = own_address(nodes[1].address)
     others = {node.machine for node in nodes[1:]} - {nodes[0].machine}
     if host.startswith(_LOOPBACK) and others:
@@ -55,7 +56,7 @@ def head_on(nodes: Sequence[Node], ports: int, http_port: int) -> Head:
         message = f"node {nodes[0].name} has no address that {nodes[1].name} ({nodes[1].address}) could reach"
         hint = "dist_init_addr=HOST:PORT with launch.slurm.sbatch.nodelist=..., or ask who runs the cluster"
         raise MachineError(Finding("error", "SLM006", message, ("dist_init_addr",), hint))
-    return Head(host, free_port_block(ports, [http_port] if http_port else []))
+    return Head(host, wanted or free_port_block(ports, [http_port] if http_port else []))
 
 
 def addresses_of(nodes: Sequence[Node]) -> list[str]:

@@ -82,7 +82,9 @@ class Follower:
             self.state = state_of(self.job.id) or self.state
 
     def _read_account(self) -> None:
-        self.account = read_account(self.folder) or self.account
+        found = read_account(self.folder)
+        if found is not None and (self.account is None or found.sequence >= self.account.sequence):
+            self.account = found
         for note in self.account.notes if self.account is not None else ():
             self._note_once(note)
 

@@ -21,7 +21,7 @@ from typing import NoReturn
 from sglang_hydra.arguments.secrets import HIDDEN
 from sglang_hydra.planning.engines.base import Command, Request
 from sglang_hydra.planning.engines.choose import engines
-from sglang_hydra.planning.nodes import node_intents
+from sglang_hydra.planning.passing.nodes import node_intents
 from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.head import free_port_block, own_address
 from sglang_hydra.run.launch.listening import Owner
@@ -54,9 +54,10 @@ class ServerSpec:
     """One server of a job. It holds no secret and can be pickled.
 
     ``request`` is what the engine of that name and version is asked for; its intent has neither key nor node_rank.
-    ``head_ports`` is how many ports in a row node 0 needs (``nodes.ports_for_head``). ``srun`` are further words for
-    srun, ``container`` the words before a rank's own, ``python`` the interpreter inside that container. ``folder`` is
-    the run folder, where the log, the orders and the job's own account go; ``secrets`` the file to take them from.
+    ``head_ports`` is how many ports in a row node 0 needs (``Layout.head_ports``), ``head_port`` the first of them
+    where it was set. ``srun`` are further words for srun, ``container`` the words before a rank's own, ``python``
+    the interpreter inside that container. ``folder`` is the run folder, where the log, the orders and the job's own
+    account go; ``secrets`` the file to take them from.
     """
 
     engine: str
@@ -65,6 +66,7 @@ class ServerSpec:
     folder: Path
     nnodes: int = 1
     head_ports: int = 1
+    head_port: int | None = None
     ready_timeout_s: float = 1800.0
     stop_timeout_s: float = 12.0
     srun: Sequence[str] = ()
@@ -87,22 +89,6 @@ def serve_in_job(spec: ServerSpec) -> None:
     # The job's state is then FAILED for Slurm too. submitit would take an exception for a crash of its own.
     if end.code:
         sys.exit(end.code)
-
-
-@contextlib.contextmanager
-def server_of(spec: ServerSpec) -> Iterator[LocalServer]:
-    """For a function that was submitted with ``submit``: the server of ``spec`` on all nodes of this job, healthy when
-    the block begins and stopped when it ends. A client in the block reaches it at ``server.launch.url``.
-
-    Raises MachineError where it cannot be started here, ServerError where it fails, and SystemExit (130) when the job
-    is cancelled or its walltime is over; each has been written into the job's account. One server at a time: the
-    ranks take all of the job's GPUs.
-    """
-    with account_of(spec.folder) as end:
-        with LocalServer(prepared(spec, end.record), JobDisplay(end.record)) as server:
-            mark_ready(end.record, server.wait_ready() or 0.0)
-            yield server
-        end.code = 0
 
 
 @dataclass
@@ -142,7 +128,7 @@ def prepared(spec: ServerSpec, record: Record) -> Launch:
     address = spec.request.intent.get("dist_init_addr")
     head = None
     if spec.nnodes > 1 and not address:
-        head = head_on(nodes, spec.head_ports, spec.request.port)
+        head = head_on(nodes, spec.head_ports, spec.request.port, spec.head_port)
         address = head.address
     port = spec.request.port or free_port_block(1)
     ports = [port, *follower_ports(nodes, port)] if spec.nnodes > 1 else [port]

@@ -11,25 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.ports import host_and_port
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
-from sglang_hydra.compose.composer import Composer
 from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
-from sglang_hydra.planning.actual import compare
+from sglang_hydra.planning.comparing.actual import compare
 from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.engines.planned import plan_engine
-from sglang_hydra.planning.nodes import ports_for_head
+from sglang_hydra.planning.passing.slurm_options import container_command, sbatch_settings, srun_settings
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.slurm_options import container_command, sbatch_settings, srun_settings
-from sglang_hydra.run.diagnose import diagnose
-from sglang_hydra.run.diagnose.lines import read_lines
 from sglang_hydra.run.launch.as_planned import must_be_planned, owner_note
 from sglang_hydra.run.launch.display import display_for
 from sglang_hydra.run.launch.example import curl_line
+from sglang_hydra.run.launch.failure import diagnosis_of
 from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run_folder
+from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.run.launch.listening import Owner
 from sglang_hydra.run.launch.log import log_files
 from sglang_hydra.run.launch.signals import stopping_on_signals
@@ -42,13 +39,11 @@ from sglang_hydra.run.launch.slurm.submit import Job, require_slurm, submit
 from sglang_hydra.show.comparison import comparison_lines
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import plan_screen
+from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ConfigError, ServerError
 from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import VERBATIM, Line, text, write
-
-if TYPE_CHECKING:
-    from sglang_hydra.cli.invocation import Invocation
 
 JOB_FOLDER = "slurm"
 """Below the run folder: the job's script, its pickle and the output of its batch process."""
@@ -58,7 +53,7 @@ _EVERYWHERE = ("0.0.0.0", "::", "")
 _SLURM_ENDED_IT = ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
 
 
-def serve(composer: Composer, invocation: Invocation, plan: Plan) -> int:
+def serve_slurm(asked: LaunchRequest, plan: Plan) -> int:
     """Shows the plan and the job, submits it, streams its log, and cancels it on a signal. Returns the exit code.
 
     Raises MachineError where this machine has no Slurm, no submitit or not the engine, or Slurm refuses the job;
@@ -69,9 +64,9 @@ def serve(composer: Composer, invocation: Invocation, plan: Plan) -> int:
         message = "launch.detach is for servers on this machine; a job of launch=slurm lives as long as this command"
         hint = "leave it out, in tmux or screen; or sbatch what `export slurm` writes"
         raise ConfigError(Finding("error", "SLM008", message, ("launch.detach",), hint))
-    write([*plan_screen(plan, everything=invocation.all), *job_lines(sbatch_settings(plan))])
+    write([*plan_screen(plan, everything=asked.everything), *job_lines(sbatch_settings(plan))])
     look_at_cluster(plan)
-    return in_hydra(composer, invocation, lambda: _run(plan))
+    return in_hydra(asked, lambda: _run(plan))
 
 
 def look_at_cluster(plan: Plan) -> None:
@@ -92,7 +87,7 @@ def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> Server
     programs = [str(PROGRAMS)] if container else []
     planned = plan_engine(plan.nodes["engine"], embedded_first=plan.engine.name == "transformers")
     public = {name: value for name, value in plan.environment.items() if not is_secret_name(name)}
-    request = planned.request(plan.resolution, public, Machine(None), plan.nodes["extra"])
+    request = planned.request(plan.resolution, public, Machine(None))
     # The key goes its own way, and every node gets its own rank.
     intent = {name: value for name, value in request.intent.items() if name not in (*SECRET_FIELDS, "node_rank")}
     return ServerSpec(
@@ -101,7 +96,8 @@ def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> Server
         request=replace(request, intent=intent),
         folder=folder,
         nnodes=int(plan.values["nnodes"]),
-        head_ports=ports_for_head(plan.view),
+        head_ports=plan.layout.head_ports,
+        head_port=launch["head_port"],
         ready_timeout_s=launch["ready_timeout"],
         stop_timeout_s=launch["stop_timeout"],
         srun=tuple(srun_settings(plan, programs)),
@@ -203,21 +199,10 @@ def outcome_of(
             state = JobState("CANCELLED")
     ended = state or JobState("FAILED")
     findings = [ended_finding(job.id, ended, str(folder / JOB_FOLDER))]
-    diagnosed = diagnosis_of([*(logs or [folder / LOG_NAME]), job.output[1]]) if ended.state != "CANCELLED" else None
-    return ServerError.exit_code, [*findings, *([diagnosed] if diagnosed else [])]
-
-
-def diagnosis_of(logs: list[Path]) -> Finding | None:
-    """Returns the diagnosis from the first log that gives one; None where none does."""
-    for log in logs:
-        try:
-            with log.open("rb") as file:
-                found = diagnose(read_lines(file))
-        except FileNotFoundError:
-            continue
-        if found.kind != "unknown":
-            return found.finding
-    return None
+    if ended.state != "CANCELLED":
+        diagnoses = (diagnosis_of(log, None) for log in (*(logs or [folder / LOG_NAME]), job.output[1]))
+        findings += [found.finding for found in diagnoses if found is not None][:1]
+    return ServerError.exit_code, findings
 
 
 def ready_lines(plan: Plan, job: Job, account: Account, folder: Path) -> list[Line]:
@@ -248,7 +233,7 @@ def comparison(plan: Plan, account: Account, folder: Path) -> list[Line]:
     """Compares the server's own account in the job with the plan; ``actual.json`` in ``folder`` has it whole. Raises
     ServerError for a server that is not the planned one."""
     try:
-        info = json.loads((folder / INFO_NAME).read_text(encoding="utf-8"))
+        info = read_json((folder / INFO_NAME).read_text(encoding="utf-8"), "record")
     except FileNotFoundError:
         return []
     seen = info.pop(PORT_OWNER, None)

@@ -143,10 +143,10 @@ def _refused(output: str) -> Finding:
     )
 
 
-def _partitions() -> str:
+def _partitions() -> list[str]:
     """What to type instead of a partition that does not exist."""
     answer = ask_slurm("sinfo", "--noheader", "-o", "%R")
     if answer is None:
-        return "launch.slurm.partition=NAME: `sinfo` lists them"
+        return ["launch.slurm.partition=NAME: `sinfo` lists them"]
     names = sorted(set(re.findall(r"[\w.-]+", answer)))
-    return "; or ".join(f"launch.slurm.partition={name}" for name in names[:4]) or "`sinfo` lists the partitions"
+    return [f"launch.slurm.partition={name}" for name in names[:4]] or ["`sinfo` lists the partitions"]

@@ -1,0 +1,186 @@
+"""What one release takes of the arguments that were asked for, under the names that were asked for.
+
+Nothing is translated: a name that the release does not have is refused, and what took its place is offered.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglang_hydra.arguments.every import EVERY, release_problem, releases_with_choice
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.parser import parser_of
+from sglang_hydra.arguments.rendering import render
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.order import at_least, same_release
+from sglang_hydra.arguments.tables.successors import successor
+from sglang_hydra.arguments.tables.table import Argument, Release, known_versions, nearest_known, release
+from sglang_hydra.arguments.tables.values import as_text, nearest_choice, problem
+from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.screen import shown
+from sglang_hydra.text.words import program, some_of
+
+_ORDER = {name: at for at, name in enumerate(EVERY)}
+"""The same server has the same command line, in whatever order its arguments were named."""
+
+
+@dataclass
+class Accepted:
+    """The arguments that ``version`` takes, and the findings on the others.
+
+    ``known`` is the release of the table whose command line it has, ``idle`` are flags that it accepts and ignores.
+    """
+
+    version: str
+    known: Release
+    arguments: dict[str, Any] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    idle: list[str] = field(default_factory=list)
+
+    def flags(self, *, defaults: bool = False) -> list[str]:
+        """Returns the command line; with ``defaults`` also what is asked for and is the default. Raises ValueError, in
+        words, for a value that no flag of the release can say."""
+        return [*(word for name in self.arguments for word in self.words(name, defaults=defaults)), *self.idle]
+
+    def words(self, name: str, *, defaults: bool = False) -> list[str]:
+        """Returns one of ``arguments`` as words of the command line. Raises ValueError as ``flags`` does."""
+        argument = self.known.arguments[name]
+        is_own = argument != release(SPECIFIED_VERSION).arguments.get(name)
+        value = as_text(argument, self.arguments[name])
+        return render({name: value}, self.known.version, defaults=defaults or is_own)
+
+
+def accepted(intent: Mapping[str, Any], version: str) -> Accepted:
+    """Returns what ``version`` takes of ``intent``. Null is the same as not asked for where it is the default.
+
+    A release that is not in the table gets what the last one before it gets (the first one, where it is older than
+    all), with a finding.
+    """
+    made = begun(version)
+    for name in sorted(intent, key=lambda name: _ORDER.get(name, len(_ORDER))):
+        if intent[name] is not None:
+            _take(made, name, intent[name])
+        elif (known := made.known.arguments.get(name)) is not None and known.default is not None:
+            made.arguments[name] = None  # which no flag can say: the command is refused
+    return made
+
+
+def begun(version: str) -> Accepted:
+    """Returns the result for no argument at all."""
+    name = nearest_known(version) or known_versions()[0]
+    made = Accepted(version, release(name))
+    if not same_release(name, version):
+        message = f"SGLang {version} is not in the table of releases: its command line is taken to be that of {name}"
+        made.findings.append(Finding("warning", "VER002", message, ("engine.version",)))
+    return made
+
+
+def unknown_version(version: str) -> Finding:
+    """Returns the refusal of a release that is not in the table."""
+    known = known_versions()
+    message = f"engine.version={version} is no release that is known here"
+    fix = f"engine.version={nearest_known(version) or known[0]}"
+    listed = f"releases are {some_of(version, reversed(known), f'{program()} release list')}"
+    trust = f"{program()} release fetch --trust {version} (or its wheel) plans for it by its own code"
+    return Finding("error", "VER001", message, ("engine.version",), (listed, trust), fix=fix)
+
+
+def default_of(name: str) -> Any:
+    """Returns the default of an argument where it was last seen: asking for that asks for nothing."""
+    return FIELDS[name].default if name in FIELDS else EVERY[name].default
+
+
+def _take(made: Accepted, name: str, value: Any) -> None:
+    argument = made.known.arguments.get(name)
+    if argument is None or name.startswith("_"):
+        _take_unknown(made, name, value)
+    elif name not in SECRET_FIELDS and is_secret_name(name):
+        message = f"{name}: a secret would stand on the server's command line, where everyone on its machine reads it"
+        _refuse(made, "VER008", message, name, "--config FILE of SGLang itself keeps it out of there")
+    elif (option := parser_of(made.known.version).by_name.get(name)) is None:
+        if value != argument.default:
+            _refuse(made, "VER004", f"{name}: the command line of SGLang {made.version} has no flag for it", name)
+    elif (wrong := _problem(made, argument, value)) is not None:
+        _refuse_value(made, argument, value, wrong)
+    else:
+        if option.old is not None:
+            _note_old(made, name, option.flag, option.old.instead)
+        made.arguments[name] = value
+
+
+def _problem(made: Accepted, argument: Argument, value: Any) -> str | None:
+    if argument.name in FIELDS:
+        return release_problem(argument.name, value, made.known.version)
+    wrong = problem(argument, value)
+    return None if wrong is None else f"{argument.name}={shown(value)} {wrong}"
+
+
+def _refuse_value(made: Accepted, argument: Argument, value: Any, wrong: str) -> None:
+    near = nearest_choice(argument, value)
+    offers = [f"{argument.name}={near}"] if near else []
+    others = releases_with_choice(argument.name, value)[-1:]
+    offers += [f"engine.version={one} {_word(argument.name, value)}" for one in others]
+    hint = None if offers else f"leave {argument.name} out"
+    message = f"SGLang {made.version}: {wrong}"
+    made.findings.append(Finding("error", "VER005", message, (argument.name,), hint, stage="argparse", offers=offers))
+
+
+def _take_unknown(made: Accepted, name: str, value: Any) -> None:
+    """Takes a name of other releases where the command line still has its flag; else refuses it."""
+    if name not in EVERY or value == default_of(name):
+        return
+    flag = "--" + name.replace("_", "-")
+    old = made.known.old_flags.get(flag)
+    if old is not None and old.does_nothing and EVERY[name].is_flag:
+        made.idle.append(flag)
+        message = f"{name}: SGLang {made.version} accepts {flag} and does nothing with it"
+        made.findings.append(Finding("info", "VER006", message, (name,)))
+    elif old is not None and old.field is not None and old.field in made.known.arguments:
+        _note_old(made, name, flag, old.instead)
+        _take(made, old.field, value if old.value is None else old.value)
+    else:
+        _refuse_gone(made, name, value)
+
+
+def _note_old(made: Accepted, name: str, flag: str, instead: str | None) -> None:
+    message = f"{name}: {flag} is deprecated in SGLang {made.version}"
+    made.findings.append(Finding("info", "VER006", message + (f", which has {instead}" if instead else ""), (name,)))
+
+
+def _refuse_gone(made: Accepted, name: str, value: Any) -> None:
+    """Refuses an argument that the release does not have, with what took its place or the releases that have it."""
+    having = [one for one in known_versions() if name in release(one).arguments]
+    first, last = having[0], having[-1]
+    message = f"{name}={shown(value)}: SGLang {made.version} has no such argument"
+    if at_least(first, made.known.version):
+        offers = [f"engine.version={one}" for one in dict.fromkeys((first, last))]
+        _refuse(made, "VER004", f"{message}; it came with {first}", name, None, *offers)
+        return
+    found = successor(name, made.known.version)
+    if found.name is None or isinstance(found.value, tuple):
+        advice = f"; {found.advice}" if found.advice else ""
+        _refuse(made, "VER004", f"{message}; {last} was the last that had it{advice}", name, f"leave {name} out")
+        return
+    after = found.value_of(value)
+    wrong = problem(made.known.arguments[found.name], after)
+    if wrong is not None:
+        why = f"{found.name} takes its place, and {shown(after)} {wrong}"
+        _refuse(made, "VER004", f"{message}; {why}", name, f"leave {name} out")
+        return
+    offer = Remedy.typed(_word(found.name, after), instead_of=name)
+    _refuse(made, "VER004", f"{message}; {found.name} takes its place", name, None, offer)
+
+
+def _word(name: str, value: Any) -> str:
+    """Returns ``name=value`` as one types it in a shell."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    text = ",".join(map(shown, items))
+    return shlex.join([f"{name}=[{text}]" if isinstance(value, (list, tuple)) else f"{name}={text}"])
+
+
+def _refuse(made: Accepted, id: str, message: str, name: str, hint: str | None = None, *offers: str | Remedy) -> None:
+    made.findings.append(Finding("error", id, message, (name,), hint, stage="argparse", offers=offers))

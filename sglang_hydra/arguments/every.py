@@ -1,0 +1,129 @@
+"""The arguments of each release, and of all releases together, in the form of ``fields``.
+
+A configuration may name an argument before its release is known: ``EVERY`` has all of them. What one release takes,
+with its own choices and defaults, is in ``fields_of``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sglang_hydra.arguments.fields import FIELDS, MISSING
+from sglang_hydra.arguments.fields.arg import Arg, Field
+from sglang_hydra.arguments.fields.check import typed_problem
+from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.order import same_release
+from sglang_hydra.arguments.tables.table import Argument, all_arguments, known_versions, nearest_known, release
+from sglang_hydra.arguments.tables.values import problem as misfit
+from sglang_hydra.text.lazy import Lazy
+
+_KINDS = frozenset(("int", "float", "bool", "str"))
+
+
+def field_of(argument: Argument) -> Field:
+    """Describes an argument of one release as ``FIELDS`` describes those of 0.5.2. A name that both have keeps the
+    help, the unit and the reading of its words; default, type and choices are the release's."""
+    known = FIELDS.get(argument.name)
+    default = MISSING if argument.required else argument.default
+    if known is not None:
+        return replace(known, default=default, arg=replace(known.arg, choices=argument.choices))
+    plain = argument.type.removesuffix(" | None")
+    item = plain[5:-1] if plain.startswith("list[") and plain[5:-1] in _KINDS else plain
+    kind = f"list[{item}]" if item != plain else item if item in _KINDS else "Any"
+    none = "the release decides" if argument.type.endswith(" | None") else None
+    choices, nargs, const = argument.choices, argument.nargs, argument.const
+    secret = is_secret_name(argument.name)
+    about = Arg("", none=none, choices=choices, flags=argument.flags, nargs=nargs, const=const, secret=secret)
+    return Field(argument.name, f"{kind} | None" if none else kind, default, about, "later releases")
+
+
+@functools.lru_cache(maxsize=8)
+def fields_of(version: str) -> Mapping[str, Field]:
+    """Returns the arguments that a release's users may set, by name. Raises KeyError for an unknown release."""
+    if same_release(version, SPECIFIED_VERSION):
+        return FIELDS
+    known = release(version).arguments
+    return Lazy({name: None for name in known if not name.startswith("_")}, lambda name: field_of(known[name]))
+
+
+def _every() -> Mapping[str, Field]:
+    known = all_arguments()
+    names = dict.fromkeys([*FIELDS, *(name for name in known if not name.startswith("_"))])
+    return Lazy(names, lambda name: FIELDS[name] if name in FIELDS else field_of(known[name]))
+
+
+EVERY: Mapping[str, Field] = _every()
+"""Each argument that some release has, as 0.5.2 has it, else as the newest release that has it."""
+
+
+@functools.lru_cache(maxsize=1024)
+def canonical_name(name: str) -> str | None:
+    """Returns the argument that a name means: an argument, or one of its flags (``fp8_gemm_backend``). None: neither
+    is in any release."""
+    if name in EVERY:
+        return name
+    if not name.isidentifier():
+        return None
+    flag = "--" + name.replace("_", "-")
+    return next((known.name for known in reversed(list(EVERY.values())) if flag in known.arg.flags), None)
+
+
+def fitting_problem(name: str, value: Any, version: str | None, usual: str | None = None) -> str | None:
+    """Returns why ``value`` cannot be given for ``name``, None where it can: by the named release, else by each one,
+    in the words of the ``usual`` one. Raises KeyError for a name that is in no release."""
+    known = nearest_known(version) if version else None
+    if known is not None:  # where it has no such argument, the release says so itself, with what took its place
+        return release_problem(name, value, known) if name in release(known).arguments else None
+    if name in FIELDS and release_problem(name, value, SPECIFIED_VERSION) is None:
+        return None
+    found: str | None = None
+    for one in reversed(known_versions()):
+        if name in release(one).arguments:
+            problem = release_problem(name, value, one)
+            if problem is None:
+                return None
+            found = problem if one == usual else found or problem
+    return found
+
+
+def release_problem(name: str, value: Any, version: str) -> str | None:
+    """Returns why a release that has the argument ``name`` cannot take ``value``, in a clause that names both."""
+    field = fields_of(version)[name]
+    if name in FIELDS:
+        return typed_problem(name, value, field)
+    wrong = misfit(release(version).arguments[name], value)
+    return None if wrong is None else f"{name}={value!r} {wrong}"
+
+
+def field_in(name: str, version: str | None) -> Field:
+    """Returns an argument as the named release has it, else as the newest release that has it."""
+    known = nearest_known(version) if version else None
+    having = [one for one in ([known] if known else reversed(known_versions())) if name in release(one).arguments]
+    return fields_of(having[0])[name] if having else EVERY[name]
+
+
+def releases_with_choice(name: str, value: Any) -> list[str]:
+    """Returns the releases that take ``value`` for the argument ``name``, oldest first."""
+    having = (one for one in known_versions() if name in release(one).arguments)
+    return [one for one in having if release_problem(name, value, one) is None]
+
+
+def every_choice(name: str) -> tuple[Any, ...] | None:
+    """Returns the values that some release takes for an argument; None where one takes any value."""
+    found: dict[Any, None] = {}
+    for version in known_versions():
+        argument = release(version).arguments.get(name)
+        if argument is not None:
+            if argument.choices is None:
+                return None
+            found |= dict.fromkeys(argument.choices)
+    return tuple(found)
+
+
+def first_with(name: str) -> str | None:
+    """Returns the first release of the table that has an argument of this name; None where none has it."""
+    return next((one for one in known_versions() if name in release(one).arguments), None)

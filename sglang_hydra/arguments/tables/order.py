@@ -1,0 +1,48 @@
+"""Which of two releases is the later one."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+_PARTS = re.compile(r"(?P<numbers>\d+(?:\.\d+)*)(?:[.-]?(?P<kind>a|b|rc|post|dev)[.-]?(?P<count>\d*))?(?:\+.*)?")
+_SAME_CODE = re.compile(r"\+(?:cu|rocm|cpu|xpu|npu|hpu|musa)[\d.]*")
+"""Local parts that say what a build is compiled for; any other one (``+mine``) may have other code."""
+_KINDS = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0, "post": 1}
+
+
+@functools.lru_cache(maxsize=512)
+def release_key(version: str) -> tuple[tuple[int, ...], int, int] | None:
+    """What releases are ordered by, as PEP 440 has it; None for a text that is no version."""
+    match = _PARTS.fullmatch(version.removeprefix("v"))
+    if match is None:
+        return None
+    numbers = [int(part) for part in match["numbers"].split(".")]
+    while len(numbers) > 1 and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers), _KINDS[match["kind"]], int(match["count"] or 0)
+
+
+def same_release(version: str, other: str) -> bool:
+    """Whether both are one release, also as builds of it for other hardware (0.5.2+cu126). A build of somebody's own
+    (0.5.2+mine) is another one: its code is not known."""
+    return version == other or _of_release(version) == _of_release(other)
+
+
+@functools.lru_cache(maxsize=512)
+def _of_release(version: str) -> tuple[object, str]:
+    plain, plus, local = version.partition("+")
+    own = "" if _SAME_CODE.fullmatch(plus + local) else local
+    return release_key(plain) or plain, own
+
+
+def is_candidate_of(version: str, final: str) -> bool:
+    """Whether ``version`` came before ``final`` to try it (0.5.3rc1, 0.5.3.dev2)."""
+    mine, theirs = release_key(version), release_key(final)
+    return mine is not None and theirs is not None and mine[0] == theirs[0] and mine[1] < 0 == theirs[1]
+
+
+def at_least(version: str, other: str) -> bool:
+    """Whether ``version`` is ``other`` or later; False for a text that is no version."""
+    mine, theirs = release_key(version), release_key(other)
+    return mine is not None and theirs is not None and mine >= theirs

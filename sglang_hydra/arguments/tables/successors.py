@@ -1,0 +1,118 @@
+"""What took the place of an argument that a release no longer has: from the releases' own words, and from notes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from sglang_hydra.arguments.tables.order import at_least
+from sglang_hydra.arguments.tables.table import OldFlag, Release, known_versions, nearest_known, release, rows
+from sglang_hydra.text.json_types import json_beside
+
+SAME = object()
+"""The successor takes the value as it is."""
+
+_DEEPEST = 8
+
+
+class Successor(NamedTuple):
+    """``name`` is the argument to use instead, None where there is none; ``value`` what it has to be, ``SAME`` for the
+    old one's, which ``values`` may rename. ``advice`` is what to do where no value follows from the old one; ``also``
+    is the old argument whose default the new one needs beside it."""
+
+    name: str | None
+    value: Any = SAME
+    advice: str | None = None
+    values: Mapping[str, Any] = MappingProxyType({})
+    also: str | None = None
+
+    def value_of(self, old: Any) -> Any:
+        """The value in place of ``old``."""
+        return self.value if self.value is not SAME else self.values.get(old, old) if isinstance(old, str) else old
+
+
+@functools.lru_cache(maxsize=1)
+def notes() -> Mapping[str, Mapping[str, Any]]:
+    """What no release says by itself, from successors.json: arguments that vanish from one release to the next.
+
+    ``to`` is what took the place (``before`` in releases that do not have it yet), ``values`` what its values are
+    called now, ``value`` the one that stands for the old switch, ``of`` the argument whose value it takes, ``with``
+    another old argument that comes along with its default, ``advice`` what to do where nothing follows, ``had`` a
+    release before those of the table that has the flag. ``source`` has the release and the file that shows it."""
+    known: dict[str, dict[str, Any]] = json_beside(__file__)
+    return known
+
+
+def successor(name: str, version: str) -> Successor:
+    """What to use for ``name`` in ``version``, which has no such argument. Raises KeyError for an unknown version."""
+    at = release(version)
+    value: Any = SAME
+    also = None
+    for _ in range(_DEEPEST):
+        found = _step(name, at)
+        value = found.value if value is SAME else value
+        also = also or found.also
+        if found.name is None or found.name in at.arguments:
+            return found._replace(value=value, also=also)
+        name = found.name
+    return Successor(None, advice="its successors name each other")
+
+
+def name_in(name: str, version: str) -> str | None:
+    """The name that an argument of any release has in ``version``; None where it has none there."""
+    known = nearest_known(version)
+    if known is None or name in release(known).arguments:
+        return name
+    return successor(name, known).name
+
+
+def _step(name: str, at: Release) -> Successor:
+    note = notes().get(name)
+    if note is not None:
+        value = ("of", note["of"]) if "of" in note else note.get("value", SAME)
+        if "before" in note and note["to"] not in at.arguments:
+            return Successor(note["before"])
+        return Successor(note.get("to"), value, note.get("advice"), note.get("values", {}), note.get("with"))
+    flag = "--" + name.replace("_", "-")
+    old = at.old_flags.get(flag) or _last_seen(flag, at.version)
+    if old is None:
+        return Successor(None)
+    target = old.field or _field_of(old.instead, at)
+    if target is None or target == name:
+        return Successor(None, advice=_plain_advice(old))
+    if old.action in ("DeprecatedAliasStoreAction", "DeprecatedStoreTrueAction") or old.value is not None:
+        value = SAME if old.action in ("DeprecatedAliasStoreAction", "DeprecatedStoreTrueAction") else old.value
+        return Successor(target, value)
+    return Successor(None, advice=f"{target} is what to use instead")
+
+
+def _last_seen(flag: str, version: str) -> OldFlag | None:
+    """How the last release before ``version`` that knew an old flag described it."""
+    seen: dict[str, Any] | None = None
+    for row in rows():
+        changes = row.get("old_flags", {})
+        if flag in changes.get("added", {}):
+            seen = dict(changes["added"][flag])
+        if seen is not None and flag in changes.get("changed", {}):
+            seen.update(changes["changed"][flag])
+        if row["version"] == version:
+            break
+    return OldFlag(flag, **seen) if seen else None
+
+
+def _field_of(flag: str | None, at: Release) -> str | None:
+    """The argument that a flag feeds, in this release or an earlier one."""
+    if flag is None:
+        return None
+    plain = flag.partition("=")[0].partition(" ")[0]
+    for version in reversed([known for known in known_versions() if at_least(at.version, known)]):
+        for argument in release(version).arguments.values():
+            if plain in argument.flags:
+                return argument.name
+    return None
+
+
+def _plain_advice(old: OldFlag) -> str | None:
+    return f"use {old.instead} instead" if old.instead else None

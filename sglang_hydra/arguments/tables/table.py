@@ -1,0 +1,192 @@
+"""The table over SGLang's releases: arguments, old flags, variables, pages, commands and needs of each."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.arguments.tables.order import is_candidate_of, release_key
+from sglang_hydra.text.lazy import Lazy
+
+_FILE = Path(__file__).with_name("table.json")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of one release. ``default`` has no meaning where it is ``required``; ``flags`` is empty where the
+    command line does not have it; ``computed`` is the expression of a default that only running the release tells.
+
+    ``type`` is an annotation (``int | None``), ``action`` argparse's (``store_true``, ``BooleanOptionalAction``),
+    ``reader`` the function that reads the text of its value (``json.loads``).
+    """
+
+    name: str
+    type: str
+    flags: tuple[str, ...]
+    default: Any = None
+    required: bool = False
+    computed: str | None = None
+    choices: tuple[Any, ...] | None = None
+    nargs: str | None = None
+    action: str | None = None
+    const: Any = None
+    reader: str | None = None
+
+    @property
+    def flag(self) -> str | None:
+        """The one to type."""
+        return self.flags[0] if self.flags else None
+
+
+@dataclass(frozen=True)
+class OldFlag:
+    """A flag that a release only still knows: the field that it feeds (None: it does nothing, or is ``refused`` with
+    advice), the flag to use ``instead``, and the ``value`` that it stands for. The rest is as in ``Argument``."""
+
+    flag: str
+    action: str
+    field: str | None = None
+    instead: str | None = None
+    value: Any = None
+    nargs: str | None = None
+    choices: Sequence[Any] | None = None
+    reader: str | None = None
+    refused: bool = False
+
+    @property
+    def does_nothing(self) -> bool:
+        """Whether the release accepts and ignores it."""
+        return self.field is None and self.value is None and not self.refused
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release. ``flags`` are what may be typed for each argument, its first flag first. ``needs``: ``python`` (a
+    specifier), ``packages`` by name, ``cuda``, ``driver``."""
+
+    version: str
+    arguments: Mapping[str, Argument] = field(repr=False)
+    flags: Mapping[str, Sequence[str]] = field(repr=False)
+    old_flags: Mapping[str, OldFlag] = field(repr=False)
+    variables: frozenset[str] = field(repr=False)
+    pages: frozenset[str] = field(repr=False)
+    scripts: Mapping[str, str]
+    needs: Mapping[str, Any]
+
+
+@functools.lru_cache(maxsize=1)
+def rows() -> Sequence[Mapping[str, Any]]:
+    """The table as it is written: the first release whole, each later one as what it changed. Oldest first."""
+    content = json.loads(_FILE.read_text(encoding="utf-8"))
+    return tuple(content["releases"])
+
+
+def known_versions() -> tuple[str, ...]:
+    """Every release of the table, oldest first."""
+    return tuple(row["version"] for row in rows())
+
+
+@functools.lru_cache(maxsize=64)
+def nearest_known(version: str) -> str | None:
+    """``version`` itself, the release that it is a candidate for (0.5.3rc1), or the last one of the table before it.
+
+    None for what is older than all of them, or no version.
+    """
+    key = release_key(version)
+    if key is None:
+        return None
+    final = next((known for known in known_versions() if is_candidate_of(version, known)), None)
+    if final is not None:
+        return final
+    earlier = [known for known in known_versions() if (release_key(known) or key) <= key]
+    return earlier[-1] if earlier else None
+
+
+@functools.lru_cache(maxsize=64)
+def release(version: str) -> Release:
+    """A release of the table. Raises KeyError for one that it does not have."""
+    arguments: dict[str, dict[str, Any]] = {}
+    old: dict[str, dict[str, Any]] = {}
+    variables: set[str] = set()
+    pages: set[str] = set()
+    scripts: Mapping[str, str] = {}
+    needs: Mapping[str, Any] = {}
+    for row in rows():
+        _apply(arguments, row.get("arguments", {}))
+        _apply(old, row.get("old_flags", {}))
+        for have, key in ((variables, "variables"), (pages, "pages")):
+            have.difference_update(row.get(key, {}).get("removed", ()))
+            have.update(row.get(key, {}).get("added", ()))
+        scripts, needs = row.get("scripts", scripts), row.get("needs", needs)
+        if row["version"] == version:
+            return Release(
+                version,
+                Lazy(arguments, lambda name: _argument(name, arguments[name])),
+                {name: _typed_flags(name, spec) for name, spec in arguments.items()},
+                {flag: OldFlag(flag, **spec) for flag, spec in old.items()},
+                frozenset(variables),
+                frozenset(pages),
+                scripts,
+                needs,
+            )
+    raise KeyError(version)
+
+
+@functools.lru_cache(maxsize=1)
+def all_arguments() -> Mapping[str, Argument]:
+    """Returns each argument that some release has, as the newest release that has it describes it."""
+    state: dict[str, dict[str, Any]] = {}
+    for row in rows():
+        changes = row.get("arguments", {})
+        _apply(state, {key: changes[key] for key in ("added", "changed") if key in changes})
+    return Lazy(state, lambda name: _argument(name, state[name]))
+
+
+@functools.lru_cache(maxsize=1)
+def every_variable() -> frozenset[str]:
+    """Every environment variable that the code of some release asks for, by its exact name."""
+    return frozenset(name for row in rows() for name in row.get("variables", {}).get("added", ()))
+
+
+def _apply(state: dict[str, dict[str, Any]], change: Mapping[str, Any]) -> None:
+    for name in change.get("removed", ()):
+        del state[name]
+    for name, spec in change.get("added", {}).items():
+        state[name] = dict(spec)
+    for name, spec in change.get("changed", {}).items():
+        made = {key: value for key, value in state[name].items() if key not in spec.get("without", ())}
+        state[name] = {**made, **{key: value for key, value in spec.items() if key != "without"}}
+
+
+def _flags(name: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(spec["flags"]) if "flags" in spec else ("--" + name.replace("_", "-"),)
+
+
+def _typed_flags(name: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The flags of an argument, and those that switch it off."""
+    own = _flags(name, spec)
+    pair = spec.get("action") == "BooleanOptionalAction"
+    return tuple(word for flag in own for word in (flag, f"--no-{flag[2:]}")) if pair else own
+
+
+def _argument(name: str, spec: Mapping[str, Any]) -> Argument:
+    default = spec.get("default")
+    computed = default["computed"] if isinstance(default, dict) and "computed" in default else None
+    choices = spec.get("choices")
+    return Argument(
+        name=name,
+        type=spec["type"],
+        flags=_flags(name, spec),
+        default=None if computed else default,
+        required="default" not in spec,
+        computed=computed,
+        choices=None if choices is None else tuple(choices),
+        nargs=spec.get("nargs"),
+        action=spec.get("action"),
+        const=spec.get("const"),
+        reader=spec.get("reader"),
+    )

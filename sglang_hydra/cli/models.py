@@ -1,0 +1,71 @@
+"""``models`` and ``gpus``: the presets that ``model=`` and ``gpu=`` know, a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sglang_hydra.cli.invocation import Invocation
+from sglang_hydra.cli.shared import composer_of
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.grammar import has_interpolation
+from sglang_hydra.planning.choosing.catalog import gpu_classes, models
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import columns, print_json, text, write
+from sglang_hydra.text.words import number, program, some_of
+
+_MODELS = {"model": "model=", "weights_gib": "weights GiB", "context": "context", "model_path": "checkpoint"}
+_GPUS = {
+    "gpu": "gpu=",
+    "memory_gib": "memory GiB",
+    "count": "GPUs a node",
+    "bandwidth_gbps": "GB/s",
+    "compute_capability": "capability",
+    "vendor": "vendor",
+}
+"""The columns: the key of a record with the title of the table."""
+_EXAMPLES = {
+    "gpus": "gpu=h100 gpu.count=4 gpu.memory_mib=95830 sets what a class declares; without gpu= it is this machine's",
+    "models": "any other model: model=org/name, model=./folder",
+}
+
+
+def run(invocation: Invocation) -> int:
+    """Shows the presets whose line has every word that was typed; all of them without a word."""
+    verb, composer = invocation.verb, composer_of(invocation)
+    titles, rows = (_GPUS, list(_classes(composer))) if verb == "gpus" else (_MODELS, list(_presets(composer)))
+    asked = [request.text.rpartition("=")[2].lower() for request in invocation.requests]
+    shown = [row for row in rows if all(word in " ".join(map(str, row)).lower() for word in asked)]
+    if not shown:
+        message = f"none of the {len(rows)} {verb} has {' '.join(asked)!r}"
+        near = some_of(" ".join(asked), [str(row[0]) for row in rows], f"{program()} {verb}")
+        raise ConfigError(Finding("error", "CLI006", message, hint=f"there are {near}"))
+    if invocation.json:
+        records = [dict(zip(titles, row, strict=True)) for row in shown]
+        print_json({"schema": "sglang_hydra.presets/1", "presets": records})
+        return 0
+    table = [[text(title, "bold") for title in titles.values()]]
+    table += [
+        [text("" if cell is None else cell if isinstance(cell, str) else number(cell)) for cell in row] for row in shown
+    ]
+    write([*columns(table), [], [text(f"{_EXAMPLES[verb]}; {program()} {verb} WORD finds those with WORD", "dim")]])
+    return 0
+
+
+def _presets(composer: Composer) -> Iterator[Sequence[Any]]:
+    for one in models(composer):
+        yield (
+            one.name,
+            one.weights_gib,
+            one.context,
+            "made on this machine" if has_interpolation(one.path) else one.path,
+        )
+
+
+def _classes(composer: Composer) -> Iterator[Sequence[Any]]:
+    for one in gpu_classes(composer):
+        facts = one.facts
+        capability = ".".join(map(str, facts.compute_capability or ())) or None
+        memory = None if facts.memory_mib is None else round(facts.memory_mib / 1024, 1)
+        yield one.name, memory, facts.count, facts.extra.get("memory_bandwidth_gbps"), capability, facts.vendor

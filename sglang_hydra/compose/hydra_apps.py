@@ -1,0 +1,87 @@
+"""The apps that ``@hydra.main`` starts: which one it is, and what Hydra refuses of it.
+
+As in hydra_internals.py, everything here uses a part of Hydra that it does not publish.
+
+- ``watch_apps``, ``take_starting_app``: the function that ``@hydra.main`` calls to start an app. Hydra tells a
+  search-path plugin neither the command line nor the name of the primary config, callbacks are called only after the
+  app has been composed, and a decorator below ``@hydra.main`` is called later still. So a decorator of ours is put
+  around that function. test_an_app_that_starts_*, tests/run/test_app_main.py
+- ``composed_words``, and in ``watch_apps`` ``run_and_report``: what Hydra cannot compose it prints itself and ends the
+  process, so it is asked for before; the overrides of that composition stand in the frames of the loader alone.
+  tests/run/test_app_main.py
+"""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+
+
+class StartingApp(NamedTuple):
+    """An app that ``@hydra.main`` starts: its task, the name of its primary config, and the parsed command line."""
+
+    task: Any
+    config_name: str | None
+    args: Any
+
+
+_STARTING: ContextVar[StartingApp | None] = ContextVar("starting", default=None)
+
+
+def watch_apps(refused: Callable[[Exception, Sequence[str] | None], None]) -> None:
+    """Puts a decorator around the function with which ``@hydra.main`` starts every app, once in a process; does nothing
+    where Hydra has no such function. ``refused`` is called with what ends the run of a task of ours, before Hydra
+    prints it, and with the overrides of the composition that failed (``composed_words``)."""
+    main, utils = import_module("hydra.main"), import_module("hydra._internal.utils")
+    start, report = getattr(main, "_run_hydra", None), utils.run_and_report
+    if start is None or hasattr(start, "__wrapped__"):
+        return
+
+    def observed(act: Any, *positional: Any, **named: Any) -> Any:
+        try:
+            return act(*positional, **named)
+        except Exception as failure:
+            refused(failure, composed_words(failure))
+            raise
+
+    @functools.wraps(start)
+    def watched(*positional: Any, **named: Any) -> Any:
+        args, task = named.get("args"), named.get("task_function")
+        name = getattr(args, "config_name", None) or named.get("config_name")
+        token = _STARTING.set(StartingApp(task, name, args))
+        try:
+            if not getattr(task, "plans", False):
+                return start(*positional, **named)
+            utils.__dict__["run_and_report"] = lambda act: report(functools.partial(observed, act))
+            return observed(start, *positional, **named)
+        finally:
+            utils.__dict__["run_and_report"] = report
+            _STARTING.reset(token)
+
+    main.__dict__["_run_hydra"] = watched
+
+
+def composed_words(failure: BaseException) -> list[str] | None:
+    """The overrides of the composition in which Hydra's loader raised ``failure``, none where another part of Hydra
+    did; None for what a job raised."""
+    found = None
+    for frame, _ in traceback.walk_tb(failure.__traceback__):
+        if frame.f_code.co_name in ("run_job", "return_value"):
+            return None
+        if not found and frame.f_globals.get("__name__") == ConfigLoaderImpl.__module__:
+            words = frame.f_locals.get("sweep_overrides", frame.f_locals.get("overrides"))
+            found = [str(word) for word in words] if isinstance(words, list) else None
+    return found or []
+
+
+def take_starting_app() -> StartingApp | None:
+    """The app that is starting, once: a search path that is made later belongs to something else. None outside."""
+    app = _STARTING.get()
+    _STARTING.set(None)
+    return app

@@ -1,0 +1,257 @@
+"""What a server will deliver under a load, with its error: physical terms times coefficients that measurements gave.
+
+    step    = sum of coefficient * term of a decode step                                     (forecast_terms.py)
+    prompt  = sum of coefficient * term of a prompt
+    TPOT    = step * speculation + mixed * B / output_len * prompt
+    TTFT    = fixed + steps * step + prompts * prompt + waiting for other prompts + waiting for room in the KV cache
+    tokens  = B * output_len / (TTFT + (output_len - 1) * TPOT)
+
+B requests run at a time: as many as clients, or as the KV cache holds. While one answer is made, B prompts arrive and
+each takes its time from all. Clients that begin together stay together for some rounds: of a wave, a request meets
+only half of the prompts while it decodes (``mixed`` is 1/2), and waits for the other half before its first token.
+
+An interval holds 80 % of held-out rows: those of families of models, or of GPU classes, that a fit had not seen.
+The coefficients are in forecast.json, made by tools/fit_forecast.py from forecast_measured.jsonl.gz.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from math import exp, log, sqrt
+from typing import Any, NamedTuple
+
+from sglang_hydra.arguments.tables.order import at_least, release_key
+from sglang_hydra.fit.forecast_server import Server
+from sglang_hydra.fit.forecast_terms import TERMS, assumed, crosses, prompt_terms, step_terms
+from sglang_hydra.text.json_types import json_beside
+
+ALL = "all"
+NEW = "0.5.8"
+"""SGLang's releases before this one are slower by a factor of their own."""
+_ROUNDS = 10
+_BUSIEST = 0.9  # the share of time that prompts take above which a queue's length is not followed
+DRAFTING = 1.1  # assumed: a step that verifies drafts and makes the next ones, of one that reads as many tokens
+_BESIDE = 0.25  # a load this near (as a logarithm) to what was measured is not worth a word
+_FAR_LOAD, _UNKNOWN_VENDOR, _ASSUMED = 0.15, 0.35, 0.25  # assumed: what these add to an error, as a logarithm
+
+
+class Demand(NamedTuple):
+    """Requests of ``input_len`` and ``output_len`` tokens in the mean, ``concurrency`` of them open at a time.
+
+    ``cached`` is the share of a prompt that is in the prefix cache (None: unknown). ``spread`` is the width of the
+    lengths' range by their mean (0: all alike), ``rounds`` the requests of each client one after the other (None: they
+    arrive by chance, and no wave is ever made). ``accepted`` tokens come of a step with speculation (None: as fitted).
+    """
+
+    input_len: float
+    output_len: float
+    concurrency: float
+    cached: float | None = 0.0
+    spread: float = 0.2 / 0.9
+    rounds: float | None = _ROUNDS
+    accepted: float | None = None
+
+
+class Figure(NamedTuple):
+    """A number and the interval that holds it with 80 %."""
+
+    value: float
+    low: float
+    high: float
+
+    def inverse(self, amount: float) -> Figure:
+        """What is ``amount`` divided by this one."""
+        return Figure(amount / self.value, amount / self.high, amount / self.low)
+
+
+class Forecast(NamedTuple):
+    """Seconds and rates. ``ttft`` is None where cache hits are unknown. ``running`` requests are worked on at a time.
+    ``step`` and ``prompts`` are the parts of TPOT by term, in seconds. ``reasons`` say why the interval is as wide."""
+
+    tpot: Figure
+    ttft: Figure | None
+    tokens: Figure
+    tokens_per_gpu: Figure
+    requests: Figure
+    running: float
+    step: Mapping[str, float]
+    prompts: Mapping[str, float]
+    reasons: tuple[str, ...]
+
+
+class Own(NamedTuple):
+    """What a user's own measurements say beside the shipped coefficients: logarithms of factors on a step, on prompts
+    and on the time to the first token, and the error that is left of TPOT and TTFT (logarithms; None: as shipped)."""
+
+    step: float = 0.0
+    prompt: float = 0.0
+    ttft: float = 0.0
+    tpot_error: float | None = None
+    ttft_error: float | None = None
+
+
+@cache
+def coefficients() -> Mapping[str, Any]:
+    """The shipped ones (forecast.json)."""
+    record: Mapping[str, Any] = json_beside(__file__)
+    return record
+
+
+def forecast(
+    server: Server, demand: Demand, given: Mapping[str, Any] | None = None, own: Own | None = None
+) -> Forecast:
+    """What ``server`` delivers under ``demand``, by the coefficients ``given`` (those that ship with the package)."""
+    known, own = given or coefficients(), own or Own()
+    context = demand.input_len + demand.output_len / 2
+    most = server.most(context)
+    running = max(1.0, demand.concurrency if most is None else min(demand.concurrency, most))
+    fresh = demand.input_len * (1 - (demand.cached or 0.0))
+    step = _weighted(step_terms(server, running, context), server, known, own.step)
+    step["not measured"] = assumed(server, running)
+    if server.roofline.tokens > 1:
+        made = demand.accepted or 1 + known["accepted"] * (server.roofline.tokens - 1)
+        step = {name: seconds * DRAFTING / made for name, seconds in step.items()}
+    prompt = _weighted(prompt_terms(server, fresh), server, known, own.prompt)
+    one, decode = sum(prompt.values()), sum(step.values())
+    arriving = running / server.roofline.copies / max(1.0, demand.output_len)
+    share = mixed(demand, decode, arriving * one, known["ttft"]["mixing"])
+    tpot = decode + share * arriving * one
+    error = _errors(server, demand, running, known, own)
+    ttft = None
+    if demand.cached is not None:
+        seconds = first_token(server, demand, running, decode, prompt, tpot, known["ttft"]) * exp(own.ttft)
+        ttft = _figure(seconds, error["ttft"])
+    cycle = (ttft.value if ttft else one) + max(0.0, demand.output_len - 1) * tpot
+    made_by_one = _figure(cycle / max(demand.concurrency, 1.0), error["tpot"])
+    requests = made_by_one.inverse(1.0)
+    tokens = made_by_one.inverse(demand.output_len)
+    return Forecast(
+        tpot=_figure(tpot, error["tpot"]),
+        ttft=ttft,
+        tokens=tokens,
+        tokens_per_gpu=Figure(*(number / server.gpus for number in tokens)),
+        requests=requests,
+        running=running,
+        step=step,
+        prompts={name: share * arriving * seconds for name, seconds in prompt.items()},
+        reasons=tuple(error["reasons"]),
+    )
+
+
+def first_token(
+    server: Server,
+    demand: Demand,
+    running: float,
+    step: float,
+    prompt: Mapping[str, float],
+    tpot: float,
+    fitted: Mapping[str, float],
+) -> float:
+    """Seconds to the first token, mean over all requests: of the first wave, which meets a cold server, of later waves
+    that are less and less together, of the queue in between, and of those that wait for room in the KV cache."""
+    one, started = sum(prompt.values()), prompt["prompt, layer"]
+    mine = running / server.roofline.copies
+    cycle = demand.output_len * tpot
+    busy = mine * one / cycle if cycle else 0.0
+    together = (mine - 1) / 2 * one
+    waves = 0.0
+    for number in range(_rounds(demand)):
+        if not demand.spread:
+            waves += fitted["wave"] * together
+        elif number:
+            waves += fitted["wave"] * max(0.0, busy - _apart(demand, number, fitted["mixing"])) * cycle / 2
+        else:
+            waves += fitted["burst"] * together
+    waves /= max(1, _rounds(demand))
+    queue = min(busy, _BUSIEST) / (2 * (1 - min(busy, _BUSIEST))) * one if demand.spread else 0.0
+    alone = fitted["fixed_ms"] / 1e3 + fitted["steps"] * step + fitted["prompts"] * one + fitted["started"] * started
+    room = max(0.0, demand.concurrency / running - 1) * (alone + queue + cycle)
+    return alone + queue + waves + room
+
+
+def mixed(demand: Demand, step: float, prompts: float, mixing: float) -> float:
+    """The share of the prompts arriving during an answer that take time from it: 1 where clients come apart, 1/2 where
+    they stay together."""
+    if not prompts:
+        return 1.0
+    share = 1.0
+    for _ in range(3):
+        busy = prompts / (step + share * prompts)
+        met = [max(0.0, 1 - _apart(demand, number, mixing) / busy) for number in range(_rounds(demand))]
+        share = 1 - sum(met) / max(1, len(met)) / 2
+    return share
+
+
+def _rounds(demand: Demand) -> int:
+    """The rounds that are followed: later ones hardly differ."""
+    return 0 if demand.rounds is None else max(1, min(64, round(demand.rounds)))
+
+
+def _apart(demand: Demand, number: int, mixing: float) -> float:
+    """How far clients that began together are apart after ``number`` requests each, as a share of a request's time:
+    the spread of a sum of random lengths."""
+    return demand.spread * mixing * sqrt(number)
+
+
+def _weighted(terms: Mapping[str, float], server: Server, known: Mapping[str, Any], own: float) -> dict[str, float]:
+    fitted, factors = known["coefficients"], _factors(server, known)
+    return {
+        name: seconds * fitted[name] * factors.get(TERMS[name].group, 1.0) * factors[ALL] * exp(own)
+        for name, seconds in terms.items()
+    }
+
+
+def _factors(server: Server, known: Mapping[str, Any]) -> dict[str, float]:
+    """The factors of this engine, GPU class and release, by group of terms."""
+    found = {ALL: 1.0}
+    names = [f"engine {server.engine}", f"gpu {server.roofline.gpu}"]
+    if server.engine == "sglang" and is_old(server.release):
+        names.append("release old")
+    for name in names:
+        for group, factor in known["factors"].get(name, {}).items():
+            found[group] = found.get(group, 1.0) * factor
+    return found
+
+
+def is_old(release: str) -> bool:
+    """Whether a release of SGLang is one of those that were slower; one that nobody named is not."""
+    return release_key(release) is not None and not at_least(release, NEW)
+
+
+def _figure(value: float, error: tuple[float, float]) -> Figure:
+    return Figure(value, value * exp(error[0]), value * exp(error[1]))
+
+
+def _errors(server: Server, demand: Demand, running: float, known: Mapping[str, Any], own: Own) -> dict[str, Any]:
+    """The interval of TPOT and TTFT as logarithms, and what it is about."""
+    seen, gpu = known["measured"], server.roofline.gpu
+    shape, there = server.shape in seen["shapes"], gpu in seen["gpus"]
+    reasons = []
+    if not shape:
+        reasons.append("no measurement of this family of models")
+    if not there:
+        reasons.append("no measurement of this GPU")
+    errors: Mapping[str, Any] = known["errors"]["measured" if shape and there else "gpu" if shape else "model"]
+    more = 0.0
+    if not shape and not there:
+        more += errors["tpot"][1] / 2
+    if server.vendor not in seen["vendors"]:
+        more += _UNKNOWN_VENDOR
+        reasons.append(f"no measurement of a GPU of this vendor ({server.vendor or 'unknown'})")
+    for name, value in (("input_len", demand.input_len), ("output_len", demand.output_len), ("running", running)):
+        low, high = seen["load"][name]
+        if not low <= value <= high:
+            far = abs(log(max(value, 1.0) / (low if value < low else high)))
+            more += _FAR_LOAD * min(2.0, far)
+            if far < _BESIDE:
+                continue
+            reasons.append(f"{name} {value:,.0f} is outside what was measured ({low:,.0f} to {high:,.0f})")
+    if crosses(server) or running / server.roofline.copies / server.dp > server.graphs:
+        more += _ASSUMED
+        reasons.append("nodes and steps without CUDA graphs are assumed, not measured")
+    found = {}
+    for name, left in (("tpot", own.tpot_error), ("ttft", own.ttft_error)):
+        low, high = (-left, left) if left is not None else errors[name]
+        found[name] = (low - more, high + more)
+    return {**found, "reasons": reasons}

@@ -1,0 +1,121 @@
+"""What a forecast knows of a server: the terms of its limit, and the numbers of its layout that a limit leaves out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sglang_hydra.architecture.decoder import LINEAR
+from sglang_hydra.architecture.known import Missing
+from sglang_hydra.architecture.understanding import understand
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.fit.result import Fit
+from sglang_hydra.fit.roofline import Roofline
+from sglang_hydra.fit.roofline_terms import roofline_of
+
+_GIGA = 1e9
+_GRAPHS = 160  # SGLang 0.5.2's largest captured batch, where no argument says it
+
+
+class Server(NamedTuple):
+    """A server of ``engine`` and ``release`` ("": nobody named one), on GPUs of ``roofline.gpu``.
+
+    ``tp`` GPUs share each request's attention, ``dp`` groups of them divide the requests (DP attention), ``ep`` GPUs
+    divide the experts. ``layers`` are all, ``expert_layers`` those with routed experts, ``linear_layers`` those with a
+    state of fixed size; ``hidden`` is the width of a token. ``eight``: most weights are multiplied in 8 bits, so that
+    activations are quantized first. ``held`` tokens fit into the KV cache of one copy or DP attention group and
+    ``running`` requests into its tables (None: unknown). ``graphs`` is the largest batch that is replayed as a CUDA
+    graph (0: none). ``domain`` GPUs reach each other by the fast link, ``node_link`` bytes/s of a GPU go further (0:
+    unknown).
+    """
+
+    roofline: Roofline
+    engine: str
+    release: str
+    vendor: str
+    architecture: str
+    layers: int
+    expert_layers: int
+    linear_layers: int
+    hidden: int
+    tp: int
+    dp: int
+    ep: int
+    eight: bool
+    held: int | None
+    running: int | None
+    graphs: int
+    domain: int
+    node_link: float
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all copies."""
+        return self.roofline.gpus * self.roofline.copies
+
+    @property
+    def shape(self) -> str:
+        """What models of one family have in common, whatever the format of their weights."""
+        return f"{self.architecture} {self.layers} x {self.hidden}"
+
+    def most(self, context: float) -> float | None:
+        """Requests of ``context`` tokens that run at a time on the whole server; None where that is unknown, or where
+        by our count the server holds none: then the rest of the forecast is of a server that does start."""
+        limits = [self.running] if self.running else []
+        if self.held:
+            limits.append(max(1, int(self.held / max(1.0, context))))
+        return float(min(limits) * self.dp * self.roofline.copies) if limits else None
+
+
+def server_of(
+    values: Mapping[str, Any],
+    gpu: GpuFacts,
+    model: ModelFacts,
+    fit: Fit | None,
+    engine: str,
+    release: str = "",
+    *,
+    resolved_by: str | None = None,
+) -> Server:
+    """The server of arguments that ``resolved_by`` resolved (None: 0.5.2); ``release`` is the one that somebody named.
+    Raises Missing with the names of the facts that a forecast lacks, ConfigError (FIT010) for a config field that
+    cannot be a size."""
+    roofline = roofline_of(values, gpu, model, resolved_by)
+    known = understand(values, gpu, model, resolved_by)
+    decoder, ranks = known.decoder, known.ranks
+    if decoder is None:
+        raise Missing(*known.unknown)
+    most = max((work for work in roofline.work if not work.sampled), key=lambda work: work.weights, default=None)
+    graphs = known.layout.graphs
+    network = _networks().get(gpu.name, {})
+    return Server(
+        roofline=roofline,
+        engine=engine,
+        release=release,
+        vendor=gpu.vendor or "",
+        architecture=decoder.architecture,
+        layers=len(decoder.layers) * decoder.blocks,
+        expert_layers=sum(layer.experts for layer in decoder.layers),
+        linear_layers=sum(layer.mixer == LINEAR for layer in decoder.layers),
+        hidden=decoder.hidden,
+        tp=ranks.attention,
+        dp=max(1, ranks.tp // ranks.attention),
+        ep=ranks.experts if decoder.experts else 1,
+        eight=most is not None and ("fp8" in most.format or "int8" in most.format),
+        held=fit.kv_tokens if fit is not None else None,
+        running=fit.kv.slots if fit is not None and fit.kv is not None else None,
+        graphs=(graphs.largest or _GRAPHS) if graphs.made else 0,
+        domain=int(network.get("domain") or gpu.count or -(-roofline.gpus // known.layout.nodes)),
+        node_link=float(network.get("out_gbps") or 0) * _GIGA,
+    )
+
+
+@cache
+def _networks() -> Mapping[str, Any]:
+    """By GPU class: how many GPUs the fast link connects, GB/s of a GPU to others in one direction, and the source."""
+    found: Mapping[str, Any] = json.loads(Path(__file__).with_name("forecast_networks.json").read_text("utf-8"))
+    return found

@@ -1,0 +1,164 @@
+"""The terms of a forecast: seconds of a decode step and of a prompt, each to be multiplied by a coefficient.
+
+Memory and arithmetic are those of the hardware's limit. The others are what a limit leaves out: kernels that are
+started in each layer, waiting for other GPUs, activations that are read and written between matrices.
+"""
+
+from __future__ import annotations
+
+from math import log2
+from typing import NamedTuple
+
+from sglang_hydra.fit.forecast_server import Server
+from sglang_hydra.fit.roofline import COMPUTE
+
+MEMORY_TERMS, OVERHEAD, EXCHANGE, PROMPT = "memory", "overhead", "exchange", "prompt"
+
+
+class Term(NamedTuple):
+    """What a term is: the group of its factor, what its coefficient counts, and in words what takes the time."""
+
+    group: str
+    unit: str
+    what: str
+
+
+_SHARE, _MICRO, _BYTES = "of the data sheet's time", "µs", "bytes read or written for each number"
+TERMS = {
+    "weights": Term(MEMORY_TERMS, _SHARE, "reading all weights but routed experts"),
+    "experts": Term(MEMORY_TERMS, _SHARE, "reading the routed experts that the tokens of a step choose"),
+    "cache": Term(MEMORY_TERMS, _SHARE, "reading the KV cache"),
+    "states": Term(MEMORY_TERMS, _SHARE, "reading the states of linear attention"),
+    "arithmetic": Term(MEMORY_TERMS, _SHARE, "multiplying the tokens of a step"),
+    "exchange": Term(EXCHANGE, _SHARE, "sending hidden states to other GPUs"),
+    "activations": Term(EXCHANGE, _BYTES, "hidden states between matrices"),
+    "expert activations": Term(EXCHANGE, _BYTES, "hidden states on the way to each chosen expert and back"),
+    "layer": Term(OVERHEAD, _MICRO + " a layer", "kernels of a layer"),
+    "layer, several GPUs": Term(OVERHEAD, _MICRO + " a layer", "waiting for other GPUs"),
+    "layer, log2 of GPUs": Term(OVERHEAD, _MICRO + " a layer", "waiting for more GPUs, for each doubling"),
+    "expert layer": Term(OVERHEAD, _MICRO + " a layer", "routing"),
+    "expert layer, log2 of batch": Term(OVERHEAD, _MICRO + " a layer", "routing more tokens, for each doubling"),
+    "expert layer, EP": Term(OVERHEAD, _MICRO + " a layer", "experts divided over GPUs"),
+    "layer, DP attention": Term(OVERHEAD, _MICRO + " a layer", "gathering the tokens of all replicas"),
+    "linear layer": Term(OVERHEAD, _MICRO + " a layer", "kernels of linear attention"),
+    "latent layer": Term(OVERHEAD, _MICRO + " a layer", "kernels of latent attention"),
+    "sparse layer": Term(OVERHEAD, _MICRO + " a layer", "the indexer of sparse attention"),
+    "expert layer, 8 bits": Term(OVERHEAD, _MICRO + " a layer", "quantizing the tokens of experts"),
+    "layer, 8 bits": Term(OVERHEAD, _MICRO + " a layer", "quantizing activations"),
+    "step": Term(OVERHEAD, "ms a step", "scheduling a step"),
+    "request": Term(OVERHEAD, _MICRO + " a request", "sampling and sending a token"),
+    "prompt, 16 bits": Term(PROMPT, _SHARE, "multiplying a prompt with weights of 16 bits"),
+    "prompt, 8 bits": Term(PROMPT, _SHARE, "multiplying a prompt with weights of 8 bits"),
+    "prompt, 4 bits": Term(PROMPT, _SHARE, "multiplying a prompt with weights of 4 bits"),
+    "prompt, experts of 8 bits": Term(PROMPT, _SHARE, "multiplying a prompt with experts of 8 bits"),
+    "prompt, attention": Term(PROMPT, _SHARE, "attention inside a prompt"),
+    "prompt, exchange": Term(PROMPT, _SHARE, "sending a prompt's hidden states to other GPUs"),
+    "prompt, activations": Term(PROMPT, _BYTES, "a prompt's hidden states between matrices"),
+    "prompt, expert activations": Term(PROMPT, _BYTES, "a prompt's hidden states to each chosen expert and back"),
+    "prompt, latent": Term(PROMPT, _BYTES, "keys and values made from latent ones"),
+    "prompt, sparse": Term(PROMPT, _BYTES, "the indexer's scores of a prompt"),
+    "prompt, EP": Term(PROMPT, _BYTES, "a prompt's tokens shared out to experts on other GPUs"),
+    "prompt, layer": Term(PROMPT, _MICRO + " a layer", "kernels of a layer, started one by one"),
+}
+"""Each coefficient, in the order of the file that holds them."""
+
+PROMPT_TERMS = tuple(name for name, term in TERMS.items() if term.group == PROMPT)
+STEP_TERMS = tuple(name for name in TERMS if name not in PROMPT_TERMS)
+
+# Assumed, not fitted: no measurement has them.
+PCIE = 25e9  # bytes/s of a GPU in one direction, PCIe 4.0 x16, where the preset states no faster link
+NETWORK = 25e9  # bytes/s of a GPU to other nodes, where the preset states none: 200 Gbit/s
+_EAGER = 40e-6  # seconds more a layer without CUDA graphs
+_FAR = 30e-6  # seconds more for each exchange between nodes
+_MICROSECOND, _MILLISECOND = 1e-6, 1e-3
+
+
+def step_terms(server: Server, running: float, context: float) -> dict[str, float]:
+    """Seconds of a decode step with ``running`` requests on the whole server, ``context`` tokens cached of each."""
+    roofline, layers = server.roofline, server.layers
+    step = roofline.step(running, context)
+    band = roofline.bandwidth
+    tokens = max(1.0, running / roofline.copies) * roofline.verified
+    several = roofline.gpus > 1
+    sent = tokens * _sent(server) if several else 0.0
+    latent, sparse = _attention(server)
+    width = tokens * server.hidden / band
+    small = layers * _MICROSECOND
+    routed = server.expert_layers * _MICROSECOND
+    return {
+        "weights": step.bytes["weights"] / band * roofline.stages,
+        "experts": step.bytes["experts"] / band * roofline.stages,
+        "cache": step.bytes["KV cache"] / band * roofline.stages,
+        "states": step.bytes["states"] / band * roofline.stages,
+        "arithmetic": step.seconds[COMPUTE],
+        "exchange": sent,
+        "activations": width * layers / server.dp,
+        "expert activations": width * server.expert_layers * roofline.expert_chosen,
+        "layer": small,
+        "layer, several GPUs": small * several,
+        "layer, log2 of GPUs": small * log2(roofline.gpus),
+        "expert layer": routed,
+        "expert layer, log2 of batch": routed * log2(1 + tokens),
+        "expert layer, EP": routed * (server.ep > 1),
+        "layer, DP attention": small * (server.dp > 1),
+        "linear layer": server.linear_layers * _MICROSECOND,
+        "latent layer": small * latent,
+        "sparse layer": small * sparse,
+        "expert layer, 8 bits": routed * server.eight,
+        "layer, 8 bits": small * server.eight,
+        "step": _MILLISECOND * roofline.stages,
+        "request": running / roofline.copies * _MICROSECOND,
+    }
+
+
+def prompt_terms(server: Server, tokens: float) -> dict[str, float]:
+    """Seconds of one prompt of ``tokens`` that are not cached, beside others that keep the GPUs busy."""
+    roofline, band = server.roofline, server.roofline.bandwidth
+    latent, sparse = _attention(server)
+    width = tokens * server.hidden * server.layers / band
+    most = max((work.weights for work in roofline.work if not work.sampled), default=0.0)
+    bits = {"prompt, 16 bits": 0.0, "prompt, 8 bits": 0.0, "prompt, 4 bits": 0.0, "prompt, experts of 8 bits": 0.0}
+    for work in roofline.work:
+        name = "prompt, 16 bits" if "16" in work.format else "prompt, 4 bits" if "fp4" in work.format else ""
+        experts = bool(server.expert_layers) and work.weights == most and not work.sampled
+        name = name or ("prompt, experts of 8 bits" if experts else "prompt, 8 bits")
+        bits[name] += 2 * work.weights * (1 if work.sampled else tokens) / work.peak / roofline.gpus
+    looking = sum(cache.flops * cache.pairs(tokens) for cache in roofline.caches)
+    spread = tokens * server.hidden * server.expert_layers / band
+    return {
+        **bits,
+        "prompt, attention": looking / roofline.peak / roofline.gpus if roofline.peak else 0.0,
+        "prompt, exchange": tokens * _sent(server) if roofline.gpus > 1 else 0.0,
+        "prompt, activations": width / server.dp,
+        "prompt, expert activations": spread * roofline.expert_chosen,
+        "prompt, latent": width * latent,
+        "prompt, sparse": width * sparse,
+        "prompt, EP": spread * (server.ep > 1),
+        "prompt, layer": server.layers * _MICROSECOND,
+    }
+
+
+def assumed(server: Server, running: float) -> float:
+    """Seconds of a decode step for what nobody measured: kernels without CUDA graphs, exchanges between nodes."""
+    batch = running / server.roofline.copies / server.dp
+    eager = _EAGER * server.layers if batch > server.graphs else 0.0
+    far = 2 * _FAR * server.layers if crosses(server) else 0.0
+    return eager + far
+
+
+def crosses(server: Server) -> bool:
+    """Whether one copy of the model lies on more GPUs than the fast link connects."""
+    return server.roofline.gpus > server.domain > 0
+
+
+def _sent(server: Server) -> float:
+    """Seconds to exchange one token's hidden states, in 16 bits, twice a layer; between nodes the share of one GPU."""
+    numbers = 4.0 * server.layers * server.hidden
+    near = numbers / (server.roofline.link or PCIE)
+    return near + numbers / server.domain / (server.node_link or NETWORK) if crosses(server) else near
+
+
+def _attention(server: Server) -> tuple[bool, bool]:
+    """Whether keys and values are made from latent ones, and whether an indexer chooses among tokens."""
+    kinds = [cache.kind for cache in server.roofline.caches]
+    return "latent" in kinds, "index keys" in kinds

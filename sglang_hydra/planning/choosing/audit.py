@@ -1,0 +1,247 @@
+"""The catalog looked through as a whole: every GPU class with every model, and every published recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from sglang_hydra.compose.composer import Composer, Composition
+from sglang_hydra.compose.model_presets import ModelPresets
+from sglang_hydra.compose.recipes import Recipe, recipe_findings, recipes
+from sglang_hydra.compose.schema import PAIR
+from sglang_hydra.facts.defaults import as_read
+from sglang_hydra.facts.drafts import known_draft
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.planning.choosing.catalog import GpuClass, Model, gpu_classes, models
+from sglang_hydra.planning.engines.planned import PlannedEngine
+from sglang_hydra.planning.finding_meanings import title_of
+from sglang_hydra.planning.making.by_release import resolved
+from sglang_hydra.planning.making.gpu_class import Hardware
+from sglang_hydra.planning.making.memory import fit_findings, fit_of
+from sglang_hydra.planning.making.target import Target
+from sglang_hydra.rules.checks.launchable import run_plan_checks
+from sglang_hydra.rules.resolution import Resolution, resolve
+from sglang_hydra.rules.rule import Facts
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import Line, columns, folded, room, text
+from sglang_hydra.text.words import program
+
+SEED = 42
+NOT_ASKED = "not asked"
+"""The state where there is no answer of the release that judges."""
+TOO_SHORT = "FIT003"
+"""Of what is ok: the KV cache holds less than one request."""
+_TP_SIZES = (1, 2, 4, 8)
+_GPUS_A_TABLE = 8  # as many as fit into 120 columns
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One plan of the catalog: its name, what it was planned with, and the verdict.
+
+    ``state`` is ok, does not fit, refused, unknown or not asked; ``why`` the ids of the findings that decided, or facts
+    that are missing; of what is ok, what is warned of. ``weights_gib`` and ``kv_tokens`` are of one GPU and one
+    replica, None where they are unknown.
+    """
+
+    name: str
+    tp_size: int
+    state: str
+    why: tuple[str, ...] = ()
+    weights_gib: float | None = None
+    kv_tokens: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "tp_size": self.tp_size,
+            "state": self.state,
+            "why": list(self.why),
+            "weights_gib": None if self.weights_gib is None else round(self.weights_gib, 2),
+            "kv_tokens": self.kv_tokens,
+        }
+
+
+@dataclass(frozen=True)
+class Judging:
+    """The release that judges, by its recorded answers; with ``ask`` by its wheel where an answer is not recorded."""
+
+    engine: PlannedEngine
+    ask: bool = False
+
+    def resolved(self, facts: Facts, env: Mapping[str, str]) -> Resolution:
+        """What the release makes of ``facts.given``; its basis is ``rules`` where there is no answer."""
+        model = replace(facts.model, refused=None, config_class=None)
+        facts = replace(facts, model=model, env=env, release=self.engine.version)
+        nodes = Composition(facts.given, {}, {"engine": {}}, {})
+        target = Target(nodes, Hardware(), self.engine, facts, (), env, {}, {})
+        return resolved(target, may_fetch=False, may_ask=self.ask, why=False)
+
+
+def judge_cells(
+    composer: Composer,
+    by: Judging | None = None,
+    is_chosen: Callable[[str, str], bool] = lambda model, gpu: True,
+) -> Iterator[Judged]:
+    """Every GPU class with every model (those by name that are ``is_chosen``), on the fewest GPUs of one node (1, 2, 4,
+    8) that serve it, else on all; ``by`` another release than 0.5.2.
+
+    Raises ConfigError where a preset is broken.
+    """
+    classes = gpu_classes(composer, strict=True)
+    pairs = _pair_args(composer)
+    for model in models(composer, strict=True):
+        for gpu in (gpu for gpu in classes if is_chosen(model.name, gpu.name)):
+            yield _judge_cell(model, gpu, pairs.get(f"{gpu.facts.name}-{model.pair_name}", {}), by)
+
+
+def judge_recipes(
+    composer: Composer, chosen: Sequence[Recipe] | None = None, by: Judging | None = None
+) -> Iterator[Judged]:
+    """Every published recipe as it is written; ``by`` another release than 0.5.2."""
+    classes = {gpu.name: gpu for gpu in gpu_classes(composer)}
+    known = {model.name: model for model in models(composer)}
+    pairs = _pair_args(composer)
+    for recipe in recipes().values() if chosen is None else chosen:
+        gpu, model = classes[recipe.gpu], known[recipe.model]
+        usual = {**gpu.args, **model.args, **pairs.get(f"{gpu.facts.name}-{model.pair_name}", {})}
+        yield _judge_recipe(recipe, gpu.facts, replace(model, args=usual), composer.model_presets(), by)
+
+
+def judge(
+    name: str,
+    intent: Mapping[str, Any],
+    gpu: GpuFacts,
+    model: ModelFacts,
+    more: Sequence[Finding] = (),
+    *,
+    by: Judging | None = None,
+    env: Mapping[str, str] = MappingProxyType({}),
+    sized: bool = True,
+) -> Judged:
+    """The verdict on one set of arguments: SGLang's, then ours, then the memory's. ``env`` is what another release than
+    0.5.2 is named. What is refused is not ``sized`` on request."""
+    model = as_read(model, str(intent["model_path"]), trust_remote_code=bool(intent.get("trust_remote_code")))
+    facts = Facts(gpu, model, {}, SEED, intent)
+    resolution = by.resolved(facts, env) if by else resolve(intent, gpu=gpu, model=model, seed=SEED)
+    if by:
+        if resolution.basis == "rules":
+            return Judged(name, resolution.layout.tp, NOT_ASKED, ("REL011",) if by.ask else ())
+        facts = replace(facts, release=by.engine.version)
+    findings = [*resolution.findings, *run_plan_checks(resolution, facts), *more]
+    if not sized and any(finding.level == "error" for finding in findings):
+        return Judged(name, resolution.layout.tp, "refused")
+    return _verdict(name, resolution, facts, findings)
+
+
+def audit_lines(cells: Sequence[Judged], published: Sequence[Judged]) -> list[Line]:
+    """A matrix of models and classes, then the recipes that are not plainly ok."""
+    gpus = list(dict.fromkeys(cell.name.split(" ")[1] for cell in cells))
+    models: dict[str, dict[str, Judged]] = {}
+    for cell in cells:
+        model, gpu = cell.name.split(" ")
+        models.setdefault(model, {})[gpu] = cell
+    lines: list[Line] = [[text("Models by GPU class: the GPUs of one node that serve it, or why none does", "bold")]]
+    if any(TOO_SHORT in cell.why for cell in cells):
+        lines.append([text(f"* the KV cache holds less than one request of the longest context ({TOO_SHORT})", "dim")])
+    for start in range(0, len(gpus), _GPUS_A_TABLE):
+        shown = gpus[start : start + _GPUS_A_TABLE]
+        head = [text(""), *(text(gpu, "bold") for gpu in shown)]
+        rows = [[text(model), *(_cell(row[gpu]) for gpu in shown)] for model, row in models.items()]
+        lines += [*columns([head, *rows], gap=" "), []]
+    not_ok = [recipe for recipe in published if recipe.state != "ok"]
+    lines.append([text(f"Recipes: {len(published) - len(not_ok)} of {len(published)} ok", "bold")])
+    lines += columns([[text(item.name), _state(item), text(", ".join(item.why), "dim")] for item in not_ok])
+    lines += legend_lines(legend(cells, lambda cell: cell.why[:1]) | legend(not_ok))
+    if left := sum(item.state == NOT_ASKED and not item.why for item in (*cells, *published)):
+        lines += [[], [text(f"{left:,} not asked: their answers are not recorded; --exact asks the release's wheel")]]
+    return lines
+
+
+def legend(
+    judged: Iterable[Judged], ids_of: Callable[[Judged], Sequence[str]] = lambda item: item.why
+) -> dict[str, str]:
+    """The ids that ``ids_of`` gives for each, with what they mean."""
+    ids = sorted({id for item in judged for id in ids_of(item)})
+    return {id: title for id in ids if (title := title_of(id)) is not None}
+
+
+def legend_lines(meanings: Mapping[str, str]) -> list[Line]:
+    """A line for each id, folded."""
+    rows = [[text("  "), text(id, "bold"), text("  "), text(meaning)] for id, meaning in meanings.items()]
+    lines = [line for row in rows for line in folded(row, room())]
+    return [[], *lines, [text(f"  {program()} explain ID has the whole of each", "dim")]] if lines else []
+
+
+def _pair_args(composer: Composer) -> dict[str, Mapping[str, Any]]:
+    """What each pair of a class and a model needs besides, by ``<gpu>-<model>``."""
+    return {preset.name: preset.node for preset in composer.presets(PAIR, strict=True)}
+
+
+def _judge_cell(model: Model, gpu: GpuClass, pair: Mapping[str, Any], by: Judging | None) -> Judged:
+    """A cell stands for whole nodes: the first size that works, else the verdict on the largest."""
+    name = f"{model.name} {gpu.name}"
+    judged = None
+    sizes = [size for size in _TP_SIZES if size <= (gpu.facts.count or 1)]
+    for size in sizes:
+        intent = {"model_path": model.path, "tp_size": size, **gpu.args, **model.args, **pair}
+        is_last = by is not None or size == sizes[-1]  # of a release, answers to larger sizes may not be recorded
+        found = judge(name, intent, gpu.facts, model.facts, by=by, sized=is_last)
+        if judged is None or found.state != NOT_ASKED:  # the answer that is recorded is of the first size that fits
+            judged = found
+        if found.state in ("ok", "unknown"):
+            break
+    assert judged is not None
+    return judged
+
+
+def _judge_recipe(recipe: Recipe, gpu: GpuFacts, model: Model, known: ModelPresets, by: Judging | None) -> Judged:
+    node = recipe.node
+    args = {name: value for name, value in node.items() if name not in ("defaults", "model", "engine")}
+    path = str(args.get("model_path", model.path))
+    facts = model.facts if path == model.path else known.facts_of(path) or ModelFacts(None)
+    if "model" in node and facts.config is not None:
+        config = {key: value for key, value in facts.config.items() if key != "quantization_config"}
+        facts = replace(facts, config=config)
+    intent = {"model_path": path, **model.args, **args}
+    draft = str(args.get("speculative_draft_model_path", path))
+    if draft != path:
+        facts = replace(facts, draft=known_draft(draft, known))
+    return judge(recipe.id, intent, gpu, facts, recipe_findings(recipe.id), by=by, env=recipe.env)
+
+
+def _verdict(name: str, resolution: Resolution, facts: Facts, findings: Sequence[Finding]) -> Judged:
+    tp_size = resolution.layout.tp
+    try:
+        found = fit_of(resolution, facts)
+    except ConfigError as failure:
+        found, findings = None, [*findings, *failure.findings]
+    errors = dict.fromkeys(finding.id for finding in findings if finding.level == "error")
+    weights = found.weights.total / 2**30 if found and found.weights.total is not None else None
+    tokens = found.kv_tokens if found else None
+    of_fit = fit_findings(found, lambda: ()) if found else []
+    if errors:
+        errors |= dict.fromkeys(finding.id for finding in of_fit if finding.level == "error")
+        return Judged(name, tp_size, "refused", tuple(errors), weights, tokens)
+    if found is None or found.fits is None:
+        missing = found.unknown if found else (("model",) if not facts.model.known else ("gpu memory",))
+        return Judged(name, tp_size, "unknown", tuple(missing), weights, tokens)
+    state, ids = "ok" if found.fits else "does not fit", tuple(finding.id for finding in of_fit)
+    return Judged(name, tp_size, state, ("tight",) if found.tight and found.fits else ids, weights, tokens)
+
+
+def _cell(judged: Judged) -> tuple[str, str]:
+    if judged.state == "ok":
+        return text(f"ok {judged.tp_size}{'*' if TOO_SHORT in judged.why else ''}", "yellow" if judged.why else "green")
+    if judged.state == "does not fit":
+        return text("no fit", "red")
+    style = {"refused": "red", NOT_ASKED: "dim"}.get(judged.state, "yellow")
+    return text(judged.why[0] if judged.why and judged.state != NOT_ASKED else judged.state, style)
+
+
+def _state(judged: Judged) -> tuple[str, str]:
+    return text(judged.state, {"unknown": "yellow", NOT_ASKED: "dim"}.get(judged.state, "red"))

@@ -1,0 +1,95 @@
+"""The catalog: the GPU classes and the models that the presets of an app know, those of its own folders included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.architecture.known import text_part
+from sglang_hydra.architecture.understanding import config_fields, context_length
+from sglang_hydra.arguments.fields import fresh_defaults
+from sglang_hydra.compose.grammar import has_interpolation
+from sglang_hydra.facts.declared import gpu_facts
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.stated_config import preset_facts
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer
+    from sglang_hydra.compose.overrides import Request
+    from sglang_hydra.facts.model import ModelFacts
+
+
+@dataclass(frozen=True)
+class GpuClass:
+    """A GPU class of the catalog: its option (``gpu=name``), its facts and the arguments that it brings. ``facts.name``
+    is the name by which pair files know it (``gpu_model/<gpu>-<model>.yaml``)."""
+
+    name: str
+    facts: GpuFacts
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of the catalog: its option (``model=name``), its checkpoint, its facts and the arguments that it brings.
+    ``pair_name`` is the name by which pair files know it."""
+
+    name: str
+    path: str
+    facts: ModelFacts
+    args: Mapping[str, Any]
+    pair_name: str
+
+    @property
+    def weights_gib(self) -> float | None:
+        """The size of the checkpoint's files in GiB by its config.json; None where that says too little."""
+        from sglang_hydra.planning.making.memory import checkpoint_bytes
+
+        values = {**fresh_defaults(), "model_path": self.path, **self.args}
+        size = checkpoint_bytes(values, GpuFacts("h200", "nvidia", "cuda"), self.facts)
+        return None if size is None else round(size / 2**30, 1)
+
+    @property
+    def context(self) -> int | None:
+        """The longest context in tokens as SGLang derives it from the config.json; None without one."""
+        config = config_fields(self.facts, "{}")
+        return None if config is None else context_length(text_part(config))
+
+
+def gpu_classes(composer: Composer, requests: Sequence[Request] = (), *, strict: bool = False) -> list[GpuClass]:
+    """The classes with a known memory.
+
+    A preset that is broken or that depends on the rest of the configuration is left out; with ``strict`` a broken one
+    raises ConfigError.
+    """
+    found: list[GpuClass] = []
+    findings: list[Finding] = []
+    for preset in composer.presets("gpu", requests, strict=strict):
+        if preset.node["memory_mib"] is None or has_interpolation(dict(preset.node)):
+            continue
+        try:
+            found.append(GpuClass(preset.name, gpu_facts(preset.node, {}), preset.node["args"]))
+        except ConfigError as failure:
+            findings += (replace(item, message=f"gpu={preset.name}: {item.message}") for item in failure.findings)
+    if strict and findings:
+        raise ConfigError(*findings)
+    return found
+
+
+def models(composer: Composer, requests: Sequence[Request] = (), *, strict: bool = False) -> list[Model]:
+    """The models with facts and a checkpoint of their own. With ``strict`` a broken preset raises ConfigError."""
+    return [
+        Model(
+            preset.name,
+            preset.node["model_path"],
+            facts,
+            {name: value for name, value in preset.node["args"].items() if name != "served_model_name"},
+            str(preset.node["name"]),
+        )
+        for preset in composer.presets("model", requests, strict=strict)
+        for facts in [preset_facts(preset.node, f"preset {preset.name}")]
+        if facts is not None and preset.node["model_path"] is not None
+    ]

@@ -1,0 +1,233 @@
+"""What a plan can deliver: the hardware's limit and the forecast, of its load and of a point that was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sglang_hydra.architecture.known import Missing
+from sglang_hydra.fit.forecast import Demand, Forecast, Own, forecast
+from sglang_hydra.fit.forecast_own import Point, own_of
+from sglang_hydra.fit.forecast_server import Server, server_of
+from sglang_hydra.fit.roofline import Limit, Load, Roofline, roofline_from
+from sglang_hydra.text.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.plan import Plan
+
+_TRIES = 24
+
+
+class Known(NamedTuple):
+    """What a plan's limit is made of; None for what is not known, and ``unknown`` names why."""
+
+    roofline: Roofline | None
+    load: Load | None
+    unknown: tuple[str, ...]
+
+    @property
+    def limit(self) -> Limit | None:
+        return self.roofline.limit(self.load) if self.roofline is not None and self.load is not None else None
+
+
+def known_limit(plan: Plan) -> Known:
+    """The terms and the load of a plan's limit."""
+    from sglang_hydra.fit.roofline_terms import roofline_of
+
+    load = load_of_plan(plan)
+    missing = () if load is not None else ("bench.concurrency",)
+    try:
+        terms = roofline_of(
+            _sized_values(plan), plan.gpu, plan.model, None if plan.by_own_rules else plan.engine.version
+        )
+        return Known(terms, load, missing)
+    except Missing as failure:
+        return Known(None, load, (*failure.names, *missing))
+    except ConfigError as failure:
+        return Known(None, load, (failure.findings[0].message, *missing))
+
+
+class Expected(NamedTuple):
+    """What a plan will deliver; None where a fact is missing, which ``unknown`` names. ``own`` is what the user's own
+    measurements made of it. ``too_much``: its requests arrive faster than it answers them."""
+
+    server: Server | None
+    demand: Demand | None
+    found: Forecast | None
+    unknown: tuple[str, ...]
+    own: Own | None = None
+    too_much: bool = False
+
+    def to_json(self) -> dict[str, Any] | None:
+        """Seconds, tokens/s and requests/s with the interval of 80 %; None where nothing is known."""
+        if self.found is None or self.demand is None:
+            return None
+        figures = ("tpot", "ttft", "tokens", "tokens_per_gpu", "requests")
+        return {
+            "load": self.demand._asdict(),
+            **{name: getattr(self.found, name) and getattr(self.found, name)._asdict() for name in figures},
+            "running": self.found.running,
+            "reasons": list(self.found.reasons),
+            "measured": self.own is not None,
+            "server": {k: v for k, v in self.server._asdict().items() if k != "roofline"} if self.server else None,
+        }
+
+
+def forecast_of_plan(plan: Plan, points: Sequence[Point] = ()) -> Expected:
+    """The forecast of ``plan`` under the load of ``bench``, corrected by what was measured at these ``points``."""
+    try:
+        server = server_of_plan(plan)
+    except Missing as failure:
+        return Expected(None, None, None, failure.names)
+    except ConfigError as failure:
+        return Expected(None, None, None, (failure.findings[0].message,))
+    demand = demand_of_plan(plan)
+    if demand is None:
+        return Expected(server, None, None, ("bench.concurrency",))
+    own = own_of(points, server)
+    rate = plan.nodes["bench"]["request_rate"]
+    if rate:
+        demand, too_much = at_rate(server, demand, float(rate), own)
+        return Expected(server, demand, forecast(server, demand, own=own), (), own, too_much)
+    return Expected(server, demand, forecast(server, demand, own=own), (), own)
+
+
+def server_of_plan(plan: Plan) -> Server:
+    """What a forecast knows of a plan's server; its release only where somebody named one. Raises Missing for facts
+    that it lacks, ConfigError for sizes that cannot be."""
+    named = plan.engine.version if "engine.version" in plan.settings else ""
+    own = None if plan.by_own_rules else plan.engine.version
+    return server_of(_sized_values(plan), plan.gpu, plan.model, plan.fit, plan.engine.name, named, resolved_by=own)
+
+
+def _sized_values(plan: Plan) -> Mapping[str, Any]:
+    return {**plan.values, "kv_cache_dtype": None} if "kv_cache_dtype" in plan.unknown else plan.values
+
+
+class _Stated(NamedTuple):
+    """The load of ``bench`` and ``fit.users``: mean tokens in and out; how many requests at a time were asked for, and
+    how many the KV cache holds (None: unknown); the cached share of a prompt (None: unknown)."""
+
+    inputs: float
+    outputs: float
+    asked: int | None
+    held: int | None
+    cached: float | None
+
+
+def _stated(plan: Plan) -> _Stated:
+    bench, users = plan.nodes["bench"], plan.nodes["fit"].get("users")
+    inputs, outputs = (bench[name] * (1 + float(bench["range_ratio"])) / 2 for name in ("input_len", "output_len"))
+    asked = bench["concurrency"] if isinstance(bench["concurrency"], int) else users
+    held = plan.fit.concurrent_requests(int(inputs + outputs / 2)) if plan.fit is not None else None
+    is_cold = _is_cold(bench) or plan.values.get("disable_radix_cache")
+    return _Stated(inputs, outputs, asked, held, 0.0 if is_cold else None)
+
+
+def _is_cold(workload: Mapping[str, Any]) -> bool:
+    return workload.get("dataset") == "random" and workload.get("cache") == "cold"
+
+
+def load_of_plan(plan: Plan) -> Load | None:
+    """What runs at a time: as many requests as were asked for and the KV cache holds, as more queue. None where neither
+    is known."""
+    stated = _stated(plan)
+    known = [number for number in (stated.asked, stated.held) if number]
+    return Load(stated.inputs, stated.outputs, min(known), stated.cached) if known else None
+
+
+def demand_of_plan(plan: Plan) -> Demand | None:
+    """What is open at a time: as many requests as were asked for; where nobody stated that, as many as the KV cache
+    holds. None where neither is known."""
+    stated = _stated(plan)
+    concurrency = stated.asked or stated.held
+    if not concurrency:
+        return None
+    prompts = plan.nodes["bench"]["num_prompts"]
+    return Demand(
+        stated.inputs,
+        stated.outputs,
+        concurrency,
+        stated.cached,
+        spread=_spread(plan.nodes["bench"]["range_ratio"]),
+        accepted=plan.nodes["forecast"]["accept_length"],
+        **({"rounds": prompts / concurrency} if prompts else {}),
+    )
+
+
+def _spread(range_ratio: float | None) -> float:
+    ratio = float(range_ratio or 1.0)
+    return 2 * (1 - ratio) / (1 + ratio)
+
+
+def at_rate(server: Server, demand: Demand, rate: float, own: Own | None = None) -> tuple[Demand, bool]:
+    """The load of requests that arrive by chance, ``rate`` a second: as many are open as arrive while one is answered
+    (Little's law). The second is whether that is more than the server answers."""
+    low, high = 1.0, 2.0 * max(demand.concurrency, server.most(demand.input_len + demand.output_len / 2) or 1.0)
+    for _ in range(_TRIES):
+        middle = (low + high) / 2
+        found = forecast(server, demand._replace(concurrency=middle, rounds=None), own=own)
+        low, high = (middle, high) if found.requests.value < rate else (low, middle)
+    chosen = demand._replace(concurrency=high, rounds=None)
+    return chosen, forecast(server, chosen, own=own).requests.value < 0.98 * rate
+
+
+def _measured_load(record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]) -> Load | None:
+    """The load that a point had, by what it measured; None where too little is known of it, or of the limit of its
+    server, whose plan.json is ``record``."""
+    done, requests = measures.get("completed"), measures.get("concurrency")
+    tokens = [measures.get(name) for name in ("input_tokens", "output_tokens")]
+    if not (record.get("roofline") and done and requests and all(tokens)):
+        return None
+    inputs, outputs = (float(number or 0) / done for number in tokens)
+    hits = measures.get("cache_hit_rate")
+    return Load(inputs, outputs, float(requests), 0.0 if hits is None and _is_cold(workload) else hits)
+
+
+def point_of(record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]) -> Point | None:
+    """A measured point: ``record`` is its server's plan.json. None where too little is known of it."""
+    load, terms = _measured_load(record, workload, measures), (record.get("forecast") or {}).get("server")
+    if load is None or not terms:
+        return None
+    try:
+        server = Server(**terms, roofline=roofline_from(dict(record["roofline"])))
+    except (TypeError, KeyError):
+        return None
+    by_chance = bool(workload.get("request_rate"))
+    demand = Demand(
+        *load,
+        spread=_spread(workload.get("range_ratio")),
+        rounds=None if by_chance else measures["completed"] / load.requests,
+    )
+    return Point(server, demand, _seconds(measures.get("tpot_ms")), _seconds(measures.get("ttft_ms")))
+
+
+def _seconds(spread: Any) -> float | None:
+    mean = spread.get("mean") if isinstance(spread, dict) else None
+    return float(mean) / 1e3 if mean else None
+
+
+def measured_error(
+    record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]
+) -> dict[str, float]:
+    """The forecast of a measured point's TPOT in ms, and how far it is off in percent; {} where either is unknown."""
+    point = point_of(record, workload, measures)
+    if point is None or not point.tpot:
+        return {}
+    found = forecast(point.server, point.demand).tpot.value
+    return {"forecast_tpot_ms": found * 1e3, "forecast_error": 100 * (found / point.tpot - 1)}
+
+
+def measured_share(
+    record: Mapping[str, Any], workload: Mapping[str, Any], measures: Mapping[str, Any]
+) -> dict[str, float]:
+    """What a point's output throughput is of the limit, in percent, and that limit in tokens/s of one GPU; {} where
+    either is unknown. ``record`` is the server's plan.json."""
+    load, per_gpu = _measured_load(record, workload, measures), measures.get("output_throughput_per_gpu")
+    if load is None or not per_gpu:
+        return {}
+    try:
+        limit = roofline_from(dict(record["roofline"])).limit(load)
+    except (TypeError, KeyError, ZeroDivisionError):
+        return {}
+    return {"limit_per_gpu": limit.tokens_per_gpu, "limit_share": 100 * per_gpu / limit.tokens_per_gpu}

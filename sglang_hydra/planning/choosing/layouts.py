@@ -1,0 +1,161 @@
+"""The layouts that a server could have, each sized and forecast by numbers alone: no release is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sglang_hydra.architecture.known import Missing
+from sglang_hydra.architecture.published_checkpoints import facts_as, find_published, others
+from sglang_hydra.architecture.quantization import stored_quantization
+from sglang_hydra.architecture.tensors import ROUTED
+from sglang_hydra.architecture.understanding import config_fields
+from sglang_hydra.arguments.layout import arguments_saying, layout_of, names_of
+from sglang_hydra.fit.forecast import Forecast, forecast
+from sglang_hydra.fit.forecast_server import server_of
+from sglang_hydra.fit.remedy import LEAST_CAPABILITY, cache_type, has_free_cache
+from sglang_hydra.fit.result import Fit, Wanted
+from sglang_hydra.fit.sizing import fit as sized
+from sglang_hydra.planning.choosing.forecast import demand_of_plan
+from sglang_hydra.text.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sglang_hydra.facts.model import ModelFacts
+    from sglang_hydra.planning.plan import Plan
+
+_NODES, _MOST_GPUS = (2, 4, 8), 64
+MOST_FULL = 1024  # requests at a time of the largest batches that were measured
+_LOSSY = ("awq", "gptq", "int8")  # formats whose answers differ more from the original's than FP8's and NVFP4's
+_DRAFTS = {"algorithm": "EAGLE", "steps": 3, "width": 1, "drafted": 4}
+_SIZES = ("tp", "copies", "experts", "nodes")
+
+
+class Layout(NamedTuple):
+    """Arguments to add, the GPUs that they take, and by estimate whether the load fits, what is delivered under it and
+    with as many requests as fit. ``lossy``: its weights are in a format of lesser quality."""
+
+    change: Mapping[str, Any]
+    gpus: int
+    holds: bool
+    lossy: bool
+    found: Forecast | None
+    full: Forecast | None
+
+
+def layouts_of(base: Plan, wanted: Wanted) -> Iterator[Layout]:
+    """Every layout of ``base`` on its GPU class: formats of the weights and the cache, GPUs, nodes, and how these
+    divide attention, experts and requests."""
+    release = base.engine.version
+    free = {meaning: 1 for meaning in _SIZES if not base.intent.keys() & set(names_of(meaning))}
+    values = {**base.values, **arguments_saying(release, (), **free)}
+    drafts = arguments_saying(release, (), **_DRAFTS) if _drafts(base) else {}
+    caches: list[Mapping[str, Any]] = [{}]
+    if has_free_cache(values):
+        caches.append({"kv_cache_dtype": cache_type(base.gpu)})
+    for (format, model, lossy), divided in product(_weights(base), list(_divided(base, release))):
+        layout, change = None, {**divided, **format}
+        for cache in caches:
+            change = {**divided, **format, **cache}
+            layout = _sized(base, {**values, **change}, model, change, wanted, lossy)
+            if layout is None:
+                continue
+            yield layout
+            if layout.holds:
+                break  # the asked cache is enough
+        if layout is not None and not layout.holds and base.layout.nodes == 1 and "nnodes" not in change:
+            change = {**change, **_larger_share(base, {**values, **change}, model)}
+            layout = _sized(base, {**values, **change}, model, change, wanted, lossy)
+            yield from (layout,) if layout is not None and layout.holds else ()
+        if layout is not None and layout.holds and drafts:
+            drafting = _sized(base, {**values, **change, **drafts}, model, {**change, **drafts}, wanted, lossy)
+            yield from (drafting,) if drafting is not None else ()
+
+
+def _weights(base: Plan) -> Iterator[tuple[Mapping[str, Any], ModelFacts, bool]]:
+    """The asked weights, and those in formats that this GPU computes: what to type, the facts, whether much is lost."""
+    yield {}, base.model, False
+    capability, is_cuda = base.gpu.compute_capability or (0, 0), base.gpu.is_cuda
+    formats = []
+    for checkpoint in others(str(base.values["model_path"])):
+        if is_cuda and capability < LEAST_CAPABILITY.get(checkpoint.format, (0, 0)):
+            continue
+        formats.append(checkpoint.format)
+        known = find_published(checkpoint.path)
+        if known is not None:
+            yield {"model_path": checkpoint.path}, facts_as(known, base.model), checkpoint.format in _LOSSY
+    can = not is_cuda or capability >= LEAST_CAPABILITY["fp8"]
+    if base.values.get("quantization") is None and can and "fp8" not in formats and _is_16_bit(base):
+        yield {"quantization": "fp8"}, base.model, False
+
+
+def _is_16_bit(base: Plan) -> bool:
+    config = config_fields(base.model, base.values.get("json_model_override_args", "{}"))
+    return config is None or stored_quantization(config) is None
+
+
+def _divided(base: Plan, release: str) -> Iterator[Mapping[str, Any]]:
+    """Sizes of the parallel groups, as the release spells them: GPUs of one node by powers of two, whole nodes."""
+    here = base.gpu.count or 8
+    experts = base.fit is not None and bool(base.fit.weights.parts.get(ROUTED))
+    sizes = [2**power for power in range(7) if 2**power <= here]
+    for nodes in (1, *_NODES):
+        for size in sizes if nodes == 1 else [nodes * here]:
+            if size > _MOST_GPUS:
+                continue
+            whole: dict[str, Any] = {"tp": size} if size > 1 else {}
+            whole |= {"nodes": nodes} if nodes > 1 else {}
+            yield arguments_saying(release, **whole)
+            if size > 1:
+                yield arguments_saying(release, **whole, attention_groups=size)
+            if size > 1 and experts:
+                yield arguments_saying(release, **whole, experts=size)
+            copies = [number for number in sizes if number > 1 and number * size <= here] if nodes == 1 else []
+            yield from (arguments_saying(release, **whole, copies=number) for number in copies)
+
+
+def _drafts(base: Plan) -> bool:
+    """Whether the model has a layer of its own that drafts, and nobody said how to speculate."""
+    config = base.model.config or {}
+    layers = config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers")
+    return bool(layers) and base.values.get("speculative_algorithm") is None
+
+
+def _sized(
+    base: Plan, values: Mapping[str, Any], model: ModelFacts, change: Mapping[str, Any], wanted: Wanted, lossy: bool
+) -> Layout | None:
+    """The layout with its numbers; None where nothing can be computed of it, or it cannot be divided so."""
+    release = None if base.by_own_rules else base.engine.version
+    try:
+        fit = sized(values, base.gpu, model, sized_end=False, release=release, estimated=True)
+        server = server_of(values, base.gpu, model, fit, base.engine.name, "", resolved_by=release)
+    except (Missing, ConfigError, ZeroDivisionError):
+        return None
+    if layout_of(values, base.engine.version).attention_groups > 1 and server.dp == 1:
+        return None  # its class has no DP attention
+    demand = demand_of_plan(base)
+    if demand is None:
+        return Layout(change, server.gpus, _holds(fit, wanted), lossy, None, None)
+    steady = demand._replace(rounds=None)
+    context = wanted.context or int(demand.input_len + demand.output_len)
+    held = fit.concurrent_requests(context) or 1
+    full = forecast(server, steady._replace(concurrency=min(held, MOST_FULL * server.roofline.copies)))
+    return Layout(change, server.gpus, _holds(fit, wanted), lossy, forecast(server, steady), full)
+
+
+def _larger_share(base: Plan, values: Mapping[str, Any], model: ModelFacts) -> dict[str, float]:
+    """The largest fraction of the memory that is likely to work, where nobody set one; {} where there is none."""
+    if "mem_fraction_static" in base.intent:
+        return {}
+    release = None if base.by_own_rules else base.engine.version
+    try:
+        fit = sized(values, base.gpu, model, release=release, estimated=True)
+    except ConfigError:
+        return {}
+    fraction = 0.0 if fit.interval is None or fit.interval.empty else int(fit.interval.high * 100 - 1) / 100
+    return {"mem_fraction_static": fraction} if fraction > (fit.asked or 1.0) else {}
+
+
+def _holds(fit: Fit, wanted: Wanted) -> bool:
+    """By estimate: the fractions of a layout that nobody resolved are those of the one that was."""
+    return fit.fits is not False and fit.shortage(wanted) is None

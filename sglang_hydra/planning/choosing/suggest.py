@@ -1,0 +1,237 @@
+"""Plans to choose from for a model, GPUs and a load: every layout is sized and forecast, the best are planned."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.fit.forecast import Figure, Forecast, forecast
+from sglang_hydra.fit.forecast_own import Point
+from sglang_hydra.fit.remedy import spelled
+from sglang_hydra.fit.result import Wanted
+from sglang_hydra.fit.roofline import Limit
+from sglang_hydra.planning.choosing.forecast import Expected, forecast_of_plan, known_limit
+from sglang_hydra.planning.choosing.layouts import MOST_FULL, Layout, layouts_of
+from sglang_hydra.planning.making.make import make_plan, plan_composed
+from sglang_hydra.planning.making.memory import fit_settings
+from sglang_hydra.planning.making.replan import typed_in_place
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.user_settings import settings
+
+LATENCY, THROUGHPUT, FEWEST, COST = "latency", "throughput", "gpus", "cost"
+GOALS = {
+    FEWEST: "the fewest GPUs, then the least TPOT",
+    LATENCY: "the least TPOT with all requests running, then the fewest GPUs",
+    THROUGHPUT: "the most output tokens/s of one GPU with as many requests as it holds, then many GPUs",
+    COST: "the least price of a million output tokens under the load, then the fewest GPUs",
+}
+"""How each goal ranks. Forecasts that differ by less than ``EQUAL`` count as equal."""
+EQUAL = 0.05
+_MOST, _MOST_PLANNED = 5, 6
+_SEED = 42
+_MILLION, _HOUR = 1e6, 3600
+
+
+class Slo(NamedTuple):
+    """What a forecast has to meet, in ms; None asks for nothing."""
+
+    ttft: float | None = None
+    tpot: float | None = None
+
+    def met(self, found: Forecast | None) -> bool | None:
+        """Whether the middle of the forecast is within; None where there is none."""
+        if found is None or (self.ttft is not None and found.ttft is None):
+            return None if self != Slo() else True
+        tpot = self.tpot is None or found.tpot.value * 1e3 <= self.tpot
+        return tpot and (self.ttft is None or found.ttft is None or found.ttft.value * 1e3 <= self.ttft)
+
+
+class Suggestion(NamedTuple):
+    """A plan that nothing speaks against and that holds the load: what was added to the words, the GPUs that it takes,
+    requests of the stated length that run at a time, the hardware's limit and the forecast with the load, the forecast
+    with as many requests as it holds, and what a million output tokens cost (None: without a price)."""
+
+    words: tuple[str, ...]
+    plan: Plan
+    gpus: int
+    requests: int
+    limit: Limit | None
+    expected: Expected
+    full: Forecast | None
+    cost: Figure | None
+    slo: bool | None
+
+    @property
+    def keeps_model(self) -> bool:
+        """Whether the weights are those that were asked for."""
+        return not any(word.startswith(("model_path=", "quantization=")) for word in self.words)
+
+    def rank(self, goal: str) -> tuple[Any, ...]:
+        """Smaller is better. A plan without a forecast, or outside the SLO, comes after those within."""
+        found = self.expected.found
+        keys = _keys(goal, self.gpus, found, self.full, self.cost.value if self.cost else None)
+        return (self.slo is False, *keys, not self.keeps_model, len(self.words))
+
+
+def suggestions(
+    composer: Composer,
+    requests: Sequence[Request],
+    classes: Sequence[str],
+    goal: str,
+    slo: Slo | None = None,
+    points_of: Callable[[Plan], Sequence[Point]] = lambda plan: (),
+) -> list[Suggestion]:
+    """The best plans on each of these GPU classes (() is the one of ``requests``), best first, with one of the asked
+    weights among them. ``points_of`` reads the user's own measurements that a plan names. Raises ConfigError for
+    requests of which no plan can be made, and for a goal without a price."""
+    found: dict[tuple[Any, ...], Suggestion] = {}
+    for words in [[f"gpu={name}"] for name in classes] or [[]]:
+        for suggestion in _on_class(
+            composer, typed_in_place(composer, requests, words), words, goal, slo or Slo(), points_of
+        ):
+            key = (suggestion.plan.gpu.name, suggestion.gpus, suggestion.keeps_model)
+            if key not in found or suggestion.rank(goal) < found[key].rank(goal):
+                found[key] = suggestion
+    ranked = sorted(found.values(), key=lambda suggestion: suggestion.rank(goal))
+    own = next((suggestion for suggestion in ranked if suggestion.keeps_model), None)
+    if own is None or own in ranked[:_MOST]:
+        return ranked[:_MOST]
+    return [*ranked[: _MOST - 1], own]
+
+
+def _on_class(
+    composer: Composer,
+    requests: list[Request],
+    words: Sequence[str],
+    goal: str,
+    slo: Slo,
+    points_of: Callable[[Plan], Sequence[Point]],
+) -> Iterator[Suggestion]:
+    """Plans the layouts that promise most, until some hold the load; all of them before none is found."""
+    base = _plan(composer, requests)
+    if base.fit is None:
+        if base.errors:
+            raise ConfigError(*make_plan(composer, requests).errors)
+        return
+    price, points = _price(base, goal), points_of(base)
+    typed = {request.name for request in requests}
+    layouts = [layout for layout in layouts_of(base, _wanted(base)) if not typed & set(layout.change)]
+    kept: dict[tuple[int, bool], int] = {}
+    planned = 0
+    for layout in sorted(layouts, key=lambda layout: _promise(layout, goal, price, slo)):
+        own = not {"model_path", "quantization"} & set(layout.change)
+        missing = not any(keeps for _, keeps in kept) if own else not kept
+        if kept.get((layout.gpus, own), 0) >= 1 or (planned >= _MOST_PLANNED and not missing):
+            continue
+        planned += 1
+        suggestion = _suggestion(composer, requests, words, layout.change, price, slo, points)
+        if suggestion is not None:
+            kept[layout.gpus, own] = kept.get((layout.gpus, own), 0) + 1
+            yield suggestion
+
+
+def _promise(layout: Layout, goal: str, price: float | None, slo: Slo) -> tuple[Any, ...]:
+    """The rank that a layout promises, those that surely do not hold the load last."""
+    cost = _cost(layout.found, price, layout.gpus)
+    within = slo.met(layout.found) is not False
+    keys = _keys(goal, layout.gpus, layout.found, layout.full, cost.value if cost else None)
+    return (not layout.holds, not within, layout.lossy, *keys, len(layout.change))
+
+
+def _keys(goal: str, gpus: int, found: Forecast | None, full: Forecast | None, cost: float | None) -> tuple[Any, ...]:
+    unknown = float("inf")
+    slowest = _about(found.tpot.value) if found else unknown
+    most = -_about(full.tokens_per_gpu.value) if full else unknown
+    return {
+        FEWEST: (gpus, slowest),
+        LATENCY: (slowest, gpus),
+        THROUGHPUT: (most, -gpus),
+        COST: (_about(cost) if cost is not None else unknown, gpus),
+    }[goal]
+
+
+def _about(value: float) -> float:
+    """``value`` in steps of ``EQUAL``: what differs by less is equal within the error."""
+    from math import log
+
+    return round(log(value) / EQUAL) * EQUAL if value > 0 else float("-inf")
+
+
+def _suggestion(
+    composer: Composer,
+    requests: list[Request],
+    words: Sequence[str],
+    change: Mapping[str, Any],
+    price: float | None,
+    slo: Slo,
+    points: Sequence[Point],
+) -> Suggestion | None:
+    """The plan with these arguments on top; None where it cannot be launched or holds too little."""
+    added = [f"{name}={spelled(value)}" for name, value in change.items()]
+    try:
+        plan = _plan(composer, typed_in_place(composer, requests, added))
+    except ConfigError:
+        return None
+    if plan.fit is None or not serves(plan):
+        return None
+    wanted = _wanted(plan)
+    context = wanted.context or (plan.fit.kv.context if plan.fit.kv else 0)
+    held = plan.fit.concurrent_requests(context) or 0
+    expected = forecast_of_plan(plan, points)
+    full = None
+    server, demand, own = expected.server, expected.demand, expected.own
+    if server is not None and demand is not None and held:
+        steady = demand._replace(rounds=None)
+        expected = expected._replace(demand=steady, found=forecast(server, steady, own=own))
+        most = min(held, MOST_FULL * server.roofline.copies)
+        full = forecast(server, steady._replace(concurrency=most), own=own)
+    gpus = plan.fit.gpus
+    cost = _cost(expected.found, price, gpus)
+    met = slo.met(expected.found)
+    return Suggestion((*words, *added), plan, gpus, held, known_limit(plan).limit, expected, full, cost, met)
+
+
+def _price(plan: Plan, goal: str) -> float | None:
+    """What an hour of one GPU costs. Raises ConfigError where the goal asks for it and nobody said."""
+    price = plan.nodes["forecast"]["price"].get(plan.gpu.name)
+    if price is None:
+        price = settings().price_of(plan.gpu.name)
+    if price is None and goal == COST:
+        hint = f"forecast.price.{plan.gpu.name}=3.5, in your currency for an hour of one GPU"
+        message = f"goal=cost needs the price of {plan.gpu.name}"
+        raise ConfigError(Finding("error", "SUG003", message, ("forecast.price",), hint))
+    return None if price is None else float(price)
+
+
+def _cost(found: Forecast | None, price: float | None, gpus: int) -> Figure | None:
+    """The price of a million output tokens."""
+    return found.tokens.inverse(price * gpus * _MILLION / _HOUR) if found and price is not None else None
+
+
+def serves(plan: Plan) -> bool:
+    """Whether nothing speaks against launching a plan, it fits with the likeliest numbers, and holds what ``fit`` asks
+    for: without that, one request of the longest that the server takes."""
+    fit = plan.fit
+    if plan.launchable is False or fit is None:
+        return False
+    return bool(fit.fits) and not fit.tight and not fit.shortage(_wanted(plan))
+
+
+def _plan(composer: Composer, requests: Sequence[Request]) -> Plan:
+    return plan_composed(composer, requests, composer.compose(requests), seed=_SEED, with_remedies=False)
+
+
+def _wanted(plan: Plan) -> Wanted:
+    return fit_settings(plan.nodes["fit"])[1]
+
+
+def command_of(typed: Sequence[str], suggestion: Suggestion) -> str:
+    """The command that starts it: what was typed for the plan, with what was added in place."""
+    named = {word.partition("=")[0] for word in suggestion.words}
+    kept = [word for word in typed if word.partition("=")[0] not in named]
+    return shlex.join(["sglang-hydra", "serve", *kept, *suggestion.words])

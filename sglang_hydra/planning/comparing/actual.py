@@ -1,0 +1,228 @@
+"""Predicted against actual: what a running server says of itself, held against its plan, field by field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.planning.comparing.difference import Difference, between
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.json_types import NOT_FINITE, plain
+from sglang_hydra.text.screen import printable, shown
+from sglang_hydra.text.words import number
+
+if TYPE_CHECKING:
+    from sglang_hydra.facts.gpu import GpuFacts
+    from sglang_hydra.planning.comparing.actual_memory import KvTokens
+    from sglang_hydra.planning.plan import Plan
+
+SCHEMA = "sglang_hydra.actual/1"
+_WITHHELD = "<redacted>"
+"""What 0.5.23 reports in place of a secret, set or not (sampling/watermarking/core.py:83)."""
+
+DRAWN = ("port", "nccl_port", "dist_init_addr", "random_seed", "disaggregation_bootstrap_port")
+"""Arguments that a server, or who starts it, may draw."""
+
+IS_SET = "set"
+"""What is compared of a secret."""
+
+_DRAWN_INSIDE = ("lora_id",)
+"""Keys inside a value that every construction of it draws anew."""
+
+UNNAMED = "this server"
+"""The version of a server that names none."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``same`` of the ``of`` arguments that plan and server both have are as planned; ``absent`` are those of the plan
+    that the server does not report. ``version`` is the server's own word; ``kv`` its KV cache against the fit."""
+
+    version: str
+    same: int
+    of: int
+    absent: tuple[str, ...]
+    differences: tuple[Difference, ...]
+    kv: KvTokens | None
+    of_differences: tuple[Finding, ...]
+    others: tuple[Finding, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return (*self.of_differences, *self.others)
+
+    @property
+    def summary(self) -> str:
+        """``183 of 183 as planned; 27 not in 0.5.23``."""
+        return summary_of(self.same, self.of, len(self.absent), self.version)
+
+    def to_json(self, plan: Plan) -> dict[str, Any]:
+        """The record of a run folder; its schema is committed as schemas/actual.schema.json. It holds no secret."""
+        return {
+            "schema": SCHEMA,
+            "server_id": plan.server_id,
+            "planned_version": plan.engine.version,
+            "version": self.version,
+            "same": self.same,
+            "of": self.of,
+            "absent": list(self.absent),
+            "differences": [record_of(item) for item in self.differences],
+            "kv_tokens": self.kv.to_json() if self.kv else None,
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def summary_of(same: int, of: int, absent: int, version: str) -> str:
+    """The sentence of a comparison, by its numbers."""
+    return f"{same} of {of} as planned" + (f"; {absent} not in {printable(version)}" if absent else "")
+
+
+def compare(plan: Plan, info: Mapping[str, Any], machine: GpuFacts | None = None) -> Comparison:
+    """Holds ``info``, the answer of /server_info (before: /get_server_info), against the plan.
+
+    ``machine`` is what a probe of the server's GPUs found, None where nobody looked. Raises ValueError for an answer
+    that is not about a server's arguments.
+    """
+    from sglang_hydra.planning.comparing.actual_memory import kv_tokens
+
+    if not isinstance(info, Mapping) or "model_path" not in info:
+        raise ValueError("the answer holds no arguments of a server")
+    reported = info.get("version")
+    version = reported if isinstance(reported, str) else UNNAMED
+    held = {name: value for name, value in plan.values.items() if info.get(name) != _WITHHELD}
+    common = [name for name in held if name in info]
+    differences = tuple(_differences(plan, held, info, version, machine))
+    kv = kv_tokens(plan, info, differences, version, machine)
+    return Comparison(
+        version=version,
+        same=len(common) - len(differences),
+        of=len(common),
+        absent=tuple(name for name in held if name not in info),
+        differences=differences,
+        kv=kv,
+        of_differences=tuple(_finding(item, plan, version) for item in differences),
+        others=(*_other_release(plan, reported), *((kv.finding,) if kv is not None and kv.finding is not None else ())),
+    )
+
+
+def sentence(item: Difference) -> str:
+    """One argument that the server holds otherwise than planned, in words. A secret is ``***``."""
+    return f"{item.key}: planned {shown(item.before)}, the server has {shown(item.after)}: {item.why[1]}"
+
+
+def record_of(item: Difference) -> dict[str, Any]:
+    """The same in JSON's types."""
+    return {"field": item.key, "planned": item.before, "actual": item.after, "reason": item.why[1]}
+
+
+def _differences(
+    plan: Plan, held: Mapping[str, Any], info: Mapping[str, Any], version: str, machine: GpuFacts | None
+) -> Iterator[Difference]:
+    # Any seed is one that the start drew.
+    common = [name for name in held if name in info and not (name == "random_seed" and held[name] is None)]
+    planned = {name: comparable(name, held[name]) for name in common}
+    actual = {name: comparable(name, info[name]) for name in common}
+    for name, value in actual.items():
+        if isinstance(value, list) and isinstance(held[name], (set, frozenset)):
+            actual[name] = sorted(value, key=str)
+    for item in between("value", planned, actual):
+        reason = ("", _reason(plan, item.key, item.after, version, machine))
+        if is_secret_name(item.key):
+            words = {None: None, IS_SET: HIDDEN}
+            yield replace(item, before=words[item.before], after=words[item.after], why=reason)
+        else:
+            yield replace(item, after=_without(item.after, plan.secrets), why=reason)
+
+
+def _reason(plan: Plan, name: str, actual: Any, version: str, machine: GpuFacts | None) -> str:
+    """A clause on why the server holds ``actual`` for an argument, as far as plan and machine say."""
+    written = plan.resolution.ledger.of(name)
+    is_set = plan.intent.get(name) is not None
+    if is_secret_name(name):
+        return "the key did not reach it as planned" if actual is None else "it was given a key by someone else"
+    if version != SPECIFIED_VERSION:
+        return _reason_of_release(plan, name, actual, printable(version))
+    if name in DRAWN:
+        return "it was drawn when the server started"
+    if written and machine is not None and machine.memory_mib not in (None, plan.gpu.memory_mib):
+        return f"this machine's GPU has {_mib(machine)}, the plan is for {_mib(plan.gpu)}"
+    if not plan.model.known:
+        return "the plan knew nothing of the model's config.json"
+    if written:
+        return f"{written[-1].rule} planned it ({written[-1].reason}), and the server decided otherwise"
+    if is_set:
+        return "the plan sets it: the server was started with another value, or changed it after its rules had run"
+    return "no rule of ours leads there"
+
+
+def _reason_of_release(plan: Plan, name: str, actual: Any, version: str) -> str:
+    from sglang_hydra.arguments.changed_defaults import changed_default
+
+    if name not in plan.intent and (moved := changed_default(name, version, actual)):
+        return moved
+    written = plan.resolution.ledger.of(name)
+    if written and not plan.by_own_rules:
+        return f"{plan.engine.version}'s own code planned it ({written[-1].reason}), and the server decided otherwise"
+    if written:
+        return f"{written[-1].rule} is {SPECIFIED_VERSION}'s rule, and {version} has one of its own"
+    set_here = plan.intent.get(name) is not None
+    return f"it was set, and a rule of {version} changed it" if set_here else f"a rule of {version} sets it"
+
+
+def _mib(gpu: GpuFacts) -> str:
+    return f"{number(gpu.memory_mib)} MiB" if gpu.memory_mib else gpu.name
+
+
+def _without(value: Any, secrets: Mapping[str, str]) -> Any:
+    """``value`` with every secret of ours in it hidden, wherever the server has put it."""
+    if isinstance(value, str):
+        for secret in filter(None, secrets.values()):
+            value = value.replace(secret, HIDDEN)
+        return value
+    if isinstance(value, list):
+        return [_without(item, secrets) for item in value]
+    if isinstance(value, dict):
+        return {_without(key, secrets): _without(item, secrets) for key, item in value.items()}
+    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
+
+
+def _finding(item: Difference, plan: Plan, version: str) -> Finding:
+    """A warning where the server is the release whose rules the plan follows: there, they should have been equal."""
+    level = "warning" if version == SPECIFIED_VERSION == plan.engine.version else "info"
+    return Finding(level, "ACT001", sentence(item), (item.key,))  # type: ignore[arg-type]
+
+
+def _other_release(plan: Plan, version: Any) -> Iterator[Finding]:
+    if isinstance(version, str) and version != plan.engine.version:
+        message = f"the plan is for SGLang {plan.engine.version}, and the server is {version}"
+        yield Finding("warning", "ACT004", message, ("engine.version",), f"engine.version={printable(version)}")
+
+
+def comparable(name: str, value: Any) -> Any:
+    """One argument's value in the form in which plan and server are compared.
+
+    JSON's types; a secret only says whether it is set; what each construction draws is left out; what JSON cannot say
+    (inf) is the null that a server writes in its place.
+    """
+    is_float = name in EVERY and EVERY[name].kind == "float"
+    if is_secret_name(name):
+        return None if value is None else IS_SET
+    made = _without_drawn(plain(value))
+    if isinstance(made, str) and made in NOT_FINITE and is_float:
+        return None
+    if isinstance(made, int) and not isinstance(made, bool) and is_float:
+        return float(made)
+    return made
+
+
+def _without_drawn(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_drawn(item) for key, item in value.items() if key not in _DRAWN_INSIDE}
+    if isinstance(value, list):
+        return [_without_drawn(item) for item in value]
+    return value

@@ -1,0 +1,113 @@
+"""The story of a plan in one screen: facts, resolution, checks, memory fit, engine, and the plan of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from sglang_hydra.compose.composer import Composer, Composition
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.recipes import GROUP, recipe_findings
+from sglang_hydra.compose.settings.topology import unused_replicas
+from sglang_hydra.planning.choosing.catalog import gpu_classes
+from sglang_hydra.planning.engines.planned import engine_command, opinions
+from sglang_hydra.planning.making.by_release import resolver, serving
+from sglang_hydra.planning.making.ignored import split_ignored
+from sglang_hydra.planning.making.memory import fit_with_findings
+from sglang_hydra.planning.making.paths import missing_paths
+from sglang_hydra.planning.making.programs import findings_on, notes_on
+from sglang_hydra.planning.making.target import find_target
+from sglang_hydra.planning.plan import Engine, Plan, Recorded
+from sglang_hydra.rules.checks.launchable import OUT_OF_RANGE, run_plan_checks
+from sglang_hydra.rules.resolution import Resolution
+from sglang_hydra.text.findings import Finding
+
+_PUBLISHED = ("gpu", "model", "gpu_model", "recipe")
+
+
+def plan_once(
+    composer: Composer,
+    requests: Sequence[Request],
+    composition: Composition,
+    *,
+    seed: int | None,
+    env: Mapping[str, str],
+    recorded: Recorded | None = None,
+    with_remedies: bool = True,
+) -> Plan:
+    """The plan of what ``requests`` were composed to. Its offers are not planned yet (``replan`` does that); without
+    remedies, none is looked for where the model does not fit, and another release is not asked for its reasons. Raises
+    ConfigError for facts or settings that mean nothing."""
+    find = partial(find_target, composer, requests, composition, seed, env, recorded)
+    target, resolution = serving(find, why=with_remedies)
+    composition, engine, facts, hardware = target.composition, target.engine, target.facts, target.hardware
+    checked = run_plan_checks(resolution, facts)
+    in_range = not any(finding.id in OUT_OF_RANGE for finding in checked)
+    sized = in_range and engine.name == "sglang"
+    classes = partial(gpu_classes, composer, requests) if with_remedies else None
+    fit, of_fit = fit_with_findings(composition, resolution, facts, classes, resolver(target)) if sized else (None, [])
+    command, of_engine = engine_command(engine, resolution, target.environment)
+    findings, ignored = split_ignored(
+        [
+            *composition.findings,
+            *hardware.findings,
+            *target.model_findings,
+            *(opinions(resolution.findings, engine.version) if resolution.basis == "rules" else resolution.findings),
+            *checked,
+            *recipe_findings(composition.choices.get(GROUP)),
+            *unused_replicas(composition.nodes),
+            *of_fit,
+            *of_engine,
+            *_launch_findings(composition.nodes, resolution, engine.name, in_range),
+            *(*findings_on(target.programs), *(() if recorded else _missing(composition))),
+        ],
+        composition.nodes["ignore"],
+    )
+    engine_note = [engine.note(resolution.basis)]
+    return Plan(
+        resolution=resolution,
+        origins=composition.origins,
+        nodes=composition.nodes,
+        gpu=facts.gpu,
+        model=facts.model,
+        engine=Engine(engine.name, engine.version, engine.python, *engine_note),
+        environment=target.environment,
+        command=tuple(command),
+        findings=tuple(map(hardware.named, findings)),
+        ignored=ignored,
+        notes=(*hardware.notes, *composition.shadowed, *engine_note, *notes_on(target.programs)),
+        choices=composition.choices,
+        fit=fit,
+        seed_drawn=composition.intent.get("random_seed") is None,
+        inherited=target.inherited,
+        settings=composition.settings,
+        programs=target.programs,
+        probed=bool(hardware.facts) or hardware.without_accelerator,
+        secrets=composition.secrets,
+    )
+
+
+def _missing(composition: Composition) -> Iterator[Finding]:
+    """The paths that are not there. What a published command names lies where it was published."""
+    published = {name for name, chain in composition.origins.items() if chain and chain[-1].layer in _PUBLISHED}
+    return missing_paths(composition.intent, published)
+
+
+def _launch_findings(
+    nodes: Mapping[str, Any], resolution: Resolution, engine: str, in_range: bool
+) -> Iterator[Finding]:
+    """Findings on how it is launched: on several nodes (only where every size is ``in_range``), as a Slurm job, over a
+    network. What does not apply is not imported."""
+    if in_range and resolution.values["nnodes"] != 1:
+        from sglang_hydra.planning.passing.nodes import node_findings
+
+        yield from node_findings(resolution.values, nodes["launch"]["name"], engine)
+    if nodes["launch"]["name"] == "slurm":
+        from sglang_hydra.planning.passing.slurm_options import slurm_findings
+
+        yield from slurm_findings(nodes["launch"], str(resolution.values["model_path"]))
+    if nodes["fabric"] is not None:
+        from sglang_hydra.planning.passing.fabric import fabric_findings
+
+        yield from fabric_findings(nodes["fabric"])

@@ -1,0 +1,129 @@
+"""gpu=auto: from what the machine has to the class that stands for it, before anything is resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.facts.machine_cache import once
+from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.words import number, program
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer, Composition
+    from sglang_hydra.compose.overrides import Request
+    from sglang_hydra.facts.gpu import GpuFacts
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a probe adds to a plan: facts that beat the preset's, findings, and notes for the heading. ``embedded`` says
+    that the embedded engine would be started on this machine, which has no accelerator; ``lacks`` is what to install
+    for that."""
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    without_accelerator: bool = False
+    embedded: bool = False
+    lacks: str = ""
+
+    def named(self, finding: Finding) -> Finding:
+        """``finding`` with what is missing on this machine, where that is the engine which needs no accelerator."""
+        if not self.lacks or finding.fields != ("device",):
+            return finding
+        message = "no GPU is here, and the embedded engine, which serves on the CPU, is not installed"
+        other = f"{program()} plan ... gpu=h100 plans for a machine that has one"
+        return replace(finding, message=message, remedies=(Remedy(self.lacks, kind="shell"), Remedy(other)))
+
+
+def choose_gpu_class(
+    composer: Composer,
+    requests: Sequence[Request],
+    composition: Composition,
+    env: Mapping[str, str],
+) -> tuple[Composition, Hardware]:
+    """Replaces ``gpu=auto`` by the class of this machine and composes again; any other choice stays as it is.
+
+    A GPU of no known class keeps its probed facts alone. Without an accelerator the choice is ``none``, which SGLang
+    refuses; where the embedded engine would be started it is ``cpu``.
+    """
+    if composition.nodes["gpu"]["name"] != "auto":
+        return composition, Hardware()
+    from sglang_hydra.facts.probe import probe_gpu
+    from sglang_hydra.facts.recognise import recognise
+    from sglang_hydra.planning.engines.planned import plan_engine
+
+    python = composition.nodes["engine"]["python"]
+    probe = once(("GPUs", python), lambda: probe_gpu(env, python=python))
+    if not probe.found:
+        wanted = _would_start_embedded(composer, composition)
+        embedded = wanted and plan_engine(composition.nodes["engine"], embedded_first=True).name == "transformers"
+        installs = f"{python} -m pip install" if python else "pip install"
+        may_be = wanted and not embedded and composition.nodes["engine"]["name"] == "auto"
+        lacks = (
+            f"{installs} 'sglang-hydra[local]'"
+            if may_be and not plan_engine(composition.nodes["engine"]).installed
+            else ""
+        )
+        choice, why = ("cpu", "the embedded engine runs on the CPU") if embedded else ("none", "no accelerator found")
+        chosen = composer.compose(composer.with_choice(requests, "gpu", choice, "probe"))
+        note = f"gpu: auto -> {choice} ({why}; {'; '.join(probe.tried)})"
+        return chosen, Hardware(notes=(note,), without_accelerator=True, embedded=embedded, lacks=lacks)
+    name = recognise(probe, gpu_nodes(composer, requests))
+    seen = f"{probe.count} x {probe.name}, {number(probe.memory_mib)} MiB" + (
+        f", {probe.visible}" if probe.visible else ""
+    )
+    by_hand = _set_by_hand(composition)
+    facts = {key: value for key, value in _probed(probe.facts()).items() if key not in by_hand}
+    if name is None:
+        note = f"gpu: auto -> no class of that name ({seen}): probed facts only, and no gpu_model file is applied"
+        return composition, Hardware(facts=facts, notes=(note,))
+    chosen = composer.compose(composer.with_choice(requests, "gpu", name, "probe"))
+    facts = {key: value for key, value in facts.items() if key != "name"}
+    return chosen, Hardware(
+        facts, tuple(_differences(name, chosen.nodes["gpu"], facts)), (f"gpu: auto -> {name} ({seen})",)
+    )
+
+
+def _would_start_embedded(composer: Composer, composition: Composition) -> bool:
+    """Whether a plan of this machine is for what is started on it, and not for a machine that nobody named."""
+    engine, model = composition.nodes["engine"]["name"], composition.nodes["model"]["name"]
+    on_cpu = composition.intent.get("device") == "cpu"
+    return composer.for_start or on_cpu or engine == "transformers" or model == "tiny"
+
+
+def gpu_nodes(composer: Composer, requests: Sequence[Request] = ()) -> dict[str, Mapping[str, Any]]:
+    """The ``gpu`` node of every preset by its option, those that inherit their device names last."""
+    found = sorted(composer.presets("gpu", requests), key=lambda preset: "device_names" not in preset.own_keys)
+    return {preset.name: preset.node for preset in found}
+
+
+def _set_by_hand(composition: Composition) -> set[str]:
+    """The facts that somebody wrote beside ``gpu=auto``, which itself declares none: they beat the probe."""
+    return {key.removeprefix("gpu.") for key in composition.named if key.startswith("gpu.") and key != "gpu.name"}
+
+
+def _probed(facts: GpuFacts) -> dict[str, Any]:
+    """What the machine itself says, under the keys of the ``gpu`` node."""
+    capability = facts.compute_capability
+    return {
+        "name": facts.name,
+        "device_names": [facts.name],
+        "vendor": facts.vendor,
+        "device": facts.device,
+        "memory_mib": facts.memory_mib,
+        "compute_capability": f"{capability[0]}.{capability[1]}" if capability else None,
+        "count": facts.count,
+        "flashinfer": facts.flashinfer,
+        "triton_kernels": facts.triton_kernels,
+    }
+
+
+def _differences(name: str, declared: Mapping[str, Any], probed: Mapping[str, Any]) -> Iterator[Finding]:
+    for key, value in probed.items():
+        if key in ("memory_mib", "count", "compute_capability") and declared[key] != value:
+            ours, theirs = number(value), number(declared[key])
+            message = f"gpu.{key}: this machine has {ours}, the class {name} has {theirs}; the machine's is used"
+            yield Finding("info", "FCT003", message, (f"gpu.{key}",))

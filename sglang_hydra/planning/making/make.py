@@ -1,0 +1,112 @@
+"""Makes plans: from overrides, or from what was composed; with ``lock=plan.json`` a recorded plan once more."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.compose.composer import Composer, Composition
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import PRIMARY_NAME
+from sglang_hydra.facts.machine_cache import asking_once
+from sglang_hydra.planning.making.replan import planned, replanner
+from sglang_hydra.planning.plan import Plan, Recorded
+from sglang_hydra.text.errors import ConfigError
+
+
+def plan(
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    *,
+    config_dirs: Sequence[str | Path] = (),
+    config_name: str = PRIMARY_NAME,
+    seed: int | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Plan:
+    """Plans what ``python serve.py plan OVERRIDES`` plans, or what Hydra's compose API has composed.
+
+    ``overrides`` is a list of words, or a DictConfig that holds our tree at its root or under a node; a value of it
+    that is SGLang's default counts as not set. Where Hydra is initialized, its search path is searched first.
+    ``config_dirs`` are searched for config groups before ours. ``seed`` stands in for the seed that the start
+    draws when no ``random_seed`` is set; ``env`` for the process's environment. Raises ConfigError, with every finding,
+    when the overrides cannot be composed; what SGLang would refuse is in the plan's ``findings`` instead.
+    """
+    if isinstance(overrides, str):
+        raise TypeError(f"overrides is a list of words, [{overrides!r}, ...], not one word")
+    if isinstance(overrides, dict):
+        raise TypeError('overrides is a list of words, ["tp_size=2", ...], or a DictConfig; resolve takes a mapping')
+    if isinstance(overrides, Mapping):
+        from sglang_hydra.compose.passed_config import composer_of_api, requests_of
+
+        composer = composer_of_api(config_dirs, config_name)
+        return make_plan(composer, requests_of(composer, overrides), seed=seed, env=env)
+    words: list[Any] = list(overrides) if isinstance(overrides, Iterable) else [overrides]
+    if not all(isinstance(word, str) for word in words):
+        raise TypeError(f'overrides is a list of words, ["tp_size=2", ...], or a DictConfig, and not {overrides!r}')
+    requests = [Request(text, f"override {number}") for number, text in enumerate(words, 1)]
+    own = not config_dirs and config_name == PRIMARY_NAME
+    return make_plan(_own_composer() if own else Composer(config_dirs, config_name), requests, seed=seed, env=env)
+
+
+@functools.lru_cache(maxsize=1)
+def _own_composer() -> Composer:
+    """Our own configs change as little as our code does while a program runs."""
+    return Composer()
+
+
+def make_plan(
+    composer: Composer,
+    requests: Sequence[Request],
+    *,
+    seed: int | None = None,
+    env: Mapping[str, str] | None = None,
+    recorded: Recorded | None = None,
+) -> Plan:
+    """From what was typed to the finished plan, step by step. ``recorded`` is what an earlier plan knew already.
+
+    With ``lock=plan.json`` that plan is made once more, or refused where it would be another one.
+    """
+    with asking_once():
+        try:
+            composition = composer.compose(requests)
+        except ConfigError as failure:
+            raise with_offers(failure, composer, requests, seed=seed, env=env, recorded=recorded) from failure
+        return plan_composed(composer, requests, composition, seed=seed, env=env, recorded=recorded)
+
+
+def with_offers(
+    failure: ConfigError,
+    composer: Composer,
+    requests: Sequence[Request],
+    *,
+    seed: int | None = None,
+    env: Mapping[str, str] | None = None,
+    recorded: Recorded | None = None,
+) -> ConfigError:
+    """Why ``requests`` cannot be composed, with values of which a plan can be made in place of the wrong ones."""
+    if not any(finding.offers for finding in failure.findings):
+        return failure
+    again = replanner(composer, requests, seed, env, recorded)
+    return ConfigError(*again.with_valid_values(failure.findings))
+
+
+def plan_composed(
+    composer: Composer,
+    requests: Sequence[Request],
+    composition: Composition,
+    *,
+    seed: int | None = None,
+    env: Mapping[str, str] | None = None,
+    recorded: Recorded | None = None,
+    with_remedies: bool = True,
+) -> Plan:
+    """The plan of what ``requests`` were composed to. Without remedies, a plan that does not fit says no more."""
+    env = os.environ if env is None else env
+    lock = composition.nodes["lock"]
+    if lock is not None and not (recorded and recorded.locked):
+        from sglang_hydra.planning.recorded.lock import replay
+
+        return replay(composer, requests, lock, env, recorded, seed)
+    return planned(composer, requests, composition, seed=seed, env=env, recorded=recorded, with_remedies=with_remedies)

@@ -1,0 +1,245 @@
+"""The memory fit of a plan: when it can be computed, what it means for the launch, and what would help."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.architecture.known import WrongField
+from sglang_hydra.facts.config_view import view_of
+from sglang_hydra.fit.result import NOTHING_STATED, Wanted
+from sglang_hydra.releases.provider import Provider
+from sglang_hydra.rules.checks.launchable import run_plan_checks
+from sglang_hydra.rules.resolution import Resolution, resolve
+from sglang_hydra.rules.rule import Facts
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.findings import Remedy as Offered
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composition
+    from sglang_hydra.facts.gpu import GpuFacts
+    from sglang_hydra.facts.model import ModelFacts
+    from sglang_hydra.fit.remedy import Remedy
+    from sglang_hydra.fit.result import Fit
+    from sglang_hydra.planning.choosing.catalog import GpuClass
+    from sglang_hydra.text.origins import Origin
+
+Resolve = Callable[[Facts], Resolution]
+
+_SHOWN_REMEDIES = 4
+_MOST_GIB = 2**20
+
+
+def fit_settings(settings: Mapping[str, Any]) -> tuple[float, Wanted]:
+    """What the ``fit`` node keeps free on each GPU, in GiB, and what the server has to hold. Raises ConfigError for
+    settings that mean nothing."""
+    reserved, context, users = settings["reserved_gib"], settings["context"], settings["users"]
+    findings = []
+    if not 0 <= reserved < _MOST_GIB:
+        message = f"fit.reserved_gib={reserved} is no size in GiB"
+        findings.append(Finding("error", "CLI022", message, ("fit.reserved_gib",), "a number of GiB, 0 or more"))
+    if context is not None and context < 1:
+        message = f"fit.context={context} is no number of tokens"
+        findings.append(
+            Finding("error", "CLI022", message, ("fit.context",), "a number of tokens, or null for the model's own")
+        )
+    if users is not None and users < 1:
+        message = f"fit.users={users} is no number of requests"
+        findings.append(Finding("error", "CLI022", message, ("fit.users",), "a number of requests, or null for one"))
+    if findings:
+        raise ConfigError(*findings)
+    return float(reserved), Wanted(context, users)
+
+
+def fit_of(resolution: Resolution, facts: Facts, reserved_gib: float = 0.0, *, sized_end: bool = True) -> Fit | None:
+    """The fit of what was resolved, also where SGLang refuses it for another reason; None where there is nothing to
+    fit into: no GPU with a known memory, or no known model. ``sized_end`` as for ``fit``. Raises ConfigError for a
+    config.json with impossible sizes."""
+    gpu = facts.gpu
+    if gpu.memory_mib is None or gpu.device in (None, "cpu") or not facts.model.known:
+        return None
+    from sglang_hydra.fit.checkpoint import read_checkpoint
+    from sglang_hydra.fit.sizing import fit
+
+    path = str(resolution.values["model_path"])
+    # A name that no file can have (half a character) is not there either; looking into it would fail.
+    weights = read_checkpoint(path) if os.path.exists(path) else None
+    own_pool = "disable_hybrid_swa_memory"
+    values = {**resolution.values, own_pool: False} if own_pool in resolution.unknown else resolution.values
+    found = fit(
+        values,
+        gpu,
+        facts.model,
+        reserved_gib=reserved_gib,
+        draft=facts.model.draft,
+        weights=weights,
+        sized_end=sized_end,
+        release=None if Provider(resolution.release).is_by_rules else resolution.release,
+        estimated=resolution.basis == "rules",
+    )
+    if resolution.basis != "rules":
+        return found
+    note = f"an estimate: SGLang {resolution.release} was not asked for its values, and may keep more or less free"
+    return replace(found, notes=(*found.notes, note))
+
+
+def fit_with_findings(
+    composition: Composition,
+    resolution: Resolution,
+    facts: Facts,
+    read_classes: Callable[[], Sequence[GpuClass]] | None,
+    resolve_with: Resolve | None = None,
+) -> tuple[Fit | None, list[Finding]]:
+    """The fit, None where it cannot be computed, and the findings on it, with remedies where ``read_classes`` gives the
+    GPU classes of the catalog. ``resolve_with`` as for ``remedies_of``."""
+    reserved, wanted = fit_settings(composition.nodes["fit"])
+    try:
+        fit = fit_of(resolution, facts, reserved)
+    except ConfigError as failure:  # a config.json or a checkpoint with impossible sizes
+        return None, list(_with_setter(failure, resolution, facts, composition.settings))
+    if fit is None:
+        return None, []
+
+    def remedies() -> Sequence[Remedy]:
+        return remedies_of(resolution, facts, fit, wanted, read_classes, reserved, resolve_with) if read_classes else ()
+
+    return fit, fit_findings(fit, remedies, wanted, refused=not resolution.ok)
+
+
+def _with_setter(
+    failure: ConfigError, resolution: Resolution, facts: Facts, settings: Mapping[str, Origin]
+) -> Sequence[Finding]:
+    """The findings of a failed fit; one on a field of the model's config names who set that over the file that is read:
+    ``json_model_override_args``, or a ``model.config.FIELD`` among ``settings``."""
+    if not isinstance(failure, WrongField) or failure.source != facts.model.source:
+        return failure.findings
+    (finding,), name = failure.findings, failure.name
+    view = view_of(facts.model, resolution.values["json_model_override_args"])
+    if view is not None and name.partition(".")[0] in view.overrides:
+        key, place = "json_model_override_args", "json_model_override_args: "
+        return [replace(finding, message=f"{place}{failure.problem}", fields=(key,))]
+    for key in (f"model.config.{name}", f"model.config.{name.rpartition('.')[0]}"):
+        if key in settings:
+            place = settings[key].place or settings[key].layer
+            return [replace(finding, message=f"{place}: model.config.{failure.problem}", fields=(key,))]
+    return failure.findings
+
+
+def checkpoint_bytes(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts) -> int | None:
+    """How large the checkpoint's files are, by its config.json alone; None where that says too little."""
+    from sglang_hydra.architecture.known import text_part
+    from sglang_hydra.architecture.understanding import understand
+    from sglang_hydra.fit.weights import stored_weights
+
+    try:
+        known = understand(values, gpu, model)
+    except ConfigError:
+        return None  # the plan has the finding
+    if known.config is None or known.decoder is None or known.scheme is None or known.tower_missing:
+        return None
+    element = 4 if text_part(known.config).get("torch_dtype") == "float32" else 2
+    return int(stored_weights(known.decoder, known.scheme, known.tower, element))
+
+
+def remedies_of(
+    resolution: Resolution,
+    facts: Facts,
+    found: Fit,
+    wanted: Wanted,
+    read_classes: Callable[[], Sequence[GpuClass]],
+    reserved_gib: float = 0.0,
+    resolve_with: Resolve | None = None,
+) -> tuple[Remedy, ...]:
+    """The changes with which the plan fits and holds what is wanted, each of them resolved, checked and fitted.
+
+    ``read_classes`` reads the GPU classes of the catalog; it is called where no smaller change helps. ``resolve_with``
+    resolves what is given with other facts, without it by our own rules.
+    """
+    from sglang_hydra.fit.remedy import Server, remedies
+
+    classes: dict[str, GpuFacts] = {}
+
+    def larger() -> Iterator[GpuFacts]:
+        for gpu in read_classes():
+            classes[gpu.name] = replace(gpu.facts, name=gpu.name)
+        yield from classes.values()
+
+    verify = _verifier(resolution, facts, classes, reserved_gib, resolve_with or _by_own_rules)
+    server = Server(resolution.values, resolution.layout, resolution.release, resolution.intent)
+    return remedies(server, facts.gpu, found, verify, wanted=wanted, classes=larger())
+
+
+def _by_own_rules(facts: Facts) -> Resolution:
+    return resolve(facts.given, gpu=facts.gpu, model=facts.model, seed=facts.seed, draw=False, env=facts.env)
+
+
+def fit_findings(
+    found: Fit, help_with: Callable[[], Sequence[Remedy]], wanted: Wanted = NOTHING_STATED, *, refused: bool = False
+) -> list[Finding]:
+    """What the fit means: an error of ours where it surely fails, a warning where it is tight, or where the KV cache
+    holds less than is wanted. Nothing helps arguments that SGLang refuses for another reason (``refused``), so nothing
+    is offered for them."""
+    fields: tuple[str, ...] = ("model_path", "tp_size", "mem_fraction_static")
+    if found.fits is False:
+        id, message = "FIT001", f"it does not fit: {'; '.join(found.reasons)}"
+    elif found.tight:
+        id, message = "FIT002", f"it fits only if everything takes the least ever seen: {_likely(found)}"
+    elif short := found.shortage(wanted):
+        id, message = "FIT003", short
+        fields = ("fit.context", "fit.users", "tp_size", "mem_fraction_static", "context_length", "max_total_tokens")
+    else:
+        return []
+    offers = [] if refused else [_offer(remedy) for remedy in help_with()[:_SHOWN_REMEDIES]]
+    return [Finding("error" if found.fits is False else "warning", id, message, fields, offers=offers)]
+
+
+def _offer(remedy: Remedy) -> Offered:
+    typed, colon, why = remedy.change.partition(": ")
+    return Offered.typed(typed, colon + why)
+
+
+def _likely(found: Fit) -> str:
+    """What the likeliest numbers say of a fraction that only the best ones allow."""
+    interval = found.interval
+    if interval is None or found.asked is None:
+        return "the likeliest numbers say no"
+    if interval.empty:
+        return "no mem_fraction_static is likely to work"
+    below = found.asked < interval.low
+    edge, reason = (interval.low, interval.low_reason) if below else (interval.high, interval.high_reason)
+    return (
+        f"mem_fraction_static={found.asked:g} is {'below' if below else 'above'} {edge:g}; {reason.partition(', ')[2]}"
+    )
+
+
+def _verifier(
+    resolution: Resolution,
+    facts: Facts,
+    classes: Mapping[str, GpuFacts],
+    reserved_gib: float,
+    resolve_with: Resolve,
+) -> Callable[[Mapping[str, Any]], Fit | None]:
+    def verify(overrides: Mapping[str, Any]) -> Fit | None:
+        changes = dict(overrides)
+        gpu = classes.get(changes.pop("gpu", ""), facts.gpu)
+        model = facts.model
+        if "model_path" in changes:
+            from sglang_hydra.architecture.published_checkpoints import facts_as, find_published
+
+            published = find_published(changes["model_path"])
+            if published is None:
+                return None
+            model = facts_as(published, model)
+        intent = {**resolution.intent, **changes}
+        other = replace(facts, gpu=gpu, model=model, given=intent)
+        planned = resolve_with(other)
+        found = fit_of(planned, other, reserved_gib, sized_end=False)
+        # Most changes do not make it fit; only for those that do are the checks worth their time.
+        if found is None or not found.fits:
+            return found
+        return None if any(finding.level == "error" for finding in run_plan_checks(planned, other)) else found
+
+    return verify

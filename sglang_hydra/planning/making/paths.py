@@ -1,0 +1,95 @@
+"""Files and folders that arguments name and that are not there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from sglang_hydra.arguments.fields.lora import LoRARef
+from sglang_hydra.compose.corrections import path_meant
+from sglang_hydra.facts.tiny import tiny_path
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import nearest, short
+
+_OF_THE_HUB = ("model_path", "tokenizer_path", "speculative_draft_model_path", "speculative_token_map", "lora_paths")
+"""What also takes the name of a repository: ``org/name`` is one, ``./name`` and ``/name`` are not."""
+_FILES = (
+    *("chat_template", "completion_template", "quantization_param_path", "init_expert_location"),
+    *("ssl_keyfile", "ssl_certfile", "ssl_ca_certs"),
+)
+"""What may also take a name that SGLang knows (a template, ``trivial``)."""
+_SUFFIXES = (".json", ".jinja", ".pt", ".pem", ".key", ".crt")
+_DEEP = re.compile(r"[\w.-]+(/[\w.-]+){2,}")
+"""Deeper than any repository of the hub."""
+_NO_NAME = re.compile(r"[\s\\$:*?\"'<>|]")
+"""What no repository of the hub has in its name: a blank, a variable that the shell did not read, a path of Windows."""
+
+
+def missing_paths(
+    intent: Mapping[str, Any], of_presets: Collection[str] = (), served_here: bool = False
+) -> Iterator[Finding]:
+    """A finding for each path that is not there: an error for a relative one, and for every one where the server is
+    ``served_here``; a warning for another absolute one, and for one ``of_presets``: it may be where the server runs."""
+    for name, value in intent.items():
+        for path in _paths(name, value):
+            if os.path.lexists(os.path.expanduser(path)):
+                if name in _FILES and os.path.isdir(os.path.expanduser(path)):
+                    yield Finding("error", "PTH001", f"{name}={short(path)} is a folder, and it names a file", (name,))
+                continue
+            relative = not os.path.isabs(os.path.expanduser(path))
+            message = f"{name}={short(path)} is not there"
+            if served_here or (relative and name not in of_presets):
+                where = ", seen from the working folder" if relative else ""
+                offers = [f"{name}={near}" for near in _nearest(path)] if path == value else []
+                hint = None if offers or name != "model_path" else "a repository of the hub is model=org/name"
+                hint = "the shell reads no variable in single quotes: type it in double ones" if "$" in path else hint
+                yield Finding("error", "PTH001", f"{message}{where}", (name,), hint, offers=offers)
+            else:
+                message = f"{message} on this machine; it has to be where the server runs"
+                yield Finding("warning", "PTH002", message, (name,), "ignore=PTH002 where it is")
+
+
+def _paths(name: str, value: Any) -> Iterable[str]:
+    """The paths that an argument's value names for certain."""
+    if name == "lora_paths":
+        return [path for path in _adapters(value) if _is_path(path)]
+    if not isinstance(value, str) or "\0" in value or "://" in value or "${" in value:
+        return ()
+    if name == "model_path" and (_DEEP.fullmatch(value) or _is_path(value) or _NO_NAME.search(value)):
+        return [value] if value != str(tiny_path()) else ()
+    if name in _OF_THE_HUB:
+        return [value] if _is_path(value) else ()
+    return [value] if name in _FILES and (_is_path(value) or value.endswith(_SUFFIXES)) else ()
+
+
+def _adapters(value: Any) -> Iterator[str]:
+    """The paths of the adapters in ``lora_paths``: a list of ``name=path``, paths and records, or a mapping."""
+    if isinstance(value, Mapping):
+        yield from map(str, value.values())
+    for item in value if isinstance(value, (list, tuple)) else ():
+        if isinstance(item, Mapping):
+            yield str(item.get("lora_path", ""))
+        elif isinstance(item, LoRARef):
+            yield item.lora_path
+        else:
+            yield str(item).rpartition("=")[2]
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith(("./", "../", "/", "~/")) or text in (".", "..")
+
+
+def _nearest(path: str) -> Iterator[str]:
+    """What lies beside it under a name like it; a path of Windows as this machine writes it."""
+    if (here := path_meant(path)) is not None:
+        yield here
+        return
+    folder, _, name = path.rpartition("/")
+    try:
+        near = nearest(name, os.listdir(os.path.expanduser(folder) or "."))
+    except OSError:
+        return
+    if near is not None:
+        yield f"{folder}/{near}"

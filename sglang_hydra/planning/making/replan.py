@@ -1,0 +1,190 @@
+"""Tries the remedies of findings: each is planned first, and shown only where it helps."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sglang_hydra.compose.composer import Composer, Composition
+from sglang_hydra.compose.overrides import Request, named_by
+from sglang_hydra.planning.making.composed import plan_once
+from sglang_hydra.planning.plan import Plan, Recorded
+from sglang_hydra.releases.fetching import nothing_fetched
+from sglang_hydra.text.errors import SglangHydraError
+from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.words import program
+
+PlanWith = Callable[[Sequence[str]], "Sequence[Finding] | None"]
+"""The findings of the plan with these overrides typed in place; None where nothing can be planned."""
+
+_MOST_TRIED = 8
+_MOST_VALUES = 2
+_RANK = {"error": 2, "warning": 1, "info": 0}
+
+
+@dataclass(frozen=True)
+class Replanner:
+    """What a plan was made from: all that is needed to make it with other overrides."""
+
+    composer: Composer
+    requests: Sequence[Request]
+    seed: int | None
+    env: Mapping[str, str]
+    recorded: Recorded | None
+
+    def findings_with(self, words: Sequence[str]) -> Sequence[Finding] | None:
+        """Those of the plan with these overrides typed in place; None where it cannot be composed."""
+        requests = typed_in_place(self.composer, self.requests, words)
+        try:
+            with nothing_fetched():  # an offer may name any release
+                plan = plan_once(
+                    self.composer,
+                    requests,
+                    self.composer.compose(requests),
+                    seed=self.seed,
+                    env=self.env,
+                    recorded=self.recorded,
+                    with_remedies=False,
+                )
+        except SglangHydraError:
+            return None
+        return plan.findings
+
+    def with_helpful_offers(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        """The findings of the plan, with only the offers that help."""
+        if not any(finding.offers for finding in findings):
+            return tuple(findings)
+        planned = with_planned_offers(findings, self.findings_with)
+        return tuple(as_app_types_it(self.composer, finding) for finding in planned)
+
+    def with_valid_values(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        """Findings on overrides that cannot be composed, with values that add no error to the plan of the others."""
+        wrong = {name for finding in findings for name in finding.fields}
+        rest = replace(self, requests=without(self.requests, wrong))
+        before = rest.findings_with(())
+        planned = with_planned_offers(findings, rest.findings_with, before or (), most=_MOST_VALUES)
+        shown = (as_app_types_it(self.composer, finding) for finding in planned)
+        return tuple(item if item.hint or not item.fields else _to_its_help(item) for item in shown)
+
+
+def _to_its_help(finding: Finding) -> Finding:
+    return finding.said(f"{program()} --help {finding.fields[0]} says what it takes")
+
+
+def replanner(
+    composer: Composer,
+    requests: Sequence[Request],
+    seed: int | None = None,
+    env: Mapping[str, str] | None = None,
+    recorded: Recorded | None = None,
+) -> Replanner:
+    """With this process's environment where none is given."""
+    return Replanner(composer, requests, seed, os.environ if env is None else env, recorded)
+
+
+def planned(
+    composer: Composer,
+    requests: Sequence[Request],
+    composition: Composition,
+    *,
+    seed: int | None = None,
+    env: Mapping[str, str] | None = None,
+    recorded: Recorded | None = None,
+    with_remedies: bool = True,
+) -> Plan:
+    """The plan of what ``requests`` were composed to. Without remedies its findings keep all their offers, untried."""
+    again = replanner(composer, requests, seed, env, recorded)
+    plan = plan_once(
+        composer,
+        requests,
+        composition,
+        seed=again.seed,
+        env=again.env,
+        recorded=recorded,
+        with_remedies=with_remedies,
+    )
+    return replace(plan, findings=again.with_helpful_offers(plan.findings)) if with_remedies else plan
+
+
+def with_planned_offers(
+    findings: Sequence[Finding], plan_with: PlanWith, before: Sequence[Finding] | None = None, most: int = 3
+) -> tuple[Finding, ...]:
+    """``findings`` with those of their offers that help, as planned remedies.
+
+    An offer helps where the finding is gone and no error is there that was not ``before`` (by default: among the
+    findings). One that brings a new warning is named only where all do, and not more than ``most`` are.
+    """
+    known = findings if before is None else before
+    return tuple(_with_offers(finding, plan_with, known, most) if finding.offers else finding for finding in findings)
+
+
+def _with_offers(finding: Finding, plan_with: PlanWith, before: Sequence[Finding], most: int) -> Finding:
+    works: list[tuple[int, Remedy]] = []
+    for offer in finding.offers[:_MOST_TRIED]:
+        gone = [f"~{offer.instead_of}"] if offer.instead_of else []
+        after = plan_with([*gone, *offer.words])
+        if after is not None and _is_gone(finding, after) and not _new(before, after, "error"):
+            works.append((len(_new(before, after, "warning")), offer))
+        if sum(not warnings for warnings, _ in works) == most:
+            break
+    fewest = min((warnings for warnings, _ in works), default=0)
+    helps = [replace(offer, kind="planned") for warnings, offer in works if warnings == fewest][:most]
+    return finding.said([*helps, *(remedy for remedy in finding.remedies if remedy not in finding.offers)])
+
+
+def _is_gone(finding: Finding, after: Sequence[Finding]) -> bool:
+    return not any(other.id == finding.id and _RANK[other.level] >= _RANK[finding.level] for other in after)
+
+
+def _new(before: Sequence[Finding], after: Sequence[Finding], level: str) -> set[str]:
+    """The ids that have ``level`` only now, or had a lower one."""
+    least = _RANK[level]
+    known = {finding.id for finding in before if _RANK[finding.level] >= least}
+    return {finding.id for finding in after if _RANK[finding.level] >= least} - known
+
+
+def typed_in_place(composer: Composer, requests: Sequence[Request], words: Sequence[str]) -> list[Request]:
+    """``requests`` with each of these overrides in place of the typed one for its key, the others at the end; ``~KEY``
+    takes those of a key away."""
+    requests = without(requests, {word[1:] for word in words if word.startswith("~")})
+    left = {_name(word): word for word in words if not word.startswith("~")}
+    if composer.hydra_syntax:
+        groups = composer.groups()
+        typed = [Request(word, "a hint", key=None if name in groups else name) for name, word in left.items()]
+        return [*requests, *(replace(item, key=None) for item in map(composer.spelled, typed) if item is not None)]
+    made, placed = [], set()
+    for request in requests:
+        key = key_of(request)
+        if key not in left:
+            made.append(request)
+        elif request.is_word and key not in placed:
+            made.append(replace(request, text=left[key], key=None, value=None, words=()))
+            placed.add(key)
+    return [*made, *(Request(word, "a hint") for key, word in left.items() if key not in placed)]
+
+
+def without(requests: Sequence[Request], keys: set[str]) -> list[Request]:
+    """``requests`` without those for one of the keys, also below the node that our tree stands under in an app."""
+    named = [(request, key_of(request)) for request in requests]
+    return [request for request, key in named if key not in keys and key.rpartition(".")[2] not in keys]
+
+
+def as_app_types_it(composer: Composer, finding: Finding) -> Finding:
+    """``finding`` with what was planned for it below the node that our tree stands under in an app."""
+    if not composer.hydra_syntax or not composer.mount or not finding.offers:
+        return finding
+    typed = {one: [item.text for item in typed_in_place(composer, [], one.words)] for one in finding.offers}
+    return finding.said(
+        [replace(one, said=shlex.join(typed[one])) if one in typed else one for one in finding.remedies]
+    )
+
+
+def key_of(request: Request) -> str:
+    """The key that a request sets, or the group whose option it chooses."""
+    return request.name.partition("@")[0]
+
+
+def _name(word: str) -> str:
+    return named_by(word).partition("@")[0]

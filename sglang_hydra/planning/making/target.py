@@ -1,0 +1,168 @@
+"""What a plan is for: the GPU, the model, the engine and the environment, from presets, this machine or a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.secrets import is_secret_name
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.table import every_variable
+from sglang_hydra.compose.composer import Composer, Composition
+from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.facts.declared import gpu_facts, model_facts
+from sglang_hydra.facts.trust import hub_access
+from sglang_hydra.planning.engines.planned import PlannedEngine, plan_engine
+from sglang_hydra.planning.making.gpu_class import Hardware, choose_gpu_class
+from sglang_hydra.planning.making.serving_release import chosen, is_open, needed_by, newest_serving, with_release
+from sglang_hydra.rules.rule import Facts
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.user_settings import settings
+from sglang_hydra.text.words import nearest
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.overrides import Request
+    from sglang_hydra.facts.model import ModelFacts
+    from sglang_hydra.planning.plan import Recorded
+    from sglang_hydra.text.origins import Named
+
+
+@dataclass(frozen=True)
+class Target:
+    """All that is known before anything is resolved.
+
+    ``composition`` has the class of this machine's GPU in place of ``gpu=auto``. ``environment`` are the variables that
+    the launch sets, ``inherited`` the SGLANG_* ones that the server finds already set, ``programs`` the interpreters
+    that the configuration names and the launch uses. ``is_open``: nobody decides which release it is.
+    """
+
+    composition: Composition
+    hardware: Hardware
+    engine: PlannedEngine
+    facts: Facts
+    model_findings: Sequence[Finding]
+    environment: Mapping[str, str]
+    inherited: Mapping[str, str]
+    programs: Mapping[str, Named]
+    is_open: bool = False
+
+
+def find_target(
+    composer: Composer,
+    requests: Sequence[Request],
+    composition: Composition,
+    seed: int | None,
+    env: Mapping[str, str],
+    recorded: Recorded | None,
+    instead: str | None = None,
+) -> Target:
+    """Finds out what ``composition`` is to run on and what it is to run, asking the machine only for ``gpu=auto``.
+
+    ``recorded`` has the facts of an earlier plan, which are taken as they are. ``instead`` is an older release to plan
+    for where nobody named one. Raises ConfigError for facts that no GPU can have, an unknown engine, and names that no
+    environment can hold.
+    """
+    composition, hardware = choose_gpu_class(composer, requests, composition, env)
+    engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.embedded)
+    gpu = recorded.gpu if recorded else gpu_facts(composition.nodes["gpu"], hardware.facts)
+    model, model_findings = (recorded.model, []) if recorded else _facts_of_models(composer, requests, composition, env)
+    nobody_decides = is_open(composition, engine)
+    if nobody_decides:
+        needed = needed_by(composition, model, env)
+        older = instead or newest_serving([needed])
+        if older not in (None, engine.version):
+            why = (
+                f"has a class {needed.classes[0]}"
+                if instead is None
+                else f"does not refuse this, as {engine.version} does"
+            )
+            composition, engine = with_release(composition, older), replace(engine, version=older, newest_that=why)
+            model_findings = [*model_findings, chosen(older, why)]
+    if engine.name == "transformers":  # nothing there asks torch.cuda
+        gpu = replace(gpu, torch_cuda=None)
+    if engine.name == "transformers" or not engine.provider.is_by_rules:  # its transformers is another one
+        model = replace(model, refused=None, config_class=None)
+    environment, for_rules = _planned_environment(composition, engine.name)
+    inherited = _sglang_variables(recorded.inherited if recorded else env)
+    release = engine.version if engine.name == "sglang" else SPECIFIED_VERSION
+    return Target(
+        composition=composition,
+        hardware=hardware,
+        engine=engine,
+        facts=Facts(gpu, model, {**inherited, **for_rules, **environment}, seed, composition.intent, release),
+        model_findings=model_findings,
+        environment=environment,
+        inherited=inherited,
+        programs=_used_programs(composition),
+        is_open=nobody_decides,
+    )
+
+
+def _facts_of_models(
+    composer: Composer, requests: Sequence[Request], composition: Composition, env: Mapping[str, str]
+) -> tuple[ModelFacts, Sequence[Finding]]:
+    """The facts of the model, with those of its draft model, and the findings on both."""
+    model, findings = model_facts(composition, env, composer.model_presets(requests))
+    if not composition.intent.get("speculative_draft_model_path"):
+        return model, findings
+    from sglang_hydra.facts.drafts import with_draft
+
+    named = composition.origins["speculative_draft_model_path"][-1]
+    access = hub_access(named, of_app=composition.of_app)
+    model, of_draft = with_draft(model, composition.intent, composer.model_presets(requests), env, access)
+    return model, [*findings, *of_draft]
+
+
+def _used_programs(composition: Composition) -> dict[str, Named]:
+    """The interpreters that the configuration names, without those of a topology where there is one server."""
+    several = has_several_servers(composition.nodes)
+    return {key: named for key, named in composition.programs.items() if several or not key.startswith("topology.")}
+
+
+def _planned_environment(composition: Composition, engine: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The variables that the launch sets, and those that only the rules see.
+
+    The embedded engine needs no accelerator and does not read SGLang's variable for its CPU engine; the plan, which
+    shows what SGLang would do, is then made as for that. Raises ConfigError for what no environment can hold.
+    """
+    planned = {str(name): str(value) for name, value in composition.nodes["engine"]["env"].items()}
+    invalid = [name for name, value in planned.items() if not (name.isascii() and name.isidentifier()) or "\0" in value]
+    if invalid:
+        hint = "a name of letters, digits and _, and text: engine.env.NCCL_DEBUG=INFO"
+        findings = [
+            Finding("error", "CLI020", f"engine.env.{name} cannot be set in an environment", ("engine.env",), hint)
+            for name in invalid
+        ]
+        raise ConfigError(*findings)
+    if composition.nodes["engine"].get("facts"):
+        _check_facts(composition.nodes["engine"]["facts"])
+    device = composition.nodes["gpu"]["device"]
+    if engine == "transformers" and device in (None, "cpu"):
+        return planned, {"SGLANG_USE_CPU_ENGINE": "1"}
+    if device == "cpu":
+        planned.setdefault("SGLANG_USE_CPU_ENGINE", "1")
+    return planned, {}
+
+
+def _sglang_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables of ``env`` that the code of SGLang's releases asks for, and those that the user allows."""
+    return {
+        name: value
+        for name, value in env.items()
+        if name.startswith("SGLANG_") and not name.startswith("SGLANG_HYDRA_") and not is_secret_name(name)
+        if name in every_variable() or settings().allows_variable(name)
+    }
+
+
+def _check_facts(declared: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a fact that no release asks for."""
+    from sglang_hydra.releases.case import FACTS
+
+    unknown = next((name for name in declared if name not in FACTS), None)
+    if unknown is not None:
+        near = nearest(unknown, FACTS)
+        message = f"engine.facts.{unknown} is no fact that a release asks for; these are: {', '.join(sorted(FACTS))}"
+        hint = Remedy.meant(f"engine.facts.{near}") if near else None
+        raise ConfigError(Finding("error", "CLI030", message, ("engine.facts",), hint))

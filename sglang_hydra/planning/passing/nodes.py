@@ -1,0 +1,95 @@
+"""Several nodes: one launch each from one intent, and the address at which they find the first of them.
+
+Every node gets the same arguments but for ``node_rank``; ``dist_init_addr`` is the same everywhere, and so is
+``base_gpu_id``: each node counts its own GPUs. Only node 0 serves. The others answer /health with 200 once their ranks
+are loaded, and nothing else (SGLang 0.5.2: entrypoints/engine.py lines 805-826; 0.5.23: the same, and there a SIGTERM
+on them waits for node 0 to end first).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sglang_hydra.arguments.ports import head_address, host_and_port
+from sglang_hydra.planning.engines.base import Machine
+from sglang_hydra.planning.engines.planned import plan_engine
+from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.plan import Plan
+
+
+def unknown_head(plan: Plan | None = None) -> str:
+    """What stands for the address of node 0 in a command that is shown before it is known."""
+    port = plan.nodes["launch"]["head_port"] if plan is not None else None
+    return f"HEAD:{port or 'PORT'}"
+
+
+class Head(NamedTuple):
+    """Where node 0 is reached by the others; an IPv6 ``host`` without its brackets."""
+
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        """As ``dist_init_addr`` takes it."""
+        return host_and_port(self.host, self.port)
+
+
+def head_of(values: Mapping[str, Any]) -> Head | None:
+    """The head that ``dist_init_addr`` names; None where it is not set. Raises ConfigError where it is no address."""
+    if values["dist_init_addr"] is None:
+        return None
+    host, port = head_address(values)
+    return Head(host.strip("[]"), port)
+
+
+def node_intents(intent: Mapping[str, Any], nnodes: int, head: str | None = None) -> list[dict[str, Any]]:
+    """The intent of each node, node 0 first. ``head`` is the address to use where the intent has none."""
+    if nnodes <= 1:
+        return [dict(intent)]
+    address = intent.get("dist_init_addr") or head or unknown_head()
+    return [{**intent, "nnodes": nnodes, "node_rank": rank, "dist_init_addr": address} for rank in range(nnodes)]
+
+
+def node_commands(plan: Plan, head: str | None = None) -> list[tuple[str, ...]]:
+    """The command that a person would type on each node, node 0 first, without any secret."""
+    from dataclasses import replace
+
+    planned = plan_engine(plan.nodes["engine"])
+    request = planned.request(plan.resolution, plan.environment, Machine(None))
+    return [
+        tuple(planned.engine.command(replace(request, intent=intent)).shown)
+        for intent in node_intents(request.intent, int(plan.values["nnodes"]), head or unknown_head(plan))
+    ]
+
+
+_ONE_NODE = ("engine=sglang", "nnodes=1", "nnodes=1 tp_size=1")
+
+
+def node_findings(values: Mapping[str, Any], launch: str, engine: str) -> list[Finding]:
+    """What several nodes need beyond SGLang's own checks, for the launcher and the engine of these names."""
+    if values["nnodes"] <= 1:
+        return []
+    if engine == "transformers":
+        message = f"nnodes={values['nnodes']}: the embedded engine (transformers serve) runs on one node"
+        return [Finding("error", "NOD005", message, ("nnodes", "engine"), offers=_ONE_NODE)]
+    if launch == "local" and values["dist_init_addr"] is None and values["node_rank"] > 0:
+        message = f"node {values['node_rank']} cannot know where node 0 is: dist_init_addr is not set"
+        hint = "dist_init_addr=HOST:PORT, as node 0 shows it; launch=slurm finds it by itself"
+        return [Finding("error", "NOD006", message, ("dist_init_addr", "node_rank"), hint)]
+    return []
+
+
+def command_rows(plan: Plan) -> Iterator[tuple[str, Sequence[str]]]:
+    """The node and its command, for people: every node of a few, the first two of many."""
+    commands = node_commands(plan)
+    here = int(plan.values["node_rank"]) if plan.nodes["launch"]["name"] == "local" else None
+    shown = len(commands) if len(commands) <= 4 else 2
+    for rank, command in enumerate(commands[:shown]):
+        role = " (head)" if rank == 0 else ""
+        yield f"node {rank}{role}{', this one' if rank == here else ''}", command
+    if shown < len(commands):
+        yield f"nodes {shown} to {len(commands) - 1}: the same, each with its own --node-rank", ()

@@ -1,0 +1,111 @@
+"""What a plan passes to SGLang: its flags, keyword arguments, variables and its own ``--config`` file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.rendering import by_option
+from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.planning.passing import fabric
+from sglang_hydra.planning.passing.nodes import node_intents
+from sglang_hydra.releases.provider import Provider
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+
+if TYPE_CHECKING:
+    from sglang_hydra.planning.plan import Plan
+
+KEY_VARIABLE = "SGLANG_API_KEY"
+"""The variable that holds the API key where an export runs. SGLang itself does not read it."""
+
+PYTHON_VARIABLE = "SGLANG_PYTHON"
+"""Names the interpreter that has SGLang, where an export runs."""
+
+IMAGE_VARIABLE = "SGLANG_IMAGE"
+"""Names the container image, where the table of images has none."""
+
+OWN_VARIABLES = (KEY_VARIABLE, PYTHON_VARIABLE, IMAGE_VARIABLE)
+"""Variables of the exports. SGLang reads none of them."""
+
+
+def intent_of(plan: Plan) -> dict[str, Any]:
+    """The arguments that SGLang gets: the intent as it was given and a seed that was drawn; without the API key."""
+    intent = {name: value for name, value in plan.intent.items() if value is not None}
+    for name in SECRET_FIELDS:
+        intent.pop(name, None)
+    seed = plan.values["random_seed"]
+    return intent if seed is None else {**intent, "random_seed": seed}
+
+
+def flags_of(plan: Plan, intent: Mapping[str, Any]) -> list[str]:
+    """SGLang's own flags for an intent, as its engine writes them. Raises ConfigError (ENG005) for a value that no
+    flag can say."""
+    from sglang_hydra.planning.engines.base import Request
+    from sglang_hydra.planning.engines.sglang import ENGINE
+
+    version = plan.engine.version if plan.engine.name == ENGINE.name else None
+    host, port = str(plan.values["host"]), int(plan.values["port"])
+    request = Request(intent, None, host, port, version=version)
+    try:
+        shown = list(ENGINE.command(request).shown)
+    except ValueError as failure:
+        raise ConfigError(Finding("error", "ENG005", str(failure), hint="leave it at its default")) from None
+    return shown[next((at for at, word in enumerate(shown) if word.startswith("--")), len(shown)) :]
+
+
+def flags_of_nodes(plan: Plan) -> list[list[str]]:
+    """SGLang's own flags of each node, node 0 first, without interpreter and API key."""
+    return [flags_of(plan, intent) for intent in node_intents(intent_of(plan), int(plan.values["nnodes"]))]
+
+
+def keyword_arguments(plan: Plan) -> list[dict[str, Any]]:
+    """The keyword arguments of each node, node 0 first, as the plan's release names them. ``host`` is left out: nothing
+    listens there."""
+    release = Provider(plan.resolution.release)
+    intents = node_intents(intent_of(plan), int(plan.values["nnodes"]))
+    passed = [release.accept(intent).arguments for intent in intents]
+    return [{name: value for name, value in each.items() if name != "host"} for each in passed]
+
+
+def literal_environment(plan: Plan) -> Mapping[str, str]:
+    """The variables that the plan sets or found set, without those that hold secrets."""
+    both = {**plan.inherited, **plan.environment}
+    return {name: value for name, value in both.items() if not is_secret_name(name) and name not in OWN_VARIABLES}
+
+
+def environment_of(plan: Plan, *, interface: str | None = None) -> dict[str, str]:
+    """The variables to set, by value. What the plan says of the fabric's variables beats ``fabric``."""
+    return {**fabric.variables(plan.nodes["fabric"], interface=interface), **literal_environment(plan)}
+
+
+def as_yaml(plan: Plan, node: int = 0) -> str:
+    """SGLang writes ``--KEY`` and the value's text for each entry, so the keys are flags and every value must come
+    back as the same word. Raises ConfigError (EXP020) for adapters, which it refuses there (0.5.23:
+    srt/utils/server_args_config_parser.py), and for values that begin with a dash, which it reads as flags."""
+    from sglang_hydra.text.yaml_text import yaml_text
+
+    entries: dict[str, Any] = {}
+    for option, *values in by_option(flags_of_nodes(plan)[node]):
+        flag, equals, _ = str(option).partition("=")
+        name = flag[2:].replace("-", "_")
+        dashed = equals or any(str(value).startswith("-") for value in values)
+        if dashed or name == "lora_paths":
+            what = "a value that begins with a dash" if dashed else "adapters"
+            message = f"{name}: SGLang's --config file cannot hold {what}"
+            raise ConfigError(Finding("error", "EXP020", message, (name,), "as_argv() can"))
+        read = [_number(str(value)) for value in values]
+        entries[flag[2:]] = True if not read else read[0] if len(read) == 1 else read
+    return yaml_text([entries])
+
+
+def _number(word: str) -> int | float | str:
+    """The number that YAML reads and Python writes as this very word; else the word."""
+    for kind in (int, float):
+        try:
+            value = kind(word)
+        except ValueError:
+            continue
+        if str(value) == word and word.lower() not in ("nan", "inf", "-inf"):
+            return value
+    return word

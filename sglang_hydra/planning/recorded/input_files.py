@@ -1,0 +1,330 @@
+"""Files that hold a configuration: YAML as people write it, and plans as we write them, read as overrides."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.compose.grammar import typed_word
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import NODES
+from sglang_hydra.facts.trust import refused_search_path
+from sglang_hydra.planning.plan import Recorded
+from sglang_hydra.planning.recorded.saved import NotAPlan, OtherSchema, parse_plan
+from sglang_hydra.text.budget import OverBudget, read_json
+from sglang_hydra.text.budget import read_yaml as load_yaml
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.file_text import CONFIG_BYTES, RECORD_BYTES, link_problem, read_text
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.key_lines import key_lines
+from sglang_hydra.text.locations import file_of, shown_path
+from sglang_hydra.text.words import short
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm")
+_OF_YAML = ("defaults", "hydra", "recipe", "experiment")
+_GROUPS = {*NODES} - {"model"}
+"""What no file of flags has: --model is one of SGLang's."""
+_VALUES_OF_A_CHART = re.compile(r".*values.*\.ya?ml")
+_MANIFEST = re.compile(r"^(?:---\s*$|apiVersion:|services:)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Document:
+    """What one file asks for. A plan also brings what it was made with, so that nothing is asked anew; a file of
+    others brings the findings on how it was read."""
+
+    requests: Sequence[Request]
+    recorded: Recorded | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+ReadOthers = Callable[[Path, str], Sequence[tuple[str, Document]]]
+"""Reads a file of others and its text: each server that it starts, by its name, before them all of them as one topology
+(``WHOLE``) where the file says so. Raises ConfigError, StartsNothing for none."""
+WHOLE = ""
+
+
+class StartsNothing(ConfigError):
+    """A file that starts no server, or a JSON file that holds something else."""
+
+
+def is_document(word: str) -> bool:
+    """True for what names a file or folder to read rather than an override; FILE#NAME is one server of a file."""
+    named = file_of(word)
+    return "=" not in word and "\0" not in word and (named.endswith(_SUFFIXES) or os.path.exists(named))
+
+
+def documents(
+    requests: Sequence[Request], others: ReadOthers | None = None
+) -> Iterator[tuple[str, Document | ConfigError]]:
+    """Each file's name and what it asks for, or why it cannot be read; ``others`` reads those that are not ours. A
+    folder stands for all files below it; those that start no server are passed over there."""
+    for request in requests:
+        is_folder = os.path.isdir(request.text)
+        scripts = _SCRIPTS if others is not None else ()
+        files = _files_below(request.text, scripts) if is_folder else [Path(request.text)]
+        if is_folder and _is_environment(request.text):
+            why = f"it is a Python environment; engine.python={request.text}/bin/python plans for the SGLang in it"
+            yield request.text, _unreadable(request.text, why)
+            continue
+        if not files:
+            yield request.text, _unreadable(request.text, "there is no .yaml or .json file in it")
+        for file in files:
+            problem = link_problem(file, Path(request.text)) if is_folder else None
+            if problem is not None:
+                yield shown_path(str(file)), _unreadable(shown_path(str(file)), problem)
+                continue
+            try:
+                yield from named_documents(str(file), others)
+            except ConfigError as failure:
+                if not (is_folder and isinstance(failure, StartsNothing)):
+                    yield shown_path(str(file)), failure
+
+
+def named_documents(word: str, others: ReadOthers | None) -> list[tuple[str, Document]]:
+    """The documents of FILE, or of FILE#NAME, each by its name: several where a file of others starts several servers.
+    Raises ConfigError as ``read_document`` does, and for a NAME that is not there."""
+    file = Path(file_of(word))
+    name = shown_path(str(file))
+    chosen = word[len(str(file)) + 1 :] if word != str(file) and "#" in word else ""
+    content = content_of(file) if others is not None else ""
+    if others is not None and _VALUES_OF_A_CHART.fullmatch(file.name) and (file.parent / "Chart.yaml").is_file():
+        message = f"{short(name)} holds the values of a Helm chart, and the chart's templates start the servers"
+        hint = f"helm template {shown_path(str(file.parent))} > rendered.yaml, and rendered.yaml as the word"
+        raise StartsNothing(Finding("error", "IMP001", message, hint=hint))
+    if others is None or is_ours(file, content):
+        return [(name, read_document(file))]
+    try:
+        found = list(others(file, content))
+    except StartsNothing:
+        if file.suffix not in _SUFFIXES or _MANIFEST.search(content) or _is_of_another_tool(content):
+            raise
+        return [(name, read_document(file))]
+    if not chosen and found[0][0] == WHOLE:
+        return [(name, found[0][1])]
+    found = [item for item in found if item[0] != WHOLE]
+    if chosen and chosen not in dict(found):
+        message = f"{short(name)} starts no server {short(chosen)!r}; it starts {', '.join(key for key, _ in found)}"
+        raise ConfigError(Finding("error", "CLI017", message, hint=f"{name}#{found[0][0]}" if len(found) > 1 else name))
+    several = len(found) > 1
+    return [(f"{name}#{key}" if several else name, item) for key, item in found if chosen in ("", key)]
+
+
+def is_ours(file: Path, content: str) -> bool:
+    """Whether a file is an experiment, an option of a group or a record of ours; else it is one of others'."""
+    if file.suffix == ".json":
+        return is_record(content) or _is_json_experiment(content)
+    if file.suffix not in _SUFFIXES:
+        return False
+    try:
+        loaded = load_yaml(content, "manifest")
+    except (yaml.YAMLError, ValueError):
+        # Several documents and a template are a manifest; our reader says where in its line another text is no YAML.
+        return not _MANIFEST.search(content)
+    if not isinstance(loaded, Mapping):
+        return not isinstance(loaded, (list, str))
+    keys = {str(key) for key in loaded}
+    ours = keys & {*EVERY, *NODES, *_OF_YAML}
+    if "defaults" in keys or keys == ours:
+        return True
+    if (
+        {"apiVersion", "kind"} <= keys
+        or keys & {"services", "backend"}
+        or (any("-" in key for key in keys) and not keys & _GROUPS)
+    ):
+        return False
+    return file.absolute().parent.name in NODES or len(keys) - len(ours) <= len(ours)
+
+
+def _is_of_another_tool(content: str) -> bool:
+    """Whether YAML has no key of ours and keys below its keys, as no experiment has, a mistyped one neither."""
+    try:
+        loaded = load_yaml(content, "manifest")
+    except (yaml.YAMLError, ValueError):
+        return False
+    is_ours = isinstance(loaded, Mapping) and {str(key) for key in loaded} & {*EVERY, *NODES, *_OF_YAML}
+    if not isinstance(loaded, Mapping) or is_ours:
+        return False
+    return any(isinstance(item, Mapping) for value in loaded.values() for item in (value, *_items(value)))
+
+
+def _items(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
+
+
+def is_record(content: str) -> bool:
+    """Whether a JSON file is one that this program wrote: a plan, a result."""
+    return '"sglang_hydra.' in content
+
+
+def _is_json_experiment(content: str) -> bool:
+    """Whether JSON holds an experiment: arguments and groups, of which SGLang's own ``--config`` has none."""
+    try:
+        loaded = read_json(content, "config")
+    except (ValueError, RecursionError):
+        return False
+    keys = set(loaded) if isinstance(loaded, dict) else set()
+    return bool(keys & set(NODES)) and keys <= {*EVERY, *NODES, *_OF_YAML}
+
+
+def read_document(file: Path) -> Document:
+    """What one file stands for.
+
+    YAML is a mapping of arguments and groups (``gpu: h100``, ``tp_size: 8``), or an experiment with a defaults list
+    (``- override /gpu: h100``); in a folder named like a group it is an option of it, unless it names a GPU or a model.
+    JSON is a plan, or arguments and groups as in YAML.
+    Raises ConfigError naming the file, and the line where there is one.
+    """
+    content = content_of(file)
+    is_plan = file.suffix == ".json" and not _is_json_experiment(content)
+    return _from_plan(file, content) if is_plan else Document(read_yaml(file, content))
+
+
+def content_of(file: Path) -> str:
+    try:
+        return read_text(file, RECORD_BYTES if file.suffix == ".json" else CONFIG_BYTES)
+    except (OSError, ValueError) as failure:
+        reason = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8 text"
+        raise _unreadable(shown_path(str(file)), str(reason)) from failure
+
+
+def _files_below(folder: str, scripts: tuple[str, ...] = ()) -> list[Path]:
+    """No hidden files (.gitlab-ci.yml), nothing from hidden folders (.git, .github) and Python environments."""
+    found: list[Path] = []
+    for here, inner, names in os.walk(folder):
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        if _is_environment(here):
+            inner.clear()
+            continue
+        found += [Path(here, name) for name in names if name.endswith((*_SUFFIXES, *scripts)) and name[0] != "."]
+    return sorted(found)
+
+
+def _is_environment(folder: str) -> bool:
+    return os.path.exists(os.path.join(folder, "pyvenv.cfg"))
+
+
+def read_yaml(file: Path, content: str) -> list[Request]:
+    """What ``content`` asks for, read as the YAML of ``file``. Raises ConfigError as ``read_document`` does."""
+    from sglang_hydra.compose.hydra_internals import yaml_loader
+
+    name = shown_path(str(file))
+    try:
+        loaded = load_yaml(content, "config", yaml_loader())
+    except OverBudget as failure:
+        raise _unreadable(name, str(failure)) from failure
+    except yaml.MarkedYAMLError as failure:
+        mark = failure.problem_mark
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise _unreadable(f"{name}{place}", f"it is no YAML: {_problem(failure.problem)}") from failure
+    except yaml.YAMLError as failure:
+        raise _unreadable(name, f"it is no YAML: {failure}") from failure
+    if not isinstance(loaded, Mapping):
+        what = {type(None): "nothing", list: "a list", str: "text"}.get(type(loaded), f"a {type(loaded).__name__}")
+        colon = isinstance(loaded, str) and re.search(r"\w:\S", loaded)
+        why = f"it holds {what}, not a mapping of arguments" + (": a space belongs after each colon" if colon else "")
+        raise _unreadable(name, why)
+    lines = key_lines(str(file))
+    group = file.absolute().parent.name
+    group = group if group in NODES and not _names_a_server(loaded, group) else ""
+    requests = list(_from_defaults(name, loaded.get("defaults") or [], lines.get(("defaults",), 1), group))
+    for key, value in loaded.items():
+        if group and key != "defaults":
+            place = f"{name}:{lines.get((str(key),), 1)}"
+            requests.append(Request.typed(f"{group}.{key}", value, place, group, interpolate=True))
+        elif key == "hydra":
+            requests += _of_hydra(file, value, lines, ("hydra",))
+        elif key != "defaults":
+            requests += _flattened(name, (str(key),), value, lines)
+    return requests
+
+
+def _names_a_server(loaded: Mapping[Any, Any], group: str) -> bool:
+    """Whether a file in a folder that happens to be called like a group (``launch/``) says what to serve, or where:
+    no option of a group does."""
+    return bool({"gpu", "model", "recipe"} & set(loaded)) or ("model_path" in loaded and group != "model")
+
+
+def _from_defaults(name: str, entries: Any, line: int, group: str) -> Iterator[Request]:
+    """The choices of a defaults list; in an option of ``group`` a bare name is another option of it.
+
+    Raises ConfigError for an entry that only composing it in place can follow.
+    """
+    for entry in entries if isinstance(entries, list) else [entries]:
+        if entry == "_self_" or entry == "sglang_hydra_schema":
+            continue
+        if group and isinstance(entry, str):
+            entry = {group: entry}
+        if not isinstance(entry, Mapping) or any(isinstance(option, (list, dict)) for option in entry.values()):
+            raise _unreadable(f"{name}:{line}", f"the entry {entry!r} of its defaults list includes another config")
+        for group, option in entry.items():
+            words = str(group).split()
+            if words[-1].startswith("hydra."):
+                message = f"{name}:{line}: {words[-1]} is a key and no group, so it stands in no defaults list"
+                hint = f"beside the list: hydra: {{{words[-1].removeprefix('hydra.')}: ...}}"
+                raise ConfigError(Finding("error", "CLI017", message, (words[-1],), hint))
+            yield Request(
+                f"{words[-1].lstrip('/')}={'null' if option is None else option}", f"{name}:{line}", "experiment"
+            )
+
+
+def _of_hydra(file: Path, value: Any, lines: Mapping[tuple[str, ...], int], keys: tuple[str, ...]) -> Iterator[Request]:
+    """``hydra: {run: {dir: x}}`` is ``hydra.run.dir=x``. Raises ConfigError for a search path that no file may name."""
+    key = ".".join(keys)
+    if isinstance(value, Mapping) and value and key != "hydra.sweeper.params":
+        for name, inner in value.items():
+            yield from _of_hydra(file, inner, lines, (*keys, str(name)))
+        return
+    is_path = key == "hydra.searchpath"
+    if is_path and (finding := refused_search_path(str(file), [str(path) for path in value or ()], True)) is not None:
+        raise ConfigError(finding)
+    word = typed_word(key, value)
+    place = f"{shown_path(str(file))}:{lines.get(keys, 1)}"
+    yield Request(word if is_path or key == "hydra.mode" else f"++{word}", place, "experiment")
+
+
+def _flattened(name: str, keys: tuple[str, ...], value: Any, lines: Mapping[tuple[str, ...], int]) -> list[Request]:
+    """``gpu: {count: 4}`` is ``gpu.count=4``; a group's name with a word is the choice of its option."""
+    if keys[0] in NODES and isinstance(value, Mapping) and len(keys) == 1:
+        return [item for key, inner in value.items() for item in _flattened(name, (*keys, str(key)), inner, lines)]
+    place = f"{name}:{lines.get(keys, 1)}"
+    return [Request.typed(".".join(keys), value, place, "experiment", interpolate=True)]
+
+
+def _from_plan(file: Path, content: str) -> Document:
+    """A plan as its intent and the facts that it was made with."""
+    try:
+        saved = parse_plan(shown_path(str(file)), content)
+    except OtherSchema as failure:
+        raise StartsNothing(*_unreadable(failure.place, str(failure)).findings) from failure
+    except NotAPlan as failure:
+        raise _unreadable(failure.place, str(failure)) from failure
+    plan = saved.record
+    typed: dict[str, Any] = {
+        "gpu": "none",
+        "model": "unset",
+        "engine": plan["engine"]["name"],
+        "engine.version": plan["engine"]["version"],
+        "ignore": sorted({finding["id"] for finding in plan["ignored"]}),
+    }
+    typed |= {f"engine.env.{variable}": value for variable, value in plan["environment"].items()}
+    typed |= saved.intent
+    return Document([Request.typed(key, value, saved.name, "lock") for key, value in typed.items()], saved.recorded)
+
+
+def _unreadable(place: str, why: str) -> ConfigError:
+    return ConfigError(Finding("error", "CLI017", f"{place} cannot be read: {why}"))
+
+
+def _problem(problem: str | None) -> str:
+    """The parser's words; of a tab our own, since each parser has others."""
+    is_tab = problem is not None and ("'\\t'" in problem or "tab character" in problem)
+    return "a tab stands where only spaces may" if is_tab else str(problem)

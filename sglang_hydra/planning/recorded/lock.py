@@ -1,0 +1,239 @@
+"""``lock=plan.json``: a plan is made once more from its own record, and refused where it would come out otherwise."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglang_hydra.arguments.secrets import API_KEY_VARIABLE, HIDDEN, SECRET_FIELDS, is_secret_name
+from sglang_hydra.compose.grammar import typed_word
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.compose.schema import NODES
+from sglang_hydra.planning.plan import Recorded
+from sglang_hydra.planning.recorded.saved import NotAPlan, OtherSchema, SavedPlan, read_plan
+from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.words import program
+
+if TYPE_CHECKING:
+    from sglang_hydra.compose.composer import Composer, Composition
+    from sglang_hydra.planning.making.gpu_class import Hardware
+    from sglang_hydra.planning.plan import Plan
+
+LAYER = "lock"
+_ONE_SERVER = (None, "single")
+_PRESETS = ("gpu", "model", "gpu_model")
+_NOTHING = {"gpu": "none", "model": "unset"}
+_NOT_KNOWN = "unknown"
+_OF_THE_MACHINE = "engine.python"
+"""A setting that says where something lies on the machine that made the plan."""
+
+
+def replay(
+    composer: Composer,
+    requests: Sequence[Request],
+    path: str,
+    env: Mapping[str, str],
+    saved: Recorded | None = None,
+    seed: int | None = None,
+) -> Plan:
+    """The plan in the file ``path``, planned again with ``requests`` on top, which may only change where it runs.
+
+    Raises ConfigError with one finding for each difference: arguments, GPU and model facts, the model's revision, the
+    engine and its version, the container image, the environment. What cannot be compared on this machine is taken from
+    the file, and a finding of the plan says so. ``saved`` is what a plan file knew that the requests come from: there
+    is nothing to replay on top of a record. ``seed`` is for a plan whose seed the start draws.
+    """
+    if saved is not None:
+        message = f"a saved plan and lock={path} are two records of a server"
+        hint = f"{program()} diff PLAN {path} shows how they differ"
+        raise ConfigError(Finding("error", "LCK011", message, ("lock",), hint))
+    from sglang_hydra.planning.making.replan import planned
+    from sglang_hydra.planning.recorded.lock_differences import differences
+
+    locked = _read(path)
+    again = _Again(composer, locked, requests)
+    composition = again.compose(env)
+    topology = composition.nodes["topology"]["name"]
+    if topology not in _ONE_SERVER:
+        message = f"lock={path} holds one server, and topology={topology} has several"
+        raise ConfigError(Finding("error", "LCK011", message, ("lock", "topology"), "a lock for each server"))
+    plan = planned(
+        composer,
+        again.words,
+        composition,
+        seed=seed if locked.recorded.seed is None else locked.recorded.seed,
+        env=env,
+        recorded=again.facts(composition, env),
+    )
+    found = list(differences(locked, plan, _typed(requests)))
+    if found:
+        raise ConfigError(*found, _way_out(path, locked, requests))
+    return replace(plan, findings=(*plan.findings, *again.notes, *_missing_key(locked, composition)))
+
+
+class _Again:
+    """A recorded plan on its way to a plan of today. ``words`` are its overrides and those on top; ``notes`` say what
+    could not be compared here."""
+
+    def __init__(self, composer: Composer, locked: SavedPlan, requests: Sequence[Request]) -> None:
+        self.composer = composer
+        self.locked = locked
+        self.notes: list[Finding] = []
+        self._gpu_is_known = True
+        self._chosen_class: tuple[Composition, Hardware] | None = None
+        choices = self._choices()
+        if locked.record.get("probed"):
+            choices["gpu"] = "auto"
+        self.words = [*self._spelled(*self._chosen(choices), *self._set()), *requests]
+
+    def compose(self, env: Mapping[str, str]) -> Composition:
+        """What the words are composed to. A GPU that was probed then is probed again, where there is one."""
+        from sglang_hydra.planning.making.gpu_class import choose_gpu_class
+
+        composition = self.composer.compose(self.words)
+        self._chosen_class = choose_gpu_class(self.composer, self.words, composition, env)
+        recorded = self.locked.recorded.gpu
+        if not self._chosen_class[1].without_accelerator or recorded.device is None:
+            return composition
+        self._not_compared(f"the lock is for {recorded.name}, and there is no GPU here: its facts are used", "gpu")
+        choice = self._choices().get("gpu", "none")
+        (asked,), chosen_then = self._spelled(self._word("gpu=auto")), self._spelled(*self._chosen({"gpu": choice}))
+        self.words = [*chosen_then, *(word for word in self.words if word != asked)]
+        self._gpu_is_known = False
+        return self.composer.compose(self.words)
+
+    def facts(self, composition: Composition, env: Mapping[str, str]) -> Recorded:
+        """GPU and model as this machine and these presets say, each taken from the record where they cannot say."""
+        from sglang_hydra.facts.declared import gpu_facts, model_facts
+
+        recorded = self.locked.recorded
+        gpu = recorded.gpu
+        if self._gpu_is_known and self._chosen_class is not None:
+            composition, hardware = self._chosen_class
+            gpu = gpu_facts(composition.nodes["gpu"], hardware.facts)
+        model, _ = model_facts(composition, env, self.composer.model_presets(self.words))
+        if not model.known and recorded.model.known:
+            self._not_compared(f"the model's facts cannot be read here ({model.source}): the lock's are used", "model")
+            model = recorded.model
+        if model.draft is None:
+            model = replace(model, draft=recorded.model.draft)
+        return Recorded(gpu, model, recorded.seed, env, locked=True)
+
+    def _choices(self) -> dict[str, str]:
+        record = self.locked.record
+        chosen = {group: str(choice) for group, choice in record["choices"].items() if choice and group in NODES}
+        return {**chosen, "engine": record["engine"]["name"]}
+
+    def _chosen(self, choices: Mapping[str, str]) -> Iterator[Request]:
+        """The options of the groups. One that is not known here leaves its recorded facts."""
+        for group, choice in choices.items():
+            if choice in self.composer.options(group):
+                yield self._word(f"{group}={choice}")
+                continue
+            self._not_compared(f"{group}={choice} of the lock is no option here: its recorded facts are used", group)
+            self._gpu_is_known = self._gpu_is_known and group != "gpu"
+            if group in _NOTHING:
+                yield self._word(f"{group}={_NOTHING[group]}")
+
+    def _set(self) -> Iterator[Request]:
+        """What was set inside the groups, then the arguments."""
+        record = self.locked.record
+        settings = {key: item["value"] for key, item in record.get("settings", {}).items() if key != "lock"}
+        if "engine.version" not in settings and record["engine"]["version"] != _NOT_KNOWN:
+            yield self._value("engine.version", record["engine"]["version"])
+        for key, value in settings.items():
+            if value == HIDDEN:
+                self._not_compared(f"{key} is a secret and not in the lock", key, f"'{key}=${{oc.env:NAME}}' if needed")
+            elif key != _OF_THE_MACHINE or _is_program(value):
+                yield self._value(key, value)
+        for name, value in self.locked.intent.items():
+            # A key stands there as a reference: it is read from the environment again.
+            refers = name in SECRET_FIELDS and API_KEY_VARIABLE in os.environ
+            yield Request.typed(name, value, self.locked.name, LAYER, interpolate=refers)
+
+    def _spelled(self, *requests: Request) -> list[Request]:
+        return [word for request in requests if (word := self.composer.spelled(request)) is not None]
+
+    def _word(self, text: str) -> Request:
+        return Request(text, self.locked.name, LAYER)
+
+    def _value(self, key: str, value: Any) -> Request:
+        return Request.typed(key, value, self.locked.name, LAYER)
+
+    def _not_compared(self, message: str, key: str, hint: str | None = None) -> None:
+        finding = Finding("info", "LCK004", message, (key,), hint)
+        if finding not in self.notes:
+            self.notes.append(finding)
+
+
+def _read(path: str) -> SavedPlan:
+    """Raises ConfigError for what is no plan of this version."""
+    hint = f"{program()} plan --json ... > plan.json makes a lock"
+    try:
+        return read_plan(Path(path).expanduser())
+    except NotAPlan as failure:
+        id = "LCK002" if isinstance(failure, OtherSchema) else "LCK001"
+        message = f"lock={failure.place} cannot be read: {failure}"
+        raise ConfigError(Finding("error", id, message, ("lock",), hint)) from failure
+
+
+def _missing_key(locked: SavedPlan, composition: Composition) -> Iterator[Finding]:
+    """The locked server had a key; a lock holds none."""
+    for name in SECRET_FIELDS:
+        chain = composition.origins.get(name, ())
+        had = locked.record["intent"].get(name) is not None
+        if had and API_KEY_VARIABLE not in os.environ and chain and chain[-1].layer == LAYER:
+            hint = f"'{name}=${{oc.env:MY_KEY}}', or export {API_KEY_VARIABLE}=..."
+            yield Finding("error", "LCK013", f"the locked server has an {name}, and a lock holds no key", (name,), hint)
+
+
+def _is_program(python: Any) -> bool:
+    from sglang_hydra.facts.packages import find_python
+
+    return isinstance(python, str) and find_python(python) is not None
+
+
+def _typed(requests: Sequence[Request]) -> dict[str, str]:
+    """The keys that were given on top of the lock, and where."""
+    given = {request.name: request.place for request in requests}
+    return {key: place for key, place in given.items() if key != "lock" and not key.startswith("hydra")}
+
+
+def _way_out(path: str, locked: SavedPlan, requests: Sequence[Request]) -> Finding:
+    """What to type: without the override, or for a lock of the server as it would be now."""
+    message = f"the server would not be the one that lock={path} records"
+    given = _typed(requests)
+    kept = (word for word in as_overrides(locked) if word.partition("=")[0] not in given)
+    words = " ".join(shlex.quote(word) for word in [*kept, *_on_top(requests)])
+    hint = "leave out what was typed on top", f"a new lock: {program()} plan --json {words} > new.json"
+    return Finding("info", "LCK012", message, ("lock",), hint)
+
+
+def as_overrides(locked: SavedPlan) -> Iterator[str]:
+    """What somebody would type for the recorded plan, presets by their names."""
+    record = locked.record
+    for group in ("gpu", "model"):
+        choice = record["choices"].get(group)
+        if choice and not (group == "gpu" and record.get("probed")) and choice != _NOTHING[group]:
+            yield f"{group}={choice}"
+    for key, setting in record.get("settings", {}).items():
+        if setting["value"] != HIDDEN and key not in ("lock", _OF_THE_MACHINE):
+            yield typed_word(key, setting["value"])
+    for name, value in locked.intent.items():
+        chain = record["origins"].get(name) or [{}]
+        if name not in SECRET_FIELDS and chain[-1].get("layer") not in _PRESETS:
+            yield typed_word(name, value)
+
+
+def _on_top(requests: Sequence[Request]) -> Iterator[str]:
+    for request in requests:
+        key = request.name
+        if is_secret_name(key.rpartition(".")[2]):
+            yield f"{key}=${{oc.env:MY_KEY}}"
+        elif key != "lock" and not key.startswith("hydra"):
+            yield request.text

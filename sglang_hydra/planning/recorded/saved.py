@@ -1,0 +1,265 @@
+"""Reading a plan back from its file: what was asked for and known when it was made."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.arguments.every import EVERY
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.order import same_release
+from sglang_hydra.facts.declared import TORCH_CUDA
+from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.planning.plan import READ, Recorded
+from sglang_hydra.planning.plan import SCHEMA as PLAN_SCHEMA
+from sglang_hydra.text.budget import read_json
+from sglang_hydra.text.errors import CarriedError
+from sglang_hydra.text.file_text import read_text
+from sglang_hydra.text.json_types import NOT_FINITE
+from sglang_hydra.text.locations import shown_path
+
+_KIND, _, _NUMBER = PLAN_SCHEMA.partition("/")
+
+
+class NotAPlan(CarriedError):
+    """A file that holds no plan. ``place`` names it, with line and column where there is one; the text is why."""
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(why)
+        self.place = place
+
+
+class OtherSchema(NotAPlan):
+    """A JSON file of another kind, or of another version of the plan's schema."""
+
+
+@dataclass(frozen=True)
+class SavedPlan:
+    """``name`` is how the file is shown, ``record`` its content, whose shape has been looked at."""
+
+    name: str
+    record: Mapping[str, Any]
+
+    @property
+    def intent(self) -> dict[str, Any]:
+        """The arguments that were asked for, with their types."""
+        return {name: number_again(name, value) for name, value in self.record["intent"].items()}
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """All arguments as they were resolved, in JSON's types."""
+        values: Mapping[str, Any] = self.record["values"]
+        return values
+
+    @property
+    def basis(self) -> str:
+        """What made its values; the first schema has those of 0.5.2's rules whatever the release."""
+        engine = self.record["engine"]
+        is_own = engine["name"] != "sglang" or same_release(engine["version"], SPECIFIED_VERSION)
+        return str(self.record.get("basis", "exact" if is_own else "rules"))
+
+    @property
+    def recorded(self) -> Recorded:
+        """The facts that it was made with, and the seed if one was drawn."""
+        model = self.record["model"]
+        draft = model.get("draft")
+        return Recorded(
+            gpu=gpu_of(self.record["gpu"]),
+            model=ModelFacts(
+                model["config"],
+                gguf=bool(model["gguf"]),
+                source=f"{model['source']} (as {self.name} has it)",
+                revision=model["revision"],
+                unknown=tuple(model["unknown"]),
+                draft=None if draft is None else _draft_of(draft),
+            ).with_details(model.get("details", {})),
+            seed=self.values["random_seed"] if self.record["seed_drawn"] else None,
+            inherited=dict(self.record["inherited"]),
+        )
+
+
+def _draft_of(record: Mapping[str, Any]) -> ModelFacts:
+    return ModelFacts(record["config"], source=str(record["source"])).with_details(record.get("details", {}))
+
+
+def read_plan(path: Path) -> SavedPlan:
+    """The plan in a file. Raises NotAPlan for what cannot be read or is broken, OtherSchema for another kind."""
+    name = shown_path(str(path))
+    try:
+        content = read_text(path)
+    except (OSError, ValueError) as failure:
+        why = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8 text"
+        raise NotAPlan(name, str(why)) from failure
+    return parse_plan(name, content)
+
+
+def parse_plan(name: str, content: str) -> SavedPlan:
+    """The same for a file's content. ``name`` is how the file is shown."""
+    try:
+        record = read_json(content, "record")
+    except json.JSONDecodeError as failure:
+        raise NotAPlan(f"{name}:{failure.lineno}:{failure.colno}", f"it is no JSON: {failure.msg}") from failure
+    except (ValueError, RecursionError) as failure:
+        raise NotAPlan(name, f"it is no JSON: {failure}") from failure
+    schema = record.get("schema") if isinstance(record, dict) else None
+    if schema not in READ:
+        raise OtherSchema(name, _other_schema(schema))
+    problem = _problem(record)
+    if problem:
+        raise NotAPlan(name, f"it is no whole plan: {problem}")
+    return SavedPlan(name, _folded(record))
+
+
+def _folded(record: dict[str, Any]) -> dict[str, Any]:
+    """A plan whose arguments stand together, also those that earlier schemas have under ``extra``."""
+    extra = record.pop("extra", {})
+    settings = {key: item for key, item in record.get("settings", {}).items() if not key.startswith("extra.")}
+    origins = {name: [record["settings"][f"extra.{name}"]] for name in extra if f"extra.{name}" in record["settings"]}
+    intent = {**record["intent"], **extra}
+    return {**record, "intent": intent, "origins": {**record["origins"], **origins}, "settings": settings}
+
+
+def gpu_of(record: Mapping[str, Any]) -> GpuFacts:
+    facts = dict(record)
+    capability = facts.pop("compute_capability")
+    return GpuFacts(
+        **facts,
+        compute_capability=tuple(capability) if capability else None,
+        torch_cuda=record["vendor"] in TORCH_CUDA,
+    )
+
+
+def number_again(argument: str, value: Any) -> Any:
+    """JSON has no nan: a plan holds its name."""
+    is_float = argument in EVERY and EVERY[argument].kind == "float"
+    return float(value) if is_float and value in NOT_FINITE else value
+
+
+def _other_schema(schema: Any) -> str:
+    match = re.fullmatch(rf"{re.escape(_KIND)}/(\d+)", schema) if isinstance(schema, str) else None
+    if match is not None:
+        age = "a later" if int(match[1]) > int(_NUMBER) else "an earlier"
+        return f"{age} sglang-hydra wrote it: its schema is {schema!r}, and this one reads {PLAN_SCHEMA!r}"
+    return f"its schema is {schema!r}, and only {PLAN_SCHEMA!r} can be"
+
+
+def _is(kind: type | tuple[type, ...], null: bool = False) -> Callable[[Any], bool]:
+    return lambda value: (null and value is None) or (isinstance(value, kind) and not _is_other_bool(kind, value))
+
+
+def _is_other_bool(kind: Any, value: Any) -> bool:
+    """In Python true is an int; in a plan it is not."""
+    return isinstance(value, bool) and bool not in (kind if isinstance(kind, tuple) else (kind,))
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+
+
+_PARTS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
+    "": {
+        "engine": _is(dict),
+        "gpu": _is(dict),
+        "model": _is(dict),
+        "choices": _is(dict),
+        "intent": _is(dict),
+        "origins": _is(dict),
+        "values": _is(dict),
+        "seed_drawn": _is(bool),
+        "ledger": _is(list),
+        "ignored": _is(list),
+        "environment": _texts,
+        "inherited": _texts,
+    },
+    "engine": {"name": _is(str), "version": _is(str)},
+    "gpu": {
+        "name": _is(str),
+        "vendor": _is(str),
+        "device": _is(str, null=True),
+        "memory_mib": _is((int, float), null=True),
+        "compute_capability": _is(list, null=True),
+        "count": _is(int, null=True),
+        "flashinfer": _is(bool),
+        "triton_kernels": _is(bool),
+    },
+    "model": {
+        "config": _is(dict, null=True),
+        "source": _is(str),
+        "revision": _is(str, null=True),
+        "gguf": _is(bool),
+        "unknown": _is(list),
+    },
+}
+
+_DETAILS: Mapping[str, Callable[[Any], bool]] = {
+    "identity": _is(dict),
+    "stated": _is(dict),
+    "files": _texts,
+    "published": _is(bool),
+    "config_class": _is(str),
+    "refused": _is(str),
+}
+
+
+def _are_details(value: Any) -> bool:
+    return isinstance(value, dict) and all(key in _DETAILS and _DETAILS[key](item) for key, item in value.items())
+
+
+def _is_draft(value: Any) -> bool:
+    is_known = isinstance(value, dict) and "source" in value and isinstance(value.get("config", ""), dict | None)
+    return is_known and _are_details(value.get("details", {}))
+
+
+def _problem(record: Mapping[str, Any]) -> str | None:
+    """What is missing or of a wrong type in a plan; None for a whole one."""
+    for part, keys in _PARTS.items():
+        held = record[part] if part else record
+        for key, fits in keys.items():
+            where = f"{part}.{key}" if part else key
+            if key not in held:
+                return f"{where} is missing"
+            if not fits(held[key]):
+                return f"{where} is {json.dumps(held[key])[:60]}"
+    if not isinstance(record.get("extra", {}), dict):
+        return f"extra is {json.dumps(record['extra'])[:60]}"
+    settings = record.get("settings", {})
+    if not isinstance(settings, dict):
+        return f"settings is {json.dumps(settings)[:60]}"
+    for key, setting in settings.items():
+        if not isinstance(setting, dict) or "value" not in setting:
+            return f"settings.{key[:60]} is {json.dumps(setting)[:60]}"
+    draft = record["model"].get("draft")
+    if draft is not None and not _is_draft(draft):
+        return f"model.draft is {json.dumps(draft)[:60]}"
+    if not _are_details(details := record["model"].get("details", {})):
+        return f"model.details is {json.dumps(details)[:60]}"
+    device_name = record["gpu"].get("device_name")  # no plan of an earlier version has it
+    if not _is(str, null=True)(device_name):
+        return f"gpu.device_name is {json.dumps(device_name)[:60]}"
+    unknown = set(record["gpu"]) - {*_PARTS["gpu"], "device_name"}
+    if unknown:
+        return f"gpu.{min(unknown)} is unknown"
+    capability = record["gpu"]["compute_capability"]
+    if capability is not None and (len(capability) != 2 or not all(map(_is(int), capability))):
+        return f"gpu.compute_capability is {capability}"
+    is_own = record["schema"] == READ[0] or same_release(record["engine"]["version"], SPECIFIED_VERSION)
+    expected = set(FIELDS) if is_own else {"model_path", "random_seed", "tp_size"}
+    missing = sorted(expected - set(record["values"]))
+    if missing:
+        return f"values.{missing[0]} is missing"
+    foreign = sorted((set(record["values"]) if is_own else set()) - set(FIELDS) | set(record["intent"]) - set(EVERY))
+    if foreign:
+        return f"{foreign[0]} is no argument of SGLang"
+    if not _is(int, null=True)(record["values"]["random_seed"]):
+        return "values.random_seed is no number"
+    for part, key in (("ledger", "field"), ("ignored", "id")):
+        for entry in record[part]:
+            if not isinstance(entry, dict) or not isinstance(entry.get(key), str):
+                return f"an entry of {part} is {json.dumps(entry)[:60]}"
+    return None

@@ -1,0 +1,116 @@
+"""Where a release's answer to a question comes from: recorded, kept, its wheel, an installed copy, or nowhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sglang_hydra.arguments.tables.order import same_release
+from sglang_hydra.facts.trust import may_start
+from sglang_hydra.releases.answers import kept_answer_to
+from sglang_hydra.releases.case import Case
+from sglang_hydra.releases.recorded import recorded_answer
+from sglang_hydra.releases.records import Record, record_of
+from sglang_hydra.rules.answer import Answer
+from sglang_hydra.rules.resolution import Basis
+from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.words import program
+
+_FACT = re.compile(r"\(the fact (\w+)\)")
+"""How a question names the fact that would have answered it."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a release may be asked, and what it is told beside the arguments, the GPU and the model.
+
+    ``environment`` are the variables that the server would find, ``declared`` the facts that a person states
+    (engine.facts). ``installed`` is the version that this machine has and ``program`` the interpreter that has it.
+    ``may_fetch`` allows fetching its wheels, ``may_ask`` anything but recorded answers; ``why`` asks for reasons, which
+    takes twice the time. ``is_named`` says that somebody named the release.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    declared: Mapping[str, Any] = field(default_factory=dict)
+    installed: str | None = None
+    program: str | None = None
+    may_fetch: bool = False
+    may_ask: bool = True
+    why: bool = True
+    is_named: bool = True
+
+
+class NoAnswer(NamedTuple):
+    """Why a release was not asked, in a clause, and what to type."""
+
+    why: str
+    hint: str | None = None
+
+
+_NOT_HAD = ("REL002", "REL015")
+"""What keeps a release from being asked, and no answer of its: a wheel that is not fetched, a cache of others."""
+
+
+class Answered(NamedTuple):
+    """An answer, and whether it was recorded."""
+
+    answer: Answer
+    basis: Basis
+
+
+def answer_to(case: Case, version: str, asking: Asking) -> Answered | NoAnswer:
+    """Returns what a release makes of a case. Its wheels are fetched only where the program allows it too. Of a refusal
+    the message is not recorded, so that wheels that are here are asked for it."""
+    record = record_of(version)
+    if record is None:
+        trust = f"{program()} release fetch --trust {version}"
+        return NoAnswer(f"SGLang {version} is not recorded", trust)
+    recorded = recorded_answer(record, case)
+    if recorded is not None and (recorded.ok or not asking.may_ask or not _has_wheels(record)):
+        return Answered(recorded, "recorded")
+    if not asking.may_ask:
+        return NoAnswer("its answer is not recorded", "--exact asks its wheel")
+    try:
+        found = kept_answer_to(record, case, why=asking.why) or _asked_now(case, record, asking)
+    except MachineError as failure:
+        finding = failure.findings[0]
+        if finding.id not in _NOT_HAD:
+            raise
+        return NoAnswer(finding.message, finding.hint)
+    if isinstance(found, NoAnswer):
+        return found
+    if found.ok is None:
+        fact = _FACT.search(str(found.unanswered))
+        hint = f"engine.facts.{fact[1]}=..." if fact else None
+        return NoAnswer(f"SGLang {version} asks for a fact that the plan has not: {found.unanswered}", hint)
+    return Answered(found, "exact")
+
+
+def _has_wheels(record: Record) -> bool:
+    from sglang_hydra.releases import wheels
+
+    try:
+        return not wheels.missing(record)
+    except MachineError:  # its message alone would be asked for
+        return False
+
+
+def _asked_now(case: Case, record: Record, asking: Asking) -> Answer | NoAnswer:
+    from sglang_hydra.releases import wheels
+    from sglang_hydra.releases.fetching import ANSWER_S, progress_if_allowed
+    from sglang_hydra.releases.release import ask_installed, ask_release
+
+    missing = wheels.missing(record)
+    is_installed = asking.installed is not None and same_release(asking.installed, record.version)
+    if missing and is_installed and asking.program is not None and may_start(asking.program):
+        return ask_installed(asking.program, record.version, [case], why=asking.why)[0]
+    if missing and asking.may_fetch and (progress := progress_if_allowed()) is not None:
+        wheels.fetch(record, progress, wait_s=ANSWER_S)
+    elif missing:
+        return NoAnswer(
+            f"its wheel is not here ({wheels.download_size(record) / 2**20:.0f} MiB to fetch)",
+            f"{program()} release fetch {record.version}",
+        )
+    return ask_release(record.version, [case], why=asking.why)[0]

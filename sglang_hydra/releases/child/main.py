@@ -1,0 +1,141 @@
+"""The child's loop: JSON lines in and out.
+
+The first line has the options: ``version``; ``release``, the folder that has SGLang; ``folders``, those of
+``libraries``, which are transformers and what it needs, by name; ``real_parts``; ``parent``, the process that it ends
+with; ``limit_s``, for one case; ``scratch``, an empty folder. For unpacked wheels: ``lists``, the sha256 that the list
+of each may have; ``codes``, where their byte code is kept; ``key``, which marks it.
+The second is the machine, which is answered with the greeting (``version``, ``start_s``, ``sandbox``). Each further
+line is a case, ``{id, machine, argv, models, files}`` and ``why`` for the reasons, answered by one line. What the
+release prints goes to stderr. A file that is not what its wheel had is named by any answer, as ``changed``.
+"""
+
+from __future__ import annotations
+
+import ctypes  # noqa: F401 - this one and sysconfig look at the interpreter, and a release imports both
+import gc
+import importlib
+import json
+import os
+import shutil
+import signal
+import sys
+import sysconfig  # noqa: F401
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import files, inert, libraries, machine, packages, sandbox
+from .case import HOME, Runner
+from .questions import Asked, Unanswered, frames_of, short_path
+from .sealed import Sealed
+
+_LOOK_S = 2.0
+_FIXED = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "LC_ALL": "C",
+}
+
+
+CODES = "codes"
+"""In the scratch folder, at the end: byte code that was made, with its mark."""
+
+
+def main() -> int:
+    begun = time.perf_counter()
+    gc.disable()  # nothing that a release imports is ever given back
+    options = json.loads(sys.stdin.readline())
+    watch = Watch(options["parent"], options["limit_s"], options["scratch"])
+    watch.start()
+    sys.argv = ["sglang"]
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as lines:
+        os.dup2(2, 1)
+        answer = _writer(lines)
+        try:
+            runner, sealed, given = _load(options, json.loads(sys.stdin.readline()), options["scratch"])
+        except (Exception, Unanswered) as error:  # noqa: BLE001 - whatever a release raises while it is imported
+            text = str(error) if isinstance(error, Unanswered) else f"{type(error).__name__}: {error}"
+            answer({"unanswered": f"it cannot be imported: {text}{_last_place(error)}"})
+            return 1
+        answer({"version": options["version"], "start_s": round(time.perf_counter() - begun, 3), "sandbox": given})
+        watch.wait()
+        gc.freeze()
+        gc.enable()
+        for line in sys.stdin:
+            watch.begin()
+            answer(runner.run(json.loads(line)))
+            watch.wait()
+        if sealed is not None and Asked.changed is None:
+            sealed.keep_codes(os.path.join(options["scratch"], CODES), bytes.fromhex(options["key"]))
+        os.chdir("/")
+    return 0
+
+
+def _load(
+    options: dict[str, Any], facts: dict[str, Any], scratch: str
+) -> tuple[Runner, Sealed | None, dict[str, bool]]:
+    """Imports the release on a machine with these facts, and says what the system keeps this process from."""
+    known = machine.Machine(facts)
+    os.environ.clear()
+    os.environ.update({**_FIXED, "HOME": scratch, "HF_HOME": scratch, "TMPDIR": scratch, **facts["environment"]})
+    tempfile.tempdir = scratch
+    sealed = Sealed(options["lists"]) if options.get("lists") else None
+    if sealed is not None:
+        sys.dont_write_bytecode, sys.pycache_prefix = True, os.path.join(scratch, "none")  # theirs is not read
+        sealed.take_codes(options["codes"], bytes.fromhex(options["key"]))
+    found = packages.Packages(
+        options["release"], options["folders"], options["libraries"], options["real_parts"], known, sealed
+    )
+    world = files.Files([*found.places(found.real), os.path.dirname(os.__file__)], scratch, sealed)
+    given = sandbox.enter(found.folders, scratch)
+    found.install()
+    inert.refuse_hasattr()
+    machine.install(known)
+    world.install()
+    world.begin(0, {"models": {}}, known)
+    libraries.install(known["device"], found.real)
+    release = importlib.import_module(HOME)
+    world.end()
+    Asked.at_start, Asked.is_running = Asked.assumed, True
+    Asked.clear()
+    return Runner(release, known, world, found), sealed, given
+
+
+class Watch:
+    """Ends this process, and removes its scratch folder, when its parent is gone or a case takes too long."""
+
+    def __init__(self, parent: int, limit_s: float, scratch: str) -> None:
+        self.parent, self.limit_s, self.scratch = parent, limit_s, scratch
+        self.deadline = time.monotonic() + limit_s
+
+    def start(self) -> None:
+        signal.signal(signal.SIGALRM, self._look)
+        signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
+
+    def begin(self) -> None:
+        self.deadline = time.monotonic() + self.limit_s
+
+    def wait(self) -> None:
+        self.deadline = float("inf")
+
+    def _look(self, *_: Any) -> None:
+        if os.getppid() != self.parent or time.monotonic() > self.deadline:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            os._exit(1)
+
+
+def _writer(lines: Any) -> Callable[[dict[str, Any]], None]:
+    def answer(record: dict[str, Any]) -> None:
+        record |= {"changed": Asked.changed} if Asked.changed else {}
+        record |= {"missing": Asked.missing} if Asked.missing else {}
+        lines.write(json.dumps(record) + "\n")
+        lines.flush()
+
+    return answer
+
+
+def _last_place(error: BaseException) -> str:
+    frames = frames_of(error)
+    return f" ({short_path(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""

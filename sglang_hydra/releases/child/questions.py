@@ -1,0 +1,90 @@
+"""Refuses what nothing answers, by name."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from types import FrameType
+from typing import Any
+
+PREFIX = "unanswered question: "
+
+
+class Unanswered(BaseException):
+    """The release asked something that no fact answers; the text names it and who asked.
+
+    No Exception: the release must not take it for an answer.
+    """
+
+
+class Asked:
+    """What one case asked: the first question that was refused, also where the release swallowed the refusal, and the
+    facts that were assumed and not declared."""
+
+    first: str | None = None
+    changed: str | None = None
+    """The first file that is not what its wheel had; it stays."""
+    missing: list[tuple[str, str]] = []
+    """Files that a wheel has and that were not fetched: its folder, and their name in it."""
+    assumed: dict[str, Any] = {}
+    at_start: dict[str, Any] = {}
+    """What was assumed while the release was imported, which holds for each case."""
+    is_running = False
+    """Whether the release has been imported. A module that is imported later is so in the first case that needs it:
+    what it asks and sets is in no answer, so that the order of the cases makes no difference."""
+
+    @classmethod
+    def clear(cls) -> None:
+        cls.first, cls.assumed, cls.missing = None, dict(cls.at_start), []
+
+
+def refuse(question: str) -> Unanswered:
+    """The refusal of a question, to be raised; it is kept, so that no handler of the release can lose it."""
+    place = asking_place(sys._getframe(1))
+    text = f"{PREFIX}{question}" + (f" ({place})" if place else "")
+    Asked.first = Asked.first or text
+    return Unanswered(text)
+
+
+def asking_place(frame: FrameType | None) -> str:
+    """The innermost line of a release or of its libraries, as ``utils/common.py:806``; empty without one."""
+    while frame:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] in ("sglang", "transformers", "huggingface_hub"):
+            return f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def asking_package() -> str:
+    """The top-level package of the innermost frame that belongs to a release or to its libraries; empty for none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame:
+        top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if top in ("sglang", "transformers", "huggingface_hub"):
+            return top
+        frame = frame.f_back
+    return ""
+
+
+def is_importing() -> bool:
+    """Whether a module is being imported somewhere up the stack."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame:
+        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def short_path(filename: str) -> str:
+    """``server_args.py`` of a path in an unpacked wheel, below sglang/srt where it is there."""
+    for package in ("/sglang/srt/", "/sglang/", "/transformers/", "/huggingface_hub/"):
+        if package in filename:
+            return filename.rpartition(package)[2]
+    return filename.rpartition("/")[2]
+
+
+def frames_of(error: BaseException) -> list[traceback.FrameSummary]:
+    """The places of a traceback, outermost first, without reading their files."""
+    return traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__), lookup_lines=False)

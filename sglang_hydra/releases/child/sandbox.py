@@ -1,0 +1,120 @@
+"""What the system keeps this process from, for the rest of its life: files by Landlock, sockets, programs and other
+processes by seccomp. Both need no rights, and Linux alone has them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import struct
+import sys
+import sysconfig
+from collections.abc import Iterable
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
+"""How many rights over files each version of Landlock has, of which the first four are to execute, to write a file, to
+read a file and to read a folder."""
+_READ = 0b1100
+_MOST_WRITTEN = 1 << 28
+_NO_NEW_PRIVILEGES, _SECCOMP, _FILTER, _DUMPABLE = 38, 22, 2, 4
+
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_CALLS = {
+    "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
+    "accept": (43, 202), "accept4": (288, 242), "sendto": (44, 206), "sendmsg": (46, 211), "execve": (59, 221),
+    "execveat": (322, 281), "fork": (57, None), "vfork": (58, None), "kill": (62, 129), "tkill": (200, 130),
+    "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "ptrace": (101, 117),
+    "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_open": (434, 434),
+    "pidfd_getfd": (438, 438), "pidfd_send_signal": (424, 424), "io_uring_setup": (425, 425), "bpf": (321, 280),
+    "userfaultfd": (323, 282), "perf_event_open": (298, 241), "add_key": (248, 217), "request_key": (249, 218),
+    "keyctl": (250, 219), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "unshare": (272, 97), "setns": (308, 268), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
+    "open_by_handle_at": (304, 265), "kexec_load": (246, 104), "kexec_file_load": (320, 294), "chmod": (90, None),
+    "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None), "fchown": (93, 55),
+    "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
+    "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+}  # fmt: skip
+"""The system calls that are refused, by their numbers on x86-64 and on 64-bit ARM: sockets, programs, other processes,
+what only a system's tools need, and rights and times of files, which Landlock leaves open."""
+_CLONE, _CLONE3, _THREAD = (56, 220), (435, 435), 0x10000
+"""A thread can be made, by the older of the two calls, and no process."""
+_LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_BIT, _END = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _EPERM, _ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
+
+
+def enter(readable: Iterable[str], writable: str) -> dict[str, bool]:
+    """Leaves this process ``readable`` folders, the interpreter's and the system's libraries, and ``writable``. Answers
+    with what the system gave: ``files``, and ``calls`` for sockets, programs and other processes."""
+    if not sys.platform.startswith("linux"):
+        return {"files": False, "calls": False}
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_WRITTEN, _MOST_WRITTEN))
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    return {"files": _restrict_files(libc, [*readable, *_libraries()], writable), "calls": _refuse_calls(libc)}
+
+
+def landlock_version() -> int:
+    """Which version of Landlock the system has; below 1 for none."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    return int(ctypes.CDLL(None, use_errno=True).syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1))
+
+
+def hide_memory(hidden: bool) -> None:
+    """Makes this process's memory and environment unreadable for others of its user, or readable again."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_DUMPABLE, int(not hidden), 0, 0, 0)
+
+
+def _libraries() -> Iterable[str]:
+    yield from {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.join(sys.base_prefix, "lib")}
+    yield from ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/dev/urandom", "/dev/null")
+
+
+def _restrict_files(libc: ctypes.CDLL, readable: Iterable[str], writable: str) -> bool:
+    version = landlock_version()
+    if version < 1:
+        return False
+    rights = (1 << _RIGHTS[max(known for known in _RIGHTS if known <= version)]) - 1
+    network, scope = (3 if version >= 4 else 0), (3 if version >= 6 else 0)
+    handled = struct.pack("<QQQ", rights, network, scope)[: 24 if version >= 6 else 16 if version >= 4 else 8]
+    rules = libc.syscall(_CREATE_RULESET, handled, ctypes.c_size_t(len(handled)), 0)
+    if rules < 0:
+        return False
+    for path, allowed in [*((path, _READ) for path in readable), (writable, rights & ~1)]:
+        _allow(libc, rules, path, allowed)
+    is_restricted: bool = libc.syscall(_RESTRICT_SELF, rules, 0) == 0
+    os.close(rules)
+    return is_restricted
+
+
+def _allow(libc: ctypes.CDLL, rules: int, path: str, rights: int) -> None:
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    if not os.path.isdir(path):
+        rights &= 0b0110
+    libc.syscall(_ADD_RULE, rules, 1, struct.pack("<Qi", rights, place), 0)
+    os.close(place)
+
+
+def _refuse_calls(libc: ctypes.CDLL) -> bool:
+    """A filter of system calls, also of those by another architecture's numbers."""
+    machine = platform.machine()
+    if machine not in _ARCHITECTURES:
+        return False
+    mine = list(_ARCHITECTURES).index(machine)
+    steps = [(_LOAD, 0, 0, 4), (_IF_EQUAL, 1, 0, _ARCHITECTURES[machine]), (_END, 0, 0, _EPERM), (_LOAD, 0, 0, 0)]
+    for number in (each[mine] for each in _CALLS.values()):
+        steps += [(_IF_EQUAL, 0, 1, number), (_END, 0, 0, _EPERM)] if number is not None else []
+    steps += [(_IF_AT_LEAST, 0, 1, 1 << 30), (_END, 0, 0, _EPERM), (_IF_EQUAL, 0, 1, _CLONE3[mine])]
+    steps += [(_END, 0, 0, _ENOSYS), (_IF_EQUAL, 0, 3, _CLONE[mine]), (_LOAD, 0, 0, 16), (_IF_BIT, 1, 0, _THREAD)]
+    steps += [(_END, 0, 0, _EPERM), (_END, 0, 0, _ALLOW)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *step) for step in steps))
+    program = struct.pack("<H6xQ", len(steps), ctypes.addressof(code))
+    return bool(libc.prctl(_SECCOMP, _FILTER, program, 0, 0) == 0)

@@ -1,0 +1,203 @@
+"""What the source of a release says about a line: its statement, the conditions around it, its comment.
+
+The parent quotes with it too: nothing here runs a release.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator, Sequence
+from types import CodeType
+from typing import NamedTuple
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_ASSIGNS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+
+
+class Guard(NamedTuple):
+    """A condition that held when a line was run: ``test`` was true, or false where ``holds`` is False. ``is_around``
+    says that its body has the line; else it would have left the function or the loop before."""
+
+    node: ast.stmt
+    test: ast.expr
+    holds: bool
+    is_around: bool
+
+
+class Source:
+    """The ``tree`` of a file, or of one function in it. ``functions`` has each function by its first line, that of its
+    first decorator, and ``tests`` each condition by the line where it begins."""
+
+    def __init__(self, tree: ast.AST, lines: Sequence[str]) -> None:
+        self.lines = lines
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.tests: dict[int, ast.expr] = {}
+        self.functions: dict[int, Function] = {}
+        for node in ast.walk(tree):
+            for inner in ast.iter_child_nodes(node):
+                self.parents[inner] = node
+            if isinstance(node, (ast.If, ast.While, ast.Assert)):
+                self.tests[node.test.lineno] = node.test
+            if isinstance(node, Function):
+                self.functions[min([node.lineno, *(each.lineno for each in node.decorator_list)])] = node
+        self._guards: dict[ast.AST, tuple[Guard, ...]] = {}
+
+    def guards(self, node: ast.AST) -> tuple[Guard, ...]:
+        """The conditions under which a statement is run in its function, the innermost first."""
+        if node not in self._guards:
+            self._guards[node] = tuple(self._found(node))
+        return self._guards[node]
+
+    def _found(self, node: ast.AST) -> Iterator[Guard]:
+        if isinstance(node, ast.Assert):
+            yield Guard(node, node.test, False, True)
+        while not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module, ast.Lambda)):
+            above = self.parents[node]
+            if isinstance(above, (ast.If, ast.While)) and node is not above.test:
+                yield Guard(above, above.test, node not in above.orelse, True)
+            for block in ("body", "orelse", "finalbody"):
+                sequence = getattr(above, block, None)
+                if isinstance(sequence, list) and node in sequence:
+                    yield from _left_before(sequence[: sequence.index(node)])
+            node = above
+
+    def function_at(self, line: int) -> Function | None:
+        """The innermost function that has a line."""
+        around = [each for each in self.functions.values() if each.lineno <= line <= (each.end_lineno or 0)]
+        return max(around, key=lambda each: each.lineno, default=None)
+
+    def comment(self, line: int) -> str:
+        """The comment above a line, and the one behind it."""
+        found: list[str] = []
+        at = line - 2
+        while at >= 0 and self.lines[at].lstrip().startswith("#"):
+            found.insert(0, self.lines[at].strip().lstrip("# "))
+            at -= 1
+        behind = self.lines[line - 1].partition("  # ")[2] if line <= len(self.lines) else ""
+        return " ".join(filter(None, [*found, behind.strip()]))
+
+
+def _left_before(earlier: Sequence[ast.stmt]) -> Iterator[Guard]:
+    for each in reversed(earlier):
+        if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], _LEAVES):
+            yield Guard(each, each.test, False, False)
+
+
+@functools.cache
+def lines_of(path: str) -> list[str]:
+    with open(path, encoding="utf-8") as file:
+        return file.read().split("\n")
+
+
+@functools.cache
+def source_of(text: str) -> Source:
+    return Source(ast.parse(text), text.split("\n"))
+
+
+def source_of_function(code: CodeType) -> Source:
+    """The source of one function: that of a whole file takes long to read, and much memory."""
+    lines, first = lines_of(code.co_filename), code.co_firstlineno
+    indent = _indent(lines[first - 1])
+    head = "if 1:\n" if indent else ""
+    for end in range(_last_line(code), len(lines) + 1):
+        if end < len(lines) and (not lines[end].strip() or _indent(lines[end]) > indent):
+            continue
+        try:
+            tree = ast.parse(head + "\n".join(lines[first - 1 : end]))
+        except SyntaxError:  # the last statement goes on
+            continue
+        return Source(ast.increment_lineno(tree, first - (2 if indent else 1)), lines)
+    return Source(ast.Module([], []), lines)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _last_line(code: CodeType) -> int:
+    inner = [_last_line(each) for each in code.co_consts if isinstance(each, CodeType)]
+    return max([code.co_firstlineno, *inner, *(line for _, _, line in code.co_lines() if line)])
+
+
+def statements(function: Function) -> dict[int, ast.stmt]:
+    """The innermost statement of each line of a function's body. Of a compound one only the lines of its head."""
+    found: dict[int, ast.stmt] = {}
+
+    def take(body: Sequence[ast.stmt]) -> None:
+        for each in body:
+            for line in range(each.lineno, (each.end_lineno or each.lineno) + 1):
+                found[line] = each
+            for block in ("body", "orelse", "finalbody"):
+                take(getattr(each, block, ()))
+            for handler in getattr(each, "handlers", ()):
+                take(handler.body)
+            for case in getattr(each, "cases", ()):
+                take(case.body)
+
+    take(function.body)
+    return found
+
+
+def head(node: ast.stmt) -> list[ast.expr]:
+    """The expressions that a statement evaluates itself: of a compound one not those of its body."""
+    if isinstance(node, Function | ast.ClassDef):
+        return []
+    found = [item for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr)]
+    return found + [item.context_expr for item in getattr(node, "items", ())]
+
+
+def named(node: ast.stmt) -> dict[str, tuple[int, ast.expr]]:
+    """The names that a statement gives a value to, with its line and the value: ``x.name = v``, ``{"name": v}``,
+    ``f(name=v)``, ``d["name"] = v``, ``setattr(x, "name", v)``."""
+    found: dict[str, tuple[int, ast.expr]] = {}
+    for expression in head(node):
+        for inner in ast.walk(expression):
+            if isinstance(inner, ast.Dict):
+                for key, value in zip(inner.keys, inner.values, strict=True):
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        found[key.value] = (key.lineno, value)
+            elif isinstance(inner, ast.keyword) and inner.arg:
+                found[inner.arg] = (inner.value.lineno, inner.value)
+            elif isinstance(inner, ast.Call) and called(inner) == "setattr" and len(inner.args) == 3:
+                found[getattr(inner.args[1], "value", "")] = (inner.lineno, inner.args[2])
+    if isinstance(node, _ASSIGNS) and node.value is not None:
+        for target in targets(node):
+            if isinstance(target, ast.Attribute):
+                found[target.attr] = (node.lineno, node.value)
+            elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+                found[str(target.slice.value)] = (node.lineno, node.value)
+    return found
+
+
+def targets(node: ast.stmt) -> list[ast.expr]:
+    """What an assignment assigns to, each element of a tuple."""
+    listed = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return [each for item in listed if item for each in getattr(item, "elts", [item])]
+
+
+def called(node: ast.Call) -> str:
+    """The last part of the name of what is called."""
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def operands(expressions: Sequence[ast.expr]) -> list[ast.expr]:
+    """The names, attributes and calls in expressions that can have a value of their own, outermost attribute first."""
+    found: list[ast.expr] = []
+    skipped: set[ast.AST] = set()
+    for expression in expressions:
+        for node in ast.walk(expression):
+            if isinstance(node, ast.Call):
+                skipped.add(node.func)
+                found.append(node)
+                if isinstance(node.func, ast.Attribute) and not isinstance(node.func.value, ast.Call):
+                    found.append(node.func.value)
+            elif isinstance(node, ast.Attribute):
+                skipped.add(node.value)
+                if node not in skipped:
+                    found.append(node)
+            elif isinstance(node, ast.Name) and node not in skipped:
+                found.append(node)
+    return found

@@ -1,0 +1,70 @@
+"""A release as a provider: its arguments, how it reads words, what it makes of an intent, and how it says it.
+
+Three kinds stand behind one interface. 0.5.2 is resolved by this package's rules; every other release by an answer that
+was recorded, else by its own code (a sealed wheel, a trusted install). Where none of these answers, 0.5.2's rules give
+an estimate, which is marked: ``Resolution.basis`` is ``rules``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from sglang_hydra.arguments.accepted import Accepted, accepted
+from sglang_hydra.arguments.every import fields_of
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.fields.arg import Field
+from sglang_hydra.arguments.reading import Reading, read
+from sglang_hydra.arguments.secrets import SECRET_FIELDS
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.order import same_release
+from sglang_hydra.arguments.tables.table import known_versions, nearest_known
+from sglang_hydra.releases.asking import Asking
+from sglang_hydra.releases.resolving import resolved
+from sglang_hydra.rules.resolution import Resolution, resolve
+from sglang_hydra.rules.rule import Facts
+
+
+@dataclass(frozen=True)
+class Provider:
+    """One release of SGLang."""
+
+    version: str
+
+    @property
+    def is_by_rules(self) -> bool:
+        """Whether this package's own rules are the release's."""
+        return same_release(self.version, SPECIFIED_VERSION)
+
+    def fields(self) -> Mapping[str, Field]:
+        """Returns the arguments that the release has, by name: type, default, choices, flags, help."""
+        return fields_of(nearest_known(self.version) or known_versions()[0])
+
+    def read(self, words: Sequence[str]) -> Reading:
+        """Returns what a command line says, by the release's own parser rules, and what is wrong with it."""
+        return read(words, self.version)
+
+    def accept(self, intent: Mapping[str, Any]) -> Accepted:
+        """Returns what the release takes of ``intent``, and the findings on the rest."""
+        return accepted(intent, self.version)
+
+    def render(self, intent: Mapping[str, Any]) -> list[str]:
+        """Returns the command line for ``intent``, without the program. Raises ValueError for what no flag can say."""
+        return self.accept(intent).flags(defaults=True)
+
+    def resolve(self, facts: Facts, asking: Asking) -> Resolution:
+        """Returns what the release makes of ``facts.given`` on this GPU and for this model."""
+        given = self.accept({name: value for name, value in facts.given.items() if name not in SECRET_FIELDS})
+        if not self.is_by_rules:
+            return resolved(given, facts, asking, lambda: _by_rules(facts))
+        own = _by_rules(facts)
+        return replace(own, findings=(*given.findings, *own.findings))
+
+
+def _by_rules(facts: Facts) -> Resolution:
+    """Returns what 0.5.2's rules make of the arguments that 0.5.2 has."""
+    known = {name: value for name, value in facts.given.items() if name in FIELDS}
+    made = resolve(known, gpu=facts.gpu, model=facts.model, seed=facts.seed, draw=False, env=facts.env)
+    return replace(made, intent=MappingProxyType(dict(facts.given)))

@@ -1,0 +1,76 @@
+"""Quotes SGLang's own words at a step of an answer, from the unpacked wheel, at the moment they are shown."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sglang_hydra.rules.answer import Step
+
+if TYPE_CHECKING:
+    from sglang_hydra.releases.child.source import Source
+
+
+_LONGEST = 240
+
+
+@dataclass(frozen=True)
+class Quote:
+    """SGLang's own text at a step: the conditions in the order of the step's, its statement, and the comment or the
+    docstring that is nearest."""
+
+    conditions: tuple[str, ...]
+    statement: str
+    comment: str
+
+
+def quote(version: str, step: Step) -> Quote | None:
+    """What the release's wheel has at a step; None where the wheel is not here."""
+    from sglang_hydra.releases import wheels
+    from sglang_hydra.releases.child.source import source_of
+    from sglang_hydra.releases.records import record_of
+
+    record = record_of(version)
+    texts = {file: wheels.source_text(record.wheel, file) for file in _files(step)} if record else {}
+    try:
+        sources = {file: source_of(text) for file, text in texts.items() if text is not None}
+    except (ValueError, SyntaxError):
+        return None
+    if record is None or len(sources) < len(texts):
+        return None
+    source = sources[step.file]
+    conditions = tuple(_condition(sources[each.file], each.line) for each in step.conditions)
+    function = source.function_at(step.line)
+    statement = _statement(source, step.line)
+    lines = [statement.lineno] if statement else []
+    lines += [each.line for each in step.conditions if each.file == step.file]
+    comment = next(filter(None, (source.comment(line) for line in lines)), "")
+    documented = ast.get_docstring(function) if function and not comment else None
+    text = comment or " ".join((documented or "").partition("\n\n")[0].split())
+    return Quote(conditions, _text(statement), _cut(text))
+
+
+def _files(step: Step) -> set[str]:
+    return {step.file, *(each.file for each in step.conditions)}
+
+
+def _condition(source: Source, line: int) -> str:
+    return _text(source.tests.get(line))
+
+
+def _statement(source: Source, line: int) -> ast.stmt | None:
+    around = [
+        each
+        for each in source.parents
+        if isinstance(each, ast.stmt) and each.lineno <= line <= (each.end_lineno or each.lineno)
+    ]
+    return min(around, key=lambda each: (each.end_lineno or 0) - each.lineno, default=None)
+
+
+def _text(node: ast.AST | None) -> str:
+    return "" if node is None else _cut(" ".join(ast.unparse(node).split()))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,205 @@
+"""What is known of each release: its wheel by sha256, the libraries that it needs, its parts that have to be real.
+
+``releases.json`` is written by tools/record_release.py, from the registry and from running each release.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sglang_hydra.arguments.tables.order import at_least, is_candidate_of, same_release
+from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.user_settings import settings, settings_folder
+from sglang_hydra.text.words import program
+
+PINNED = "trusted_releases.json"
+"""The releases that the user pinned, beside the settings."""
+RECORDS = Path(__file__).with_name("releases.json")
+_UNPACKED = "2"
+"""Changes when other files of a wheel are unpacked: a folder that was unpacked before is not used any more."""
+
+
+@dataclass(frozen=True)
+class WheelFile:
+    """One file of the registry; ``size`` in bytes. ``list_sha256`` is that of its RECORD, the list of its files by
+    their sha256, and ``part`` the bytes of it that are fetched where its index gives parts of files."""
+
+    name: str
+    sha256: str
+    size: int
+    list_sha256: str
+    part: int
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """One version of a package. Several ``files`` are builds of it for different interpreters and systems."""
+
+    name: str
+    version: str
+    files: tuple[WheelFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes to download, of the largest build."""
+        return max(file.size for file in self.files)
+
+    @property
+    def part(self) -> int:
+        """Bytes to download where parts can be had, of the largest build."""
+        return max(file.part for file in self.files)
+
+    @property
+    def lists(self) -> tuple[str, ...]:
+        """What the list of its files may be, by its sha256."""
+        return tuple(file.list_sha256 for file in self.files)
+
+    @property
+    def digest(self) -> str:
+        """The wheel by its bytes and by what is unpacked of it: another build, or set of builds, has another."""
+        import hashlib
+
+        files = sorted(file.sha256 for file in self.files)
+        return hashlib.sha256(" ".join([_UNPACKED, *files]).encode()).hexdigest()
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder in the cache; of a compiled library one for each interpreter and system."""
+        import platform
+        import sys
+
+        build = f"-{sys.implementation.cache_tag}-{sys.platform}-{platform.machine()}" if len(self.files) > 1 else ""
+        return f"{self.name}-{self.version}-{self.digest[:12]}{build}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One release. ``libraries`` are transformers and what it and the release compute with; ``real_parts`` the modules
+    below sglang.srt.layers and sglang.srt.distributed that the argument code asks."""
+
+    version: str
+    wheel: Wheel
+    libraries: tuple[Wheel, ...]
+    real_parts: tuple[str, ...]
+
+    @property
+    def wheels(self) -> tuple[Wheel, ...]:
+        return (self.wheel, *self.libraries)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """What its answers depend on: the bytes of its wheels and its real parts."""
+        import hashlib
+
+        parts = [*(wheel.digest for wheel in self.wheels), *self.real_parts]
+        return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
+
+
+@functools.lru_cache(maxsize=4)
+def records(path: Path = RECORDS) -> Mapping[str, Record]:
+    """Every recorded release by its version, oldest first."""
+    return _read(path)
+
+
+def newest_release() -> str:
+    """The version of the newest recorded release."""
+    return [*records()][-1]
+
+
+def default_release() -> str:
+    """The release that is meant where nothing names one and none is installed: the user's choice, else the newest."""
+    chosen = settings().release
+    return newest_release() if chosen is None else chosen.value
+
+
+def release_named(text: str) -> str:
+    """The release that a person means: ``latest`` is the newest recorded one, and ``v0.5.23`` is 0.5.23."""
+    return newest_release() if text.lower() == "latest" else re.sub(r"^v(?=\d)", "", text, flags=re.IGNORECASE)
+
+
+@functools.lru_cache(maxsize=1)
+def _first_readers() -> Mapping[str, str]:
+    rows = json.loads(RECORDS.read_text(encoding="utf-8"))["model_types"]
+    return {name: version for version, names in rows.items() for name in names}
+
+
+def first_reading(model_type: object) -> str | None:
+    """The first recorded release that reads a config.json of this type without code from the model's repository; None
+    where that is unknown, as for a type that each release reads in another way."""
+    return _first_readers().get(str(model_type))
+
+
+def pinned_file() -> Path | None:
+    """Where the user's own pins are kept; None where there are no settings."""
+    folder = settings_folder()
+    return None if folder is None else Path(folder, PINNED)
+
+
+def pinned_records() -> Mapping[str, Record]:
+    """The releases that the user pinned with ``release fetch --trust``, in the form of releases.json. Raises
+    MachineError (REL007) for a file that others can write, or that is no such file."""
+    path = pinned_file()
+    if path is None or not path.exists():
+        return {}
+    state = path.stat()
+    if state.st_uid not in (os.getuid(), 0) or state.st_mode & 0o022:
+        raise _not_ours(path, "others can write it")
+    try:
+        return _read(path)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as failure:
+        raise _not_ours(path, f"it is not what release fetch --trust writes ({failure})") from failure
+
+
+def _not_ours(path: Path, why: str) -> MachineError:
+    message = f"{path} is not read: {why}"
+    return MachineError(Finding("error", "REL007", message, hint=f"chmod go-w {path}, or remove it"))
+
+
+def _read(path: Path) -> dict[str, Record]:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    libraries = {name: _wheel(name, files) for name, files in content["libraries"].items()}
+    return {
+        version: Record(
+            version,
+            _wheel(f"sglang {version}", row["files"]),
+            tuple(libraries[name] for name in row["libraries"]),
+            tuple(row["real_parts"]),
+        )
+        for version, row in content["releases"].items()
+    }
+
+
+def _wheel(title: str, files: Mapping[str, tuple[str, int, str, int]]) -> Wheel:
+    name, _, version = title.partition(" ")
+    return Wheel(name, version, tuple(WheelFile(file, *facts) for file, facts in files.items()))
+
+
+def record_of(version: str) -> Record | None:
+    """The record of a release; None for one that has none. A build that the user pinned is known by its whole version
+    (0.5.23+mine); a recorded release cannot be replaced."""
+    pinned = {known: record for known, record in pinned_records().items() if known not in records()}
+    found = (record for known, record in (*records().items(), *pinned.items()) if same_release(known, version))
+    return pinned.get(version) or next(found, None)
+
+
+def not_recorded(version: str) -> Finding:
+    """The finding on a release that has no record, with what to type."""
+    hint = f"{program()} release fetch --trust {version}; {program()} release list shows the recorded ones"
+    return Finding("error", "REL001", f"SGLang {version} is not recorded here", hint=hint)
+
+
+def nearest_record(version: str) -> Record | None:
+    """The record of the release itself, of the one that it is a candidate for, or of the last one before it."""
+    exact = record_of(version)
+    if exact is not None:
+        return exact
+    final = next((record for known, record in records().items() if is_candidate_of(version, known)), None)
+    earlier = [record for known, record in records().items() if at_least(version, known)]
+    return final or (earlier[-1] if earlier else None)

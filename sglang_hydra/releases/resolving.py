@@ -1,0 +1,179 @@
+"""A resolution by the code of another release than 0.5.2; where that cannot be asked, an estimate by 0.5.2's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from sglang_hydra.arguments.accepted import Accepted
+from sglang_hydra.arguments.secrets import SECRET_FIELDS
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.facts.model import ModelFacts
+from sglang_hydra.releases.advice import advised
+from sglang_hydra.releases.asking import Answered, Asking, NoAnswer, answer_to
+from sglang_hydra.releases.ledger import entries_of, same_value, unknown_by_rules
+from sglang_hydra.releases.question import MODEL_ARGUMENTS, case_for, folder_to_read, own_config_class
+from sglang_hydra.rules.answer import Answer
+from sglang_hydra.rules.ledger import Ledger
+from sglang_hydra.rules.resolution import Basis, Resolution
+from sglang_hydra.rules.rule import Facts
+from sglang_hydra.rules.runtime import has_device
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.screen import shown
+from sglang_hydra.text.words import program, short
+
+_MOST_OF_A_LINE = 200
+_NO_DEVICE = "DEV002"
+"""What every release refuses on a machine without an accelerator (get_device; 0.5.23 srt/utils/common.py:1125)."""
+
+
+def resolved(given: Accepted, facts: Facts, asking: Asking, by_rules: Callable[[], Resolution]) -> Resolution:
+    """Returns what a release makes of ``given``. ``by_rules`` applies 0.5.2's rules: an estimate, where the release has
+    no answer."""
+    if "model_path" not in facts.given:  # nothing is resolved without a model
+        own = by_rules()
+        made = replace(_estimate(own, given, None), basis="exact", findings=own.findings)
+    elif not has_device(given.arguments.get("device"), facts):
+        own = by_rules()
+        without_device = tuple(finding for finding in own.findings if finding.id == _NO_DEVICE)
+        made = replace(_estimate(own, given, None), basis="exact", ledger=Ledger(), findings=without_device)
+    elif isinstance(found := _asked(given, facts, asking), NoAnswer):
+        made = _estimate(by_rules(), given, found if asking.may_ask else None)
+    elif found.answer.ok:
+        made = _accepted(found.answer, found.basis, given, facts)
+    else:
+        made = _refused(found.answer, found.basis, by_rules(), given, facts, asking)
+    return replace(made, findings=(*given.findings, *made.findings))
+
+
+def _asked(given: Accepted, facts: Facts, asking: Asking) -> Answered | NoAnswer:
+    """Returns the release's answer, or why there is none."""
+    model = facts.model
+    if not model.known:
+        return NoAnswer(
+            "the model's config.json is not known",
+            "model.facts_from=PRESET, or its config.json: model.facts_from=./config.json",
+        )
+    if model.gguf:
+        return NoAnswer("the model is a GGUF file, of which only the facts are here")
+    try:
+        flags = given.flags()
+    except ValueError as failure:
+        return NoAnswer(str(failure))
+    values = {name: given.arguments.get(name, given.known.arguments[name].default) for name in MODEL_ARGUMENTS}
+    case = case_for(flags, facts.gpu, model, values, asking.environment, given.version, asking.declared)
+    found = answer_to(case, given.version, asking)
+    if isinstance(found, NoAnswer):
+        return found
+    if found.answer.lacks_type and folder_to_read(model, values) is None:
+        return NoAnswer(f"its transformers has no model type {(model.config or {}).get('model_type')}")
+    if found.answer.by_library and folder_to_read(model, values) is None:
+        return NoAnswer(
+            f"what is known of the model is not all that the release reads of it: {_first_line(found.answer)}"
+        )
+    if found.answer.ok is False and not _is_whole(model):
+        return NoAnswer(
+            f"only a part of the model's config.json is known, and with that it refuses: {_first_line(found.answer)}"
+        )
+    return found
+
+
+def _first_line(answer: Answer) -> str:
+    """The first line of a refusal: what follows is upstream's advice on installing."""
+    return short(str(answer.error).strip().partition("\n")[0], _MOST_OF_A_LINE)
+
+
+def _is_whole(model: ModelFacts) -> bool:
+    """Whether all that a checkpoint's config.json has is known: transformers writes its version into each."""
+    stated = model.extra.get("stated") or model.config or {}
+    known = {"files", "folder", "whole"} & set(model.extra)
+    return bool(known) or "transformers_version" in stated
+
+
+def _accepted(answer: Answer, basis: Basis, given: Accepted, facts: Facts) -> Resolution:
+    values = {**answer.values, "random_seed": _seed(given, facts)}
+    values |= {name: facts.given[name] for name in SECRET_FIELDS if name in facts.given}
+    entries = entries_of(replace(answer, values=values), given)
+    return Resolution(
+        intent=MappingProxyType(dict(facts.given)),
+        values=MappingProxyType(values),
+        ledger=Ledger(list(entries)),
+        findings=(*_overridden(values, given), *_stand_in(facts.model, values)),
+        env=answer.environment,
+        basis=basis,
+        answer=answer,
+        release=given.version,
+    )
+
+
+def _seed(given: Accepted, facts: Facts) -> int | None:
+    """The seed that was set, else the plan's own: the release drew another one when it was asked."""
+    seed: int | None = given.arguments.get("random_seed")
+    return facts.seed if seed is None else seed
+
+
+def _refused(
+    answer: Answer, basis: Basis, own: Resolution, given: Accepted, facts: Facts, asking: Asking
+) -> Resolution:
+    """The release gives no values where it refuses: those of ``own`` stand for it, none of them known."""
+    stage = answer.stage or "check"
+    error = " ".join(str(answer.error).split())
+    if answer.check is not None and ".py:" not in error:
+        error += f" ({answer.check.place.removeprefix('sglang/srt/')})"
+    message = f"SGLang {given.version} refuses it ({stage}): {error}"
+    hint = f"{program()} release fetch {given.version}: its message is then shown" if basis == "recorded" else None
+    pinned = "" if asking.is_named else f"engine.version={given.version} "
+    words = advised(error, given.known.arguments, given.arguments, facts.gpu.vendor)
+    offers = [pinned + word for word in words]
+    fields = _named_fields(error, given)
+    finding = Finding("error", "REL010", message, fields, hint, stage=stage, offers=offers)  # type: ignore[arg-type]
+    return replace(_estimate(own, given, None), basis=basis, ledger=Ledger(), findings=(finding,), answer=answer)
+
+
+def _estimate(own: Resolution, given: Accepted, why: NoAnswer | None) -> Resolution:
+    """Returns 0.5.2's values under the release's names; those that its rules made are ``unknown`` of the release."""
+    unknown = unknown_by_rules(own.ledger, {*own.intent, *given.arguments})
+    values = {
+        name: own.values[name] if name in unknown and name in own.values else given.arguments.get(name, known.default)
+        for name, known in given.known.arguments.items()
+        if name[0] != "_"
+    }
+    values |= {name: own.intent[name] for name in SECRET_FIELDS if name in own.intent}
+    values["random_seed"] = own.values["random_seed"]
+    findings = list(own.findings)
+    if why is not None:
+        message = f"the values are an estimate by {SPECIFIED_VERSION}'s rules, not SGLang {given.version}'s: {why.why}"
+        findings.append(Finding("warning", "REL011", message, ("engine.version",), why.hint))
+    return replace(
+        own,
+        values=MappingProxyType(values),
+        findings=tuple(findings),
+        basis="rules",
+        unknown=unknown & values.keys(),
+        not_asked=None if why is None else f"{why.why}: {why.hint}" if why.hint else why.why,
+        release=given.version,
+    )
+
+
+def _stand_in(model: ModelFacts, values: Mapping[str, Any]) -> Iterator[Finding]:
+    """What stands for code that the model brings: no question runs it."""
+    name = own_config_class(model) if values.get("trust_remote_code") else None
+    if name is not None:
+        message = f"the model's own config class {name} was not run: the class that the release has stands for it"
+        yield Finding("info", "REL014", message, ("trust_remote_code",))
+
+
+def _overridden(values: Mapping[str, Any], given: Accepted) -> Iterator[Finding]:
+    """What was set and the release changed."""
+    for name, before in given.arguments.items():
+        if name != "random_seed" and name in values and not same_value(before, values[name]):
+            message = f"{name}={shown(before)} was set, and SGLang {given.version} makes it {shown(values[name])}"
+            yield Finding("warning", "REL012", message, (name,))
+
+
+def _named_fields(error: str, given: Accepted) -> tuple[str, ...]:
+    """The typed arguments that a refusal names, by name or by flag."""
+    text = error.replace("-", "_")
+    return tuple(name for name in given.arguments if name in text and name not in ("model_path", "random_seed"))

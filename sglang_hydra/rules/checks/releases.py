@@ -1,0 +1,171 @@
+"""The releases that a check of ours holds for, and the arguments that it sees there.
+
+releases.json has each check: the arguments that it ``reads``, by the names of 0.5.2, or the ``layout`` that they give,
+and its periods, oldest first. A check reads nothing that it does not declare: no release's value is ever mistaken for a
+default of 0.5.2.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from sglang_hydra.arguments.fields import FIELDS
+from sglang_hydra.arguments.layout import Layout, layout_of
+from sglang_hydra.arguments.specified import SPECIFIED_VERSION
+from sglang_hydra.arguments.tables.order import at_least, release_key, same_release
+from sglang_hydra.arguments.tables.successors import successor
+from sglang_hydra.arguments.tables.table import Release, known_versions, nearest_known, release
+from sglang_hydra.rules.rule import Facts, Notice, Refusal, Rule
+from sglang_hydra.text.json_types import json_beside
+
+_FIRST_NUMBERED = ((0, 1), 0, 0)
+EVERYTHING, LAYOUT = "*", "layout"
+"""Declare that a check reads all values, by the release's own names, or the groups that the server's GPUs form."""
+
+
+class Undeclared(Exception):
+    """A check reads an argument that releases.json does not name for it."""
+
+
+class Unknown(Exception):
+    """A check reads what is not known of this plan: it says nothing then."""
+
+
+class Period(NamedTuple):
+    """A check from the release ``since`` on, until the next period. One of three texts names the place that was read
+    there, below sglang/srt, in the wheel of ``since`` unless another release stands before it: it ``holds``; it is
+    ``said`` by the release itself, which refuses while it resolves, so that ours is heard in estimates alone; or it is
+    ``gone``. ``names`` are arguments that it finds elsewhere: another one, or a place in one (``a.b.c``)."""
+
+    since: str = SPECIFIED_VERSION
+    holds: str | None = None
+    said: str | None = None
+    gone: str | None = None
+    names: Mapping[str, str] = MappingProxyType({})
+
+
+class Declared(NamedTuple):
+    """What releases.json says of a check."""
+
+    reads: tuple[str, ...]
+    periods: tuple[Period, ...]
+
+    def at(self, version: str) -> Period:
+        """The period of a release: the last one for what is no version (a build of one's own), the first one for what
+        is older than all."""
+        if (release_key(version) or _FIRST_NUMBERED) <= _FIRST_NUMBERED:
+            return self.periods[-1]
+        reached = [period for period in self.periods if at_least(version, period.since)]
+        return reached[-1] if reached else self.periods[0]
+
+
+def declared(check: Rule) -> Declared:
+    """What releases.json says of ``check``. Raises Undeclared where it says nothing."""
+    try:
+        return declarations()[check.id]
+    except KeyError:
+        raise Undeclared(f"rules/checks/releases.json does not name {check.id}") from None
+
+
+def answer_of(check: Rule, values: Mapping[str, Any], facts: Facts, *, asked: bool = False) -> Refusal | None:
+    """What ``check`` says of the resolved ``values`` of ``facts.release``, in the words of that release; None where it
+    does not hold there. ``asked``: the release itself was asked and its answer is known."""
+    known = declared(check)
+    period = known.at(facts.release)
+    if period.gone is not None:
+        return None
+    try:
+        outcome = check.apply(Arguments(check.id, known.reads, period.names, values, facts), facts)
+    except Unknown:
+        return None
+    if not isinstance(outcome, Refusal):
+        return None
+    if period.said is not None and asked and not isinstance(outcome, Notice):
+        return None
+    return _worded(outcome, known.reads, facts)
+
+
+class Arguments:
+    """The arguments of one release, read-only, by the names of 0.5.2 and as far as a check declares them."""
+
+    def __init__(
+        self, check: str, reads: Sequence[str], names: Mapping[str, str], values: Mapping[str, Any], facts: Facts
+    ) -> None:
+        self._check, self._reads, self._names, self._values, self._facts = check, reads, names, values, facts
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._reads:
+            raise Undeclared(f"{self._check} reads {name}, which rules/checks/releases.json does not name for it")
+        return value_at(self._values, self._names.get(name, name))
+
+    @property
+    def layout(self) -> Layout:
+        """The groups that the server's GPUs form."""
+        if LAYOUT not in self._reads:
+            raise Undeclared(f"{self._check} reads the layout, which rules/checks/releases.json does not name for it")
+        return layout_of(self._values, self._facts.release)
+
+    @property
+    def everything(self) -> Mapping[str, Any]:
+        """All values, by the names that the release itself has for them."""
+        if EVERYTHING not in self._reads:
+            raise Undeclared(f'{self._check} reads everything: "reads": "{EVERYTHING}" in rules/checks/releases.json')
+        names = arguments_of(self._facts.release)
+        return {name: value for name, value in self._values.items() if name in names}
+
+
+def value_at(values: Mapping[str, Any], path: str) -> Any:
+    """The value of an argument, or of a place in one (``cuda_graph_config.decode.bs``). Raises Unknown where there is
+    none."""
+    found: Any = values
+    for key in path.split("."):
+        if not isinstance(found, Mapping) or key not in found:
+            raise Unknown(path)
+        found = found[key]
+    return found
+
+
+def arguments_of(version: str) -> Mapping[str, Any]:
+    """The arguments of a release, by name: those of the newest for a build of one's own."""
+    return FIELDS if same_release(version, SPECIFIED_VERSION) else table_of(version).arguments
+
+
+def table_of(version: str) -> Release:
+    """The release of the table whose arguments a release has: the newest for a build of one's own."""
+    return release(nearest_known(version) or known_versions()[-1])
+
+
+def word_for(name: str, version: str) -> str:
+    """What is typed in a release for an argument of 0.5.2."""
+    if name in arguments_of(version):
+        return name
+    return successor(name, table_of(version).version).name or name
+
+
+def _worded(outcome: Refusal, reads: Sequence[str], facts: Facts) -> Refusal:
+    """``outcome`` with the release's names in place of those of 0.5.2."""
+    version = facts.release
+    words = {name: word for name in reads if (word := word_for(name, version)) != name}
+    if not words:
+        return outcome
+    pattern = re.compile(rf"\b({'|'.join(words)})\b")
+
+    def worded(text: str) -> str:
+        return pattern.sub(lambda found: words[found[1]], text)
+
+    remedies = [remedy.reworded(worded) for remedy in outcome.remedies]
+    return type(outcome)(worded(outcome.message), *map(worded, outcome.fields), hint=remedies)
+
+
+@functools.lru_cache(maxsize=1)
+def declarations() -> Mapping[str, Declared]:
+    """releases.json, by the id of the check."""
+
+    def made(row: Mapping[str, Any]) -> Declared:
+        return Declared(tuple(row["reads"].split()), tuple(Period(**period) for period in row["periods"]))
+
+    return {id: made(row) for id, row in json_beside(__file__).items()}

@@ -1,0 +1,134 @@
+"""What a newcomer types first: the effect of each correction is what was asked, and nothing more."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sglang_hydra.cli.explain import _TOPICS, _title
+from sglang_hydra.text.flags import OTHER_VERBS, VERBS
+from sglang_hydra.text.words import nearest
+from tests.commands import Run, runner, valid
+
+STARTING = ("serve", "bench", "resume")
+LOCAL = "pip install 'sglang-hydra[local]' && sglang-hydra"
+DATA = Path(__file__).parents[1] / "data"
+MISTAKES = yaml.safe_load((DATA / "mistakes.yaml").read_text(encoding="utf-8"))
+TYPED = yaml.safe_load((DATA / "first_words.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner(capsys, monkeypatch)
+
+
+def verb_of(words: list[str]) -> str:
+    """The verb that a command line asks for; serve where none is typed."""
+    typed = next((word for word in words if not word.startswith("-")), "serve")
+    return "serve" if "=" in typed else OTHER_VERBS.get(typed.lower()) or nearest(typed, VERBS) or typed.lower()
+
+
+@pytest.mark.parametrize("row", [row for row in MISTAKES if "works" in row], ids=lambda row: row["typed"])
+def test_a_correction_starts_no_more_than_what_was_typed(row: dict[str, str]) -> None:
+    typed, works = shlex.split(row["typed"]), shlex.split(row["works"])
+    if verb_of(works) in STARTING and "sweep.dry_run=true" not in works:
+        is_preset = "=" not in typed[0] and any(word.endswith(f"={typed[0].replace('-', '_')}") for word in works)
+        assert verb_of(typed) in STARTING or is_preset or "/" in typed[0]
+        assert not {"--dry-run", "--check", "dry_run=true"} & set(typed)
+
+
+@pytest.mark.parametrize("words", [["sweep.dry_run=true"], ["serve", "sweep.dry_run=true"]], ids=str)
+def test_nothing_is_started_where_a_dry_run_is_asked_for(words: list[str], run: Run) -> None:
+    shown = run(*words, "gpu=h200", "model=qwen3_8b")
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith("Launch   yes")
+    assert "Not started" not in shown.out
+
+
+@pytest.mark.parametrize(
+    ("typed", "corrected", "code"),
+    [
+        ("model=tiny", "serve model=tiny", 3),
+        ("serve model=qwen3_8b", "serve model=qwen3_8b", 3),
+        ("plan model=tiny", "plan model=tiny", 2),
+        ("start model=tiny", "serve model=tiny", 2),
+        ("model=tiny --dry-run", "plan model=tiny", 2),
+    ],
+)
+def test_without_an_engine_the_embedded_one_is_named_and_no_gpu_made_up(
+    typed: str, corrected: str, code: int, run: Run
+) -> None:
+    shown = run(*shlex.split(typed))
+    assert shown.code == code
+    assert (shown.out + shown.err).rstrip().endswith(f"Corrected\n  {LOCAL} {corrected}")
+
+
+def test_a_sweep_without_an_engine_names_what_to_install(run: Run) -> None:
+    assert "hint: pip install 'sglang-hydra[local]'" in run("bench", "-m", "model=tiny", "bench.concurrency=1,2").out
+
+
+def test_a_plan_that_names_no_gpu_is_still_corrected_by_a_class(run: Run) -> None:
+    assert run("plan", "model=qwen3_8b").out.rstrip().endswith("sglang-hydra plan model=qwen3_8b gpu=h100")
+
+
+def test_the_first_line_of_serve_is_about_this_machine(run: Run) -> None:
+    shown = run("serve", "gpu=h200", "model=gpt_oss")
+    assert shown.code == 3
+    first, *rest = shown.out.splitlines()
+    assert first.startswith("Launch   no: the plan is for gpu=h200 (nvidia), and this machine has no accelerator")
+    assert next(line for line in rest if line.startswith("  error ")).startswith("  error GPU002")
+    assert run("plan", "gpu=h200", "model=gpt_oss").out.startswith("Launch   yes")
+
+
+def test_lists_of_presets(run: Run) -> None:
+    models = valid("presets", run("models", "--json").out)["presets"]
+    sizes = {row["model"]: (row["weights_gib"], row["context"]) for row in models}
+    assert sizes["qwen3_8b"] == (15.3, 40960)
+    assert {row["model"] for row in valid("presets", run("models", "qwen3", "coder", "--json").out)["presets"]} == {
+        "qwen3_coder_480b"
+    }
+    gpus = {row["gpu"]: row for row in valid("presets", run("gpus", "--json").out)["presets"]}
+    assert (gpus["h200"]["memory_gib"], gpus["h200"]["compute_capability"]) == (140.4, "9.0")
+    assert "h200" in run("gpus").out
+    assert run("gpus", "gh200").code == 2
+
+
+@pytest.mark.parametrize("row", _TOPICS, ids=lambda row: row["words"][0])
+def test_a_topic_has_its_pages(row: dict[str, list[str]], run: Run) -> None:
+    for name in row["pages"]:
+        assert name[1:].split()[0] in VERBS if name[0] == "!" else _title(name), name
+    shown = run("explain", row["words"][0].upper().replace(" ", "_"))
+    assert shown.code == 0
+    assert f"sglang-hydra explain {next(name for name in row['pages'] if name[0] != '!')}" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("flag", "broken"),
+    [("--disable-jump-forward", "1 argument breaks"), ("--schedule-policy lpm", "0 arguments break")],
+)
+def test_upgrade_counts_a_flag_that_is_gone(flag: str, broken: str, run: Run) -> None:
+    command = f"python -m sglang.launch_server --model-path openai/gpt-oss-120b {flag}"
+    shown = run("upgrade", "--to", "0.5.23", command, "gpu=h200")
+    assert shown.out.splitlines()[-1].startswith(f"{broken}, ")
+    assert ("SGLang 0.4.2 had it; nothing took its place: leave it out" in shown.out) == broken.startswith("1")
+
+
+@pytest.mark.parametrize("row", TYPED, ids=lambda row: row["typed"])
+def test_what_people_type_is_answered_and_a_command_is_sure_and_works(row: dict[str, str], run: Run) -> None:
+    shown = run(*shlex.split(row["typed"]))
+    text = f"{shown.out}\n{shown.err}"
+    assert row["says"] in " ".join(text.split())
+    corrected = [line.strip() for line in text.partition("\nCorrected\n")[2].splitlines()[:1]]
+    assert corrected == ([f"sglang-hydra {row['works']}"] if "works" in row else [])
+    works = shlex.split(row.get("works", ""))
+    if works[:1] in (["plan"], ["fit"], ["explain"], ["export"]):
+        assert run(*works).code == 0
+    assert verb_of(works or ["plan"]) not in STARTING or verb_of(row["typed"].split()) in STARTING
+
+
+def test_there_are_one_hundred_and_fifty() -> None:
+    assert len({row["typed"] for row in TYPED}) >= 150
+    assert sum("useless" in row for row in TYPED) <= len(TYPED) * 0.08

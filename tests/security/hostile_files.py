@@ -1,0 +1,99 @@
+"""Files that cost much where nothing bounds them: each by its name, with what reads it and words of the finding."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+SERVER = "gpu: h200\nmodel: qwen3_8b\n"
+
+
+class Hostile(NamedTuple):
+    """A file, the verb that reads it (``{}`` stands for its path), and what the finding says of the limit."""
+
+    name: str
+    content: str | bytes
+    words: str = "check {}"
+    told: str = ""
+
+
+def _merges() -> str:
+    levels = [f"a{n}: &a{n} {{<<: [{','.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 9)]
+    return "a0: &a0 {x: 1}\n" + "".join(levels)
+
+
+def _interpolations() -> str:
+    lines = [f"  {key}: {('${extra.' + of + '}') * 10}\n" for of, key in zip("abcde", "bcdef", strict=True)]
+    return f"{SERVER}served_model_name: ${{extra.f}}\nextra:\n  a: xxxxxxxxxx\n{''.join(lines)}"
+
+
+def _made_keys() -> str:
+    """Interpolations whose keys are made by others, which no count foresees."""
+    lines = [
+        f"  {key}: {('${extra.${extra.n' + of + '}}') * 10}\n  n{of}: {of}\n"
+        for of, key in zip("abcde", "bcdef", strict=True)
+    ]
+    return f"{SERVER}served_model_name: ${{extra.f}}\nextra:\n  a: xxxxxxxxxx\n{''.join(lines)}"
+
+
+def _each(line: str, number: int) -> str:
+    """``line`` with 0, 1, 2 and so on for #, and the number after it for @."""
+    return "".join(line.replace("#", str(at)).replace("@", str(at + 1)) for at in range(number))
+
+
+def _gguf(layers: int) -> bytes:
+    def text(value: str) -> bytes:
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    kind = text("general.architecture") + struct.pack("<I", 8) + text("llama")
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, 2) + kind + text("llama.block_count") + struct.pack("<II", 4, layers)
+
+
+def _servers(number: int) -> str:
+    one = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: s{0}}}\nspec:\n  containers:\n  - name: c\n"
+        "    command: [python, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B, --port, '{0}']\n"
+    )
+    return "---\n".join(one.format(port) for port in range(30000, 30000 + number))
+
+
+COMMAND = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B"
+_DEEP, _MANY, _LONG, _SELF = "50 levels deep", "values once its aliases", "400 digits", "stands within"
+HOSTILE = (
+    Hostile("merges.yaml", _merges(), told=_MANY),
+    Hostile("aliases_of_a_chain.yaml", "a0: &a0 [x]\n" + _each("a@: &a@ [*a#]\n", 900), told=_DEEP),
+    Hostile("merge_of_itself.yaml", f"{SERVER}extra: &a\n  <<: *a\n", told=_SELF),
+    Hostile("alias_of_itself.yaml", f"{SERVER}extra: &a [*a]\n", told=_SELF),
+    Hostile("brackets.yaml", f"tp_size: {'[' * 30_000}", told=_DEEP),
+    Hostile("braces.yaml", f"tp_size: {'{a: ' * 5_000}", told=_DEEP),
+    Hostile("deep.json", f'{{"tp_size": {"[" * 60_000}{"]" * 60_000}}}', told=_DEEP),
+    Hostile("plan.json", f'{{"schema": "sglang_hydra.plan/1", "a": {"[" * 60_000}{"]" * 60_000}}}', told=_DEEP),
+    Hostile("overrides.yaml", f"{SERVER}json_model_override_args: '{'[' * 60_000}'", told=_DEEP),
+    Hostile("base60.yaml", f"{SERVER}tp_size: 1{':59' * 3_000}\n", told=_LONG),
+    Hostile("hexadecimal.yaml", f"{SERVER}tp_size: 0x{'f' * 5_000}\n", told=_LONG),
+    Hostile("binary.yaml", f"{SERVER}tp_size: 0b{'1' * 50_000}\n", told=_LONG),
+    Hostile("tagged.yaml", f"{SERVER}tp_size: !!int '0x{'f' * 5_000}'\n", told=_LONG),
+    Hostile("no_number.yaml", f"{SERVER}tp_size: !!int ''\n", told="it is no YAML"),
+    Hostile("no_time.yaml", f"{SERVER}tp_size: !!timestamp x\n", told="it is no YAML"),
+    Hostile("interpolations.yaml", _interpolations(), told="10000 others or 1000000 letters"),
+    Hostile("chain.yaml", f"{SERVER}extra:\n" + _each("  a#: ${extra.a@}\n", 2_000), told="50 times"),
+    Hostile("made_keys.yaml", _made_keys(), told="2 s of the processor"),
+    Hostile("unknown_keys.yaml", SERVER + _each("foo_#: 1\n", 3_000), told="after 50 mistakes"),
+    Hostile("unknown_extras.yaml", f"{SERVER}extra:\n" + _each("  foo#: 1\n", 3_000), told="2 s of the processor"),
+    Hostile("ignored.yaml", f"{SERVER}ignore: [{_each('FIT#,', 4_000)}]\n", told="CLI011"),
+    Hostile("variables.yaml", f"{SERVER}engine:\n  env:\n" + _each("    A_#: x\n", 4_999), told=_MANY),
+    Hostile("layers.gguf", _gguf(2**32 - 1), "plan gpu=h200 model={}", "4294967295 layers"),
+    Hostile("fences.md", "```bash\nx\n```\n" * 12_000, "import {}", "20000 are read"),
+    Hostile("few_fences.md", "```bash\nx\n```\n" * 6_000, "import {}", "starts no SGLang server"),
+    Hostile("continued.sh", COMMAND + " \\\n --tp 2" * 50_000 + "\n", "import {}", "20000 are read"),
+    Hostile("words.sh", f"{COMMAND}{' --tp 2' * 50_000}\n", "import {}", "2 s of the processor"),
+    Hostile("servers.yaml", _servers(3_000), "import {}", "20000 are read"),
+    Hostile("fewer_servers.yaml", _servers(200), "check {}", "at most 32 are read"),
+    Hostile("lora.log", "target modules lora " * 410 + "\n", "diagnose {}", ""),
+    Hostile(
+        "snapshots.log",
+        f"[2025-09-01 10:00:00] server_args=ServerArgs(model_path='{'models--' * 2_000}')\n",
+        "diagnose {}",
+        "",
+    ),
+)

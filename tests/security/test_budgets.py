@@ -1,0 +1,164 @@
+"""No file costs more than its budget: 2 s of the processor and 300 MiB, then a finding with the file and the limit."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sglang_hydra.text.budget import DEPTH, EXPANDED, EXPANSIONS, FINDINGS, READERS
+from tests.commands import Run, runner
+from tests.security.hostile_files import HOSTILE, SERVER, Hostile
+
+CPU_S = 2.0
+START_S = 1.5
+"""What starting and a harmless plan cost a machine that does other things as well."""
+MOST_KIB = 300 << 10
+SAYS_ITS_MEMORY = """
+import pathlib, sys
+from sglang_hydra.cli.main import entry
+code = entry(sys.argv[1:])
+print(*(line.split()[1] for line in pathlib.Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line),
+      file=sys.stderr)
+sys.exit(code)
+"""
+"""A command line in a process of its own that says its largest memory in KiB. getrusage would count the memory of the
+process that started it as well."""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner(capsys, monkeypatch)
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=[hostile.name for hostile in HOSTILE])
+def test_a_hostile_file_ends_in_a_finding_within_its_budget(hostile: Hostile, tmp_path: Path, run: Run) -> None:
+    file = tmp_path / hostile.name
+    content = hostile.content
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    began = time.process_time()
+    printed = run(*(word.format(file) for word in hostile.words.split()))
+    took = time.process_time() - began
+    said = " ".join((printed.out + printed.err).split())
+    assert hostile.told in said
+    assert "Traceback" not in said
+    assert hostile.name in said or hostile.words.startswith(("diagnose", "plan"))
+    assert took < CPU_S + START_S
+
+
+def test_typed_json_is_bounded_as_that_of_a_file_is(run: Run) -> None:
+    deep = "[" * 60_000
+    for words in (
+        ["plan", "gpu=h200", "model=qwen3_8b", f"json_model_override_args='{deep}'"],
+        ["plan", "gpu=h200", "model=qwen3_8b", "--", "--json-model-override-args", deep],
+        ["import", f"python -m sglang.launch_server --model-path m --json-model-override-args '{deep}'"],
+    ):
+        printed = run(*words)
+        assert "Traceback" not in printed.err
+        assert "50 levels deep" in " ".join((printed.out + printed.err).split())
+
+
+def test_the_memory_of_the_largest_files_is_bounded(tmp_path: Path) -> None:
+    contents = {
+        "records.json": f'{{"model_type": "llama", "a": [{",".join(["[]"] * 400_000)}]}}',
+        "names.yaml": f"{SERVER}served_model_name: {'a' * 1_000_000}\n",
+        "lines.log": "[2025-09-01 10:00:00 TP0] x\n" * 350_000,
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+        words = {"records.json": ["plan", "gpu=h200", f"model={tmp_path / name}"], "lines.log": ["diagnose"]}
+        command = [sys.executable, "-c", SAYS_ITS_MEMORY, *words.get(name, ["check"]), str(tmp_path / name)]
+        command = command[:-1] if name == "records.json" else command
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode in (0, 2, 5)
+        assert "Traceback" not in done.stderr
+        assert 0 < int(done.stderr.split()[-1]) < MOST_KIB
+
+
+# What reads text of others without a budget: our own data, and what a process of ours answers.
+_OWN = {
+    "cli/completion.py": "our index",
+    "cli/hydra_words.py": "our table",
+    "compose/recipes.py": "our recipes",
+    "convert/export/images.py": "our images",
+    "convert/importing/report.py": "what it has just made",
+    "convert/importing/expansion.py": "arithmetic of a line, which the script's budget bounds",
+    "convert/importing/embedded_commands.py": "a list in a line, likewise",
+    "convert/importing/python_program.py": "a program, likewise",
+    "compose/plain_files.py": "our presets; those of others are read by the budget's reader",
+    "facts/drafts.py": "our drafts",
+    "facts/stated_config.py": "our copies of config.json",
+    "measure/bench/answers.py": "what the server that we started answers, chunk by chunk",
+    "measure/bench/child_prompts.py": "what its parent asks",
+    "measure/bench/messages.py": "what our load processes answer",
+    "measure/sweep/where.py": "an expression of a bounded length",
+    "releases/child/source.py": "code of a pinned wheel",
+    "releases/help_text.py": "likewise",
+    "releases/parts.py": "what its parent asks",
+    "run/diagnose/server_args.py": "a value of a bounded length in a line of a log",
+    "run/doctor/interpreter.py": "what an interpreter of the user's answers",
+    "run/launch/child_srun.py": "the orders of its parent",
+    "run/launch/slurm/keys.py": "secrets that we left",
+    "schemas/__init__.py": "our schemas",
+    "text/budget.py": "the budget itself",
+    "text/quick_yaml.py": "our tables",
+}
+
+
+_PARSERS = {
+    "json": {"load", "loads"},
+    "yaml": {"load", "load_all", "safe_load", "safe_load_all", "full_load", "compose", "compose_all", "parse", "scan"},
+    "OmegaConf": {"load"},
+    "tomllib": {"load", "loads"},
+    "ast": {"parse", "literal_eval"},
+    "pickle": {"load", "loads"},
+}
+
+
+def _bare_parsers(tree: ast.AST) -> set[str]:
+    """The parsers that a module calls itself: ``json.loads``."""
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {
+        f"{call.value.id}.{call.attr}"
+        for call in calls
+        if isinstance(call, ast.Attribute) and isinstance(call.value, ast.Name)
+        if call.attr in _PARSERS.get(call.value.id, ())
+    }
+
+
+def _is_own_data(source: str) -> bool:
+    """Whether what a module parses lies beside it (``Path(__file__)``), so that nobody else wrote it."""
+    return "__file__" in source or "json_beside" in source
+
+
+def test_every_reader_of_others_has_a_row_of_limits() -> None:
+    """A module that parses text itself reads our own data, or what a process of ours answers."""
+    package = Path(sys.modules["sglang_hydra"].__file__ or "").parent
+    found = {}
+    for file in sorted(package.rglob("*.py")):
+        source = file.read_text(encoding="utf-8")
+        parsers = _bare_parsers(ast.parse(source))
+        name = file.relative_to(package).as_posix()
+        if parsers and not _is_own_data(source):
+            found[name] = parsers
+    assert {name: parsers for name, parsers in found.items() if name not in _OWN} == {}
+
+
+def test_every_row_of_limits_has_a_reader() -> None:
+    package = Path(sys.modules["sglang_hydra"].__file__ or "").parent
+    sources = [file.read_text(encoding="utf-8") for file in package.rglob("*.py") if file.name != "budget.py"]
+    unread = [reader for reader in READERS if not any(f'"{reader}"' in source for source in sources)]
+    assert unread == []
+
+
+def test_the_page_names_the_limits() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    numbers = {f"{limit:,}" for limits in READERS.values() for limit in (limits.nodes, limits.items) if limit}
+    assert [number for number in numbers if not any(f" {number} " in row for row in rows)] == []
+    assert f"{DEPTH} levels deep" in page
+    assert f"{FINDINGS} mistakes, {EXPANSIONS:,} interpolations, {EXPANDED:,} letters" in page

@@ -1,0 +1,142 @@
+"""The page docs/forecast.md: what the forecast is bad at, its formula, its coefficients, predicted against measured.
+
+Written by tools/fit_forecast.py, from the coefficients and from the errors of rows that were held out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.fit.forecast_terms import TERMS
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "forecast.md"
+
+_INTRO = """# The forecast
+
+What will a plan deliver? `explain forecast` says TPOT, TTFT, output tokens/s and requests/s for a plan and a load, each
+with the interval that holds 80 % of measurements, what takes the time, and what would help most:
+
+```bash
+sglang-hydra explain forecast gpu=h200 model=gpt_oss bench.concurrency=64
+sglang-hydra plan --load gpu=b200 model=deepseek_r1 tp_size=8 bench.concurrency=64 bench.input_len=8192
+sglang-hydra suggest model=deepseek_v3 gpu=h200,b200 context=9k concurrency=128 goal=cost \\
+  forecast.price.h200=3.5 forecast.price.b200=5.5
+```
+
+`suggest` ranks by it, `fit -m` has it as two columns, a plan's JSON holds it, and a sweep's report has it beside what
+was measured. It needs no GPU; one takes a fraction of a millisecond once the plan is there.
+
+## What it is bad at
+
+- **The first token.** TTFT of published runs has the first wave in it, which meets a cold server, and kernels that are
+  compiled in between. A figure for TTFT is a guess within a factor of two; where cache hits are unknown there is none.
+- **Faults of a release.** On B300 DeepSeek-R1's prompts took seven times as long under 0.5.10.post1 as on B200. Such
+  rows are in the table and outside every interval.
+- **What was never measured**: GPUs of other vendors than NVIDIA (the interval is wider by half), prompts beyond 8,192
+  tokens, exchanges between nodes, steps without CUDA graphs, all-to-all backends, prefill elsewhere, LoRA, grammars. A
+  forecast names what it lacks, and its interval is wider.
+- **Speculation.** Runs with it are in the source without a mark. Series that have a twin under the same words are taken
+  as such; acceptance is that of random tokens unless `forecast.accept_length` states one.
+- **Uneven experts.** Choices are taken as even.
+- **DP attention of SGLang**: the rows that have it are of other engines.
+
+## Formula
+
+```text
+step   = sum of coefficient x term of a decode step
+prompt = sum of coefficient x term of a prompt
+TPOT   = step x speculation + mixed x B / output_len x prompt
+TTFT   = fixed + steps x step + prompts x prompt + waiting for other prompts + waiting for room in the KV cache
+tokens = B x output_len / (TTFT + (output_len - 1) x TPOT)
+```
+
+B requests run at a time: as many as clients, or as the KV cache holds; others wait until one ends. While one answer is
+made, B prompts arrive, and each takes its time from all. Clients that begin together stay together for some rounds
+(`bench.range_ratio=1` keeps them together for good): of a wave, a request meets only half of the prompts while it
+decodes, and waits for the other half before its first token. The formula is `sglang_hydra/fit/forecast.py`, the terms
+are `forecast_terms.py`; memory and arithmetic are those of the [hardware's limit](roofline.md).
+
+## Your own measurements
+
+`forecast.results=[multirun/SWEEP]` takes the valid points of sweeps of the same model on the same GPU class: two
+factors, on a step and on prompts, with a ridge towards 1, and one on TTFT. The interval is then that of what is left,
+at least 10 % for other loads of a measured layout and 20 % for other layouts. `results: [FOLDER]` in your settings does
+the same for each command, and `price: {h200: 3.5}` says once what an hour of a GPU costs ([settings](security.md)).
+
+## Beside another forecaster
+
+`python benchmarks/forecast_against_peer.py` asks aiconfigurator-core 0.12.0 for the same rows of SGLang. It has kernel
+tables of these very models; ours is fitted without the family of each row. Of 498 rows that both answer (2026-11-24):
+
+| | TPOT median | TPOT mean | TTFT median | pairs of layouts in the right order | regret |
+| --- | --- | --- | --- | --- | --- |
+| ours, families held out | 10.4 % | 13.3 % | 31.6 % | 83.0 % of 259 | 3.6 % |
+| aiconfigurator 0.12.0 | 21.2 % | 27.4 % | 50.1 % | 80.7 % of 259 | 5.9 % |
+
+"""
+
+
+def page(record: Mapping[str, Any], report: Mapping[str, Any]) -> str:
+    """The whole page."""
+    return _INTRO + "\n".join([*_errors(report), *_coefficients(record), *_source(record)]) + "\n"
+
+
+def _errors(report: Mapping[str, Any]) -> Iterator[str]:
+    yield "## Predicted against measured\n"
+    yield (
+        "Rows of SGLang that the fit had not seen: each family of models was held out of all engines' rows, then each\n"
+        "GPU class, then each eighth of the layouts. Errors are those of TPOT, bias is the median of predicted by\n"
+        "measured.\n"
+    )
+    yield "| held out | rows | median | mean | bias |\n| --- | --- | --- | --- | --- |"
+    for name, found in report.items():
+        if isinstance(found, Mapping) and "mape_percent" in found:
+            yield _row(name, found)
+    for title in ("by family", "by GPU"):
+        for name, found in report[title].items():
+            yield _row(f"{title.partition(' ')[2]} {name}", found)
+    ranking = report["ranking, families held out"]
+    yield (
+        f"\nOf {ranking['pairs']} pairs of layouts of one model under one load the order of"
+        f" {ranking['right_percent']} % is right, and the\nlayout that is forecast to be best is"
+        f" {ranking['regret_percent']} % slower than the best in the mean. Intervals that come from the\nother families"
+        f" hold {report['inside 80 %, families']} % of a family's rows, those from the other GPU classes"
+        f" {report['inside 80 %, GPUs']} %.\n"
+    )
+
+
+def _row(name: str, found: Mapping[str, Any]) -> str:
+    return f"| {name} | {found['rows']} | {found['median_percent']} % | {found['mape_percent']} % | {found['bias']} |"
+
+
+def _coefficients(record: Mapping[str, Any]) -> Iterator[str]:
+    yield "## Coefficients\n"
+    yield "| term | coefficient | unit | what it is |\n| --- | --- | --- | --- |"
+    for name, value in record["coefficients"].items():
+        yield f"| {name} | {value:g} | {TERMS[name].unit} | {TERMS[name].what} |"
+    yield "\nFactors on groups of terms, by engine, GPU class and release (`old`: SGLang before 0.5.8):\n"
+    yield "| of | group | factor |\n| --- | --- | --- |"
+    for owner, groups in record["factors"].items():
+        yield from (f"| {owner} | {group} | {factor:g} |" for group, factor in groups.items())
+    yield "\nOf the time to the first token:\n"
+    yield "| what | value |\n| --- | --- |"
+    yield from (f"| {name} | {value:g} |" for name, value in record["ttft"].items())
+    yield (
+        f"\nOf each drafted token a share of {record['accepted']:g} is accepted. Assumed and not fitted: 25 GB/s for a"
+        " link that no\npreset states, 30 µs more for each exchange between nodes, 40 µs more a layer without CUDA"
+        " graphs, 10 % more for a\nstep that makes drafts. The links between nodes and their sources are in"
+        " `sglang_hydra/fit/forecast_networks.json`.\n"
+    )
+
+
+def _source(record: Mapping[str, Any]) -> Iterator[str]:
+    rows = ", ".join(f"{number:,} of {engine}" for engine, number in record["measured"]["rows"].items())
+    yield "## The table\n"
+    yield (
+        f"`sglang_hydra/fit/forecast_measured.jsonl.gz` ({rows}) are published measurements, facts taken from\n"
+        "`silicon_sample.csv` of aiconfigurator-core 0.12.0 (NVIDIA, Apache-2.0) by `tools/forecast_measurements.py`,"
+        " which says\nwhat it mends and leaves out. `python tools/fit_forecast.py` makes the coefficients and this page"
+        " again;\n`python tools/forecast_table.py FILE.jsonl` says how wrong the forecast is on rows of your own."
+    )

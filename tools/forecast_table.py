@@ -1,0 +1,113 @@
+"""Forecasts measured servers and says how wrong it was.
+
+    python tools/forecast_table.py FILE.jsonl [--rows]
+
+Each line is one measurement: {"words": ["gpu=h200", "model=deepseek_r1", "tp_size=8"], "engine": "sglang",
+"input_len": 922, "output_len": 922, "concurrency": 64, "tpot_ms": 12.3, "ttft_ms": 400.1}; lengths are means. It may
+say more: "release" of the engine, "spread" of the lengths (their range by their mean: 0 where all are alike), "rounds"
+(requests of each client; null: they arrive by chance). The last line is JSON: rows, unanswered, errors in percent and
+the share of rows inside the interval of 80 %. ``--rows`` prints each row before it. 2 where the file cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare checkout will do
+
+from sglang_hydra import ConfigError, plan
+from sglang_hydra.architecture.known import Missing
+from sglang_hydra.fit.forecast import Demand, Forecast, forecast
+from sglang_hydra.fit.forecast_server import Server
+from sglang_hydra.planning.choosing.forecast import server_of_plan
+
+
+class Row(NamedTuple):
+    """A measurement and the server that it is about."""
+
+    record: Mapping[str, Any]
+    server: Server
+
+
+def rows_of(records: Iterable[Mapping[str, Any]]) -> tuple[list[Row], list[str]]:
+    """The rows, and of those that no plan explains why."""
+    servers: dict[tuple[str, ...], Server | str] = {}
+    rows, unanswered = [], []
+    for record in records:
+        words = tuple(record["words"])
+        if words not in servers:
+            servers[words] = _server(words)
+        server = servers[words]
+        if isinstance(server, str):
+            unanswered.append(f"{' '.join(words)}: {server}")
+            continue
+        release = record.get("release") or server.release
+        rows.append(Row(record, server._replace(engine=record.get("engine", "sglang"), release=release)))
+    return rows, unanswered
+
+
+def _server(words: Sequence[str]) -> Server | str:
+    try:
+        return server_of_plan(plan(list(words)))
+    except Missing as failure:
+        return f"unknown: {', '.join(failure.names)}"
+    except ConfigError as failure:
+        return failure.findings[0].message
+
+
+def demand_of(record: Mapping[str, Any]) -> Demand:
+    """The load of a row."""
+    given = {name: record[name] for name in ("spread", "rounds", "cached", "accepted") if name in record}
+    return Demand(record["input_len"], record["output_len"], record["concurrency"], **given)
+
+
+def summary(forecasts: Sequence[tuple[Row, Forecast]], unanswered: int) -> dict[str, Any]:
+    """The last line."""
+    tpot, ttft, inside = [], [], []
+    for row, found in forecasts:
+        measured = row.record["tpot_ms"] / 1e3
+        tpot.append(100 * abs(found.tpot.value / measured - 1))
+        inside.append(found.tpot.low <= measured <= found.tpot.high)
+        if row.record.get("ttft_ms") and found.ttft is not None:
+            ttft.append(100 * abs(found.ttft.value * 1e3 / row.record["ttft_ms"] - 1))
+    return {
+        "rows": len(forecasts) + unanswered,
+        "unanswered": unanswered,
+        "tpot_median_percent": round(statistics.median(tpot), 1) if tpot else None,
+        "tpot_mape_percent": round(statistics.fmean(tpot), 1) if tpot else None,
+        "ttft_median_percent": round(statistics.median(ttft), 1) if ttft else None,
+        "inside_80_percent": round(100 * statistics.fmean(inside), 1) if inside else None,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Forecasts measured servers and says how wrong it was.")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--rows", action="store_true", help="print each row")
+    options = parser.parse_args()
+    try:
+        lines = options.file.read_text(encoding="utf-8").splitlines()
+        rows, unanswered = rows_of(json.loads(line) for line in lines if line.strip())
+        found = [(row, forecast(row.server, demand_of(row.record))) for row in rows]
+    except (OSError, ValueError, KeyError) as failure:
+        sys.exit(f"{options.file}: {type(failure).__name__}: {failure}")
+    for row, item in found if options.rows else ():
+        tpot = item.tpot
+        load = " ".join(f"{row.record[name]:g}" for name in ("input_len", "output_len", "concurrency"))
+        print(
+            f"{row.record['tpot_ms']:8.1f} ms, forecast {tpot.value * 1e3:8.1f} ({tpot.low * 1e3:.1f} to"
+            f" {tpot.high * 1e3:.1f})  {' '.join(row.record['words'])} {load}"
+        )
+    for line in unanswered:
+        print(line)
+    print(json.dumps(summary(found, len(unanswered))))
+
+
+if __name__ == "__main__":
+    main()

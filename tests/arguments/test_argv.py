@@ -130,9 +130,9 @@ def test_a_word_with_spaces_is_a_value_even_after_a_dash() -> None:
 
 REFUSED: list[tuple[str, str, str, str | None]] = [
     ("--no-such-flag 3", "ARG010", "no option --no-such-flag", "sglang-hydra --help WORD finds arguments"),
-    ("--tp_size 8", "ARG010", "no option --tp_size", "did you mean --tp-size"),
+    ("--tp_size 8", "ARG010", "no option --tp_size", "--tp-size 8"),
     ("--trust-remote-cod=1 x", "ARG015", "--trust-remote-code takes no value", "alone turns it on"),
-    ("--chunked-prefil-size 5", "ARG010", "no option --chunked-prefil-size", "did you mean --chunked-prefill-size"),
+    ("--chunked-prefil-size 5", "ARG010", "no option --chunked-prefil-size", "--chunked-prefill-size 5"),
     ("--quant fp8", "ARG011", "--quant is short for several", "--quantization, --quantization-param-path"),
     ("--tp", "ARG012", "--tp-size has no value", "--tp-size 8"),
     ("--tp --pp 2", "ARG012", "--tp-size has no value", "--tp-size 8"),

@@ -311,7 +311,7 @@ def test_a_server_is_named_by_name_port_url_or_id(words: list[str], names: list[
         ([], "stop which one? There are one-1, one-2", "stop one-1"),
         (["one"], "one may be one-1, one-2", "stop one-1"),
         (["0123"], "0123 may be one-1, one-2", "stop one-1"),
-        (["ne-1"], "no detached server is named 'ne-1': there are one-1, one-2", "stop one-1"),
+        (["ne-1"], "no detached server is named 'ne-1': there are one-1, one-2", None),
         (["\x1b[2J$(rm)"], "no detached server is named", None),
     ],
 )

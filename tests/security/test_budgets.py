@@ -100,7 +100,6 @@ _OWN = {
     "releases/help_text.py": "likewise",
     "releases/parts.py": "what its parent asks",
     "run/diagnose/server_args.py": "a value of a bounded length in a line of a log",
-    "run/doctor/interpreter.py": "what an interpreter of the user's answers",
     "run/launch/child_srun.py": "the orders of its parent",
     "run/launch/slurm/keys.py": "secrets that we left",
     "schemas/__init__.py": "our schemas",

@@ -10,12 +10,9 @@ CHECKS: tuple[Check, ...] = (
     gpus.check_accelerators,
     gpus.check_gpu_memory,
     host.check_shared_memory,
-    host.check_host_memory,
     storage.check_weights_disk,
-    storage.check_writable,
     storage.check_model,
     host.check_port,
     packages.check_packages,
     driver.check_torch_build,
-    packages.check_compilers,
 )

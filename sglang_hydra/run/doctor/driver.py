@@ -34,10 +34,6 @@ FAMILY_DRIVERS = {int(cuda): least for cuda, least in _TABLE["family_drivers"].i
 """CUDA major version to the oldest driver that runs programs built with any of its toolkits, without what came later:
 CUDA's minor version compatibility. Source: NVIDIA's CUDA compatibility guide (>= 450, 525, 580) and release notes."""
 
-TORCH_CUDA: Mapping[str, str] = _TABLE["torch_cuda"]
-"""torch to the CUDA of its wheels on PyPI, which is what an SGLang that pins it brings. Source: what those wheels
-require (nvidia-cuda-runtime-cu12 of the same CUDA); SGLang 0.5.2 pins torch 2.8.0 (its pyproject.toml)."""
-
 # The GPU architecture and the first CUDA toolkit that can build for it. Source: NVIDIA's toolkit release notes.
 _ARCHITECTURES: Mapping[str, tuple[str, Sequence[int]]] = _TABLE["architectures"]
 
@@ -107,14 +103,9 @@ def _before_torch(world: World, shown: str, values: dict[str, str | None]) -> Ve
     return Verdict("warning", f"{found}, which needs driver {need.least} or newer", fix, values=values)
 
 
-def _brought(world: World) -> tuple[str, str | None, str | None]:
+def _brought(world: World) -> tuple[str, str, str | None]:
     """The SGLang that is installed, else the one to install, its torch and the CUDA of that torch."""
-    one = world.interpreter
-    pins = (re.match(r"torch==(\d+\.\d+)", line) for line in one.requires)
-    torch = next((found[1] for found in pins if found), None)
-    if one.requires:
-        return one.versions.get("sglang", "?"), torch, TORCH_CUDA.get(torch or "")
-    version = one.versions.get("sglang") or default_release()
+    version = world.interpreter.versions.get("sglang") or default_release()
     needs = release(nearest_known(version) or newest_release()).needs
     return version, needs["packages"]["torch"].removeprefix("=="), needs["cuda"]
 

@@ -1,4 +1,4 @@
-"""The host: shared memory, memory and the port."""
+"""The host: shared memory and the port."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ _GIB = 1 << 30
 _SEGMENT = 9637888  # bytes that NCCL asks for in its well-known failure: "shared memory segment ... (size 9637888)"
 _SHM_ASKED = 1 * _GIB  # what NVIDIA's NCCL guide tells containers to give
 _SHM_TYPED = "32g"  # what SGLang's documented docker commands give
-# A judgement and no measurement: each rank's process loads torch and the kernels, and a few more serve requests.
-_MEMORY_PER_GPU, _MEMORY_AT_ALL = 2 * _GIB, 4 * _GIB
 
 
 @check("DOC007", "/dev/shm")
@@ -66,39 +64,6 @@ def _grow(world: World) -> str:
     if world.container in ("docker", "podman"):
         return f"{world.container} run --shm-size={_SHM_TYPED} ... (or --ipc=host)"
     return f"sudo mount -o remount,size={_SHM_TYPED} /dev/shm"
-
-
-@check("DOC010", "host memory")
-def check_host_memory(world: World) -> Verdict:
-    """
-    What: the memory that a new process can take, the limit of its container or job included.
-    Why: each rank is a process that loads torch and its kernels; the kernel kills one that goes over the limit, and
-        the server's log ends without a word. Without an accelerator the weights live there too.
-    Source: /proc/meminfo and the control group's limit (version 2). The need of 2 GiB a GPU and 4 GiB at
-        least is a judgement.
-    Example: 3 GiB free and a GPU -> warning
-    """
-    free, ranks = world.free_memory, len(world.visible)
-    verdict = partial(Verdict, values={"available_gib": gib(free)})
-    if free is None:
-        return verdict("unknown", "this system does not tell")
-    found = f"{size(free)} free"
-    weights = world.model.weight_bytes if world.model else None
-    if not world.accelerated and weights is not None and weights > free:
-        fix = "a smaller model, or a machine with an accelerator (gpu=CLASS plans for it)"
-        return verdict("error", f"{found}; the weights alone are {size(weights)}", fix)
-    need = max(_MEMORY_AT_ALL, ranks * _MEMORY_PER_GPU)
-    if free < need:
-        return verdict("warning", f"{found}; a server wants about {size(need)}", _more_memory(world))
-    return verdict("ok", found)
-
-
-def _more_memory(world: World) -> str:
-    if world.container == "kubernetes":
-        return "a higher resources.limits.memory in the pod"
-    if world.container in ("docker", "podman"):
-        return f"{world.container} run --memory=64g ..."
-    return "sbatch --mem=64G (or 0 for all of the node)" if world.job else "ps aux --sort=-rss | head, and stop one"
 
 
 @check("DOC014", "port")

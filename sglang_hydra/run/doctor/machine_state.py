@@ -80,19 +80,11 @@ class Space(NamedTuple):
 
 
 class Interpreter(NamedTuple):
-    """The engine's environment, read without importing anything of it.
-
-    ``requires`` are the requirement lines in the metadata of its SGLang, ``torch_build`` what its torch was built
-    for ({cuda, hip, xpu} to a version or None), ``headers`` whether Python.h is there. ``problem``: why nothing of
-    it is known.
-    """
+    """The engine's environment, read without importing anything of it. ``torch_build`` is what its torch was built for
+    ({cuda, hip, xpu} to a version or None). ``problem``: why nothing of it is known."""
 
     path: str | None = None
-    version: tuple[int, int, int] | None = None
-    headers: bool | None = None
     versions: Mapping[str, str] = {}
-    requires: tuple[str, ...] = ()
-    requires_python: str | None = None
     torch_build: Mapping[str, str | None] | None = None
     problem: str | None = None
 
@@ -133,21 +125,17 @@ class ModelFiles(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """Everything that the checks look at. ``free_memory`` are the bytes that a new process can take, ``obstacle`` is
-    why nobody can listen on the server's port."""
+    """Everything that the checks look at. ``obstacle`` is why nobody can listen on the server's port."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     request: Request = field(default_factory=Request)
     nvidia: Nvidia = field(default_factory=Nvidia)
     other: GpuProbe | None = None
     shm: Space | None = None
-    free_memory: int | None = None
     container: str | None = None
     job: str | None = None
     interpreter: Interpreter = field(default_factory=Interpreter)
-    tools: Mapping[str, str | None] = field(default_factory=dict)
     weights: Space | None = None
-    caches: tuple[Space, ...] = ()
     model: ModelFiles | None = None
     obstacle: Finding | None = None
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from functools import partial
 
 from sglang_hydra.facts.hub import cache_root
-from sglang_hydra.planning.engines.machine import free_memory_bytes
-from sglang_hydra.run.doctor import interpreter, model_files, system
-from sglang_hydra.run.doctor.machine_state import Request, Space, World
+from sglang_hydra.run.doctor import model_files, system
+from sglang_hydra.run.doctor.machine_state import Interpreter, Request, World
 from sglang_hydra.run.doctor.nvml import survey_nvidia
 from sglang_hydra.run.launch.port import port_obstacle
 
@@ -29,13 +26,10 @@ def observe(env: Mapping[str, str], request: Request) -> World:
         nvidia=nvidia,
         other=other,
         shm=system.shared_memory(),
-        free_memory=free_memory_bytes(),
         container=system.container(env),
         job=system.job(env),
-        interpreter=interpreter.read_interpreter(request.python),
-        tools=system.tools(env),
+        interpreter=read_interpreter(request.python),
         weights=system.space(request.download_dir or cache_root(env)),
-        caches=_caches(env),
         model=model_files.look_for_model(
             model, env, request.download_dir, ask=partial(model_files.ask_hub, access=request.access)
         )
@@ -45,17 +39,11 @@ def observe(env: Mapping[str, str], request: Request) -> World:
     )
 
 
-def _caches(env: Mapping[str, str]) -> tuple[Space, ...]:
-    """The folders that a server writes to besides the weights': compiled kernels, sockets and temporary files.
+def read_interpreter(python: str | None) -> Interpreter:
+    """The environment of ``python`` (None: ours)."""
+    from sglang_hydra.facts.installed import interpreter_paths, torch_build
+    from sglang_hydra.facts.packages import find_python, installed
 
-    Triton's cache is TRITON_CACHE_DIR, else ~/.triton; FlashInfer's is below FLASHINFER_WORKSPACE_BASE, else below
-    the home folder; DeepGEMM's is SGL_DG_CACHE_DIR in SGLang 0.5.2, else ~/.cache/deep_gemm.
-    """
-    home = env.get("HOME") or "~"
-    wanted = [
-        env.get("TRITON_CACHE_DIR") or os.path.join(env.get("TRITON_HOME") or home, ".triton", "cache"),
-        os.path.join(env.get("FLASHINFER_WORKSPACE_BASE") or home, ".cache", "flashinfer"),
-        env.get("SGL_DG_CACHE_DIR") or os.path.join(home, ".cache", "deep_gemm"),
-        env.get("TMPDIR") or tempfile.gettempdir(),
-    ]
-    return tuple(system.space(path) for path in wanted)
+    packages = installed(python)
+    build = None if packages.problem else torch_build(interpreter_paths(python))
+    return Interpreter(find_python(python), packages.versions, build, packages.problem)

@@ -1,4 +1,4 @@
-"""Disks and the model: room for its weights, folders that can be written, and whether it can be had at all."""
+"""The disk and the model: room for its weights, and whether it can be had at all."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from functools import partial
 
 from sglang_hydra.facts.tiny import tiny_path
 from sglang_hydra.run.doctor.examination import Verdict, check
-from sglang_hydra.run.doctor.machine_state import HubAnswer, ModelFiles, Space, World
+from sglang_hydra.run.doctor.machine_state import HubAnswer, ModelFiles, World
 from sglang_hydra.run.doctor.phrases import gib, listed, size
 from sglang_hydra.text.words import plural
 
 _GIB = 1 << 30
 # A judgement: where the size is not known, a disk with less has no room for most models.
-_LITTLE, _CACHE_NEED = 20 * _GIB, 1 * _GIB
+_LITTLE = 20 * _GIB
 
 
 @check("DOC011", "disk for weights")
@@ -46,54 +46,6 @@ def check_weights_disk(world: World) -> Verdict:
     if disk.free_bytes < _LITTLE:
         return verdict("warning", f"{found}, which is little for a model's weights", fix)
     return verdict("ok", found)
-
-
-@check("DOC012", "folders to write to")
-def check_writable(world: World) -> Verdict:
-    """
-    What: whether this user may write to the weights' folder, the caches of compiled kernels and the temporary folder.
-    Why: the processes of a server talk through sockets in the temporary folder. Inferred: kernels are compiled at the
-        first start; where they cannot be kept the server fails, or every start compiles them again.
-    Source: SGLang 0.5.2, Triton, FlashInfer and DeepGEMM, each with its own variable.
-    Example: ~/.triton on a read-only disk -> error, export TRITON_CACHE_DIR=/tmp/triton
-    """
-    folders = [folder for folder in (world.weights, *world.caches) if folder is not None]
-    values = {
-        "folders": [
-            {"path": folder.path, "writable": folder.writable, "free_gib": gib(folder.free_bytes)} for folder in folders
-        ]
-    }
-    verdict = partial(Verdict, values=values)
-    model = world.model
-    needless = model is not None and model.complete
-    closed = [folder for folder in folders if folder.writable is False and not (needless and folder is world.weights)]
-    full = [folder for folder in world.caches if folder.free_bytes is not None and folder.free_bytes < _CACHE_NEED]
-    if closed:
-        details = tuple(f"{folder.path}: this user may not write to {folder.existing}" for folder in closed)
-        return verdict(
-            "error", f"{plural(len(closed), 'folder')} cannot be written to", _elsewhere(world, closed[0]), details
-        )
-    if full:
-        details = tuple(f"{folder.path}: {size(folder.free_bytes)} free" for folder in full)
-        return verdict(
-            "warning", f"{plural(len(full), 'folder')} with less than 1 GiB free", _elsewhere(world, full[0]), details
-        )
-    if all(folder.writable is None for folder in folders):
-        return verdict("unknown", "this system does not tell")
-    return verdict("ok", f"all {len(folders)} can be written to", details=tuple(folder.path for folder in folders))
-
-
-def _elsewhere(world: World, folder: Space) -> str:
-    if folder is world.weights:
-        return "download_dir=/a/folder/of/yours, or export HF_HOME=/a/folder/of/yours"
-    for mark, variable in (
-        ("triton", "TRITON_CACHE_DIR"),
-        ("flashinfer", "FLASHINFER_WORKSPACE_BASE"),
-        ("deep_gemm", "SGL_DG_CACHE_DIR"),
-    ):
-        if mark in folder.path:
-            return f"export {variable}=/a/folder/of/yours"
-    return "export TMPDIR=/a/folder/of/yours"
 
 
 @check("DOC013", "access to the model")

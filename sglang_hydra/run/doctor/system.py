@@ -1,4 +1,4 @@
-"""Reads the host: shared memory, disks, container, tools. It states and does not judge."""
+"""Reads the host: shared memory, disks, container. It states and does not judge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from sglang_hydra.run.doctor.machine_state import Space
 _SHM = "/dev/shm"
 _ROOT = Path("/")
 _CONTAINER_MARKS = (("kubepods", "kubernetes"), ("docker", "docker"), ("libpod", "podman"), ("lxc", "lxc"))
-_CUDA_PLACE = "/usr/local/cuda"
 
 
 def space(path: str) -> Space:
@@ -64,20 +63,3 @@ def job(env: Mapping[str, str]) -> str | None:
         if re.fullmatch(r"[\w.\[\]-]+", env.get(name, "")):
             return f"{label} job {env[name]}"
     return None
-
-
-def tools(env: Mapping[str, str]) -> dict[str, str | None]:
-    """The programs that build kernels at run time, each with its path or None: a C compiler and nvcc."""
-    import shutil
-
-    path = env.get("PATH", os.defpath)
-
-    def first(*names: str) -> str | None:
-        return next((found for name in names if name and (found := shutil.which(name, path=path))), None)
-
-    homes = [env.get("CUDA_HOME"), env.get("CUDA_PATH"), _CUDA_PLACE]
-    places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
-    return {
-        "cc": first(env.get("CC", ""), "gcc", "clang", "cc"),
-        "nvcc": first(*places[:-1], "nvcc", places[-1]),
-    }

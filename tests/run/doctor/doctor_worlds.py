@@ -18,16 +18,6 @@ from sglang_hydra.run.doctor.machine_state import (
 )
 
 GIB = 1 << 30
-REQUIRES = (
-    "requests",
-    'torch==2.8.0; extra == "srt"',
-    'flashinfer_python==0.3.1; extra == "srt"',
-    'sgl-kernel==0.3.9.post2; extra == "srt"',
-    'sglang[runtime_common]; extra == "srt"',
-    'transformers==4.56.1; extra == "runtime-common"',
-    'pandas; extra == "test"',
-    'uvloop; python_version < "3.0"',
-)
 
 
 def gpu(number: int, **changes: Any) -> Gpu:
@@ -55,8 +45,6 @@ def disk(path: str = "/data", free_gib: float = 2000, **changes: Any) -> Space:
 
 ENGINE = Interpreter(
     path="/venv/bin/python",
-    version=(3, 12, 3),
-    headers=True,
     versions={
         "sglang": "0.5.2",
         "requests": "2.32.0",
@@ -65,8 +53,6 @@ ENGINE = Interpreter(
         "sgl-kernel": "0.3.9.post2",
         "transformers": "4.56.1",
     },
-    requires=REQUIRES,
-    requires_python=">=3.10",
     torch_build={"cuda": "12.8", "hip": None, "xpu": None},
 )
 
@@ -74,11 +60,8 @@ HEALTHY = World(
     request=Request(model_path="/models/m"),
     nvidia=nvidia(*(gpu(number) for number in range(8))),
     shm=disk("/dev/shm", 500),
-    free_memory=1900 * GIB,
     interpreter=ENGINE,
-    tools={"cc": "/usr/bin/gcc", "nvcc": "/usr/local/cuda/bin/nvcc"},
     weights=disk("/data/hub"),
-    caches=(disk("/home/u/.triton/cache"), disk("/tmp")),
     model=ModelFiles("folder", "/models/m", tokenizer=True, weight_bytes=700 * GIB),
 )
 

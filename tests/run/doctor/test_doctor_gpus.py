@@ -35,7 +35,7 @@ def on(driver_version: str | None, cuda: tuple[int, int] | None, torch_cuda: str
         (on("470.82.01", None, "12.1"), "error", ("525.60.13",)),
         (on(None, None, "12.8"), "unknown", ()),
         (on("570.124.06", (12, 8), "14.2"), "error", ("install driver for CUDA 14.2 or newer",)),
-        (on("570.124.06", (12, 8), None), "ok", ("SGLang 0.5.2 brings torch 2.8 for CUDA 12.8",)),
+        (on("570.124.06", (12, 8), None), "ok", ("SGLang 0.5.2 brings torch 2.8.0 for CUDA 12.8",)),
         (on("470.57.02", (11, 4), None), "warning", ("525.60.13", "type: install driver 570.26 or newer before")),
         (on("570.26", None, None), "ok", ("no torch for CUDA",)),
         (LAPTOP, "ok", ("no NVIDIA GPU is on this machine's PCI bus",)),

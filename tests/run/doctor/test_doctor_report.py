@@ -63,10 +63,10 @@ def test_nothing_stands_in_the_way_on_a_healthy_machine() -> None:
 
 def test_an_error_makes_the_record_not_ok_and_shows_its_fix() -> None:
     item = Examination("DOC007", "/dev/shm", "error", "64 MiB \x1b[31m free", "docker run", ("one \x07 line",))
-    fine = Examination("DOC010", "host memory", "ok", "enough", "not to be shown", ("nor this",))
+    fine = Examination("DOC014", "port", "ok", "enough", "not to be shown", ("nor this",))
     assert not doctor_record([item, fine])["ok"]
     lines = shown([item, fine]).splitlines()
-    assert lines[1] == "  error  DOC007  /dev/shm     64 MiB \\x1b[31m free"
+    assert lines[1] == "  error  DOC007  /dev/shm  64 MiB \\x1b[31m free"
     assert lines[2:4] == ["      one \\x07 line", "      type: docker run"]
     assert lines[-1] == "2 looked at; 1 error, 0 warnings, 0 unknown: a server would fail here"
     assert len(lines) == 7
@@ -75,7 +75,7 @@ def test_an_error_makes_the_record_not_ok_and_shows_its_fix() -> None:
 @pytest.mark.parametrize(
     "world",
     [
-        World(free_memory=0),
+        World(),
         World(model=ModelFiles("cached"), env={"CUDA_VISIBLE_DEVICES": "x"}),
         with_gpus(
             Gpu(0), Gpu(1, holders=(Holder(1),), total_mib=0.0, used_mib=9999.0, free_mib=0.0), driver="", cuda=None

@@ -88,7 +88,6 @@ _OWN = {
     "convert/importing/report.py": "what it has just made",
     "convert/importing/expansion.py": "arithmetic of a line, which the script's budget bounds",
     "convert/importing/embedded_commands.py": "a list in a line, likewise",
-    "convert/importing/python_program.py": "a program, likewise",
     "compose/plain_files.py": "our presets; those of others are read by the budget's reader",
     "facts/drafts.py": "our drafts",
     "facts/stated_config.py": "our copies of config.json",

@@ -28,6 +28,7 @@ from sglang_hydra.convert.importing.launches import (
     Launch,
     filled,
     has_launch_command,
+    opened,
     with_placeholders,
     without_marks,
     without_opened,
@@ -41,7 +42,6 @@ from sglang_hydra.convert.importing.mappings import (
     launches_of_config,
     launches_of_recipe,
 )
-from sglang_hydra.convert.importing.python_program import is_program, launches_of_program
 from sglang_hydra.convert.importing.script import Script
 from sglang_hydra.planning.recorded.input_files import StartsNothing
 from sglang_hydra.text.budget import OverBudget, check_items, check_size, cpu_limit, read_documents
@@ -60,6 +60,7 @@ _LONGEST = 8 << 20
 _LONGEST_FLAGS = 1 << 18
 _YAML = (".yaml", ".yml", ".json")
 _LISTS = ("items",)
+_GROWS = re.compile(r"\+=|\.(?:append|extend)\(")
 _UNIT = re.compile(r"^(?:ExecStart=|\[program:)", re.MULTILINE)
 _MODEL_FLAGS = ("--model-path", "--model")
 
@@ -127,8 +128,9 @@ def within_budget(source: Source) -> Iterator[None]:
 
 def _found(source: Source, composer: Composer) -> list[Launch]:
     text, had_conditions = source.text, False
-    found = [] if has_server_arguments(text) or not is_program(source.name, text) else _of_program(source, composer)
-    if not found:
+    if _is_program(source):
+        found = _of_lists(text, source.name)
+    else:
         if not has_server_arguments(text):
             text, had_conditions = with_placeholders(text)
         found = _launches(text, source.name, composer, source.name.endswith(_YAML), source.variables)
@@ -167,16 +169,13 @@ def _launches(
     if found or not (has_launch_command(text) or ("--" in text and len(text) <= _LONGEST_FLAGS)):
         return found
     script = Script(place, lambda body, where: _launches(body, where, composer, True), home=os.path.expanduser("~"))
-    return script.launches(on_one_line(text), given) or [
-        launch for words in lists_of_words(text) if (launch := launch_of_words(words, place))
-    ]
+    return script.launches(on_one_line(text), given) or _of_lists(text, place)
 
 
-def _of_program(source: Source, composer: Composer) -> list[Launch]:
-    def read(text: str) -> list[Launch]:
-        return _launches(text, source.name, composer, False, source.variables)
-
-    return launches_of_program(source.text, source.name, source.variables, read)
+def _of_lists(text: str, place: str) -> list[Launch]:
+    """The servers of lists of words; where the program adds to lists, it is open what to."""
+    more = [opened("what the program adds")] if _GROWS.search(text) else []
+    return [launch for words in lists_of_words(text) if (launch := launch_of_words([*words, *more], place))]
 
 
 def _of_texts(documents: Sequence[Any], read: Callable[[str], list[Launch]]) -> list[Launch]:
@@ -280,13 +279,22 @@ def _unreadable(name: str, why: str, hint: str) -> ConfigError:
 
 
 def _has_commands_of_others(source: Source) -> bool:
-    """Whether a text is a unit of systemd or supervisor or a makefile, which have rules of their own for a command."""
+    """Whether a text is a unit of systemd or supervisor, a makefile, or a program without a list of words: these have
+    rules of their own for a command."""
     is_makefile = source.name.endswith(".mk") or source.name.rpartition("/")[2].lower() in ("makefile", "gnumakefile")
-    return (is_makefile or _UNIT.search(source.text) is not None) and has_launch_command(source.text)
+    is_other = is_makefile or _UNIT.search(source.text) is not None
+    is_other = is_other or (_is_program(source) and not _of_lists(source.text, ""))
+    return is_other and has_launch_command(source.text)
+
+
+def _is_program(source: Source) -> bool:
+    """Whether a text is a Python program, of which lists of words are read and nothing else."""
+    is_program = source.name.endswith(".py") or source.text.startswith(("import ", "from "))
+    return is_program and not has_server_arguments(source.text)
 
 
 def _not_read(source: Source) -> Finding:
-    message = f"{source.name or 'the text'} is a unit of systemd or supervisor, or a makefile: these are not read"
+    message = f"{source.name or 'the text'} is a unit of systemd or supervisor, a makefile or a program: these are not read"
     return Finding("error", "IMP001", message, hint=f"{program()} import 'COMMAND', with the command that it has")
 
 

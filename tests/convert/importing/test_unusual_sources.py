@@ -7,7 +7,6 @@ import pytest
 from sglang_hydra.convert.importing.expansion import fields_of
 from sglang_hydra.convert.importing.importer import Imported, import_source
 from sglang_hydra.convert.importing.launches import is_open
-from sglang_hydra.convert.importing.python_program import launches_of_program
 from sglang_hydra.convert.importing.sources import Source
 from sglang_hydra.convert.importing.typed import Typed
 from sglang_hydra.text.errors import ConfigError
@@ -86,11 +85,6 @@ WHOLE: list[tuple[str, str, list[dict[str, object]]]] = [
     ("ports.sh", f"for p in {{1..2}}; do\n{RUN} --port $p &\ndone\n", [{"port": 1}, {"port": 2}]),
     ("quotes.sh", f'{RUN} --tp=2 --json-model-override-args \'{{"a": {{"b": 1}}}}\'', [TWO]),
     (
-        "called.py",
-        f'import os\nos.system("{RUN} "\n          "--tp 2 "\n          "--port 1 &")\n',
-        [{**TWO, "port": 1}],
-    ),
-    (
         "remarks.Dockerfile",
         'ARG V=v0.5.9\nFROM lmsysorg/sglang:${V} AS x\nARG MODEL="Qwen/Qwen3-8B"\nENV MODEL=${MODEL} TP=2\n'
         "CMD python3 -m sglang.launch_server --model-path $MODEL \\\n    # of all\n\n    --tp $TP \\\n    --port 1\n",
@@ -113,10 +107,12 @@ def test_every_flag_is_read(name: str, text: str, servers: list[dict[str, object
         ("unit.service", f"[Service]\nExecStart=/usr/bin/{RUN} --tp 2\n"),
         ("supervisor.conf", f"[program:s]\ncommand={RUN} --tp 2\n"),
         ("Makefile", f"serve:\n\t{RUN} --tp $(TP)\n"),
+        ("called.py", f'import os\nos.system("{RUN} "\n          "--tp 2")\n'),
+        ("", f'import os\nos.system("{RUN} --tp 2")\n'),
     ],
 )
 def test_a_file_with_rules_of_its_own_is_refused(name: str, text: str) -> None:
-    with pytest.raises(ConfigError, match="is a unit of systemd or supervisor, or a makefile") as caught:
+    with pytest.raises(ConfigError, match="is a unit of systemd or supervisor, a makefile or a program") as caught:
         imported(name, text)
     assert "import 'COMMAND'" in (caught.value.findings[0].hint or "")
 
@@ -137,7 +133,6 @@ OPEN: list[tuple[str, str, dict[str, str]]] = [
     ),
     ("ansible.yaml", f"- tasks:\n  - shell: {RUN} --tp {{{{ tp }}}} --enable-metrics\n", {"tp_size": "{{ tp }}"}),
     ("matrix.yml", f"jobs:\n - run: |\n    {RUN} --tp ${{{{ m.tp }}}} --enable-metrics\n", {"tp_size": "${{ m.tp }}"}),
-    ("text.py", f'os.system(f"{RUN} --tp {{tp}} --enable-metrics")', {"tp_size": "{tp}"}),
     (
         "words.py",
         'c = ["python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-8B", "--tp", str(tp), '
@@ -190,35 +185,12 @@ def test_a_patch_is_named() -> None:
     assert "kubectl kustomize . |" in (failure.value.findings[0].hint or "")
 
 
-LIST = '["python3", "-m", "sglang.launch_server", "--model-path", MODEL, "--port", str(30001)]'
+LIST = '["python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-8B", "--port", "30001"]'
 
 
-@pytest.mark.parametrize(
-    ("text", "overrides"),
-    [
-        (f'import subprocess\nMODEL = "Qwen/Qwen3-8B"\nsubprocess.Popen({LIST})\n', {"port": 30001}),
-        (
-            'import sglang as sgl\nmore = {"tp_size": 2, "cuda_graph_bs": [1, 2]}\n'
-            'llm = sgl.Engine(model_path="Qwen/Qwen3-8B", **more, mem_fraction_static=0.8)\n',
-            {"tp_size": 2, "cuda_graph_bs": [1, 2], "mem_fraction_static": 0.8},
-        ),
-        (
-            "import slime.utils.external_utils.command_utils as U\nBS = 64\n"
-            'ckpt = "--hf-checkpoint Qwen/Qwen3-8B "\nsglang_args = ("--rollout-num-gpus-per-engine 2 "\n'
-            '    f"--sglang-cuda-graph-max-bs {BS} ")\ntrain_args = f"{ckpt} {sglang_args} --colocate"\n'
-            "U.execute_train(train_args=train_args)\n",
-            {"tp_size": 2, "cuda_graph_max_bs": 64},
-        ),
-        (
-            f'import os\nMODEL = os.environ.get("MODEL", "Qwen/Qwen3-8B")\ncmd = {LIST}\n',
-            {"port": 30001},
-        ),
-    ],
-    ids=["list", "engine", "slime", "variable"],
-)
-def test_what_a_python_program_says_plainly_is_read(text: str, overrides: dict[str, object]) -> None:
-    (server,) = imported("serve.py", text)
-    assert (server.choices.get("model"), server.overrides) == ("qwen3_8b", overrides)
+def test_a_list_of_words_in_a_program_is_read() -> None:
+    (server,) = imported("serve.py", f"import subprocess\nsubprocess.Popen({LIST})\n")
+    assert (server.choices.get("model"), server.overrides) == ("qwen3_8b", {"port": 30001})
     assert server.complete
 
 
@@ -229,16 +201,6 @@ def test_braces_and_numbers_without_end_are_left_as_they_are() -> None:
     assert is_open(fields_of("$(seq 1 9999999)", {})[0])
 
 
-START = 'import sglang\na0 = "sglang"\n'
-TRIPLED = "".join(f'a{number + 1} = f"{{a{number}}}{{a{number}}}{{a{number}}}"\n' for number in range(60))
-
-
-@pytest.mark.timeout(30)
-@pytest.mark.parametrize("text", [START + TRIPLED, START + "a0 += a0\n" * 40], ids=["in a text", "added"])
-def test_a_text_of_a_program_does_not_grow_without_end(text: str) -> None:
-    assert launches_of_program(text, "bomb.py", {}, lambda _: []) == []
-
-
 @pytest.mark.parametrize(
     ("more", "named"),
     [
@@ -247,15 +209,9 @@ def test_a_text_of_a_program_does_not_grow_without_end(text: str) -> None:
         ("cmd.extend(more(sys.argv))", "words"),
     ],
 )
-def test_what_a_python_program_adds_or_computes_is_left_open(more: str, named: str) -> None:
-    text = f'import sys\nMODEL = "Qwen/Qwen3-8B"\ncmd = {LIST}\n{more}\n'
-    (server,) = imported("serve.py", text)
+def test_what_a_python_program_adds_is_left_open(more: str, named: str) -> None:
+    (server,) = imported("serve.py", f"import sys\ncmd = {LIST}\n{more}\n")
     assert [item.name for item in server.differences] == [named]
-    assert not server.complete
-
-
-def test_an_argument_of_an_engine_that_is_computed_is_left_open() -> None:
-    (server,) = imported("serve.py", 'import sglang\nsglang.Engine(model_path="Qwen/Qwen3-8B", tp_size=count())\n')
     assert not server.complete
 
 

@@ -34,8 +34,8 @@ _NOTHING = re.compile(r"\$\{\w+:?[-=]\}")
 _BLANKS = re.compile(f"({OPEN}[^{CLOSE}]*{CLOSE})|\\s+")
 _PARTING, _THERE = "\ue002", "\ue003"
 """Between two fields, and before what is a field also where it is empty."""
-_BRACES = re.compile(r"\{((-?\d{1,9})\.\.(-?\d{1,9})(?:\.\.(-?\d{1,9}))?|[\w./:=-]*(?:,[\w./:=-]*)+)\}", re.ASCII)
-_MOST_ITEMS = 4096
+_BRACES = re.compile(r"(?<!\$)\{[\w./:=-]*(?:\.\.|,)[\w./:=,-]*\}", re.ASCII)
+_QUOTED = re.compile(r"\\.|'[^']*'|\"[^\"]*\"|\$\{[^{}]*\}")
 _DEEPEST = 8
 _LONGEST = 1 << 18
 """Characters that a word may come to: variables that double each other would fill any memory."""
@@ -43,37 +43,10 @@ _LONGEST_CHANGED, _LONGEST_PATTERN = 4096, 200
 
 
 def fields_of(written: str, variables: Mapping[str, Value]) -> list[str]:
-    """Expands a word as the shell does: usually to one field, to several for an array, braces or an unquoted list, to
-    none for an empty variable."""
-    return [field for word in _of_braces(written) for field in _fields_of_one(word, variables)]
-
-
-def _of_braces(written: str, depth: int = 0) -> list[str]:
-    """The words that bash makes of ``{1..4}`` and ``a{b,c}``; the word itself where there are none, or too many."""
-    at = 0
-    while at < len(written) and depth < _DEEPEST:
-        found = _BRACES.match(written, at)
-        if found is not None:
-            ends = _of_braces(written[found.end() :], depth + 1)
-            items = _numbers(*found.group(2, 4, 3)) if found[2] else found[1].split(",")
-            if not 0 < len(items) * len(ends) <= _MOST_ITEMS:
-                return [written]
-            return [f"{written[:at]}{item}{end}" for item in items for end in ends]
-        at = end_of_piece(written, at)
-    return [written]
-
-
-def _numbers(first: str, step: str | None, last: str) -> list[str]:
-    """Whole numbers from the first to the last one, downwards as well; none where they are too many."""
-    start, end = int(first), int(last)
-    by = abs(int(step or 1)) or 1
-    if abs(end - start) // by >= _MOST_ITEMS:
-        return []
-    return [str(number) for number in range(start, end + (1 if end >= start else -1), by if end >= start else -by)]
-
-
-def _fields_of_one(written: str, variables: Mapping[str, Value]) -> list[str]:
-    """The fields of a word: what is not quoted parts them at its blanks, a list between its items."""
+    """Expands a word as the shell does: usually to one field, to several for an array or an unquoted list, to none for
+    an empty variable. One with braces (``{1..4}``) is open."""
+    if _BRACES.search(_QUOTED.sub("", written)):
+        return [opened(written)]
     joined = ""
     has_empty_list = False
     for value, quoted in _pieces(written, variables, 0):
@@ -174,14 +147,13 @@ def _expansion(text: str, at: int, variables: Mapping[str, Value], depth: int) -
     """Expands the ``$`` or backtick at ``at``; returns the value and the place after it."""
     if text[at] == "`":
         end = end_of_piece(text, at)
-        inner = text[at + 1 : end].removesuffix("`")
-        return "" if inner[:1] == "#" else _of_seq(inner, variables) or opened(text[at:end]), end
+        return "" if text[at + 1 : at + 2] == "#" else opened(text[at:end]), end
     if text.startswith("$((", at):
         end = end_of_group(text, at + 1)
         return _computed(text[at + 3 : end].removesuffix(")").removesuffix(")"), variables, text[at:end]), end
     if text.startswith("$(", at):
         end = end_of_group(text, at + 1)
-        return _of_seq(text[at + 2 : end].removesuffix(")"), variables) or opened(text[at:end]), end
+        return opened(text[at:end]), end
     if text.startswith("${", at):
         end = end_of_group(text, at + 1)
         return _parameter(text[at + 2 : end].removesuffix("}"), variables, text[at:end], depth), end
@@ -191,16 +163,6 @@ def _expansion(text: str, at: int, variables: Mapping[str, Value], depth: int) -
             return _known(text[at + 1], variables, text[at : at + 2]), at + 2
         return "$", at + 1
     return _known(match[0], variables, f"${match[0]}"), match.end()
-
-
-def _of_seq(command: str, variables: Mapping[str, Value]) -> Value:
-    """The numbers that ``seq FIRST STEP LAST`` prints; none for any other command."""
-    name, *words = command.split()[:5] or [""]
-    numbers = [text_of(word, variables) for word in words]
-    if name != "seq" or not 1 <= len(numbers) <= 3 or not all(map(_is_number, numbers)):
-        return []
-    first, step = numbers[0] if len(numbers) > 1 else "1", numbers[1] if len(numbers) == 3 else None
-    return _numbers(first, step, numbers[-1]) if int(first) <= int(numbers[-1]) else []
 
 
 def _parameter(inner: str, variables: Mapping[str, Value], written: str, depth: int) -> Value:

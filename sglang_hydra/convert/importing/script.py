@@ -1,13 +1,13 @@
 """The servers that a shell script starts, without running any of it.
 
 Assignments are followed, and branches by conditions over known values. What only a caller or a program would tell is
-taken to hold, and named beside the server that depends on it.
+taken to hold, and named beside the servers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sglang_hydra.convert.importing.conditions import compared, is_test, tested
@@ -51,13 +51,13 @@ _IF_SET = re.compile(r"\$\{([A-Za-z_]\w*):?\+[^{}]*--", re.ASCII)
 @dataclass
 class _Block:
     """A branch, loop or group around the next command: whether that ``runs``, whether a branch of it was ``taken``, and
-    what is ``assumed`` for that. A loop has its ``name``, the ``items`` that are left and the ``start`` of its body; a
-    ``case`` its ``subject``, and while its patterns are read these."""
+    the ``unknown`` condition that is taken to hold for that. A loop has its ``name``, the ``items`` that are left and
+    the ``start`` of its body; a ``case`` its ``subject``, and while its patterns are read these."""
 
     kind: str
     runs: bool = True
     taken: bool = False
-    assumed: str = ""
+    unknown: str = ""
     name: str = ""
     items: list[str] = field(default_factory=list)
     start: int = 0
@@ -70,15 +70,14 @@ class _Block:
 
 @dataclass
 class _Frame:
-    """One text that is being read. ``status`` is the answer of the last command, None where that is not known;
-    ``said`` is what that rests on, and ``last`` the command."""
+    """One text that is being read. ``status`` is the answer of the last command, None where that is not known, and
+    ``last`` that command."""
 
     shell: Shell
     depth: int
     first_line: int
     blocks: list[_Block] = field(default_factory=list)
     status: bool | None = None
-    said: str = ""
     last: str = ""
 
     @property
@@ -91,9 +90,9 @@ class _Frame:
         return command.joined and self.status is not None and self.status == (command.after == "||")
 
     @property
-    def assumed(self) -> str:
-        """Everything that is assumed around the next command."""
-        return _and(*(block.assumed for block in self.blocks))
+    def unknown(self) -> str:
+        """The last command where its answer is not known."""
+        return self.last if self.status is None else ""
 
 
 class Script:
@@ -105,15 +104,20 @@ class Script:
         self.other = other
         self.home = home
         self.turns = 0
+        self.unknown: dict[str, None] = {}
         self.cut: dict[str, list[tuple[str, Command]]] = {}
 
     def launches(self, text: str, given: Mapping[str, str] | None = None) -> list[Launch]:
-        """Every server that the script starts. ``given`` are the variables that its process has already. What they do
-        not decide is assumed, and a server that depends on it has a remark."""
+        """Every server that the script starts. ``given`` are the variables that its process has already. Conditions
+        that they do not decide are taken to hold, and named in a remark where something rests on one."""
         variables = {"#": "0", **set_by_slurm(text), **(given or {})}
         variables |= {"HOME": variables.get("HOME", self.home)} if self.home else {}
         shell = Shell(dict(variables), set(given or ()), all_for_process=bool(words_in(text)))
-        return list(_once(self._run(text, shell, 0, 0)))
+        found = list(_once(self._run(text, shell, 0, 0)))
+        if not self.unknown:
+            return found
+        remark = f"it is taken to hold: {'; '.join(self.unknown)}; --env NAME=VALUE decides a condition"
+        return [replace(launch, remarks=(*launch.remarks, remark)) for launch in found]
 
     def _run(self, text: str, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:
         alone = not has_launch_command(text)
@@ -148,7 +152,7 @@ class Script:
                     at = top.start
                     continue
                 frame.blocks.pop()
-                frame.status, frame.said = None, ""
+                frame.status, frame.last = None, ""
             elif top is not None and word in _WITHIN:
                 self._turn(word, top, frame, at)
             elif not word:
@@ -157,8 +161,8 @@ class Script:
     def _opened(self, word: str, command: Command, frame: _Frame) -> _Block:
         if not frame.runs or frame.passes_over(command):
             return _Block("", runs=False)
-        block = _Block(word, assumed=frame.said if command.joined else "")
-        frame.status, frame.said, frame.last = None, "", ""
+        block = _Block(word, unknown=frame.unknown if command.joined else "")
+        frame.status, frame.last = None, ""
         if word == "case":
             block.subject, *_, block.patterns = *command.words[1:2], "", []
             self._match(block, command.words[3:], command.ended, frame)
@@ -174,7 +178,7 @@ class Script:
         self.turns += len(block.items)
         if any(map(is_open, block.items)) or self.turns >= _MOST_TURNS:
             block.items = [opened(f"${block.name}")]
-            block.assumed = _and(block.assumed, short(" ".join(words), 60))
+            block.unknown = short(" ".join(words), 60)
         block.runs = bool(block.items)
 
     def _turn(self, word: str, block: _Block, frame: _Frame, at: int) -> None:
@@ -184,12 +188,12 @@ class Script:
             if block.items:
                 frame.shell.variables[block.name] = block.items.pop(0)
         elif word in ("then", "do") and frame.runs:
-            block.assumed = _and(block.assumed, frame.said if frame.status is not None else frame.last)
+            block.unknown = block.unknown or frame.unknown
             is_of_caller = word == "do" and _OF_A_CALLER.search(frame.last) is not None
             block.runs = block.taken = frame.status is not False and not is_of_caller
         elif word in ("elif", "else") and block.kind:
             block.runs = not block.taken
-        frame.status, frame.said, frame.last = None, "", ""
+        frame.status, frame.last = None, ""
 
     def _match(self, block: _Block, words: Sequence[str], ended: str, frame: _Frame) -> None:
         """Reads patterns of a ``case``, and decides behind the last of them whether what follows runs."""
@@ -198,9 +202,9 @@ class Script:
             return
         block.runs = False
         for pattern in [] if block.taken else block.patterns:
-            holds, said = (True, []) if pattern == "*" else compared([block.subject, "=", pattern], frame.shell)
-            block.assumed = _and(block.assumed, *said)
-            if holds:
+            holds = pattern == "*" or compared([block.subject, "=", pattern], frame.shell.variables)
+            if holds is not False:
+                block.unknown = "" if holds else f"{block.subject} = {pattern}"
                 block.runs = block.taken = True
                 break
         block.patterns = None
@@ -208,26 +212,32 @@ class Script:
     def _command(self, command: Command, frame: _Frame) -> Iterator[Launch]:
         """Reads a command where it runs, and notes its answer."""
         shell = frame.shell
+        sets = ASSIGNMENT.fullmatch(command.words[-1]) is not None
+        around = [block.unknown for block in frame.blocks]
         if not frame.runs or frame.passes_over(command):
-            shell.pass_over(command.words, _and(frame.assumed, frame.said))
+            shell.pass_over(command.words)
+            self._rests_on(around if sets else ())
             return
-        doubt = (frame.said if frame.status is not None else frame.last) if command.joined else ""
-        frame.said = frame.said if command.joined else ""
-        frame.last = short(" ".join(command.words), 60)
+        doubt = frame.unknown if command.joined and (sets or is_test(frame.last.split())) else ""
+        before = [frame.unknown, command.after] if command.joined and frame.unknown and is_test(command.words) else []
+        frame.last = short(" ".join([*before, *command.words]), 60)
         if is_test(command.words):
-            frame.status, assumed = tested(command.words, shell)
-            frame.said = _and(frame.said, *assumed)
+            frame.status = tested(command.words, shell.variables)
         elif command.words in (["true"], [":"], ["false"]):
             frame.status = command.words != ["false"]
         else:
-            assumed_here = _and(frame.assumed, frame.said)
-            for launch in self._one(command, frame, _and(frame.assumed, doubt)):
+            launches = list(self._one(command, frame))
+            self._rests_on([*around, doubt] if sets or launches else ())
+            for launch in launches:
                 word, line = command.follower
-                cut = _cut_short(launch, word, frame.first_line + line) if word[:2] == "--" else launch
-                yield _assuming(cut, assumed_here)
-            frame.status = True if ASSIGNMENT.fullmatch(command.words[-1]) else None
+                yield _cut_short(launch, word, frame.first_line + line) if word[:2] == "--" else launch
+            frame.status = True if sets else None
 
-    def _one(self, command: Command, frame: _Frame, assumed: str) -> Iterator[Launch]:
+    def _rests_on(self, conditions: Iterable[str]) -> None:
+        """Notes conditions that are not known and that decide a variable or a server."""
+        self.unknown |= dict.fromkeys(filter(None, conditions))
+
+    def _one(self, command: Command, frame: _Frame) -> Iterator[Launch]:
         shell, depth, line = frame.shell, frame.depth, frame.first_line + command.line
         words = list(command.words[command.words[0] == "!" :])
         own: dict[str, str] = {}
@@ -237,12 +247,13 @@ class Script:
             if words:
                 own[name] = text_of(value, shell.variables)
                 continue
-            said: list[str] = []
             if match := _ONE_OF_TWO.fullmatch(value):
-                holds, said = tested(commands_of(match[1])[0].words, shell)
-                value = match[2] if holds else match[3]
-            shell.assign(name, adds, value, _and(assumed, *said))
+                holds = tested(commands_of(match[1])[0].words, shell.variables)
+                value = match[3] if holds is False else match[2]
+                self._rests_on([match[1]] if holds is None else ())
+            shell.assign(name, adds, value)
         unset = {name for word in words for name in _IF_SET.findall(word)} - shell.variables.keys()
+        self._rests_on(f"{name} is not set" for name in sorted(unset))
         if depth < _DEEPEST:
             for inner in (text for word in command.words for text in substituted(word) if has_launch_command(text)):
                 yield from self._run(inner, shell.inner(), depth + 1, line - 1)
@@ -254,8 +265,7 @@ class Script:
                 if name not in shell.variables:
                     shell.assign(name, "", f"${{{name}:-{value}}}")
         elif fields := [item for word in words for item in fields_of(word, shell.variables)]:
-            for launch in self._expanded(command, words, fields, own, shell, depth, line, assumed):
-                yield _assuming(launch, _and(*(f"{name} is not set" for name in sorted(unset))))
+            yield from self._expanded(command, words, fields, own, shell, depth, line)
 
     def _expanded(
         self,
@@ -266,13 +276,12 @@ class Script:
         shell: Shell,
         depth: int,
         line: int,
-        assumed: str,
     ) -> Iterator[Launch]:
         """Reads a command by its expanded words."""
         if fields[0] in _DECLARING:
             for word in words[1:]:
                 if match := ASSIGNMENT.fullmatch(word):
-                    shell.assign(match[1], match[2], match[3], assumed)
+                    shell.assign(match[1], match[2], match[3])
                 if fields[0] != "local" and not word.startswith("-"):
                     shell.exported.add(word.partition("=")[0].rstrip("+"))
         elif fields[:2] == ["set", "--"]:
@@ -289,9 +298,7 @@ class Script:
             heredoc = command.heredocs[-1]
             shell.variables[fields[-1]] = heredoc.body if heredoc.literal else replaced(heredoc.body, shell.variables)
         else:
-            remarks = shell.remarks_on(command.words)
-            for launch in self._started(fields, own, shell, depth, line):
-                yield replace(launch, remarks=(*launch.remarks, *remarks)) if remarks else launch
+            yield from self._started(fields, own, shell, depth, line)
 
     def _fed(self, command: Command, shell: Shell, depth: int, line: int) -> Iterator[Launch]:
         """Reads the texts in a script: files that it writes, scripts and manifests that it pipes to a program."""
@@ -367,11 +374,6 @@ def _tokens(commands: Sequence[Command]) -> Iterator[tuple[str, Command]]:
             yield kind, command if is_first else replace(command, words=words, after="")
 
 
-def _and(*assumed: str) -> str:
-    """What is assumed together, each once."""
-    return ", ".join(dict.fromkeys(filter(None, assumed)))
-
-
 def _once(launches: Iterator[Launch]) -> Iterator[Launch]:
     """Yields each server once: a script that prints the command before it runs it has it twice."""
     seen: list[tuple[object, ...]] = []
@@ -386,12 +388,6 @@ def _positional(fields: Sequence[str], text: str) -> dict[str, Value]:
     """Returns $0, $1 and $@ of ``bash -c TEXT name a b``."""
     rest = list(fields[fields.index(text) + 1 :])
     return {"@": rest[1:], **{str(number): word for number, word in enumerate(rest[:10])}} if rest else {}
-
-
-def _assuming(launch: Launch, assumed: str) -> Launch:
-    """The server with a remark on what of its script is assumed around it."""
-    remark = f"it is started where {assumed}, which is assumed; --env NAME=VALUE decides a condition"
-    return replace(launch, remarks=(*launch.remarks, remark)) if assumed else launch
 
 
 def _cut_short(launch: Launch, after: str, line: int) -> Launch:

@@ -1,4 +1,4 @@
-"""The state of a shell script when a command runs: variables, files, and values that rest on what is assumed."""
+"""The state of a shell script when a command runs: its variables, files and functions."""
 
 from __future__ import annotations
 
@@ -37,15 +37,12 @@ class Function:
 
 @dataclass
 class Shell:
-    """The state of the script so far. ``assumed`` has what the values of variables rest on, ``supposed`` numbers that
-    are in the range that was assumed of a variable, for tests alone. ``all_for_process``: every exported variable is
-    the server's, as in what ``export`` writes."""
+    """The state of the script so far. ``all_for_process``: every exported variable is the server's, as in what
+    ``export`` writes."""
 
     variables: dict[str, Value] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
     files: dict[str, str] = field(default_factory=dict)
-    assumed: dict[str, str] = field(default_factory=dict)
-    supposed: dict[str, Value] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
     all_for_process: bool = False
 
@@ -55,8 +52,6 @@ class Shell:
             {**self.variables, **(variables or {})},
             set(self.exported),
             dict(self.files),
-            dict(self.assumed),
-            dict(self.supposed),
             self.functions,
             self.all_for_process,
         )
@@ -75,8 +70,8 @@ class Shell:
             and (self.all_for_process or FOR_PROCESS.fullmatch(name))
         }
 
-    def assign(self, name: str, adds: str, value: str, assumed: str = "") -> None:
-        """Assigns a variable. ``assumed`` is what is assumed where it is assigned, empty for nothing."""
+    def assign(self, name: str, adds: str, value: str) -> None:
+        """Assigns a variable."""
         made: Value
         if value.startswith("("):
             inner = value[1:].removesuffix(")")
@@ -95,27 +90,12 @@ class Shell:
                 made = [*items[:-1], items[-1] + made] if isinstance(before, list) and items else "".join(items) + made
         if sum(map(len, made)) + len(made) > _LONGEST:
             made = opened(f"${name}")
-        inherited = next((reason for other, reason in self.assumed.items() if is_named(other, [value])), "")
-        reason = assumed or inherited or (self.assumed.get(name, "") if adds else "")
-        self.assumed.pop(name, None)
-        if reason and reason != f"{name} is not set":
-            self.assumed[name] = reason
         self.variables[name] = made
 
-    def pass_over(self, words: Sequence[str], assumed: str) -> None:
+    def pass_over(self, words: Sequence[str]) -> None:
         """Takes note of assignments that are not made: a variable that nothing else sets is empty."""
         for match in filter(None, map(ASSIGNMENT.fullmatch, words)):
             self.variables.setdefault(match[1], "")
-            if assumed:
-                self.assumed.setdefault(match[1], assumed)
-
-    def remarks_on(self, words: Sequence[str]) -> tuple[str, ...]:
-        """The remarks on a command whose words hold a variable with a value that rests on what is assumed."""
-        return tuple(
-            f"{name} is taken where {reason}, which is assumed; --env NAME=VALUE decides a condition"
-            for name, reason in self.assumed.items()
-            if is_named(name, words)
-        )
 
 
 def without_functions(text: str, first_line: int) -> tuple[str, dict[str, Function]]:
@@ -136,8 +116,3 @@ def defaults_of(words: Sequence[str]) -> list[tuple[str, str]]:
     """Returns the variables that ``: ${NAME:=value}`` sets where they have no value."""
     found = [_DEFAULT.fullmatch(word.strip('"')) for word in words]
     return [(match[1], match[2]) for match in found if match]
-
-
-def is_named(name: str, words: Sequence[str]) -> bool:
-    """Whether words hold a variable."""
-    return any(re.search(rf"\$\{{?{re.escape(name)}\b", word) for word in words)

@@ -294,7 +294,8 @@ def _is_program(source: Source) -> bool:
 
 
 def _not_read(source: Source) -> Finding:
-    message = f"{source.name or 'the text'} is a unit of systemd or supervisor, a makefile or a program: these are not read"
+    name = source.name or "the text"
+    message = f"{name} is a unit of systemd or supervisor, a makefile or a program: these are not read"
     return Finding("error", "IMP001", message, hint=f"{program()} import 'COMMAND', with the command that it has")
 
 

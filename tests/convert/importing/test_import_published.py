@@ -45,9 +45,9 @@ def test_its_file_plans_to_the_same_server(case: Case, tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f"TP=2\nwhile read x; do TP=8; done\n{RUN} --tp $TP", "TP is taken where read x, which is assumed"),
-        (f'A=(--tp 2)\ngrep x y && A+=(--log-level debug)\n{RUN} "${{A[@]}}"', "A is taken where grep x y,"),
-        (f"X=1\nfor a in $(ls); do X=2; done\nY=$X\n{RUN} --tp $Y", "Y is taken where a in $(ls), which is assumed"),
+        (f"TP=2\nwhile read x; do TP=8; done\n{RUN} --tp $TP", "read x"),
+        (f'A=(--tp 2)\ngrep x y && A+=(--log-level debug)\n{RUN} "${{A[@]}}"', "grep x y"),
+        (f"X=1\nfor a in $(ls); do X=2; done\nY=$X\n{RUN} --tp $Y", "a in $(ls)"),
     ],
 )
 def test_what_a_condition_decides_is_said(text: str, said: str) -> None:

@@ -184,43 +184,43 @@ RUN = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B"
             'if [ "$DP" = true ]; then\n  MODE=(--dp 8 --enable-dp-attention)\nelse\n  MODE=(--ep-size 8)\nfi\n'
             f'{RUN} --tp 8 "${{MODE[@]}}"\n',
             {"tp_size": 8, "dp_size": 8, "enable_dp_attention": True},
-            "MODE is taken where DP = true",
+            '[ "$DP" = true ]',
         ),
         (
             'if [ "$A" = 1 ]; then\n  X="--dp 8"\n  if [ "$B" = 1 ]; then Y=512; else Y=64; fi\n'
             f'else\n  X="--ep-size 8"; Y=8\nfi\n{RUN} --tp 8 $X --max-running-requests $Y\n',
             {"tp_size": 8, "dp_size": 8, "max_running_requests": 512},
-            "Y is taken where A = 1",
+            '[ "$A" = 1 ]; [ "$B" = 1 ]',
         ),
         (
             f"if [ $C -ge 512 ]; then M=0.8\nelif [ $C -ge 64 ]; then M=0.85\nelse M=0.9\nfi\n"
             f"(( C < 64 )) && T=1 || T=2\n{RUN} --mem-fraction-static $M --tp $T\n",
-            {"mem_fraction_static": 0.8, "tp_size": 2},
-            "M is taken where C >= 512",
+            {"mem_fraction_static": 0.8, "tp_size": 1},
+            "[ $C -ge 512 ]",
         ),
         (
             f"case $S in\n small) TP=2 ;;\n b*|large) TP=8 ;;\n -h) echo usage; exit ;;\n *) TP=4 ;;\nesac\n"
             f"{RUN} --tp $TP\n",
             {"tp_size": 2},
-            "TP is taken where S = small",
+            "$S = small",
         ),
         (
             f'[[ -n "$X" ]] && A="--dp 2"\n{RUN} --tp 2 $A\n',
-            {"tp_size": 2},
-            "A is taken where X is not set",
+            {"tp_size": 2, "dp_size": 2},
+            '[[ -n "$X" ]]',
         ),
-        (f"{RUN} --tp 2 ${{M:+--ep-size 2}}\n", {"tp_size": 2}, "it is started where M is not set"),
+        (f"{RUN} --tp 2 ${{M:+--ep-size 2}}\n", {"tp_size": 2}, "M is not set"),
         (
             f'if [ "$C" = 1 ] || [ "$C" = 32 ]; then M=0.9\nelif [[ $C -eq 64 && $I -eq 1 ]]; then M=0.8\n'
             f"else echo no; exit 1; fi\nS=$([[ $C == 64 ]] && echo 0.5 || echo 0.1)\n"
             f"{RUN} --mem-fraction-static $M --swa-full-tokens-ratio $S --dp $(( 8 / 2 > 3 ? 4 : 3 ))\n",
-            {"mem_fraction_static": 0.9, "swa_full_tokens_ratio": 0.1, "dp_size": 4},
-            "M is taken where C = 1",
+            {"mem_fraction_static": 0.9, "swa_full_tokens_ratio": 0.5, "dp_size": 4},
+            '[ "$C" = 1 ] || [ "$C" = 32 ]',
         ),
         (
             f'if [ "$A" = 1 ]; then\n  {RUN} --tp 4\nfi\n',
             {"tp_size": 4},
-            "it is started where A = 1",
+            '[ "$A" = 1 ]',
         ),
     ],
     ids=["if", "nested", "elif", "case", "joined", "set", "several", "around"],

@@ -1,8 +1,4 @@
-"""The space of ``sweep.search=tpe`` and its sampler: Optuna's tree-structured Parzen estimator, by ask and tell.
-
-The study lives in memory only. The same results in the same order make the same study again, so nothing of it is kept
-beside the sweep's folder.
-"""
+"""The space of ``sweep.search=tpe``: what varies, as a search draws it and as anyone would type it."""
 
 from __future__ import annotations
 
@@ -16,22 +12,15 @@ from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.node_types import types_of, without_none
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import Root
-from sglang_hydra.compose.settings.sweep import TPE
 from sglang_hydra.measure.sweep.axes import Axis
-from sglang_hydra.measure.sweep.required_packages import check_packages
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-    from optuna.trial import Trial
-
-AT_RANDOM = 10
-"""So many points are drawn at random before any is drawn where others were good: the sampler's own default."""
 
 _MOST_CHOICES = 1024
 _DIGITS = 4
-_CONSTRAINT = "launchable"
 
 
 @dataclass(frozen=True)
@@ -120,41 +109,6 @@ def dimensions_of(axes: Sequence[Axis]) -> list[Dimension]:
                 raise ConfigError(Finding("error", "RNR005", message, axis.keys, hint))
         found.append(Dimension(axis, choices))
     return sorted(found, key=lambda dimension: dimension.name)
-
-
-class Study:
-    """Proposes points, and takes their results. Raises MachineError where Optuna is not installed."""
-
-    def __init__(self, dimensions: Sequence[Dimension], seed: int) -> None:
-        check_packages(f"sweep.search={TPE}", "optuna", extra="search")
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=AT_RANDOM)
-        self._dimensions = dimensions
-        self._distributions = {dimension.name: dimension.distribution for dimension in dimensions}
-        self._study = optuna.create_study(direction="maximize", sampler=sampler)
-        self._failed = optuna.trial.TrialState.FAIL
-
-    def ask(self) -> tuple[Trial, tuple[Request, ...]]:
-        """The next proposal, and the overrides that it stands for."""
-        trial = self._study.ask(self._distributions)
-        own = [dimension.requests(trial.params[dimension.name]) for dimension in self._dimensions]
-        return trial, tuple(request for requests in own for request in requests)
-
-    def tell_value(self, trial: Trial, value: float) -> None:
-        """It reached ``value``; more is better."""
-        trial.set_constraint(_CONSTRAINT, 0.0)
-        self._study.tell(trial, value)
-
-    def tell_infeasible(self, trial: Trial) -> None:
-        """It cannot be: what is like it is to be kept away from."""
-        trial.set_constraint(_CONSTRAINT, 1.0)
-        self._study.tell(trial, 0.0)
-
-    def tell_failed(self, trial: Trial) -> None:
-        """Nothing is known of it."""
-        self._study.tell(trial, state=self._failed)
 
 
 def _takes_fractions(key: str) -> bool:

@@ -1,4 +1,4 @@
-"""``sweep.search=tpe``: one proposal after the other, each judged, looked up, or handed out to be measured.
+"""``sweep.search=tpe``: one proposal of Optuna's after the other, each judged, looked up, or handed out to be measured.
 
 What a proposal brought is read from the sweep's folder and nowhere else. So the same command again makes the same
 proposals up to where the last one ended, and measures none of them twice.
@@ -23,18 +23,24 @@ from sglang_hydra.measure.sweep.judging import Judged, Server
 from sglang_hydra.measure.sweep.planning import Outcome, judge_of
 from sglang_hydra.measure.sweep.points import Point, ServerGroup, has_slo, point_id_of
 from sglang_hydra.measure.sweep.records import planned_record
+from sglang_hydra.measure.sweep.required_packages import check_packages
 from sglang_hydra.measure.sweep.settings_checks import check_search, check_values
 from sglang_hydra.measure.sweep.store import FAILED, OPEN, SEARCH_SCHEMA, Store
-from sglang_hydra.measure.sweep.tpe import AT_RANDOM, Study, dimensions_of
+from sglang_hydra.measure.sweep.tpe import dimensions_of
 from sglang_hydra.text.words import plural
 
 if TYPE_CHECKING:
+    from optuna.study import Study
     from optuna.trial import Trial
+
+AT_RANDOM = 10
+"""So many points are drawn at random before any is drawn where others were good: the sampler's own default."""
 
 MOST_IDLE = 100
 """So many proposals in a row that bring nothing new (refused, or known already) end a search."""
 
 REFUSED, VALID, INVALID = "refused", "valid", "invalid"
+_CONSTRAINT = "launchable"
 
 
 class Brought(NamedTuple):
@@ -119,7 +125,7 @@ class Tuning:
         self._trial: Trial | None = None
         self._store = store
         self._judge = judge_of(composer, grid, seed, env)
-        self._study = Study(self.dimensions, grid.settings["seed"])
+        self._study = _new_study(grid.settings["seed"])
         self._known: set[str] = set()
         self._idle = 0
 
@@ -175,11 +181,15 @@ class Tuning:
         self._idle = 0 if new else self._idle + 1
         self._known.add(proposal.key)
         if brought.value is not None:
-            self._study.tell_value(trial, brought.value)
-        elif brought.hopeless:
-            self._study.tell_infeasible(trial)
+            trial.set_constraint(_CONSTRAINT, 0.0)
+            self._study.tell(trial, brought.value)
+        elif brought.hopeless:  # what is like it is to be kept away from
+            trial.set_constraint(_CONSTRAINT, 1.0)
+            self._study.tell(trial, 0.0)
         else:
-            self._study.tell_failed(trial)
+            from optuna.trial import TrialState
+
+            self._study.tell(trial, state=TrialState.FAIL)
         self.proposals.append((proposal, brought))
         self.pending = self._trial = None
 
@@ -237,7 +247,9 @@ class Tuning:
         return False
 
     def _propose(self) -> None:
-        self._trial, requests = self._study.ask()
+        self._trial = trial = self._study.ask({item.name: item.distribution for item in self.dimensions})
+        drawn = [item.requests(trial.params[item.name]) for item in self.dimensions]
+        requests = tuple(request for requests in drawn for request in requests)
         judged = self._judge.judge(requests)
         points: list[Point] = []
         if not judged.refused and judged.server is not None and judged.workload is not None:
@@ -267,6 +279,16 @@ class Tuning:
         values = [self.objective.value(record["measures"], gpus) for record in records]
         reached = [value for value in values if value is not None]
         return Brought(VALID, sum(reached) / len(reached)) if reached else Brought(INVALID, why="nothing was measured")
+
+
+def _new_study(seed: int) -> Study:
+    """A study in memory: the same results in the same order make it again. Raises MachineError without Optuna."""
+    check_packages(f"sweep.search={TPE}", "optuna", extra="search")
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=AT_RANDOM)
+    return optuna.create_study(direction="maximize", sampler=sampler)
 
 
 def _ends_only(word: str) -> bool:

@@ -124,7 +124,7 @@ def test_what_cannot_be_launched_is_told_and_never_handed_out(tmp_path: Path) ->
     assert not any("tp_size=16" in words for words in handed)
     assert refused
     assert all("tp_size=16" in proposal.words for proposal in refused)
-    told = [trial for trial in tuning._study._study.trials if trial.constraints.get("launchable", 0) > 0]
+    told = [trial for trial in tuning._study.trials if trial.constraints.get("launchable", 0) > 0]
     assert len(told) == len(refused)
 
 
@@ -193,7 +193,7 @@ def test_what_does_not_count_is_never_the_best(
     assert states == {"valid", state}
     assert tuning.best is not None
     assert number(tuning.best[0].words, "bench.concurrency") < 32
-    trials = tuning._study._study.trials
+    trials = tuning._study.trials
     told = [trial for trial, (_, brought) in zip(trials, tuning.proposals, strict=True) if brought.state == state]
     if feasible is None:
         assert {trial.state.name for trial in told} == {"FAIL"}

@@ -152,15 +152,16 @@ def paths_with(node: Any, text: str, path: tuple[str, ...] = ()) -> Iterator[tup
         yield path
 
 
-def make_base(repository: Repository, chosen: Sequence[Override]) -> Base:
-    """Raises ConfigError with every mistake that is in the files themselves."""
+def make_base(repository: Repository, chosen: Sequence[Override], at: tuple[str, ...] | None = None) -> Base:
+    """Composes what stands under ``at``, or under the first node that holds SGLang's arguments. Raises ConfigError with
+    every mistake that is in the files themselves."""
     from hydra.core.utils import setup_globals
 
     setup_globals()  # ${now:...} and ${hydra:...}
     layers = Layers()
     with hydra_errors_as_findings():
         listed = repository.defaults(chosen)
-        mount = _mount_of(repository, listed.defaults)
+        mount = mounts_of(repository, listed.defaults)[0] if at is None else at
         record_files(repository, listed.defaults, mount, layers)
         if layers.findings:
             raise ConfigError(*layers.findings)
@@ -285,6 +286,7 @@ def record_files(
 ) -> None:
     """Records in ``layers`` what every file sets in our tree, in the order in which they are merged."""
     has_schema = False
+    mounts = mounts_of(repository, defaults)
     for default, loaded in loaded_configs(repository, defaults):
         if is_schema(loaded.config):
             lost = [] if has_schema else sorted(layers.named())
@@ -295,7 +297,8 @@ def record_files(
         hidden = len(layers.shadowed)
         record(layers, default, unresolved(loaded.config), file, mount)
         if mount:
-            layers.warnings += _namesakes(default, file, mount, layers.shadowed[hidden:])
+            of_another = any(package_of(default)[: len(other)] == other for other in mounts if other != mount)
+            layers.warnings += [] if of_another else _namesakes(default, file, mount, layers.shadowed[hidden:])
 
 
 def _too_late(lost: Sequence[str], place: str | None, schema: ResultDefault, mount: tuple[str, ...]) -> Finding:
@@ -343,11 +346,13 @@ def package_of(default: ResultDefault) -> tuple[str, ...]:
     return tuple(filter(None, str(default.package or "").split(".")))
 
 
-def _mount_of(repository: Repository, defaults: Sequence[ResultDefault]) -> tuple[str, ...]:
-    """Where our schema, or an app's own extension of it, stands. Raises ConfigError if it stands nowhere."""
-    for default, loaded in loaded_configs(repository, defaults):
-        if is_schema(loaded.config):
-            return package_of(default)
+def mounts_of(repository: Repository, defaults: Sequence[ResultDefault]) -> list[tuple[str, ...]]:
+    """Each node under which our schema, or an app's own extension of it, stands. Raises ConfigError for none."""
+    found = [
+        package_of(default) for default, loaded in loaded_configs(repository, defaults) if is_schema(loaded.config)
+    ]
+    if found:
+        return list(dict.fromkeys(found))
     message = "the primary config does not hold SGLang's arguments"
     hint = f"put {SCHEMA_NAME} first in its defaults list, or sglang_hydra@NODE to have everything under a node"
     raise ConfigError(Finding("error", "CLI018", message, (), hint))

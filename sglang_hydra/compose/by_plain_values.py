@@ -46,6 +46,7 @@ class PlainBase:
     root: Mapping[str, Any]
     layers: Layers
     choices: dict[str, str | None]
+    mount: tuple[str, ...] = ()
     calls: tuple[tuple[str, ...], ...] = ()
 
     def plain(self) -> dict[str, Any]:
@@ -135,7 +136,7 @@ class PlainBases:
                 root = merged_root(root, contribution.tree)
                 layers.absorb(contribution.layers)
         chosen_options = {slot.group: option for slot, option in options.items()}
-        return PlainBase(root, layers, {**outline.choices, **chosen_options}, tuple(_calls_in(root)))
+        return PlainBase(root, layers, {**outline.choices, **chosen_options}, calls=tuple(_calls_in(root)))
 
     def _slot(self, override: Override) -> _Slot | None:
         """The slot of a choice; None for one that must be Hydra's (an option that chooses others, a deletion)."""

@@ -78,7 +78,8 @@ class Composer:
     name there hides ours. ``config_name`` names the primary config. With ``hydra_syntax`` the requests are overrides
     that Hydra has already accepted (``gpu@server.gpu=h100``): they are taken as they are. With ``trusts_files`` (an app
     of the user's own, as every one with ``hydra_syntax``) files may name programs and packages. A composer may be used
-    many times; it need not see what changes in the files meanwhile.
+    many times; it need not see what changes in the files meanwhile. Of an app with several servers, ``at`` is the node
+    of the one that is composed.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Composer:
         *,
         hydra_syntax: bool = False,
         trusts_files: bool = False,
+        at: tuple[str, ...] | None = None,
     ) -> None:
         from sglang_hydra.compose.hydra_internals import loader_of
 
@@ -98,6 +100,7 @@ class Composer:
         self.hydra_syntax = hydra_syntax
         self.for_start = hydra_syntax
         self.trusts_files = trusts_files or hydra_syntax
+        self.at = at
         self._loader = loader_of(config_dirs)
         self._repositories: dict[str, Repository] = {}
         self._bases: dict[tuple[str, ...], Base | None] = {}
@@ -244,6 +247,15 @@ class Composer:
             repository, chosen, leaves = self._split(requests)
             return origins_below(repository, [item.override for item in chosen], leaves, mount)
 
+    def mounts(self, requests: Sequence[Request]) -> list[tuple[str, ...]]:
+        """Every node of an app under which a server's arguments stand; at the root it is empty."""
+        from sglang_hydra.compose.by_omegaconf import mounts_of
+        from sglang_hydra.compose.hydra_errors import hydra_errors_as_findings
+
+        with self._lock, self._reading(requests), hydra_errors_as_findings():
+            repository, chosen, _ = self._split(requests)
+            return mounts_of(repository, repository.defaults([item.override for item in chosen]).defaults)
+
     def tree(self, requests: Sequence[Request]) -> tuple[DictConfig, tuple[str, ...]]:
         """Our tree as these requests compose it, unresolved within the whole config, and the node that it stands under.
 
@@ -321,7 +333,7 @@ class Composer:
         return self._finalized(base, lambda gpu, model: pair_of(repository, base, gpu, model), leaves)
 
     def _finalized(self, base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]) -> Composition:
-        self._group_keys = {key.partition("@")[0]: key for key in base.choices}
+        self._group_keys = _own_groups(base)
         made = _finalized(base, pair_of, leaves, trusted=self.trusts_files)
         if self.trusts_files:
             own = {key: named._replace(is_of_app=True) for key, named in made.programs.items()}
@@ -394,12 +406,19 @@ class Composer:
         if len(self._bases) > _MOST_BASES:
             self._bases.clear()
         if kept is None:
-            made = make_base(repository, [item.override for item in chosen])
+            made = make_base(repository, [item.override for item in chosen], self.at)
             if key not in self._bases:
                 self._bases[key] = None
                 return made
             kept = self._bases[key] = made
         return kept._replace(config=copy.deepcopy(kept.config), layers=kept.layers.copy())
+
+
+def _own_groups(base: Base | PlainBase) -> dict[str, str]:
+    """Each group, and how its choice is typed: ``gpu@server.gpu``, of the server that is composed."""
+    below = "".join(f"{name}." for name in base.mount)
+    own_last = sorted(base.choices, key=lambda key: bool(below) and key.partition("@")[2].startswith(below))
+    return {key.partition("@")[0]: key for key in own_last}
 
 
 def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted], *, trusted: bool) -> Composition:
@@ -437,7 +456,7 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
         intent=intent,
         origins=layers.chains(),
         nodes={name: root[name] for name in root if name not in EVERY},
-        choices={key.partition("@")[0]: option for key, option in base.choices.items()},
+        choices={group: base.choices[key] for group, key in _own_groups(base).items()},
         secrets=secrets,
         secret_keys=tuple(sorted(secret_keys(root))),
         named=layers.named(),

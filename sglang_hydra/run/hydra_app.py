@@ -7,11 +7,12 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from sglang_hydra.arguments.secrets import hide_typed_keys
 from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.passed_config import differences
 from sglang_hydra.compose.schema import register
 from sglang_hydra.planning.making.make import make_plan
@@ -19,6 +20,7 @@ from sglang_hydra.planning.plan import Plan, may_start
 from sglang_hydra.run import before_hydra
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError, SglangHydraError
+from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import write
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Finalized = Callable[..., Result]
 """What @hydra.main calls with its config, or what is called without an argument once that stands above it."""
+Task = Callable[[Plan], Result] | Callable[[Any, Plan], Result] | Callable[[Any, Mapping[str, Plan]], Result]
+"""A task: its config, if it takes that, and the plan, or all plans by node."""
 
 
 @overload
@@ -35,9 +39,9 @@ def main(task: Callable[[Plan], Result], *, strict: bool = True) -> Finalized[Re
 @overload
 def main(task: Callable[[Any, Plan], Result], *, strict: bool = True) -> Finalized[Result]: ...
 @overload
-def main(
-    task: None = None, *, strict: bool = True
-) -> Callable[[Callable[[Plan], Result] | Callable[[Any, Plan], Result]], Finalized[Result]]: ...
+def main(task: Callable[[Any, Mapping[str, Plan]], Result], *, strict: bool = True) -> Finalized[Result]: ...
+@overload
+def main(task: None = None, *, strict: bool = True) -> Callable[[Task[Result]], Finalized[Result]]: ...
 def main(task: Callable[..., Any] | None = None, *, strict: bool = True, **of_hydra: Any) -> Callable[..., Any]:
     """The finalizing decorator for other Hydra apps, between ``@hydra.main`` and the task.
 
@@ -47,9 +51,10 @@ def main(task: Callable[..., Any] | None = None, *, strict: bool = True, **of_hy
 
     A task with two arguments, ``run(config, plan)``, gets the app's own config first. The app's primary config has
     ``sglang_hydra_schema`` first in its defaults list and then our groups; an app with keys of its own has all of these
-    under a node (``/sglang_hydra@server``). The plan is made from the config that Hydra passes, also in each job of a
-    multirun; what differs from the files and overrides, because a callback or another decorator set it, has the origin
-    ``app``.
+    under a node (``/sglang_hydra@server``). An app with several servers has each under a node of its own; its task is
+    ``run(config, plans)`` and gets a mapping from node to plan. A plan is made from the config that Hydra passes, also
+    in each job of a multirun; what differs from the files and overrides, because a callback or another decorator set
+    it, has the origin ``app``.
 
     A plan that cannot be launched is shown with its findings and ends the run with exit code 2 (in a multirun: fails
     the job) before the task is called. With ``@sglang_hydra.main(strict=False)`` the task gets it all the same. Raises
@@ -61,7 +66,7 @@ def main(task: Callable[..., Any] | None = None, *, strict: bool = True, **of_hy
         )
     if task is None:
         return functools.partial(main, strict=strict)
-    takes_config = _takes_config(task)
+    takes_config, takes_plans = _takes(task)
     hide_typed_keys(sys.argv, os.environ)
     before_hydra.spell_no_choice(sys.argv)
     before_hydra.offer_recipes(sys.argv)
@@ -76,17 +81,38 @@ def main(task: Callable[..., Any] | None = None, *, strict: bool = True, **of_hy
         composer = before_hydra.checked(str(running.job.config_name), words) or composer_of_app(running)
         requests = before_hydra.numbered(words)
         with shown_refusal():
-            plan = make_plan(composer, [*requests, *differences(composer, requests, config)])
-        if strict and not may_start(plan):
-            with shown_refusal(plan):
-                raise ConfigError(*plan.errors)
-        warnings = [finding for finding in plan.findings if finding.level == "warning"]
-        if warnings and may_start(plan):
-            write(finding_lines(warnings, plan), sys.stderr)
-        return task(config, plan) if takes_config else task(plan)
+            mounts = composer.mounts(requests)
+            if len(mounts) > 1 and not takes_plans:
+                raise ConfigError(_one_of(mounts))
+        others = [composer_of_app(running, mount) for mount in mounts[1:]]
+        plans = [_planned(each, requests, config, strict=strict) for each in (composer, *others)]
+        of_node = dict(zip(map(".".join, mounts), plans, strict=True))
+        given = of_node if takes_plans else plans[0]
+        return task(config, given) if takes_config else task(given)
 
     before_hydra.expect_start(finalized)
     return finalized
+
+
+def _planned(composer: Composer, requests: Sequence[Request], config: DictConfig, *, strict: bool) -> Plan:
+    """The plan of one server, its warnings shown."""
+    with shown_refusal():
+        plan = make_plan(composer, [*requests, *differences(composer, requests, config)])
+    if strict and not may_start(plan):
+        with shown_refusal(plan):
+            raise ConfigError(*plan.errors)
+    warnings = [finding for finding in plan.findings if finding.level == "warning"]
+    if warnings and may_start(plan):
+        write(finding_lines(warnings, plan), sys.stderr)
+    return plan
+
+
+def _one_of(mounts: Sequence[Sequence[str]]) -> Finding:
+    nodes = ", ".join(".".join(mount) or "the root" for mount in mounts)
+    message = f"this app holds {len(mounts)} servers ({nodes}), and its task gets the plan of one"
+    return Finding(
+        "error", "CLI032", message, (), "def run(config, plans): plans has the plan of each node, by its name"
+    )
 
 
 def typed_words(running: Any) -> list[str]:
@@ -97,15 +123,17 @@ def typed_words(running: Any) -> list[str]:
     return [str(word) for word in words]
 
 
-def _takes_config(task: Callable[..., Any]) -> bool:
-    """Whether a task is called with the config and the plan. Raises TypeError where neither call fits."""
+def _takes(task: Callable[..., Any]) -> tuple[bool, bool]:
+    """Whether a task is called with the config too, and whether with all ``plans``. Raises TypeError where no call
+    fits."""
     signature = inspect.signature(task)
     for arguments in ((None,), (None, None)):
         with contextlib.suppress(TypeError):
             signature.bind(*arguments)
-            return len(arguments) == 2
+            return len(arguments) == 2, list(signature.parameters)[len(arguments) - 1] == "plans"
     name = getattr(task, "__name__", "the task")
-    raise TypeError(f"@sglang_hydra.main calls {name}(plan) or {name}(config, plan), and it is {name}{signature}")
+    calls = f"{name}(plan), {name}(config, plan) or {name}(config, plans)"
+    raise TypeError(f"@sglang_hydra.main calls {calls}, and it is {name}{signature}")
 
 
 @contextlib.contextmanager
@@ -125,8 +153,8 @@ def shown_refusal(plan: Plan | None = None) -> Iterator[None]:
         raise SystemExit(failure.exit_code) from None
 
 
-def composer_of_app(running: Any) -> Composer:
-    """Composes what a Hydra app composes; ``running`` is its ``hydra`` node."""
+def composer_of_app(running: Any, at: tuple[str, ...] | None = None) -> Composer:
+    """Composes what a Hydra app composes, or the server under ``at`` of it; ``running`` is its ``hydra`` node."""
     sources = [source for source in running.runtime.config_sources if source.provider not in ("hydra", "schema")]
     folders = [f"{source.schema}://{source.path}" for source in sources if source.path]
-    return Composer(folders, str(running.job.config_name), hydra_syntax=True)
+    return Composer(folders, str(running.job.config_name), hydra_syntax=True, at=at)

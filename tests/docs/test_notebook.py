@@ -44,3 +44,9 @@ def test_results_are_a_frame_with_a_row_for_each_point() -> None:
     assert len(frame) == len(list((SWEEP / "points").iterdir()))
     assert set(frame["state"]) <= {"valid", "invalid", "failed", "open"}
     assert frame["output_throughput"].notna().any()
+    assert set(frame["model"]) == {str(frame["model"][0])}
+    assert set(frame["hw"]) == {"cpu"}
+    assert set(frame["framework"] + " " + frame["release"]) == {"sglang 0.5.2"}
+    assert {"gpus", "tp", "conc", "isl", "osl", "mean_ttft_ms", "p95_itl_ms", "std_e2e_latency_ms"} < set(frame)
+    assert frame["median_ttft_ms"].notna().any()
+    assert list(frame.columns[frame.columns.str.contains("_x$|_y$")]) == []

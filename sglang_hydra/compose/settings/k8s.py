@@ -1,7 +1,8 @@
 """``launch.k8s``: what a Kubernetes manifest needs to know of the cluster."""
 
 # OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -11,3 +12,6 @@ class K8sNode:
     rdma_resource: str = "rdma/rdma_shared_device_a"
     cache_gib: int | None = None
     storage_class: str | None = None
+    namespace: str | None = None
+    node_selector: dict[str, str] | None = None
+    security_context: dict[str, Any] = field(default_factory=lambda: {"allowPrivilegeEscalation": False})

@@ -74,12 +74,13 @@ def image_of(plan: Plan) -> Image | None:
 
 
 def missing_image(plan: Plan) -> Finding:
-    """The warning for a plan that the table of images has no row for."""
-    versions = {row.version for row in images() if row.vendor == plan.gpu.vendor}
-    others = f"the table has SGLang {', '.join(sorted(versions, key=_by_number))} for it" if versions else None
+    """The warning for a plan that the table of images has no row for; the newest release that has one is offered."""
+    capability, arch = _capability(plan), _arch(plan)
+    versions = {row.version for row in images() if _in_table(row.version, plan.gpu.vendor, capability, arch)}
+    newest = [f"engine.version={max(versions, key=_by_number)}"] if versions else []
     message = f"no published image of SGLang {plan.engine.version} is known for {hardware(plan)}"
     hint = f"launch.image=REPOSITORY:TAG, or {IMAGE_VARIABLE}=REPOSITORY:TAG where a script or Compose file is used"
-    return Finding("warning", "EXP002", f"{message}{f' ({others})' if others else ''}", ("launch.image",), hint)
+    return Finding("warning", "EXP002", message, ("launch.image",), (*newest, hint))
 
 
 def hardware(plan: Plan) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sglang_hydra.compose.settings.k8s import K8sNode
 from sglang_hydra.convert.export.containers import driver_lines, require_container_vendor
-from sglang_hydra.convert.export.images import LAUNCH_SERVER
+from sglang_hydra.convert.export.images import LAUNCH_SERVER, missing_image
 from sglang_hydra.convert.export.job import HEAD_PORT, SHM_GIB, Artifact, Job, Mount
 from sglang_hydra.convert.export.quoting import Variable, Word, commented, kubernetes
 from sglang_hydra.convert.export.variables import HUB_TOKEN, KEY_PROGRAM, KEY_WHY
@@ -29,7 +30,9 @@ _STARTUP_EACH_S, _LIVE_EACH_S, _HEALTH_S = 10, 60, 30
 second on an idle server and waits in line on a busy one (SGLang itself gives up after 20 s)."""
 
 _GRACE_S = 30
+PRODUCT = "nvidia.com/gpu.product"
 # Names as Kubernetes has them: RFC 1123, and DOMAIN/NAME for what a device plugin offers.
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _ROOM, _UNKNOWN_GIB, _STEP_GIB = 1.25, 500, 10
@@ -44,8 +47,15 @@ def export(job: Job) -> Artifact:
     leader, worker = ({**labels(job), "role": role} for role in ("leader", "worker"))
     workload = leader_worker_set(job, pod, metadata(job), leader, worker) if several else _deployment(job, pod)
     documents = [*claim(job, shared=several), workload, service(job)]
-    text = commented(job.header("k8s", *_more(job))) + yaml_text(documents)
+    text = commented(job.header("k8s", *_more(job))) + manifest(job, documents)
     return Artifact(text, tuple(findings(job)))
+
+
+def manifest(job: Job, documents: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the documents as YAML, each in the namespace that is asked for."""
+    namespace = _settings(job)["namespace"]
+    inside = {"namespace": namespace} if namespace else {}
+    return yaml_text([{**each, "metadata": {**each["metadata"], **inside}} for each in documents])
 
 
 def _deployment(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
@@ -111,7 +121,7 @@ def claim(job: Job, *, shared: bool) -> list[dict[str, Any]]:
     """Builds the volume for downloaded weights, for one pod or ``shared`` by several; none for a local model."""
     if job.is_local_model:
         return []
-    settings = job.plan.nodes["launch"]["k8s"]
+    settings = _settings(job)
     named = {"storageClassName": settings["storage_class"]} if settings["storage_class"] else {}
     size: int = settings["cache_gib"] or _weights_gib(job)
     return [
@@ -145,8 +155,7 @@ def pod_of(job: Job) -> dict[str, Any]:
     grace = max(math.ceil(job.plan.nodes["launch"]["stop_timeout"]), _GRACE_S)
     container = {
         "name": "sglang",
-        # No image has capital letters in its name: the kubelet refuses this one, and says so with the name.
-        "image": job.image.image if job.image else f"NO-IMAGE-IS-KNOWN-FOR-SGLANG-{job.plan.engine.version}",
+        "image": job.image.image if job.image else None,  # check_settings refuses the second
         **_command(job),
         "env": [*_literal_env(job), *secret_env(job)],
         "ports": [{"name": "http", "containerPort": job.port}],
@@ -156,7 +165,27 @@ def pod_of(job: Job) -> dict[str, Any]:
     }
     # Otherwise Kubernetes sets SGLANG_..._PORT and its like for the Service: variables of SGLang begin so too.
     base = {"enableServiceLinks": False, "terminationGracePeriodSeconds": grace, **own_network}
-    return {**base, "containers": [container], "volumes": volumes}
+    return {**base, **_nodes(job), "containers": [container], "volumes": volumes}
+
+
+def _nodes(job: Job) -> dict[str, Any]:
+    """Names the nodes of the plan's GPU class by the label that NVIDIA's GPU feature discovery gives them; of other
+    vendors' no label is known."""
+    asked = _settings(job)["node_selector"]
+    if asked is not None:
+        return {"nodeSelector": dict(asked)} if asked else {}
+    is_labelled = job.gpus and job.plan.gpu.vendor == "nvidia"
+    products = [_dashed(name) for name in job.plan.nodes["gpu"]["device_names"]] if is_labelled else []
+    if len(products) < 2:
+        return {"nodeSelector": {PRODUCT: products[0]}} if products else {}
+    terms = [{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": products}]}]
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    }
+
+
+def _dashed(device_name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", device_name)
 
 
 def serving(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
@@ -216,7 +245,7 @@ def _resources(job: Job) -> dict[str, Any]:
     if job.gpus:
         limits["amd.com/gpu" if job.plan.gpu.vendor == "amd" else "nvidia.com/gpu"] = job.gpus
     if _is_rdma(job):
-        limits[job.plan.nodes["launch"]["k8s"]["rdma_resource"]] = 1
+        limits[_settings(job)["rdma_resource"]] = 1
     return {"limits": limits} if limits else {}
 
 
@@ -228,6 +257,7 @@ def _security(job: Job) -> dict[str, Any]:
     context: dict[str, Any] = {"capabilities": {"add": added}} if added else {}
     if amd:
         context["seccompProfile"] = {"type": "Unconfined"}
+    context |= _settings(job)["security_context"]
     return {"securityContext": context} if context else {}
 
 
@@ -269,17 +299,26 @@ def _is_rdma(job: Job) -> bool:
     return fabric.is_rdma(job.fabric)
 
 
+def nodes_line(job: Job) -> list[str]:
+    """Explains the label by which a pod is given a node of the GPU class."""
+    if _settings(job)["node_selector"] is not None or not _nodes(job):
+        return []
+    return [f"Nodes are chosen by {PRODUCT} of NVIDIA's GPU feature discovery; launch.k8s.node_selector names others."]
+
+
 def secret_line(job: Job) -> str:
     """Explains how to make the Secret that the pods read."""
     keys = [name for name in job.secret_names if "optional" not in _secret_key(job, name)]
     named = (*keys, *[HUB_TOKEN] * (HUB_TOKEN not in keys))
     literal = " ".join(f"--from-literal={name}=..." for name in named)
-    return f"{'Needs' if keys else 'Gated models need'} a Secret: kubectl create secret generic {job.name} {literal}"
+    where = f"-n {namespace} " if (namespace := _settings(job)["namespace"]) else ""
+    made = f"kubectl create secret generic {where}{job.name} {literal}"
+    return f"{'Needs' if keys else 'Gated models need'} a Secret: {made}"
 
 
 def _more(job: Job) -> list[str]:
     lines = ["", "In its pod the server listens on every address (0.0.0.0); the Service of the same name leads to it."]
-    lines += [*driver_lines(job.image), secret_line(job)]
+    lines += [*driver_lines(job.image), *nodes_line(job), secret_line(job)]
     if job.nodes > 1:
         shared = "" if job.is_local_model else ", and a storage class that several nodes can write to"
         lines.append(f"{NEEDS_GROUPS}{shared}.")
@@ -297,8 +336,10 @@ def findings(job: Job) -> list[Finding]:
 
 def check_settings(job: Job) -> None:
     """Raises ConfigError for settings (EXP015) and paths (EXP023) that Kubernetes would refuse."""
-    settings = job.plan.nodes["launch"]["k8s"]
-    found = []
+    settings = _settings(job)
+    found = [replace(missing_image(job.plan), level="error")] if job.image is None else []
+    if settings["namespace"] is not None and not _LABEL.fullmatch(settings["namespace"]):
+        found.append(_wrong("namespace", settings["namespace"], "is no name of a namespace", "null"))
     if settings["cache_gib"] is not None and settings["cache_gib"] < 1:
         found.append(_wrong("cache_gib", settings["cache_gib"], "is no size in GiB", "800"))
     if settings["storage_class"] is not None and not _NAME.fullmatch(settings["storage_class"]):
@@ -312,6 +353,11 @@ def check_settings(job: Job) -> None:
             found.append(Finding("error", "EXP023", message, ("model_path",), "give the folder another name"))
     if found:
         raise ConfigError(*found)
+
+
+def _settings(job: Job) -> Mapping[str, Any]:
+    settings: Mapping[str, Any] = job.plan.nodes["launch"]["k8s"]
+    return settings
 
 
 def _wrong(name: str, value: object, why: str, instead: str) -> Finding:

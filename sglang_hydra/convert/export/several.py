@@ -185,9 +185,9 @@ def _kubernetes(topology: Topology, members: Sequence[Member], overrides: Sequen
     reach = "The router is reached through the Service of the same name, its servers by the router."
     needs = [k8s.NEEDS_GROUPS + "."] if any(member.job.nodes > 1 for member in members) else []
     needs += [] if first.is_local_model else ["Needs a storage class that several nodes can write to."]
-    lines = _header("k8s", topology, first, overrides, reach, k8s.secret_line(first), *needs)
+    lines = _header("k8s", topology, first, overrides, reach, *k8s.nodes_line(first), k8s.secret_line(first), *needs)
     kept = [finding for finding in k8s.findings(first) if finding.id != "EXP006"]
-    return Artifact(commented(lines) + yaml_text(documents), tuple(kept))
+    return Artifact(commented(lines) + k8s.manifest(first, documents), tuple(kept))
 
 
 def _pod_host(member: Member) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequen
 from dataclasses import dataclass, field
 from typing import Any
 
-PERCENTILES = (50, 90, 99)
+PERCENTILES = (50, 90, 95, 99)
 
 
 @dataclass
@@ -132,12 +132,15 @@ def _from_sent(samples: Sequence[Sample]) -> dict[str, dict[str, float | None]]:
 
 
 def spread(seconds: Iterable[float | None]) -> dict[str, float | None]:
-    """Mean, percentiles and the largest, in milliseconds; all None for no value."""
+    """Mean, standard deviation (of all values, as numpy's), smallest, percentiles and largest, in milliseconds; all
+    None for no value."""
     values = sorted(value * 1000 for value in seconds if value is not None)
-    names = ["mean", *(f"p{share}" for share in PERCENTILES), "max"]
+    names = ["mean", "std", "min", *(f"p{share}" for share in PERCENTILES), "max"]
     if not values:
         return dict.fromkeys(names)
-    found = [math.fsum(values) / len(values), *(percentile(values, share) for share in PERCENTILES), values[-1]]
+    mean = math.fsum(values) / len(values)
+    std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+    found = [mean, std, values[0], *(percentile(values, share) for share in PERCENTILES), values[-1]]
     return dict(zip(names, found, strict=True))
 
 

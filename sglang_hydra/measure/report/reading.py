@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ _NOT_COMPARED = frozenset({"seed", "num_prompts", "min_duration", "warmup", "rep
 class Row:
     """One point of one sweep. ``state`` is valid, invalid, failed or open; ``reasons`` say why it is not valid.
 
-    ``settings`` are all resolved arguments of its server and, as ``bench.*``, its load.
+    ``settings`` are all resolved arguments of its server and, as ``bench.*``, its load; ``gpus`` those of the server.
     """
 
     sweep: str
@@ -44,6 +44,7 @@ class Row:
     settings: Mapping[str, Any] = field(repr=False)
     measures: Mapping[str, Any] = field(default_factory=dict, repr=False)
     record: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    gpus: int | None = None
 
     @property
     def same(self) -> tuple[str, str]:
@@ -120,7 +121,8 @@ def _read(folder: Path, name: str) -> SweepResults:
     problems: list[Finding] = []
     for point_id, point in record["points"].items():
         try:
-            rows.append(_row(store, name, point_id, point, plans.of(point["server_id"])))
+            row = _row(store, name, point_id, point, plans.of(point["server_id"]))
+            rows.append(replace(row, gpus=record.get("servers", {}).get(row.server_id, {}).get("gpus")))
         except ConfigError as failure:
             problems += failure.findings
         except _SHAPE_ERRORS as failure:

@@ -161,15 +161,22 @@ def sweep_app(running: HydraRun, arguments: Sequence[str], settings: Mapping[str
 def _planned(running: HydraRun, arguments: Sequence[str], settings: Mapping[str, Any]) -> Outcome:
     from omegaconf import OmegaConf
 
-    composer = composer_of_app(running.config.hydra)
     requests = [Request(text, f"override {number}") for number, text in enumerate(arguments, 1)]
+    composer, *beside = _composers_of(running.config.hydra, requests)
     given = {
         name: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
         for name, value in settings.items()
         if name in _FOREIGN and value
     }
     grid = read_grid(composer, requests, given, measured=False)
-    return plan_sweep(composer, grid, random.randint(0, 1 << 30), merges=False)
+    return plan_sweep(composer, grid, random.randint(0, 1 << 30), merges=False, beside=beside)
+
+
+def _composers_of(hydra: Any, requests: Sequence[Request]) -> list[Composer]:
+    """A composer for each server that the app's config holds."""
+    first = composer_of_app(hydra)
+    common = [item for item in requests if axis_of(item, first.options) is None]
+    return [first, *(composer_of_app(hydra, mount) for mount in first.mounts(common)[1:])]
 
 
 def _for_app(finding: Finding) -> Finding:

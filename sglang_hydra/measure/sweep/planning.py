@@ -8,7 +8,7 @@ Combinations come one at a time and are forgotten, except those that will be run
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -163,13 +163,17 @@ def plan_sweep(
     env: Mapping[str, str] | None = None,
     *,
     merges: bool = True,
+    beside: Sequence[Composer] = (),
     on_progress: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
     """Plans every point, with ``seed`` for all of them. What single points are refused for is counted. ``merges`` is
-    that of ``Outcome.take``; ``on_progress`` is called for each point."""
+    that of ``Outcome.take``; ``on_progress`` is called for each point. ``beside`` composes the other servers of an
+    app: a point is left out where one of them is refused."""
     outcome = Outcome(grid)
-    for own, judged in judged_points(grid, judge_of(composer, grid, seed, env)):
-        outcome.take(own, judged, merges=merges)
+    others = [judge_of(each, grid, seed, env) for each in beside]
+    for own, first in judged_points(grid, judge_of(composer, grid, seed, env)):
+        refused = (one for judge in others if (one := judge.judge(own)).refused) if not first.refused else iter(())
+        outcome.take(own, next(refused, first), merges=merges)
         on_progress(outcome)
     return outcome
 

@@ -11,6 +11,7 @@ import kubernetes_validate
 import pytest
 
 from sglang_hydra.arguments.reading import parse_argv
+from sglang_hydra.cli.main import entry
 from sglang_hydra.convert.export.job import job_of
 from sglang_hydra.convert.export.registry import render
 from sglang_hydra.convert.export.variables import KEY_PROGRAM
@@ -33,6 +34,7 @@ from tests.convert.export.test_export_scripts import KEY, PLANS
 
 HOME = {"HOME": "/home/me"}
 NODE = {"NODE_RANK": "1", "HEAD_ADDRESS": "10.0.0.1"}
+WITH_IMAGE = {**PLANS, **{name: (*PLANS[name], "launch.image=a/b:c") for name in ("CPU", "no known image")}}
 GROUP = {"LWS_LEADER_ADDRESS": "leader.svc", "LWS_WORKER_INDEX": "1", "LWS_GROUP_SIZE": "2"}
 
 
@@ -64,7 +66,7 @@ def test_the_compose_specification_refuses_a_typo() -> None:
         jsonschema.Draft7Validator(schema("compose-spec.json")).validate(document)
 
 
-@pytest.mark.parametrize("overrides", PLANS.values(), ids=PLANS.keys())
+@pytest.mark.parametrize("overrides", WITH_IMAGE.values(), ids=WITH_IMAGE.keys())
 def test_kubernetes_accepts_every_manifest(overrides: tuple[str, ...]) -> None:
     check_manifest(artifact("k8s", *overrides).text)
 
@@ -253,7 +255,7 @@ def test_the_fabric_decides_the_network(fabric: str, variables: dict[str, str], 
         }
         assert pod["spec"].get("hostNetwork", False) is host_network
         assert (each["resources"]["limits"].get("rdma/ib") == 1) is host_network
-        assert ("securityContext" in each) is host_network
+        assert ("capabilities" in each["securityContext"]) is host_network
 
 
 def test_a_variable_of_the_plan_beats_the_fabrics() -> None:
@@ -268,22 +270,69 @@ def test_amd_pods_ask_for_its_gpus() -> None:
     assert found["image"].startswith("rocm/7.0:")
 
 
-def test_an_unknown_image_is_a_name_that_no_image_can_have() -> None:
-    made = artifact("k8s", *PLANS["no known image"])
-    [pod] = pods(made.text)
-    assert pod["spec"]["containers"][0]["image"] == "NO-IMAGE-IS-KNOWN-FOR-SGLANG-0.5.23"
-    assert [finding.id for finding in made.findings] == ["EXP002"]
+def test_no_manifest_is_written_without_an_image_and_what_to_type_leads_to_one() -> None:
+    with pytest.raises(ConfigError) as caught:
+        artifact("k8s", *PLANS["no known image"])
+    [refused] = caught.value.findings
+    assert (refused.id, refused.level) == ("EXP002", "error")
+    [with_image] = [one.words for one in refused.remedies if one.words]
+    assert container(*PLANS["one node"], *with_image)["image"].startswith("lmsysorg/sglang:v0.5.")
+
+
+@pytest.mark.parametrize(
+    ("words", "placed"),
+    [
+        (["gpu=h100"], {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}),
+        (["gpu=h100", "launch.k8s.node_selector={pool: mine}"], {"nodeSelector": {"pool": "mine"}}),
+        (["gpu=h100", "launch.k8s.node_selector={}"], {}),
+        (["gpu=mi300x"], {}),
+    ],
+)
+def test_pods_run_on_nodes_of_the_class(words: list[str], placed: dict[str, Any]) -> None:
+    [pod] = pods(artifact("k8s", *words, "model=qwen3_8b", "launch.image=a/b:c").text)
+    assert {name: pod["spec"][name] for name in ("nodeSelector", "affinity") if name in pod["spec"]} == placed
+
+
+def test_a_class_of_several_names_has_a_node_of_any() -> None:
+    made = artifact("k8s", "gpu=a10", "model=qwen3_8b", "launch.image=a/b:c").text
+    check_manifest(made)
+    [term] = pods(made)[0]["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]  # fmt: skip
+    [rule] = term["matchExpressions"]
+    assert (rule["operator"], rule["values"]) == ("In", ["NVIDIA-A10", "NVIDIA-A10G"])
+
+
+@pytest.mark.parametrize("words", [[], ["topology=replicas", "replicas=2"]], ids=str)
+def test_every_object_is_in_the_namespace_and_the_container_has_its_context(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = ["gpu=h100", "model=qwen3_8b", "launch.image=a/b:c", "launch.k8s.namespace=inference"]
+    assert entry(["export", "k8s", *base, "launch.k8s.security_context.runAsNonRoot=true", *words]) == 0
+    made = capsys.readouterr().out
+    assert {each["metadata"]["namespace"] for each in documents(made)} == {"inference"}
+    templates = [each["spec"]["template"] for each in documents(made) if "template" in each["spec"]]
+    servers = [each for pod in templates for each in pod["spec"]["containers"] if each["name"] == "sglang"]
+    assert servers
+    context = {"allowPrivilegeEscalation": False, "runAsNonRoot": True}
+    assert all(each["securityContext"] == context for each in servers)
+    assert "create secret generic -n inference" in made
+
+
+def test_a_namespace_that_can_be_none_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        artifact("k8s", "gpu=h100", "model=qwen3_8b", "launch.image=a/b:c", "launch.k8s.namespace=In_Ference")
+    assert [finding.id for finding in caught.value.findings] == ["EXP015"]
 
 
 def test_a_local_model_comes_from_the_node_and_needs_no_cache() -> None:
-    made = artifact("k8s", *PLANS["CPU"])
+    made = artifact("k8s", *WITH_IMAGE["CPU"])
     [pod] = pods(made.text)
     [files] = [volume for volume in pod["spec"]["volumes"] if "hostPath" in volume]
     [mount] = [mount for mount in pod["spec"]["containers"][0]["volumeMounts"] if mount["name"] == files["name"]]
     assert mount["readOnly"] is True
-    assert mount["mountPath"] == files["hostPath"]["path"] == plan_of(*PLANS["CPU"]).values["model_path"]
+    assert mount["mountPath"] == files["hostPath"]["path"] == plan_of(*WITH_IMAGE["CPU"]).values["model_path"]
     assert "EXP014" in [finding.id for finding in made.findings]
-    assert kinds(*PLANS["CPU"]) == ["Deployment", "Service"]
+    assert kinds(*WITH_IMAGE["CPU"]) == ["Deployment", "Service"]
 
 
 def test_the_cache_has_the_size_and_class_that_are_asked_for() -> None:

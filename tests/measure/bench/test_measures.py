@@ -41,7 +41,8 @@ def test_two_requests_by_hand() -> None:
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     assert found["ttft_ms"]["p50"] == pytest.approx(200)
-    assert found["itl_ms"] == pytest.approx({"mean": 65, "p50": 70, "p90": 100, "p99": 100, "max": 100})
+    gaps = {"mean": 65, "std": 1275**0.5, "min": 20, "p50": 70, "p90": 100, "p95": 100, "p99": 100, "max": 100}
+    assert found["itl_ms"] == pytest.approx(gaps)
     assert found["tpot_ms"]["p50"] == pytest.approx(65)
     assert found["e2e_ms"]["p50"] == pytest.approx(330)
     assert found["e2e_ms"]["p90"] == pytest.approx(160 + 0.9 * 340)
@@ -89,7 +90,7 @@ def test_a_spread_is_in_order(seconds: list[float]) -> None:
 
 
 def test_nothing_has_no_spread() -> None:
-    assert spread([None]) == dict.fromkeys(("mean", "p50", "p90", "p99", "max"))
+    assert spread([None]) == dict.fromkeys(("mean", "std", "min", "p50", "p90", "p95", "p99", "max"))
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,12 @@ def _run(invocation: Invocation) -> int:
         from sglang_hydra.cli.help import show_help
 
         return show_help(invocation)
+    if invocation == Invocation() and sys.stdout.isatty():
+        from sglang_hydra.cli.first_screen import first_screen
+        from sglang_hydra.text.screen import write
+
+        write(first_screen())
+        return 0
     read_words(invocation)
     in_ci = invocation.verb == "check" and (invocation.format is not None or invocation.base is not None)
     if not invocation.offline and not in_ci:

@@ -1,0 +1,79 @@
+"""What a terminal shows where nothing was typed: this machine in three lines, and three commands to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sglang_hydra.compose.composer import Composer
+from sglang_hydra.compose.overrides import Request
+from sglang_hydra.planning.engines.planned import PlannedEngine, plan_engine
+from sglang_hydra.planning.making.make import plan_composed
+from sglang_hydra.planning.plan import Plan
+from sglang_hydra.releases.records import default_release
+from sglang_hydra.text.screen import VERBATIM, Line, columns, text
+from sglang_hydra.text.words import number, program
+
+_LOCAL = "pip install 'sglang-hydra[local]'"
+_MODELS = ("gpt_oss", "qwen3_8b", "qwen3_0_6b")
+"""Models that people try first, the largest first."""
+_ELSEWHERE = "gpu=h200"
+
+
+def first_screen() -> list[Line]:
+    """The screen; each command of it is one that works on this machine."""
+    composer = Composer()
+    composer.for_start = True
+    plan, model = next(_tried(composer))
+    return [
+        *columns([[text(title, "bold"), text(content)] for title, content in _machine(plan)]),
+        [],
+        *columns([[text(about), text(command, VERBATIM)] for about, command in _commands(plan, model)]),
+        [],
+        [text(f"{program()} --help shows what else there is", "dim")],
+    ]
+
+
+def _tried(composer: Composer) -> Iterator[tuple[Plan, str]]:
+    """The largest of the models that can be launched here, else the tiny one, which any machine can."""
+    for model in _MODELS:
+        plan = _plan_of(composer, model)
+        if plan.gpu.device in (None, "cpu"):
+            break
+        if plan.launchable is not False:
+            yield plan, model
+    yield _plan_of(composer, "tiny"), "tiny"
+
+
+def _plan_of(composer: Composer, model: str) -> Plan:
+    requests = [Request(f"model={model}", "a model to try")]
+    return plan_composed(composer, requests, composer.compose(requests), with_remedies=False)
+
+
+def _machine(plan: Plan) -> Iterator[tuple[str, str]]:
+    gpu, engine = plan.gpu, _engine(plan)
+    memory = f", {number(gpu.memory_mib)} MiB each" if gpu.memory_mib else ""
+    has_gpus = gpu.device not in (None, "cpu")
+    yield (
+        "GPUs",
+        f"{gpu.count} x {gpu.name}{memory}" if has_gpus else f"none here; {_ELSEWHERE} plans for another machine",
+    )
+    if engine.name == "sglang":
+        has = f"{engine.installed}, in {engine.program}" if engine.installed else "not installed here"
+    else:
+        has = f"not installed here; transformers {engine.version} serves small models"
+    yield "SGLang", has
+    release = engine.version if engine.name == "sglang" else default_release()
+    yield "Release", f"plans are for {release}; engine.version=RELEASE names another"
+
+
+def _engine(plan: Plan) -> PlannedEngine:
+    return plan_engine(plan.nodes["engine"], embedded_first=plan.gpu.device in (None, "cpu"))
+
+
+def _commands(plan: Plan, model: str) -> Iterator[tuple[str, str]]:
+    called, chosen = program(), plan.choices.get("gpu")
+    shown, where = (_MODELS[0], f" {_ELSEWHERE}") if model == "tiny" else (model, "")
+    known = f" gpu={chosen}" if chosen not in (None, "auto", "cpu", "none") else f" {_ELSEWHERE}"
+    yield "what would run, and why", f"{called} plan model={shown}{where}"
+    yield "which layout for a load", f"{called} suggest model={shown}{known} concurrency=64"
+    yield "start a server", f"{'' if _engine(plan).installed else f'{_LOCAL} && '}{called} model={model}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from collections.abc import Callable, Iterator
 
 from sglang_hydra.cli.invocation import Invocation
@@ -26,9 +25,8 @@ from sglang_hydra.measure.sweep.table import outcome_lines, outcome_record
 from sglang_hydra.rules.resolution import drawn_seed
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.errors import ConfigError
+from sglang_hydra.text.progress import progress_line
 from sglang_hydra.text.screen import print_json, text, write
-
-_SILENT_S, _EVERY_S = 1.0, 0.2
 
 
 def run(invocation: Invocation) -> int:
@@ -125,22 +123,6 @@ def _searched(composer: Composer, grid: Grid, sweep: Sweep, seed: int) -> int:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[Outcome], None]]:
-    """Shows on a terminal how many points are planned so far, in a line that is cleared at the end."""
-    stream = sys.stderr
-    if not stream.isatty():
-        yield lambda outcome: None
-        return
-    due = time.monotonic() + _SILENT_S
-
-    def show(outcome: Outcome) -> None:
-        nonlocal due
-        if time.monotonic() >= due:
-            due = time.monotonic() + _EVERY_S
-            stream.write(f"\r{outcome.total:,} points planned, {outcome.kept:,} to run")
-            stream.flush()
-
-    try:
-        yield show
-    finally:
-        stream.write("\r\x1b[K")
-        stream.flush()
+    """Shows how many points are planned so far."""
+    with progress_line() as show:
+        yield lambda outcome: show(f"{outcome.total:,} points planned, {outcome.kept:,} to run")

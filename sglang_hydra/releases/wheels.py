@@ -31,6 +31,7 @@ from sglang_hydra.releases.process import changed_file, codes_of
 from sglang_hydra.releases.records import Record, Wheel, pinned_records, records
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.progress import growing
 
 _FOLDER = "wheels"
 _MIB = 1 << 20
@@ -96,7 +97,8 @@ def fetch(record: Record, progress: Progress = lambda line: None, *, wait_s: flo
             size = sum(wheel.part for wheel in found) / _MIB
             progress(f"fetching {title}, once: {size:.1f} MiB, into {target}")
 
-        with _scratch(target) as scratch, _written(wanted[0]):
+        size = sum(wheel.part for wheel in wanted)
+        with _scratch(target) as scratch, _written(wanted[0]), growing(scratch, size, f"SGLang {record.version}"):
             found = fetch_parts(wanted, read_files(), scratch, begun, wait_s)
             for wheel in wanted:
                 if wheel in found:

@@ -17,6 +17,7 @@ from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import summary
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.progress import counted
 from sglang_hydra.text.screen import Line, folded, room, text
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def verdicts_on(
     files = [request for request in requests if is_document(request.text)]
     overrides = [request for request in requests if not is_document(request.text)]
     verdicts = []
-    for name, document in documents(files, others) if files else [("overrides", Document([]))]:
+    found = list(documents(files, others)) if files else [("overrides", Document([]))]
+    for name, document in counted(found, "files", len(found)):
         try:
             if isinstance(document, ConfigError):
                 raise document

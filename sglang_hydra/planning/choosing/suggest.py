@@ -21,6 +21,7 @@ from sglang_hydra.planning.making.replan import typed_in_place
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.progress import counted
 from sglang_hydra.text.user_settings import settings
 
 LATENCY, THROUGHPUT, FEWEST, COST = "latency", "throughput", "gpus", "cost"
@@ -123,7 +124,8 @@ def _on_class(
     layouts = [layout for layout in layouts_of(base, _wanted(base)) if not typed & set(layout.change)]
     kept: dict[tuple[int, bool], int] = {}
     planned = 0
-    for layout in sorted(layouts, key=lambda layout: _promise(layout, goal, price, slo)):
+    promising = sorted(layouts, key=lambda layout: _promise(layout, goal, price, slo))
+    for layout in counted(promising, f"layouts on {base.gpu.name}", len(promising)):
         own = not {"model_path", "quantization"} & set(layout.change)
         missing = not any(keeps for _, keeps in kept) if own else not kept
         if kept.get((layout.gpus, own), 0) >= 1 or (planned >= _MOST_PLANNED and not missing):

@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of this machine: by NVIDIA's library, else by nvidia-smi, which is where SGLang reads."""
+"""The NVIDIA GPUs of this machine, by NVIDIA's library, which is behind nvidia-smi, too."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from sglang_hydra.facts.visible_gpus import Device, visible_devices
 def find_nvidia(search: Search) -> Found | None:
     """The machine's NVIDIA GPUs and what CUDA_VISIBLE_DEVICES leaves of them; None if there are none."""
     devices = _nvml(search)
-    if devices is None:
-        devices = _nvidia_smi(search)
     if not devices:
         return None
     variable = search.first_set("CUDA_VISIBLE_DEVICES")
@@ -60,19 +58,3 @@ def _nvml_device(nvml: Any, handle: Any) -> Device:
         mig=bool(mode and mode[0]),
         slices=slices_of(nvml, handle),
     )
-
-
-def _nvidia_smi(search: Search) -> list[Device] | None:
-    from sglang_hydra.facts.vendor_tools import NVIDIA_SMI_QUERIES, read_nvidia_list, read_nvidia_smi
-
-    for columns in NVIDIA_SMI_QUERIES:
-        text = search.run(["nvidia-smi", f"--query-gpu={','.join(columns)}", "--format=csv,noheader,nounits"])
-        if text is not None:
-            devices = read_nvidia_smi(text)
-            if any(device.mig for device in devices):
-                devices = read_nvidia_list(search.run(["nvidia-smi", "-L"]) or "", devices)
-            search.tried.append(f"nvidia-smi: {counted(devices)}")
-            return devices
-        if search.tried[-1].endswith("not found on PATH"):
-            break
-    return None

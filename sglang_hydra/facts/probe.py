@@ -82,7 +82,7 @@ def probe_gpu(
 ) -> GpuProbe:
     """The accelerators of this machine as a process with the environment ``env`` would see them.
 
-    NVIDIA's library is asked first, then nvidia-smi, rocminfo, hl-smi and, where a torch for other accelerators
+    NVIDIA's library is asked first, then rocminfo, hl-smi and, where a torch for other accelerators
     is installed, torch in a child process. ``python`` is the interpreter that runs the engine (None: this one), in
     whose environment flashinfer and triton_kernels are looked up; ``site_paths`` names its import folders instead.
     Never raises for what is missing or broken on the machine: ``tried`` says it.

@@ -5,59 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from sglang_hydra.facts.visible_gpus import Device, Slice
+from sglang_hydra.facts.visible_gpus import Device
 from sglang_hydra.text.budget import read_json
-
-NVIDIA_SMI_QUERIES = (
-    ("name", "uuid", "memory.total", "compute_cap", "mig.mode.current"),
-    ("name", "uuid", "memory.total"),
-)
-"""Columns to ask nvidia-smi for: all we use, and those that every driver knows."""
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _AFTER_GFX = 100
 _AFTER_POOL = 5
-
-
-def read_nvidia_smi(text: str) -> list[Device]:
-    """The GPUs in the output of ``nvidia-smi --query-gpu=... --format=csv,noheader,nounits`` (either query)."""
-    devices = []
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) < 3:
-            continue
-        name, uuid, memory, capability, mig = [*cells, "", ""][:5]
-        devices.append(
-            Device(
-                name=_value(name),
-                uuid=_value(uuid),
-                memory_mib=float(memory) if _NUMBER.fullmatch(memory) else None,
-                capability=read_capability(capability),
-                mig=mig == "Enabled",
-            )
-        )
-    return devices
-
-
-def read_nvidia_list(text: str, devices: list[Device]) -> list[Device]:
-    """``devices`` with the MIG slices that ``nvidia-smi -L`` lists under each of them."""
-    slices: dict[str, list[Slice]] = {}
-    parent = ""
-    for line in text.splitlines():
-        found = re.search(r"UUID: ([^)\s]+)\)", line)
-        if found is None:
-            continue
-        if found[1].startswith("MIG-"):
-            slices.setdefault(parent, []).append(Slice(found[1]))
-        else:
-            parent = found[1]
-    return [device._replace(slices=tuple(slices.get(device.uuid or "", ()))) for device in devices]
-
-
-def read_capability(text: str) -> tuple[int, int] | None:
-    """``9.0`` as (9, 0); None for what is no capability (``[N/A]``)."""
-    found = re.fullmatch(r"(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else None
 
 
 def read_gfx(text: str) -> tuple[int, int] | None:
@@ -152,7 +105,3 @@ def read_torch_answer(text: str) -> dict[str, Any]:
         if isinstance(answer, dict):
             return answer
     return {}
-
-
-def _value(text: str) -> str | None:
-    return None if not text or text.startswith("[") else text

@@ -101,7 +101,6 @@ def test_a_machine_with_nothing_says_everything_that_was_tried(probe: Probe) -> 
     assert (found.found, found.device, found.count) == (False, None, 0)
     assert found.tried == (
         "NVML: NVML Shared Library Not Found",
-        "nvidia-smi: not found on PATH",
         "rocminfo: not found on PATH",
         "hl-smi: not found on PATH",
         "torch: not installed in the engine's environment",
@@ -113,26 +112,6 @@ def test_a_driver_without_a_gpu_does_not_end_the_search(probe: Probe, bin_dir: P
     found = probe([])
     assert found.vendor == "amd"
     assert found.tried[0] == "NVML: no GPU"
-
-
-def test_without_the_library_nvidia_smi_is_asked(probe: Probe, bin_dir: Path) -> None:
-    tool(bin_dir, "nvidia-smi", prints="NVIDIA H100 80GB HBM3, GPU-1, 81559, 9.0, Disabled\n" * 2)
-    found = probe()
-    assert (found.name, found.memory_mib, found.count) == ("NVIDIA H100 80GB HBM3", 81559.0, 2)
-    assert "nvidia-smi: 2 x NVIDIA H100 80GB HBM3 81559 MiB" in found.tried
-
-
-def test_an_old_nvidia_smi_is_asked_again_for_the_columns_it_knows(probe: Probe, bin_dir: Path) -> None:
-    script = bin_dir / "nvidia-smi"
-    script.write_text(
-        '#!/bin/sh\ncase "$1" in *compute_cap*) echo "Field \\"compute_cap\\" is not valid" ; exit 2;; esac\n'
-        'echo "Tesla T4, GPU-1, 15360"\n',
-        encoding="utf-8",
-    )
-    script.chmod(0o755)
-    found = probe()
-    assert (found.name, found.memory_mib, found.compute_capability) == ("Tesla T4", 15360.0, None)
-    assert 'nvidia-smi: exit status 2 (Field "compute_cap" is not valid)' in found.tried
 
 
 def test_a_tool_that_hangs_is_left_after_its_time(probe: Probe, bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,18 +187,6 @@ def test_without_torch_the_slice_stands_for_the_memory_that_cannot_be_read(probe
     found = probe(machine, python=str(tmp_path / "engine-python"))
     assert found.memory_mib == 9856.0
     assert any(sentence.endswith("exit status 9 (No module named torch)") for sentence in found.tried)
-
-
-def test_nvidia_smi_lists_the_mig_slices_too(probe: Probe, bin_dir: Path) -> None:
-    tool(bin_dir, "list", prints="GPU 0: A100 (UUID: GPU-1)\n  MIG 1g.5gb Device 0: (UUID: MIG-7)\n")
-    tool(bin_dir, "table", prints="NVIDIA A100-SXM4-40GB, GPU-1, 40960, 8.0, Enabled\n")
-    script = bin_dir / "nvidia-smi"
-    script.write_text(
-        f'#!/bin/sh\nif [ "$1" = -L ]; then exec {bin_dir}/list; fi\nexec {bin_dir}/table\n', encoding="utf-8"
-    )
-    script.chmod(0o755)
-    found = probe(env={"CUDA_VISIBLE_DEVICES": "MIG-7"})
-    assert (found.count, found.mig, found.memory_mib, found.visible_memory_mib) == (1, True, 40960.0, None)
 
 
 def test_mig_without_a_slice_leaves_nothing_visible(probe: Probe) -> None:

@@ -5,53 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.facts.vendor_tools import (
-    read_capability,
     read_gfx,
     read_hl_smi,
-    read_nvidia_list,
-    read_nvidia_smi,
     read_rocminfo,
     read_torch_answer,
 )
-from sglang_hydra.facts.visible_gpus import Device, Slice
+from sglang_hydra.facts.visible_gpus import Device
 from tests.facts.facts_fakes import recorded
-
-
-@pytest.mark.parametrize(
-    ("line", "device"),
-    [
-        (
-            "NVIDIA H200, GPU-5c89852c-d268, 143771, 9.0, Disabled",
-            Device("NVIDIA H200", "GPU-5c89852c-d268", 143771.0, (9, 0)),
-        ),
-        ("Tesla T4, GPU-1, 15360, 7.5, [N/A]", Device("Tesla T4", "GPU-1", 15360.0, (7, 5))),
-        ("NVIDIA A10G, GPU-2, 23028", Device("NVIDIA A10G", "GPU-2", 23028.0)),
-        (
-            "NVIDIA A100-SXM4-40GB, GPU-3, [Insufficient Permissions], 8.0, Enabled",
-            Device("NVIDIA A100-SXM4-40GB", "GPU-3", None, (8, 0), mig=True),
-        ),
-        ("NVIDIA GB10, GPU-4, [N/A], 12.1, [N/A]", Device("NVIDIA GB10", "GPU-4", None, (12, 1))),
-    ],
-)
-def test_nvidia_smi_is_read_line_by_line(line: str, device: Device) -> None:
-    assert read_nvidia_smi(line + "\n") == [device]
-
-
-def test_what_is_no_table_of_nvidia_smi_holds_no_gpus() -> None:
-    assert read_nvidia_smi("No devices were found\n") == []
-
-
-def test_mig_slices_are_listed_under_their_gpu() -> None:
-    devices = [Device("A100", "GPU-5c8", mig=True), Device("A100", "GPU-9d1", mig=True)]
-    text = (
-        "GPU 0: A100-SXM4-40GB (UUID: GPU-5c8)\n"
-        "  MIG 1g.5gb Device 0: (UUID: MIG-GPU-5c8/7/0)\n"
-        "  MIG 1g.5gb Device 1: (UUID: MIG-GPU-5c8/8/0)\n"
-        "GPU 1: A100-SXM4-40GB (UUID: GPU-9d1)\n"
-    )
-    first, second = read_nvidia_list(text, devices)
-    assert first.slices == (Slice("MIG-GPU-5c8/7/0"), Slice("MIG-GPU-5c8/8/0"))
-    assert second.slices == ()
 
 
 def test_rocminfo_tells_the_gpus_and_the_pools_that_sglang_takes_the_smallest_of() -> None:
@@ -105,11 +65,6 @@ def test_hl_smi_totals_without_names_are_cards_too() -> None:
 )
 def test_a_gfx_name_is_a_capability(text: str, capability: tuple[int, int] | None) -> None:
     assert read_gfx(text) == capability
-
-
-@pytest.mark.parametrize(("text", "capability"), [("12.0", (12, 0)), ("[N/A]", None), ("", None)])
-def test_a_capability_is_two_numbers(text: str, capability: tuple[int, int] | None) -> None:
-    assert read_capability(text) == capability
 
 
 @pytest.mark.parametrize(

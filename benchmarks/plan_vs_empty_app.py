@@ -3,7 +3,8 @@
     python benchmarks/plan_vs_empty_app.py [--runs 15] [OVERRIDE ...]
 
 Whole processes, in turns, medians. The targets are ratios, because seconds depend on the machine: at most 1.2 times
-the empty app when piped, 1.4 on a terminal (rich draws there), and 48 MiB; for diff and upgrade at most 3 times, piped.
+the empty app when piped, 1.4 on a terminal (rich draws there), and 48 MiB; for diff, upgrade and suggest at most 3
+times, piped.
 Nothing fails when one is missed.
 """
 
@@ -50,6 +51,7 @@ def _compare_and_upgrade(overrides: list[str], runs: int, empty_app: list[str]) 
     verbs = {
         "diff": [*serve, "diff", " ".join(overrides), " ".join(other)],
         "upgrade": [*serve, "upgrade", "--to", RELEASE, *overrides],
+        "suggest": [*serve, "suggest", *overrides[:2], "context=9k", "concurrency=64"],
     }
     costs = interleaved({"empty app": empty_app, **verbs}, runs)
     empty = costs["empty app"]

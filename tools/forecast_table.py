@@ -5,8 +5,9 @@
 Each line is one measurement: {"words": ["gpu=h200", "model=deepseek_r1", "tp_size=8"], "engine": "sglang",
 "input_len": 922, "output_len": 922, "concurrency": 64, "tpot_ms": 12.3, "ttft_ms": 400.1}; lengths are means. It may
 say more: "release" of the engine, "spread" of the lengths (their range by their mean: 0 where all are alike), "rounds"
-(requests of each client; null: they arrive by chance). The last line is JSON: rows, unanswered, errors in percent and
-the share of rows inside the interval of 80 %. ``--rows`` prints each row before it. 2 where the file cannot be read.
+(requests of each client; null: they arrive by chance). Words that no plan takes are left out, with the reason, where
+the plan of the others says what the server is. The last line is JSON: rows, unanswered, errors in percent and the share
+of rows inside the interval of 80 %. ``--rows`` prints each row before it. 2 where the file cannot be read.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from sglang_hydra.architecture.known import Missing
 from sglang_hydra.fit.forecast import Demand, Forecast, forecast
 from sglang_hydra.fit.forecast_server import Server
 from sglang_hydra.planning.choosing.forecast import server_of_plan
+
+_NEEDED = ("gpu", "model", "model_path", "tp_size", "dp_size", "ep_size", "pp_size", "nnodes", "enable_dp_attention")
+_NEEDED += ("attn_dp_size", "quantization", "kv_cache_dtype")
+_LEAST = ("gpu", "model", "tp_size")
 
 
 class Row(NamedTuple):
@@ -48,17 +53,28 @@ def rows_of(records: Iterable[Mapping[str, Any]]) -> tuple[list[Row], list[str]]
             unanswered.append(f"{' '.join(words)}: {server}")
             continue
         release = record.get("release") or server.release
-        rows.append(Row(record, server._replace(engine=record.get("engine", "sglang"), release=release)))
+        rows.append(Row(record, server._replace(engine=record.get("engine", "sglang"), release=str(release))))
     return rows, unanswered
 
 
 def _server(words: Sequence[str]) -> Server | str:
-    try:
-        return server_of_plan(plan(list(words)))
-    except Missing as failure:
-        return f"unknown: {', '.join(failure.names)}"
-    except ConfigError as failure:
-        return failure.findings[0].message
+    """The server of a plan with these words; where there is none, with those that say its size. A text says why none
+    of these can be planned."""
+    first = ""
+    for needed in (None, _NEEDED, _LEAST):
+        taken = [word for word in words if needed is None or word.partition("=")[0].lstrip("+") in needed]
+        try:
+            found = server_of_plan(plan(taken))
+        except Missing as failure:
+            first = first or f"unknown: {', '.join(failure.names)}"
+        except ConfigError as failure:
+            first = first or failure.findings[0].message
+        else:
+            if first:
+                left = " ".join(word for word in words if word not in taken)
+                print(f"{' '.join(taken)}: without {left}: {first}", file=sys.stderr)
+            return found
+    return first
 
 
 def demand_of(record: Mapping[str, Any]) -> Demand:

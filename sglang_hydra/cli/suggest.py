@@ -19,6 +19,7 @@ from sglang_hydra.planning.choosing.suggest import (
     Slo,
     Suggestion,
     command_of,
+    longest_taken,
     suggestions,
 )
 from sglang_hydra.show.forecast import milliseconds, rate
@@ -76,14 +77,16 @@ def run(invocation: Invocation) -> int:
     from sglang_hydra.measure.report.reading import points_of
 
     composer = composer_of(invocation)
-    found = suggestions(composer, [*_load(context, users, kept), *kept], classes, goal, slo, points_of)
+    requests = [*_load(context, users, kept), *kept]
+    found = suggestions(composer, requests, classes, goal, slo, points_of)
     words = [request.text for request in kept]
     if invocation.json:
         records = [_record(words, item, found[0], goal) for item in found]
         head = {"goal": goal, "ranked_by": GOALS[goal], "context": context, "concurrency": users}
         print_json({"schema": SCHEMA, **head, "note": NOTE, "suggestions": records})
     else:
-        write(_lines(words, found, goal, context, users))
+        longest = None if found else longest_taken(composer, requests, classes)
+        write(_lines(words, found, goal, context, users, longest))
     return 0 if found else 2
 
 
@@ -226,12 +229,21 @@ def _ranked(item: Suggestion, goal: str) -> float | None:
 
 
 def _lines(
-    typed: Sequence[str], found: Sequence[Suggestion], goal: str, context: int | None, users: int | None
+    typed: Sequence[str],
+    found: Sequence[Suggestion],
+    goal: str,
+    context: int | None,
+    users: int | None,
+    longest: int | None,
 ) -> list[Line]:
     needed = f"{users or 1:,} of {context:,} tokens" if context else f"{users or 1:,} of the longest that it takes"
     lines: list[Line] = [[text("Requests that have to run at a time: ", "bold"), text(needed)]]
     if not found:
         hint = f"{program()} plan {' '.join(typed)} says what is missing"
+        if longest is not None:
+            hint = (
+                f"The model takes {longest:,} tokens at most, and its authors state no way to more: context={longest}"
+            )
         return [*lines, *folded([text("No plan holds them. ", "bold red"), text(hint)], room())]
     priced = any(item.cost for item in found)
     is_narrow = room() < _WIDE  # the interval of TTFT and the load when full are left to explain forecast

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sglang_hydra.cli.main import entry
+from sglang_hydra.planning.choosing import suggest
 from sglang_hydra.planning.choosing.suggest import GOALS
 from tests.plans import planned
 
@@ -40,6 +41,14 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         ["tp_size=8", "nnodes=2", "attn_dp_size=8", "model_path=nvidia/DeepSeek-R1-0528-FP4"],
     ),
     "a_larger_share": (["model=kimi_k2_6", "gpu=h20", "context=9k", "concurrency=8"], ["tp_size=8"]),
+    "nvfp4_where_the_gpu_computes_it": (
+        ["model=llama_3_3_70b", "gpu=b200", "context=32k", "concurrency=64"],
+        ["dp_size=4", "model_path=nvidia/Llama-3.3-70B-Instruct-NVFP4"],
+    ),
+    "a_copy_on_each_gpu_offline": (
+        ["model=llama_3_1_8b", "gpu=h100", "context=4k", "concurrency=512", "goal=throughput"],
+        ["dp_size=8", "quantization=fp8"],
+    ),
     "nothing_holds": (["model=qwen3_8b", "gpu=t4", "context=1M"], ["none"]),
 }
 
@@ -49,6 +58,27 @@ def test_the_best_plan_is_the_first(words: list[str], first: list[str], capsys: 
     found = suggested(capsys, *words)["suggestions"]
     words_found = found[0]["words"] if found else ["none"]
     assert [word for word in words_found if not word.startswith(("mem_fraction", "kv_cache", "ep_size"))] == first
+
+
+def test_fp8_is_better_than_a_second_node(capsys: pytest.CaptureFixture[str]) -> None:
+    first = suggested(capsys, "model=qwen3_5_397b", "gpu=h100", "context=9k", "concurrency=64")["suggestions"][0]
+    assert (first["gpus"], "model_path=Qwen/Qwen3.5-397B-A17B-FP8" in first["words"]) == (8, True)
+
+
+def test_of_equal_plans_the_first_drafts_and_the_next_changes_least() -> None:
+    words = [("tp_size=8", "ep_size=8"), ("tp_size=8", "ep_size=8", "speculative_algorithm=EAGLE"), ("tp_size=8",)]
+    assert sorted(words, key=suggest._plainness) == [words[1], words[2], words[0]]
+
+
+def test_a_request_longer_than_the_model_takes_asks_for_yarn(capsys: pytest.CaptureFixture[str]) -> None:
+    found = suggested(capsys, "model=qwen3_32b", "gpu=h100", "context=128k", "concurrency=4")["suggestions"]
+    for item in found:
+        plan = planned(*shlex.split(item["command"])[2:], "fit.context=128000", "fit.users=4")
+        assert plan.launchable is not False
+        assert "yarn" in plan.values["json_model_override_args"]
+        assert item["requests"] >= 4
+    assert entry(["suggest", "model=gemma_2_9b", "gpu=h100", "context=128k"]) == 2
+    assert "8,192 tokens at most" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("goal", GOALS)
@@ -147,8 +177,6 @@ def test_what_is_missing_is_named(words: list[str], id: str, capsys: pytest.Capt
 
 
 def test_few_plans_are_made_and_the_rest_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sglang_hydra.planning.choosing import suggest
-
     planned_with: list[list[str]] = []
     plan_of = suggest._plan
 

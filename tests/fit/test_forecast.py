@@ -150,14 +150,16 @@ def test_the_table_says_how_wrong_it_was(tmp_path: Path) -> None:
     good = [row for row in rows() if row["words"] == [*R1, *AS_PUBLISHED] and row["engine"] == "sglang"][:4]
     wrong = {**good[0], "tpot_ms": good[0]["tpot_ms"] * 100}
     silent = {**good[0], "words": ["gpu=none", "model=deepseek_r1"]}
+    odd = {**good[0], "words": [*R1, "attention_backend=of_tomorrow", "no_such_word=1"]}
     file = tmp_path / "rows.jsonl"
-    file.write_text("\n".join(json.dumps(row) for row in [*good, wrong, silent]), encoding="utf-8")
+    file.write_text("\n".join(json.dumps(row) for row in [*good, odd, wrong, silent]), encoding="utf-8")
     command = [sys.executable, str(ROOT / "tools" / "forecast_table.py"), str(file)]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = json.loads(printed.splitlines()[-1])
-    assert found["rows"] == 6
+    printed = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(printed.stdout.splitlines()[-1])
+    assert found["rows"] == 7
     assert found["unanswered"] == 1
-    assert found["inside_80_percent"] == 80.0
+    assert found["inside_80_percent"] == 83.3
+    assert "without attention_backend=of_tomorrow no_such_word=1" in printed.stderr
     assert 0 < found["tpot_median_percent"] < 20 < found["tpot_mape_percent"]
     assert found["ttft_median_percent"] is not None
 

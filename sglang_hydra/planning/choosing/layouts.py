@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +30,8 @@ MOST_FULL = 1024  # requests at a time of the largest batches that were measured
 _LOSSY = ("awq", "gptq", "int8")  # formats whose answers differ more from the original's than FP8's and NVFP4's
 _DRAFTS = {"algorithm": "EAGLE", "steps": 3, "width": 1, "drafted": 4}
 _SIZES = ("tp", "copies", "experts", "nodes")
+_STRETCHED = dict.fromkeys(("Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"), 32_768)
+"""Positions that these classes are trained on: their model cards stretch them by YaRN, to four times as many."""
 
 
 class Layout(NamedTuple):
@@ -43,9 +46,9 @@ class Layout(NamedTuple):
     full: Forecast | None
 
 
-def layouts_of(base: Plan, wanted: Wanted) -> Iterator[Layout]:
+def layouts_of(base: Plan, wanted: Wanted, *, fill: bool = False) -> Iterator[Layout]:
     """Every layout of ``base`` on its GPU class: formats of the weights and the cache, GPUs, nodes, and how these
-    divide attention, experts and requests."""
+    divide attention, experts and requests. ``fill``: more requests than wanted are worth a cache in FP8."""
     release = base.engine.version
     free = {meaning: 1 for meaning in _SIZES if not base.intent.keys() & set(names_of(meaning))}
     values = {**base.values, **arguments_saying(release, (), **free)}
@@ -61,7 +64,7 @@ def layouts_of(base: Plan, wanted: Wanted) -> Iterator[Layout]:
             if layout is None:
                 continue
             yield layout
-            if layout.holds:
+            if layout.holds and not fill:
                 break  # the asked cache is enough
         if layout is not None and not layout.holds and base.layout.nodes == 1 and "nnodes" not in change:
             change = {**change, **_larger_share(base, {**values, **change}, model)}
@@ -70,6 +73,20 @@ def layouts_of(base: Plan, wanted: Wanted) -> Iterator[Layout]:
         if layout is not None and layout.holds and drafts:
             drafting = _sized(base, {**values, **change, **drafts}, model, {**change, **drafts}, wanted, lossy)
             yield from (drafting,) if drafting is not None else ()
+
+
+def stretched(base: Plan, context: int | None) -> str | None:
+    """The override by which the model takes requests of ``context`` tokens (YaRN); None where it does already, or
+    nobody states a way."""
+    config, kv = base.model.config or {}, base.fit and base.fit.kv
+    trained = _STRETCHED.get(next(iter(config.get("architectures") or ()), ""), 0)
+    typed = {"context_length", "json_model_override_args"} & base.intent.keys() or config.get("rope_scaling")
+    if typed or not context or kv is None or not kv.context < context <= 4 * trained:
+        return None
+    factor = 2.0 if context <= 2 * trained else 4.0
+    scaling = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": trained}
+    stated = json.dumps({"max_position_embeddings": int(factor * trained), "rope_scaling": scaling})
+    return f"json_model_override_args='{stated}'"
 
 
 def _weights(base: Plan) -> Iterator[tuple[Mapping[str, Any], ModelFacts, bool]]:

@@ -14,7 +14,7 @@ from sglang_hydra.fit.remedy import spelled
 from sglang_hydra.fit.result import Wanted
 from sglang_hydra.fit.roofline import Limit
 from sglang_hydra.planning.choosing.forecast import Expected, forecast_of_plan, known_limit
-from sglang_hydra.planning.choosing.layouts import MOST_FULL, Layout, layouts_of
+from sglang_hydra.planning.choosing.layouts import MOST_FULL, Layout, layouts_of, stretched
 from sglang_hydra.planning.making.make import make_plan, plan_composed
 from sglang_hydra.planning.making.memory import fit_settings
 from sglang_hydra.planning.making.replan import typed_in_place
@@ -76,7 +76,7 @@ class Suggestion(NamedTuple):
         """Smaller is better. A plan without a forecast, or outside the SLO, comes after those within."""
         found = self.expected.found
         keys = _keys(goal, self.gpus, found, self.full, self.cost.value if self.cost else None)
-        return (self.slo is False, *keys, not self.keeps_model, len(self.words))
+        return (self.slo is False, *keys, not self.keeps_model, _plainness(self.words))
 
 
 def suggestions(
@@ -119,9 +119,13 @@ def _on_class(
         if base.errors:
             raise ConfigError(*make_plan(composer, requests).errors)
         return
+    if (longer := stretched(base, _wanted(base).context)) is not None:
+        requests, words = typed_in_place(composer, requests, [longer]), [*words, longer]
+        base = _plan(composer, requests)
     price, points = _price(base, goal), points_of(base)
     typed = {request.name for request in requests}
-    layouts = [layout for layout in layouts_of(base, _wanted(base)) if not typed & set(layout.change)]
+    every = layouts_of(base, _wanted(base), fill=goal == THROUGHPUT)
+    layouts = [layout for layout in every if not typed & set(layout.change)]
     kept: dict[tuple[int, bool], int] = {}
     planned = 0
     promising = sorted(layouts, key=lambda layout: _promise(layout, goal, price, slo))
@@ -142,7 +146,13 @@ def _promise(layout: Layout, goal: str, price: float | None, slo: Slo) -> tuple[
     cost = _cost(layout.found, price, layout.gpus)
     within = slo.met(layout.found) is not False
     keys = _keys(goal, layout.gpus, layout.found, layout.full, cost.value if cost else None)
-    return (not layout.holds, not within, layout.lossy, *keys, len(layout.change))
+    return (not layout.holds, not within, layout.lossy, *keys, _plainness(tuple(layout.change)))
+
+
+def _plainness(names: Sequence[str]) -> tuple[bool, int]:
+    """The order of what is equal within the error: drafts first, which are forecast with the acceptance of random
+    tokens and gain more with text; then what changes less."""
+    return not any(name.startswith("speculative_") for name in names), len(names)
 
 
 def _keys(goal: str, gpus: int, found: Forecast | None, full: Forecast | None, cost: float | None) -> tuple[Any, ...]:
@@ -222,6 +232,13 @@ def serves(plan: Plan) -> bool:
     if plan.launchable is False or fit is None:
         return False
     return bool(fit.fits) and not fit.tight and not fit.shortage(_wanted(plan))
+
+
+def longest_taken(composer: Composer, requests: Sequence[Request], classes: Sequence[str]) -> int | None:
+    """The tokens of the longest request that the model takes, where the load's are longer: no layout holds them."""
+    plan = _plan(composer, typed_in_place(composer, requests, [f"gpu={name}" for name in classes[:1]]))
+    most, wanted = plan.fit and plan.fit.kv and plan.fit.kv.context, _wanted(plan).context
+    return most if most and wanted and most < wanted else None
 
 
 def _plan(composer: Composer, requests: Sequence[Request]) -> Plan:

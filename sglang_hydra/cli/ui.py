@@ -82,7 +82,7 @@ def _on_page(word: str) -> str:
     return path.name if path.is_absolute() or ".." in path.parts else path.as_posix()
 
 
-class Server(ThreadingHTTPServer):
+class PageServer(ThreadingHTTPServer):
     """Serves a folder on a free port of 127.0.0.1, below a path that nobody can guess: presets may be private."""
 
     daemon_threads = True
@@ -98,15 +98,15 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/{self.token}/{page}"
 
 
-def served(folder: Path, own: dict[str, str]) -> Server:
+def served(folder: Path, own: dict[str, str]) -> PageServer:
     """The server, bound and not yet answering; a context that closes it."""
-    return Server(folder, own)
+    return PageServer(folder, own)
 
 
 class _Handler(SimpleHTTPRequestHandler):
     """Answers GET and HEAD below the server's path, and no other host name: another site cannot read through it."""
 
-    server: Server
+    server: PageServer
     extensions_map = {
         **SimpleHTTPRequestHandler.extensions_map,
         ".js": "text/javascript",
@@ -114,7 +114,7 @@ class _Handler(SimpleHTTPRequestHandler):
         ".wasm": "application/wasm",
     }
 
-    def __init__(self, request: Any, client: Any, server: Server) -> None:
+    def __init__(self, request: Any, client: Any, server: PageServer) -> None:
         super().__init__(request, client, server, directory=str(server.folder))
 
     def send_head(self) -> Any:

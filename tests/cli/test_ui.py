@@ -16,7 +16,7 @@ from sglang_hydra.text.errors import ConfigError
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ui.Server]:
+def server(tmp_path: Path) -> Iterator[ui.PageServer]:
     site = tmp_path / "site"
     (site / "assets").mkdir(parents=True)
     (site / "plan.html").write_text("<title>plan</title>")
@@ -31,14 +31,14 @@ def server(tmp_path: Path) -> Iterator[ui.Server]:
     made.server_close()
 
 
-def get(server: ui.Server, path: str, host: str | None = None) -> tuple[HTTPResponse, bytes]:
+def get(server: ui.PageServer, path: str, host: str | None = None) -> tuple[HTTPResponse, bytes]:
     connection = HTTPConnection("127.0.0.1", server.server_port, timeout=10)
     connection.request("GET", path, headers={"Host": host or f"127.0.0.1:{server.server_port}"})
     response = connection.getresponse()
     return response, response.read()
 
 
-def test_it_listens_on_the_loopback_and_serves_the_page(server: ui.Server) -> None:
+def test_it_listens_on_the_loopback_and_serves_the_page(server: ui.PageServer) -> None:
     assert server.server_address[0] == "127.0.0.1"
     response, content = get(server, f"/{server.token}/plan.html")
     assert (response.status, content) == (200, b"<title>plan</title>")
@@ -46,29 +46,29 @@ def test_it_listens_on_the_loopback_and_serves_the_page(server: ui.Server) -> No
     assert get(server, f"/{server.token}/assets/worker.mjs")[0].headers["Content-Type"] == "text/javascript"
 
 
-def test_the_users_presets_are_handed_to_the_page(server: ui.Server) -> None:
+def test_the_users_presets_are_handed_to_the_page(server: ui.PageServer) -> None:
     response, content = get(server, f"/{server.token}/own.json")
     assert response.status == 200
     assert json.loads(content) == {"gpu/mine.yaml": "name: mine"}
 
 
-def test_without_the_path_that_only_the_user_knows_there_is_nothing(server: ui.Server) -> None:
+def test_without_the_path_that_only_the_user_knows_there_is_nothing(server: ui.PageServer) -> None:
     for path in ("/", "/plan.html", "/own.json", "/guessed/own.json"):
         assert get(server, path)[0].status == 404
 
 
-def test_another_host_name_reads_nothing(server: ui.Server) -> None:
+def test_another_host_name_reads_nothing(server: ui.PageServer) -> None:
     assert get(server, f"/{server.token}/own.json", host="evil.example")[0].status == 404
 
 
-def test_nothing_outside_of_the_site_is_served(server: ui.Server) -> None:
+def test_nothing_outside_of_the_site_is_served(server: ui.PageServer) -> None:
     for path in ("../secret.txt", "%2e%2e/secret.txt", "assets/../../secret.txt", "assets/", ""):
         response, content = get(server, f"/{server.token}/{path}")
         assert response.status == 404, path
         assert b"secret" not in content or b"File not found" in content
 
 
-def test_overrides_open_their_plan(server: ui.Server) -> None:
+def test_overrides_open_their_plan(server: ui.PageServer) -> None:
     assert server.address({}).endswith("/index.html")
     assert "plan.html#p=%7B%22gpu%22" in server.address({"gpu": "h100"})
 

@@ -18,7 +18,7 @@ from sglang_hydra.convert.importing.flags import Arguments
 from sglang_hydra.convert.importing.hardware import classes_named_in
 from sglang_hydra.convert.importing.launches import Launch, is_open, without_marks
 from sglang_hydra.convert.importing.passwords import hidden_in, holds_a_password, variable_for
-from sglang_hydra.convert.importing.proof import Difference, argv_of, compared
+from sglang_hydra.convert.importing.proof import Deviation, argv_of, compared
 from sglang_hydra.convert.importing.reading import read_launches, version_in
 from sglang_hydra.convert.importing.reduction import (
     Reduced,
@@ -77,7 +77,7 @@ class Imported:
     server_id: str | None
     fits: tuple[str, str] | None = None
     findings: tuple[Finding, ...] = field(default=())
-    differences: tuple[Difference, ...] = field(default=())
+    differences: tuple[Deviation, ...] = field(default=())
     old: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     idle: tuple[str, ...] = ()
     refused: bool = False

@@ -25,7 +25,7 @@ from sglang_hydra.text.errors import ConfigError
 _STRAY = "words"
 
 
-class Difference(NamedTuple):
+class Deviation(NamedTuple):
     """An argument of the source that the export has not (``after`` is null), or has with another value; a value is the
     words behind the flag. ``why`` is the reason, null where there is none; ``harmless`` where it is the same server."""
 
@@ -64,7 +64,7 @@ def compared(
     states: Mapping[str, str],
     read: tuple[Launch, Arguments, Typed],
     composer: Composer,
-) -> Iterator[Difference]:
+) -> Iterator[Deviation]:
     """Exports what was imported and compares it with the words of the source; each difference with its reason.
 
     ``states`` are those of the arguments by their names, ``read`` is what the import was made of.
@@ -74,18 +74,18 @@ def compared(
     try:
         composition = composer.compose(requests)
     except ConfigError as failure:
-        yield Difference(_STRAY, None, None, failure.findings[0].message)
+        yield Deviation(_STRAY, None, None, failure.findings[0].message)
         return
     export = argv_of(composition.intent, version)
     known = release(nearest_known(version or "") or known_versions()[0]).arguments
     for item in differences(arguments.words, export or (), version):
         why, harmless = _reason(item, states, *read)
         before, after = (_shown(item.name in known, item.name, value) for value in (item.before, item.after))
-        yield Difference(without_marks(item.name), before, after, why, harmless)
+        yield Deviation(without_marks(item.name), before, after, why, harmless)
 
 
 def _reason(
-    item: Difference, states: Mapping[str, str], launch: Launch, arguments: Arguments, typed: Typed
+    item: Deviation, states: Mapping[str, str], launch: Launch, arguments: Arguments, typed: Typed
 ) -> tuple[str | None, bool]:
     """Why the export says otherwise, and whether it is the same server nevertheless."""
     name, state = item.name, states.get(item.name)
@@ -118,7 +118,7 @@ def _shown(is_known: bool, name: str, value: Any) -> Any:
     return without_passwords(without_marks(value)) if isinstance(value, str) else value
 
 
-def differences(source: Sequence[str], export: Sequence[str], version: str | None) -> list[Difference]:
+def differences(source: Sequence[str], export: Sequence[str], version: str | None) -> list[Deviation]:
     """What of the ``source`` is not in the ``export``, by the names and the defaults of ``version`` (0.5.2 for none).
 
     An argument at its default in one of them may be missing in the other.
@@ -130,7 +130,7 @@ def differences(source: Sequence[str], export: Sequence[str], version: str | Non
         argument = at.arguments.get(name)
         default = None if argument is None else _canonical(argument.default)
         if after.get(name, default) != value:
-            found.append(Difference(name, value, after.get(name)))
+            found.append(Deviation(name, value, after.get(name)))
     return found
 
 

@@ -16,7 +16,7 @@ from sglang_hydra.releases.release import can_answer
 from sglang_hydra.text.errors import ConfigError
 
 
-class Comparison(NamedTuple):
+class Moves(NamedTuple):
     """Two exact resolutions: the identities of both servers, and what moves: values, variables and figures of the
     memory. ``steps`` are the releases that were asked between."""
 
@@ -26,7 +26,7 @@ class Comparison(NamedTuple):
     steps: tuple[str, ...] = ()
 
 
-def compare(old: str, after: Plan, plan_in: Callable[[str], Plan], *, with_steps: bool = False) -> Comparison | str:
+def compare(old: str, after: Plan, plan_in: Callable[[str], Plan], *, with_steps: bool = False) -> Moves | str:
     """Compares what ``old`` makes of the configuration with ``after``, its plan for the new release. Returns, in a
     clause, why that is not possible where one of them was not asked."""
     if after.engine.version == old:
@@ -43,7 +43,7 @@ def compare(old: str, after: Plan, plan_in: Callable[[str], Plan], *, with_steps
     between = list(_between(old, after.engine.version)) if with_steps else []
     steps = [plan for plan in map(plan_in, between) if plan.is_exact and plan.resolution.ok]
     moves = tuple(_moves(before, after, steps))
-    return Comparison(before.server_id, after.server_id, moves, tuple(plan.engine.version for plan in steps))
+    return Moves(before.server_id, after.server_id, moves, tuple(plan.engine.version for plan in steps))
 
 
 def _moves(before: Plan, after: Plan, steps: Sequence[Plan]) -> Iterator[Difference]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sglang_hydra.arguments.secrets import masked
 from sglang_hydra.arguments.tables.table import release
-from sglang_hydra.convert.upgrade.moves import Comparison
+from sglang_hydra.convert.upgrade.moves import Moves
 from sglang_hydra.convert.upgrade.releases import direction
 from sglang_hydra.convert.upgrade.upgraded import Upgrade
 from sglang_hydra.show.plan import command_line
@@ -70,7 +70,7 @@ def _server(made: Upgrade, kind: str | None, path: Path | None, content: str | N
     }
 
 
-def _values(found: Comparison | str) -> dict[str, Any]:
+def _values(found: Moves | str) -> dict[str, Any]:
     """What both releases make of it; ``why`` says why that is not known."""
     if isinstance(found, str):
         return {"asked": False, "why": found, "moves": [], "steps": [], "before_id": None, "after_id": None}

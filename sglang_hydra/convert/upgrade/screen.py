@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sglang_hydra.arguments.tables.order import same_release
 from sglang_hydra.arguments.tables.table import release
-from sglang_hydra.convert.upgrade.moves import Comparison
+from sglang_hydra.convert.upgrade.moves import Moves
 from sglang_hydra.convert.upgrade.releases import direction
 from sglang_hydra.convert.upgrade.steps import Moved
 from sglang_hydra.convert.upgrade.upgraded import Upgrade
@@ -84,7 +84,7 @@ def _respelled(made: Upgrade) -> Iterator[Line]:
 
 def _resolved(made: Upgrade) -> Iterator[Line]:
     """Shows the values that move by both releases' code, else the defaults that move by the table."""
-    if isinstance(made.comparison, Comparison):
+    if isinstance(made.comparison, Moves):
         yield from _compared(made.comparison)
         return
     if same_release(made.start.version, made.version):
@@ -100,7 +100,7 @@ def _resolved(made: Upgrade) -> Iterator[Line]:
     yield []
 
 
-def _compared(found: Comparison) -> Iterator[Line]:
+def _compared(found: Moves) -> Iterator[Line]:
     """Shows what both releases themselves make of it: each value that moves, and why in the new one."""
     asked = f", with {plural(len(found.steps), 'release')} between" if found.steps else ""
     yield [text("Values that move", "bold"), text(f"  by the code of both releases{asked}", "dim")]
@@ -216,7 +216,7 @@ def summary(made: Upgrade) -> Line:
     steps = made.steps
     moved = len(steps.moved)
     moves = f"{plural(moved, 'default')} {'moves' if moved == 1 else 'move'}"
-    if isinstance(made.comparison, Comparison):
+    if isinstance(made.comparison, Moves):
         count = sum(item.kind == "value" for item in made.comparison.moves)
         moves = f"{plural(count, 'value')} {'moves' if count == 1 else 'move'}"
     broken = len(steps.broken) + sum(finding.id == _NO_OPTION for finding in made.subject.findings)

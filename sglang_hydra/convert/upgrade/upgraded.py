@@ -18,7 +18,7 @@ from sglang_hydra.compose.recipes import GROUP, recipes
 from sglang_hydra.compose.settings.topology import SINGLE
 from sglang_hydra.convert.importing.experiment import override
 from sglang_hydra.convert.upgrade.inputs import Subject
-from sglang_hydra.convert.upgrade.moves import Comparison, compare
+from sglang_hydra.convert.upgrade.moves import Moves, compare
 from sglang_hydra.convert.upgrade.releases import Changes, Start, assumed_start, changes_between, started_from
 from sglang_hydra.convert.upgrade.steps import Steps, Variable, steps_between, variables_between
 from sglang_hydra.planning.engines.planned import release_meant
@@ -54,7 +54,7 @@ class Upgrade:
     requests: tuple[Request, ...]
     flags: tuple[str, ...] = ()
     set_by: Mapping[str, str] = field(default_factory=dict)
-    comparison: Comparison | str = "it was not asked for"
+    comparison: Moves | str = "it was not asked for"
 
     @property
     def ok(self) -> bool:

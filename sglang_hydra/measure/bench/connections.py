@@ -78,7 +78,7 @@ class Tls:
         return self._out.read()
 
 
-class Server:
+class Addresses:
     """Where the connections go. ``problem`` says why they cannot."""
 
     def __init__(self, url: str, authorities: str | None) -> None:
@@ -115,7 +115,7 @@ class Connection:
 
     __slots__ = ("_tls", "framing", "is_used", "last", "out", "request", "socket", "state")
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Addresses) -> None:
         if server.problem is not None:
             raise server.problem
         family, _, _, _, address = server.addresses[0]

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sglang_hydra.measure.bench.answers import Answer, Arrival
-from sglang_hydra.measure.bench.connections import CONNECTING, OPEN, READ, WRITE, Connection, Poller, Server
+from sglang_hydra.measure.bench.connections import CONNECTING, OPEN, READ, WRITE, Addresses, Connection, Poller
 from sglang_hydra.measure.bench.http1 import Framing, ProtocolError
 from sglang_hydra.measure.bench.measures import Sample
 from sglang_hydra.measure.bench.messages import Begin, Order, Orders, Own, Setup, Unpacker, packed
@@ -55,7 +55,7 @@ def main(control: int, taken: int) -> None:
             run.run()
 
 
-class Request:
+class Exchange:
     """A request that is on its way, and what its answer has brought so far."""
 
     __slots__ = ("again", "answer", "content", "is_unreadable")
@@ -74,12 +74,12 @@ class LoadRun:
         self._setup, self._talk, self._unpacker, self._taken = setup, talk, unpacker, taken
         self._poller = Poller()
         self._poller.register(talk.fileno(), READ)
-        self._server = Server(setup.url, setup.authorities)
+        self._server = Addresses(setup.url, setup.authorities)
         self._connections: dict[int, Connection] = {}
         self._idle: list[Connection] = []
         self._orders: deque[Order] = deque()
         self._has_all = False
-        self._unread: deque[tuple[Request, bytes | None, Arrival, str | None]] = deque()
+        self._unread: deque[tuple[Exchange, bytes | None, Arrival, str | None]] = deque()
         self._unread_bytes = 0
         self._outbox = bytearray()
         self._begin: Begin | None = None
@@ -206,7 +206,7 @@ class LoadRun:
         assert self._begin is not None
         self._flying += 1
         sample = Sample(order.asked_tokens, 0.0, order.due)
-        request = Request(order, Answer(self._setup.wire, self._setup.stream, sample))
+        request = Exchange(order, Answer(self._setup.wire, self._setup.stream, sample))
         connection = self._idle_one()
         could = max(order.due or 0.0, self._freed.popleft() if self._freed else self._begin.at)
         sample.sent = clock()
@@ -223,13 +223,13 @@ class LoadRun:
         if self._setup.slots is None and not self._idle:
             self._open_ahead()
 
-    def _give(self, connection: Connection, request: Request) -> None:
+    def _give(self, connection: Connection, request: Exchange) -> None:
         connection.request, connection.framing = request, Framing()
         connection.last = clock()
         if connection.state == OPEN:
             self._send(connection, request)
 
-    def _send(self, connection: Connection, request: Request) -> None:
+    def _send(self, connection: Connection, request: Exchange) -> None:
         content, request.content = request.content, b""
         request.again = content if connection.is_used else b""
         connection.is_used = True
@@ -333,7 +333,7 @@ class LoadRun:
         self.own.wait.add(now - (at if is_exact else self._seen))
         return Arrival(at, min(self._seen, at), is_exact)
 
-    def _ended(self, connection: Connection, request: Request, arrival: Arrival) -> None:
+    def _ended(self, connection: Connection, request: Exchange, arrival: Arrival) -> None:
         connection.request = None
         if connection.framing.keeps and not connection.out:
             self._idle.append(connection)
@@ -350,7 +350,7 @@ class LoadRun:
             request.answer.status = 200
             self._end(request, why)
 
-    def _send_again(self, request: Request) -> None:
+    def _send_again(self, request: Exchange) -> None:
         """The server closed a kept connection, without a word of it, just when the request went out: it goes out once
         more, on a new one. Its time goes on."""
         request.content, request.again = request.again, b""
@@ -359,7 +359,7 @@ class LoadRun:
         except OSError as failure:
             self._end(request, f"ConnectError: {failure}")
 
-    def _end(self, request: Request, why: str | None, arrival: Arrival | None = None) -> None:
+    def _end(self, request: Exchange, why: str | None, arrival: Arrival | None = None) -> None:
         now = clock()
         arrival = arrival or Arrival(now, now, True)
         self._flying -= 1

@@ -64,7 +64,7 @@ class Interval(NamedTuple):
     high: float
 
 
-class Verdict(NamedTuple):
+class Best(NamedTuple):
     """The best group of a metric. ``sure`` only when no other one reaches it within the noise; ``why`` says what is
     known of that."""
 
@@ -102,7 +102,7 @@ def pareto(groups: Sequence[Group], x: Metric, y: Metric) -> list[Group]:
     return [group for group, _, _ in sorted(front, key=lambda item: item[1])]
 
 
-def best(groups: Sequence[Group], metric: Metric) -> Verdict | None:
+def best(groups: Sequence[Group], metric: Metric) -> Best | None:
     """The group with the best mean; None where there is none.
 
     No winner is declared inside the noise: it is sure only when the interval of its difference to every other group
@@ -114,16 +114,14 @@ def best(groups: Sequence[Group], metric: Metric) -> Verdict | None:
     found = min(candidates, key=lambda group: _cost(metric, group.mean(metric) or 0.0))
     others = [group for group in candidates if group is not found]
     if not others:
-        return Verdict(found, True, "it is the only one")
+        return Best(found, True, "it is the only one")
     alone = [group for group in candidates if len(group.values(metric)) < 2]
     if alone:
-        return Verdict(found, False, "a single repeat says nothing of the noise: bench.repeats=3 and more do")
+        return Best(found, False, "a single repeat says nothing of the noise: bench.repeats=3 and more do")
     rivals = tuple(group for group in others if not _apart(found, group, metric))
     if rivals:
-        return Verdict(
-            found, False, f"{len(rivals)} of the others are no worse than it: the difference is noise", rivals
-        )
-    return Verdict(found, True, "every other one is worse by more than the noise")
+        return Best(found, False, f"{len(rivals)} of the others are no worse than it: the difference is noise", rivals)
+    return Best(found, True, "every other one is worse by more than the noise")
 
 
 def interval(values: Sequence[float]) -> Interval | None:

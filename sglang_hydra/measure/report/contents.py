@@ -16,10 +16,10 @@ from sglang_hydra.measure.report.comparing import (
     INTERACTIVITY,
     ITL,
     TTFT,
+    Best,
     Group,
     Interval,
     Metric,
-    Verdict,
     best,
     difference,
     grouped,
@@ -69,7 +69,7 @@ class Winner(NamedTuple):
 
     title: str
     metric: Metric
-    verdict: Verdict
+    verdict: Best
     command: str
 
 

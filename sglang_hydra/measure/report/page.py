@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sglang_hydra.measure.report.charts import Axis, Mark, legend_mark, scatter, short
-from sglang_hydra.measure.report.comparing import INTERACTIVITY, ITL, TTFT, Group, Interval, Metric, Verdict
+from sglang_hydra.measure.report.comparing import INTERACTIVITY, ITL, TTFT, Best, Group, Interval, Metric
 from sglang_hydra.measure.report.contents import (
     LIMIT_SHARE,
     Changed,
@@ -162,7 +162,7 @@ class _Drawn:
             )
         return list(cards.values())
 
-    def _leader(self, verdict: Verdict | None, metric: Metric) -> dict[str, Any] | None:
+    def _leader(self, verdict: Best | None, metric: Metric) -> dict[str, Any] | None:
         if verdict is None:
             return None
         words = f"{self._called(verdict.best)}: {short(verdict.best.mean(metric) or 0.0)} {metric.unit}"

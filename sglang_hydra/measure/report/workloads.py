@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from sglang_hydra.measure.report.comparing import ITL, TTFT, Group, Metric, Verdict, best, meets_slo
+from sglang_hydra.measure.report.comparing import ITL, TTFT, Best, Group, Metric, best, meets_slo
 
 _LOADS = {"bench.concurrency": ("concurrency", ""), "bench.request_rate": ("requests/s", "/s")}
 """The settings that say how much load a point has: in words, and the unit beside a mark."""
@@ -21,7 +21,7 @@ class Leader(NamedTuple):
     """The best server at one load, by each metric; None where nobody measured it."""
 
     load: str
-    verdicts: tuple[Verdict | None, ...]
+    verdicts: tuple[Best | None, ...]
 
 
 def workloads_of(groups: Sequence[Group]) -> dict[str, list[Group]]:

@@ -34,7 +34,7 @@ _CLIENT_NODES = ("bench", "sweep")
 
 
 @dataclass(frozen=True)
-class Server:
+class PlannedServer:
     """The plan for the server of a point. ``gpus`` are those of all its nodes, ``errors`` why it will not be started,
     ``verdict`` that on the plan; with several servers (``topology``) all of them together."""
 
@@ -62,7 +62,7 @@ class Judged:
     """One combination of values. ``server`` and ``workload`` are None where not even composing worked; ``refused`` is
     why it is no point, the first thing to mend in front. ``set_by`` finds who set the keys beside the arguments."""
 
-    server: Server | None
+    server: PlannedServer | None
     workload: Mapping[str, Any] | None
     workload_id: str = ""
     refused: tuple[Finding, ...] = ()
@@ -109,7 +109,7 @@ class Judge:
         self._seed = seed
         self._env = dict(os.environ if env is None else env)
         self._where: Where | None = read_where(where) if where else None
-        self._last: tuple[Composition, Server] | None = None
+        self._last: tuple[Composition, PlannedServer] | None = None
         self._shown: set[str] = set()
         if self._where is not None:
             check_keys(self._where)
@@ -132,22 +132,22 @@ class Judge:
             return Judged(server, bench, refused=refused, set_by=lambda: set_by(self._composer, composition))
         return Judged(server, bench, workload_id_of(bench))
 
-    def _server(self, composition: Composition, words: Sequence[Request]) -> Server:
+    def _server(self, composition: Composition, words: Sequence[Request]) -> PlannedServer:
         if self._last is None or not _same_server(self._last[0], composition):
             self._last = composition, self._planned(composition, words)
         return self._last[1]
 
-    def _planned(self, composition: Composition, words: Sequence[Request]) -> Server:
+    def _planned(self, composition: Composition, words: Sequence[Request]) -> PlannedServer:
         plan = plan_composed(self._composer, words, composition, seed=self._seed, env=self._env, with_remedies=False)
         if has_several_servers(plan.nodes):
             return self._topology(plan, words)
         forced = plan.ok and bool(plan.nodes["launch"]["force"])
         nodes = int(plan.values["nnodes"])
         if self._measured and plan.nodes["bench"]["url"]:  # it runs, whatever we think of it
-            return Server(plan, plan.server_id, gpus_of(plan), nodes, (), plan.verdict, room_of(plan))
+            return PlannedServer(plan, plan.server_id, gpus_of(plan), nodes, (), plan.verdict, room_of(plan))
         errors = () if forced else self._with_offers(plan.errors, words)
         errors = (*errors, *self._carried(nodes, "nnodes"), *self._launched_otherwise(plan))
-        return Server(plan, plan.server_id, gpus_of(plan), nodes, errors, plan.verdict, room_of(plan))
+        return PlannedServer(plan, plan.server_id, gpus_of(plan), nodes, errors, plan.verdict, room_of(plan))
 
     def _with_offers(self, errors: Sequence[Finding], words: Sequence[Request]) -> tuple[Finding, ...]:
         """``errors`` with what helps, which is planned for the first point of each id: only that one is shown."""
@@ -171,7 +171,7 @@ class Judge:
             message = f"{nodes} nodes are planned, and this sweep starts its servers on one"
             yield Finding("error", "RNR003", message, (key,), f"hydra/launcher={NODE_LAUNCHER}")
 
-    def _topology(self, common: Plan, words: Sequence[Request]) -> Server:
+    def _topology(self, common: Plan, words: Sequence[Request]) -> PlannedServer:
         """Several servers behind a router: each is planned, and they are judged together."""
         from sglang_hydra.planning.topology.plan import plan_topology
 
@@ -181,7 +181,7 @@ class Judge:
         errors = (*errors, *self._carried(topology.nodes, "topology.nodes"), *self._launched_otherwise(common))
         fullest = max(Counter(node for node, _ in gpus).values(), default=0)
         id, verdict = topology.topology_id, topology.verdict
-        return Server(common, id, len(gpus), topology.nodes, errors, verdict, fullest=fullest)
+        return PlannedServer(common, id, len(gpus), topology.nodes, errors, verdict, fullest=fullest)
 
     def _left_out(self, plan: Plan, bench: Mapping[str, Any], errors: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """What nobody wants is left out first; of what is refused, some values may not be known."""

@@ -19,7 +19,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.sweep import TPE
 from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.measure.sweep.grid import Grid
-from sglang_hydra.measure.sweep.judging import Judged, Server
+from sglang_hydra.measure.sweep.judging import Judged, PlannedServer
 from sglang_hydra.measure.sweep.planning import Outcome, judge_of
 from sglang_hydra.measure.sweep.points import Point, ServerGroup, has_slo, point_id_of
 from sglang_hydra.measure.sweep.records import planned_record
@@ -71,7 +71,7 @@ class Proposal:
         return self.points[0].point_id if self.points else " ".join(self.words)
 
     @property
-    def server(self) -> Server:
+    def server(self) -> PlannedServer:
         assert self.judged.server is not None
         return self.judged.server
 

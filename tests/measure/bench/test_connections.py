@@ -16,7 +16,7 @@ import pytest
 from sglang_hydra.measure.bench import client
 from sglang_hydra.measure.bench.answers import Arrived
 from sglang_hydra.measure.bench.client import LoadProcesses, run_load
-from sglang_hydra.measure.bench.connections import Server as Addresses
+from sglang_hydra.measure.bench.connections import Addresses
 from sglang_hydra.measure.bench.http1 import Framing, ProtocolError, request_head
 from sglang_hydra.measure.bench.measures import Sample, measure
 from sglang_hydra.measure.bench.prompts import Prompt

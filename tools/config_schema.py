@@ -21,8 +21,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that a bare checkout will do
 
-from sglang_hydra.arguments.every import EVERY, every_choice  # noqa: E402
+from sglang_hydra.arguments.every import EVERY  # noqa: E402
 from sglang_hydra.arguments.fields import Field  # noqa: E402
+from sglang_hydra.arguments.tables.table import known_versions, release  # noqa: E402
 from sglang_hydra.compose.composer import Composer  # noqa: E402
 from sglang_hydra.compose.node_types import types_of, without_none  # noqa: E402
 from sglang_hydra.compose.recipes import recipes  # noqa: E402
@@ -101,10 +102,22 @@ def _choice(group: str, options: Sequence[str]) -> dict[str, Any]:
     return {"anyOf": kinds, "description": f"an option of the group {group}"}
 
 
+def _every_choice(name: str) -> tuple[Any, ...] | None:
+    """Returns the values that some release takes for an argument; None where one takes any value."""
+    found: dict[Any, None] = {}
+    for version in known_versions():
+        argument = release(version).arguments.get(name)
+        if argument is not None:
+            if argument.choices is None:
+                return None
+            found |= dict.fromkeys(argument.choices)
+    return tuple(found)
+
+
 def _argument(field: Field) -> dict[str, Any]:
     """One argument: its help, its type, its choices where nothing may add to them."""
     kind = dict(_KINDS[field.kind])
-    choices = field.arg.choices and every_choice(field.name)
+    choices = field.arg.choices and _every_choice(field.name)
     kinds: list[Any] = [kind]
     if choices is not None:
         kinds = [{"enum": list(choices)}]

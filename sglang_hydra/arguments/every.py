@@ -112,18 +112,6 @@ def releases_with_choice(name: str, value: Any) -> list[str]:
     return [one for one in having if release_problem(name, value, one) is None]
 
 
-def every_choice(name: str) -> tuple[Any, ...] | None:
-    """Returns the values that some release takes for an argument; None where one takes any value."""
-    found: dict[Any, None] = {}
-    for version in known_versions():
-        argument = release(version).arguments.get(name)
-        if argument is not None:
-            if argument.choices is None:
-                return None
-            found |= dict.fromkeys(argument.choices)
-    return tuple(found)
-
-
 def first_with(name: str) -> str | None:
     """Returns the first release of the table that has an argument of this name; None where none has it."""
     return next((one for one in known_versions() if name in release(one).arguments), None)

@@ -205,11 +205,6 @@ def names_of(meaning: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for row in rows for name in (row.argument, row.where) if name))
 
 
-def sources_of(meaning: str) -> tuple[Row, ...]:
-    """The rows of the table for a meaning, newest first. Raises KeyError for an unknown one."""
-    return _ROWS[meaning]
-
-
 def _value(meaning: str, values: Mapping[str, Any], release: str) -> tuple[Any, Row | None]:
     """What the newest spelling says that says anything, and its row. A size of 1 says nothing: an older spelling that
     the release still takes may stand beside it."""

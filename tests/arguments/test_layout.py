@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.arguments.layout import Layout, arguments_saying, layout_of, names_of, sources_of
+from sglang_hydra.arguments.layout import _ROWS, Layout, arguments_saying, layout_of, names_of
 from sglang_hydra.arguments.tables.table import known_versions, release
 
 PACKAGE = Path(__file__).resolve().parents[2] / "sglang_hydra"
@@ -52,7 +52,7 @@ def test_what_reads_an_argument_is_found() -> None:
 
 @pytest.mark.parametrize("meaning", [*MEANINGS, "tp", "stages", "nodes", "all_to_all", "steps", "drafted"])
 def test_each_release_has_what_the_table_says_that_it_has(meaning: str) -> None:
-    rows, versions = sources_of(meaning), known_versions()
+    rows, versions = _ROWS[meaning], known_versions()
     assert all(row.source and row.argument in release(row.since).arguments for row in rows)
     for version in versions[versions.index(rows[-1].since) :]:
         for name in arguments_saying(version, **{meaning: 2}):

@@ -70,10 +70,9 @@ class Nvidia(NamedTuple):
 
 
 class Space(NamedTuple):
-    """A folder on a disk: ``existing`` is the folder itself or the nearest one above it that is there."""
+    """The disk under a folder, and whether this user may write there."""
 
     path: str
-    existing: str | None = None
     total_bytes: int | None = None
     free_bytes: int | None = None
     writable: bool | None = None

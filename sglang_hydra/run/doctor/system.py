@@ -30,9 +30,9 @@ def space(path: str) -> Space:
     try:
         figures = os.statvfs(existing)
     except (OSError, AttributeError):
-        return Space(wanted, existing, writable=writable)
+        return Space(wanted, writable=writable)
     unit = figures.f_frsize
-    return Space(wanted, existing, figures.f_blocks * unit, figures.f_bavail * unit, writable)
+    return Space(wanted, figures.f_blocks * unit, figures.f_bavail * unit, writable)
 
 
 def shared_memory(path: str = _SHM) -> Space | None:

@@ -19,7 +19,7 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.facts.gpu import GpuFacts
-from sglang_hydra.planning.comparing.actual import SCHEMA, compare, summary_of
+from sglang_hydra.planning.comparing.actual import SCHEMA, Comparison, compare, summary_of
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.run.launch.hydra_run import write_in_run_folder
@@ -74,9 +74,13 @@ def after_start(
     first, which answers no questions. Takes ``wait_s`` seconds at most for the server's answer. Raises ServerError for
     a server that is not the planned one.
     """
+    return lines_of(plan, compared_with_plan(plan, host, port, folder, wait_s=wait_s), owner, server)
+
+
+def lines_of(plan: Plan, compared: Compared, owner: Owner | None, server: LocalServer | None = None) -> list[Line]:
+    """The lines of ``after_start`` for a comparison that was made. Raises as it does."""
     from sglang_hydra.run.launch.as_planned import must_be_planned, owner_note
 
-    compared = compared_with_plan(plan, host, port, folder, wait_s=wait_s)
     must_be_planned(plan, compared, owner, server)
     note = owner_note(owner)
     lines = finding_lines([note] if note else [])
@@ -98,11 +102,11 @@ def compared_with_plan(
         if compared.differences or (compared.kv is not None and compared.kv.finding):
             compared = compare(plan, info, _machine(plan))
         if folder is not None:
-            _write(folder / ACTUAL, compared.to_json(plan))
+            write_comparison(folder, plan, compared)
     except (NoServerInfo, ValueError, OSError, MachineError) as failure:
-        return _not_compared(str(failure))
+        return not_compared(str(failure))
     except Exception as failure:  # noqa: BLE001 - a server that serves must outlive any mistake in this look at it
-        return _not_compared(f"a mistake of this program: {type(failure).__name__}: {failure}")
+        return not_compared(f"a mistake of this program: {type(failure).__name__}: {failure}")
     return compared
 
 
@@ -130,9 +134,9 @@ def _written_plan(launch: Launch, folder: Path) -> Plan | Finding:
         seed = recorded.seed if recorded is not None else None
         return make_plan(Composer([], PRIMARY_NAME), requests, recorded=recorded, seed=seed)
     except SglangHydraError as failure:
-        return _not_compared(str(failure))
+        return not_compared(str(failure))
     except Exception as failure:  # noqa: BLE001 - as above
-        return _not_compared(f"a mistake of this program: {type(failure).__name__}: {failure}")
+        return not_compared(f"a mistake of this program: {type(failure).__name__}: {failure}")
 
 
 def read_server_info(
@@ -250,10 +254,12 @@ def _machine(plan: Plan) -> GpuFacts | None:
     return probe.facts() if probe.found else None
 
 
-def _not_compared(why: str) -> Finding:
+def not_compared(why: str) -> Finding:
     message = f"what the server runs with could not be compared with the plan: {why}"
     return Finding("warning", "ACT003", message, ("engine",))
 
 
-def _write(path: Path, record: Mapping[str, Any]) -> None:
-    write_in_run_folder(path, json.dumps(record, indent=2, allow_nan=False) + "\n")
+def write_comparison(folder: Path, plan: Plan, compared: Comparison) -> None:
+    """Leaves ``actual.json`` in a run folder. Raises MachineError where it cannot be written."""
+    record = json.dumps(compared.to_json(plan), indent=2, allow_nan=False)
+    write_in_run_folder(folder / ACTUAL, record + "\n")

@@ -40,7 +40,7 @@ def nvidia(*gpus: Gpu, **changes: Any) -> Nvidia:
 
 
 def disk(path: str = "/data", free_gib: float = 2000, **changes: Any) -> Space:
-    return Space(path, path, 4000 * GIB, int(free_gib * GIB), True)._replace(**changes)
+    return Space(path, 4000 * GIB, int(free_gib * GIB), True)._replace(**changes)
 
 
 ENGINE = Interpreter(

@@ -14,7 +14,7 @@ from sglang_hydra.text.findings import Finding
 from tests.run.doctor.doctor_worlds import GIB, HEALTHY, LAPTOP, disk, engine, gpu, judge, with_gpus
 
 MIB = 1 << 20
-DOCKER_SHM = Space("/dev/shm", "/dev/shm", 64 * MIB, 64 * MIB, True)
+DOCKER_SHM = Space("/dev/shm", 64 * MIB, 64 * MIB, True)
 ONE = with_gpus(gpu(0))
 
 

@@ -232,7 +232,7 @@ def test_a_disk_without_room_for_the_download_is_an_error(tmp_path: Path, monkey
     from sglang_hydra.run.doctor import system
     from sglang_hydra.run.doctor.machine_state import Space
 
-    small = Space(str(tmp_path), str(tmp_path), 1 << 34, 1 << 30, writable=True)
+    small = Space(str(tmp_path), 1 << 34, 1 << 30, writable=True)
     monkeypatch.setattr(system, "space", lambda path: small)
     finding = one(here("model=qwen3_8b", "gpu=cpu", "port=0", env={"HF_HOME": str(tmp_path)}), "DOC011")
     assert (finding.level, finding.fields) == ("error", ("download_dir",))

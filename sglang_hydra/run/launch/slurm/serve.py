@@ -21,7 +21,6 @@ from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.passing.slurm_options import container_command, sbatch_settings, srun_settings
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.run.launch.as_planned import must_be_planned, owner_note
 from sglang_hydra.run.launch.display import display_for
 from sglang_hydra.run.launch.example import curl_line
 from sglang_hydra.run.launch.failure import diagnosis_of
@@ -29,6 +28,7 @@ from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run
 from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.run.launch.listening import Owner
 from sglang_hydra.run.launch.log import log_files
+from sglang_hydra.run.launch.server_info import lines_of, not_compared, write_comparison
 from sglang_hydra.run.launch.signals import stopping_on_signals
 from sglang_hydra.run.launch.slurm.follow import Follower, cancelled_with_us
 from sglang_hydra.run.launch.slurm.inside import INFO_NAME, LOG_NAME, PORT_OWNER, PROGRAMS, ServerSpec, serve_in_job
@@ -36,7 +36,6 @@ from sglang_hydra.run.launch.slurm.keys import drop_secrets, leave_secrets, secr
 from sglang_hydra.run.launch.slurm.record import ENDED, FILE_NAME, Account
 from sglang_hydra.run.launch.slurm.states import JobState, ended_finding
 from sglang_hydra.run.launch.slurm.submit import Job, require_slurm, submit
-from sglang_hydra.show.comparison import comparison_lines
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.budget import read_json
@@ -245,14 +244,9 @@ def comparison(plan: Plan, account: Account, folder: Path) -> list[Line]:
     try:
         compared = compare(plan, info)
     except ValueError as failure:
-        message = f"what the server runs with could not be compared with the plan: {info.get('problem') or failure}"
-        found = Finding("warning", "ACT003", message, ("engine",))
-        must_be_planned(plan, found, owner)
-        return finding_lines([found])
-    write_in_run_folder(folder / "actual.json", json.dumps(compared.to_json(plan), indent=2, allow_nan=False) + "\n")
-    must_be_planned(plan, compared, owner)
-    note = owner_note(owner)
-    return [*finding_lines([note] if note else []), *comparison_lines(compared)]
+        return lines_of(plan, not_compared(str(info.get("problem") or failure)), owner)
+    write_comparison(folder, plan, compared)
+    return lines_of(plan, compared, owner)
 
 
 def _hidden(plan: Plan) -> list[str]:

@@ -78,7 +78,7 @@ def layouts_of(base: Plan, wanted: Wanted, *, fill: bool = False) -> Iterator[La
 def stretched(base: Plan, context: int | None) -> str | None:
     """The override by which the model takes requests of ``context`` tokens (YaRN); None where it does already, or
     nobody states a way."""
-    config, kv = base.model.config or {}, base.fit and base.fit.kv
+    config, kv = base.model.config or {}, base.fit.kv if base.fit else None
     trained = _STRETCHED.get(next(iter(config.get("architectures") or ()), ""), 0)
     typed = {"context_length", "json_model_override_args"} & base.intent.keys() or config.get("rope_scaling")
     if typed or not context or kv is None or not kv.context < context <= 4 * trained:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -217,6 +217,23 @@ class LocalServer:
         self._kill_orphans()
         return code
 
+    def until_end(self) -> None:
+        """Waits for the server's end. Raises ServerError where it fails, and nobody has asked it to end."""
+        code = self.wait()
+        if self.lost_port and not self.stop_requested:
+            raise self.port_lost("the server was stopped")
+        if code != 0 and not self.stop_requested:
+            raise self.failed("ENG010", f"the server ended: {describe_exit(code)}", code)
+
+    def outcome(self, exit_code: int, findings: Sequence[Finding] = ()) -> Outcome:
+        """How it went, with what there is to say of the log, and the class of the failure if there was one."""
+        about_log = self.log_finding
+        found = (*findings, *([about_log] if about_log else []))
+        failed = self.failure
+        if failed is None:
+            return Outcome(exit_code, found)
+        return Outcome(exit_code, found, failed.kind, failed.diagnosis, failed.exit_code)
+
     def request_stop(self) -> None:
         """Asks the server to end, and returns at once. Asked twice, it is killed."""
         self._stop_requested = True
@@ -331,33 +348,29 @@ def serve(
     and SIGHUP stop the server, a second one kills it; the exit code is then 130. Unless ``loud`` is false, that is
     written to stderr. Raises MachineError where the server cannot be started here.
     """
-    display = display or display_for()
-    server = LocalServer(launch, display)
-    with stopping_on_signals(server.request_stop, loud=loud) as signals:
+    return run_until_end(LocalServer(launch, display or display_for()), on_ready, loud=loud)
+
+
+def run_until_end(
+    server: LocalServer,
+    on_ready: Callable[[LocalServer, float], None] | None,
+    what: str = "the server",
+    *,
+    loud: bool = True,
+) -> Outcome:
+    """The same for one that is made already, or for several as one; ``what`` names it."""
+    with stopping_on_signals(server.request_stop, what, loud=loud) as signals:
         try:
             server.start()
             ready_s = server.wait_ready()
             if ready_s is not None and on_ready is not None:
                 on_ready(server, ready_s)
-            code = server.wait()
-            if server.lost_port and not server.stop_requested:
-                raise server.port_lost("the server was stopped")
-            if code != 0 and not server.stop_requested:
-                raise server.failed("ENG010", f"the server ended: {describe_exit(code)}", code)
+            server.until_end()
         except ServerError as error:
-            return _outcome(server, error.exit_code, tuple(error.findings))
+            return server.outcome(error.exit_code, error.findings)
         finally:
             server.stop()
-    return _outcome(server, INTERRUPTED if signals else 0)
-
-
-def _outcome(server: LocalServer, exit_code: int, findings: tuple[Finding, ...] = ()) -> Outcome:
-    about_log = server.log_finding
-    findings = (*findings, *([about_log] if about_log else []))
-    failed = server.failure
-    if failed is None:
-        return Outcome(exit_code, findings)
-    return Outcome(exit_code, findings, failed.kind, failed.diagnosis, failed.exit_code)
+    return server.outcome(INTERRUPTED if signals else 0)
 
 
 def _not_posix() -> Finding:

@@ -21,7 +21,7 @@ from sglang_hydra.run.launch.example import curl_line
 from sglang_hydra.run.launch.head import free_port, is_free
 from sglang_hydra.run.launch.hydra_run import in_hydra, run_folder, write_in_run_folder
 from sglang_hydra.run.launch.launch_request import LaunchRequest
-from sglang_hydra.run.launch.local import Launch
+from sglang_hydra.run.launch.local import Launch, LocalServer, run_until_end
 from sglang_hydra.run.launch.port import port_obstacle
 from sglang_hydra.run.launch.preflight import Preflight, preflight
 from sglang_hydra.run.launch.serve import launch_of, stopped_lines
@@ -130,10 +130,10 @@ def _run(topology: Topology, checked: Sequence[Preflight]) -> int:
     folder = leave_plans(topology)
     group = group_of(topology, checked, folder)
 
-    def ready(seconds: float) -> None:
+    def ready(server: LocalServer, seconds: float) -> None:
         write([[], *_compared(topology, folder, group), *_ready_lines(topology, seconds)])
 
-    outcome = group.run(ready)
+    outcome = run_until_end(group, ready, "the router and the servers")
     write(finding_lines(outcome.findings), sys.stderr)
     write(stopped_lines(outcome.exit_code, "the servers"))
     return outcome.exit_code

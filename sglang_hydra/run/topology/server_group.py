@@ -13,11 +13,10 @@ from typing import NamedTuple
 from sglang_hydra.run.launch.display import Display
 from sglang_hydra.run.launch.local import Launch, LocalServer, Outcome
 from sglang_hydra.run.launch.port import client_host
-from sglang_hydra.run.launch.signals import describe_exit, stopping_on_signals
+from sglang_hydra.run.launch.signals import describe_exit
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.text.budget import read_json
 from sglang_hydra.text.errors import ServerError
-from sglang_hydra.text.exit_codes import INTERRUPTED
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import write
 
@@ -59,9 +58,8 @@ class ServerGroup(LocalServer):
     """The servers of a topology and their router, which is what clients talk to. All of them start or none, the router
     last; at the end it is the first, so that no request finds a server gone.
 
-    For a program that starts, asks and stops one server (a sweep), the group is that one: the end of any of its servers
-    is its end. ``run`` does all of it until somebody ends us; with ``go_on`` it goes on while of every role one is
-    alive.
+    For a program that starts, asks and stops one server, the group is that one: the end of any of its servers is its
+    end; with ``go_on`` the end of the last one of a role.
     """
 
     def __init__(self, members: Sequence[Member], router: Launch, display: Display, *, go_on: bool = False) -> None:
@@ -74,22 +72,6 @@ class ServerGroup(LocalServer):
         self._roles = {member.name: member.role for member in members}
         self._of_all, self._go_on = display, go_on
         self._is_up = False
-
-    def run(self, on_ready: Callable[[float], None]) -> Outcome:
-        """Starts all, calls ``on_ready`` with the seconds that took, and runs until someone ends us or too few are
-        left. Raises MachineError where one cannot be started here."""
-        with stopping_on_signals(self.request_stop, "the router and the servers") as signals:
-            try:
-                self.start()
-                seconds = self.wait_ready()
-                if seconds is not None:
-                    on_ready(seconds)
-                    self._look_after()
-            except ServerError as failure:
-                return self._outcome(failure.exit_code, failure.findings)
-            finally:
-                self.stop()
-        return self._outcome(INTERRUPTED if signals else 0)
 
     def start(self) -> None:
         """Starts the servers; the router follows in ``wait_ready``. Raises MachineError as for one server."""
@@ -175,8 +157,8 @@ class ServerGroup(LocalServer):
             self._of_all.waiting(time.monotonic() - began, progress)
         self._of_all.close()
 
-    def _look_after(self) -> None:
-        """Until somebody asks for the end. Raises ServerError when the router ends, or too few servers are left."""
+    def until_end(self) -> None:
+        """Waits until somebody asks for the end. Raises ServerError when the router ends, or too few are left."""
         missed: list[str] = []
         while not self._stop_requested:
             time.sleep(_TICK_S)
@@ -214,8 +196,8 @@ class ServerGroup(LocalServer):
             return _named(name, server.port_lost("it was stopped"))
         return server.failed("TOP022" if name == ROUTER else "TOP021", f"{name} ended: {describe_exit(code)}", code)
 
-    def _outcome(self, exit_code: int, findings: Sequence[Finding] = ()) -> Outcome:
-        """How it ended, with what there is to say of the logs, and the class of the failure if there was one."""
+    def outcome(self, exit_code: int, findings: Sequence[Finding] = ()) -> Outcome:
+        """How it went, with what there is to say of all logs."""
         every = [*self.servers.values(), self]
         about_logs = [server.log_finding for server in every]
         kinds = [server.failure.kind for server in every if server.failure is not None]

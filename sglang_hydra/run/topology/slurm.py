@@ -21,7 +21,7 @@ from sglang_hydra.planning.topology.plan import NODE, Server, Topology
 from sglang_hydra.planning.topology.router import absent
 from sglang_hydra.run.launch.hydra_run import in_hydra
 from sglang_hydra.run.launch.launch_request import LaunchRequest
-from sglang_hydra.run.launch.local import Launch
+from sglang_hydra.run.launch.local import Launch, LocalServer, run_until_end
 from sglang_hydra.run.launch.slurm.allocation import Node, addresses_of, follower_ports, nodes_of_job
 from sglang_hydra.run.launch.slurm.inside import (
     BESIDE_OTHERS,
@@ -121,13 +121,13 @@ def serve_topology_in_job(spec: TopologySpec) -> None:
         members, router = parts_in_job(spec, end.record)
         group = ServerGroup(members, router, JobDisplay(end.record), go_on=spec.go_on)
 
-        def ready(seconds: float) -> None:
+        def ready(together: LocalServer, seconds: float) -> None:
             for part in spec.parts:
                 server = group.servers[part.name]
                 leave_info(part.spec, server.launch, server.owner)
             mark_ready(end.record, seconds)
 
-        outcome = group.run(ready)
+        outcome = run_until_end(group, ready, "the router and the servers")
         end.code, end.findings = outcome.exit_code, tuple(outcome.findings)
     if end.code:
         sys.exit(end.code)

@@ -116,7 +116,7 @@ class Script:
         found = list(_once(self._run(text, shell, 0, 0)))
         if not self.unknown:
             return found
-        remark = f"it is taken to hold: {'; '.join(self.unknown)}; --env NAME=VALUE decides a condition"
+        remark = f"conditions that are taken to hold: {'; '.join(self.unknown)}; --env NAME=VALUE decides one"
         return [replace(launch, remarks=(*launch.remarks, remark)) for launch in found]
 
     def _run(self, text: str, shell: Shell, depth: int, first_line: int) -> Iterator[Launch]:

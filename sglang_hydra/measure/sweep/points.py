@@ -47,7 +47,6 @@ class Source:
     requests: tuple[Request, ...] = ()
     config_dirs: tuple[str, ...] = ()
     config_name: str = PRIMARY_NAME
-    hydra_syntax: bool = False
     seed: int = 0
 
     def plan(self, requests: Sequence[Request]) -> Plan:
@@ -55,7 +54,7 @@ class Source:
         from sglang_hydra.compose.composer import Composer
         from sglang_hydra.planning.making.make import make_plan
 
-        composer = Composer(self.config_dirs, self.config_name, hydra_syntax=self.hydra_syntax)
+        composer = Composer(self.config_dirs, self.config_name)
         composer.for_start = True
         return make_plan(composer, [*self.requests, *requests], seed=self.seed)
 
@@ -64,7 +63,7 @@ class Source:
         from sglang_hydra.compose.composer import Composer
         from sglang_hydra.planning.topology.plan import plan_topology
 
-        composer = Composer(self.config_dirs, self.config_name, hydra_syntax=self.hydra_syntax)
+        composer = Composer(self.config_dirs, self.config_name)
         composer.for_start = True
         return plan_topology(composer, [*self.requests, *requests], seed=self.seed, is_free=is_free)
 

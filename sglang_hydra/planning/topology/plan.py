@@ -13,7 +13,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
 from sglang_hydra.facts.machine_cache import asking_once
 from sglang_hydra.planning.making.make import make_plan
-from sglang_hydra.planning.plan import Plan, Recorded, digest
+from sglang_hydra.planning.plan import Plan, digest
 from sglang_hydra.planning.topology import checks
 from sglang_hydra.planning.topology.placement import (
     FIRST_PORT,
@@ -193,7 +193,6 @@ def plan_topology(
     common: Plan | None = None,
     seed: int | None = None,
     env: Mapping[str, str] | None = None,
-    recorded: Recorded | None = None,
     is_free: Callable[[int], bool] = lambda port: True,
 ) -> Topology:
     """Plans every server of the topology that ``requests`` ask for.
@@ -204,12 +203,12 @@ def plan_topology(
     """
     with asking_once():
         if common is None:
-            common = make_plan(composer, requests, seed=seed, env=env, recorded=recorded)
+            common = make_plan(composer, requests, seed=seed, env=env)
         if seed is None and common.seed_drawn:
             seed = common.values["random_seed"]
 
         def planned(*more: Request) -> Plan:
-            return make_plan(composer, [*requests, *more], seed=seed, env=env, recorded=recorded)
+            return make_plan(composer, [*requests, *more], seed=seed, env=env)
 
         roles = roles_of(common, requests)
         kinds = {role.name: planned(*role.requests) if role.requests else common for role in roles}

@@ -13,7 +13,7 @@ from sglang_hydra.convert.review.base import base_tree
 from sglang_hydra.convert.review.judging import Review, review
 from sglang_hydra.convert.review.markdown import comment
 from sglang_hydra.convert.review.summary import sentence
-from sglang_hydra.show.verdicts import Verdict, verdict_lines, verdict_record
+from sglang_hydra.show.verdicts import Checked, verdict_lines, verdict_record
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import Line, print_json, text, write
@@ -63,7 +63,7 @@ def _print(form: str, reviews: list[Review], base: str | None, good: bool) -> No
 
 
 def _record(review: Review) -> dict[str, Any]:
-    record = verdict_record(review.name, review.after or Verdict(None, ()))
+    record = verdict_record(review.name, review.after or Checked(None, ()))
     changes = [item.to_json() for item in review.differences]
     return {**record, "state": review.state, "sentence": sentence(review), "differences": changes}
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sglang_hydra.planning.topology.plan import Topology
 
 
-class Verdict(NamedTuple):
+class Checked(NamedTuple):
     """The verdict on a thing that was named: its plan, or None where none can be composed, and the findings."""
 
     made: Plan | Topology | None
@@ -52,7 +52,7 @@ class Verdict(NamedTuple):
 
 def verdicts_on(
     composer: Composer, requests: Sequence[Request], *, seed: int | None = None, others: ReadOthers | None = None
-) -> list[tuple[str, Verdict]]:
+) -> list[tuple[str, Checked]]:
     """The verdict on each thing that ``requests`` name, by its name: overrides together, files and folders one by one.
     ``seed`` is what to use where one would be drawn; ``others`` reads files that are not ours. Raises ConfigError for a
     file or folder that is not there."""
@@ -66,9 +66,9 @@ def verdicts_on(
                 raise document
             made = judged(composer, document, overrides, seed)
         except ConfigError as failure:
-            verdicts.append((name, Verdict(None, failure.findings)))
+            verdicts.append((name, Checked(None, failure.findings)))
         else:
-            verdicts.append((name, Verdict(made, made.findings)))
+            verdicts.append((name, Checked(made, made.findings)))
     return verdicts
 
 
@@ -88,7 +88,7 @@ def judged(
     return plan_topology(composer, requests, common=made)
 
 
-def verdict_record(name: str, verdict: Verdict) -> dict[str, Any]:
+def verdict_record(name: str, verdict: Checked) -> dict[str, Any]:
     """One result of ``check --json``."""
     made, findings = verdict
     if made is not None and not isinstance(made, Plan):
@@ -105,7 +105,7 @@ def verdict_record(name: str, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def verdict_lines(name: str, verdict: Verdict) -> Iterator[Line]:
+def verdict_lines(name: str, verdict: Checked) -> Iterator[Line]:
     """One result of ``check`` for people."""
     made, findings = verdict
     if made is not None and not isinstance(made, Plan):

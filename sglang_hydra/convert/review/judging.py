@@ -15,7 +15,7 @@ from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.convert.review.base import Tree, working_in
 from sglang_hydra.planning.comparing.difference import Difference, compared
 from sglang_hydra.planning.recorded.input_files import is_document
-from sglang_hydra.show.verdicts import Verdict, verdicts_on
+from sglang_hydra.show.verdicts import Checked, verdicts_on
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.locations import file_of
 
@@ -31,8 +31,8 @@ class Review:
 
     name: str
     state: State
-    before: Verdict | None
-    after: Verdict | None
+    before: Checked | None
+    after: Checked | None
     differences: tuple[Difference, ...] = ()
 
 
@@ -55,12 +55,12 @@ def review(
 
 def _verdicts(
     config_dirs: Sequence[str], config_name: str | None, requests: Sequence[Request]
-) -> list[tuple[str, Verdict]]:
+) -> list[tuple[str, Checked]]:
     composer = Composer(config_dirs, config_name or PRIMARY_NAME)
     return verdicts_on(composer, requests, seed=_SEED, others=native_reader(composer, requests))
 
 
-def _reviewed(name: str, there: Verdict | None, here: Verdict, base: Tree) -> Review:
+def _reviewed(name: str, there: Checked | None, here: Checked, base: Tree) -> Review:
     if there is None:
         return Review(name, "added", None, here)
     if here.made is None and is_document(name) and not os.path.exists(file_of(name)):
@@ -72,7 +72,7 @@ def _reviewed(name: str, there: Verdict | None, here: Verdict, base: Tree) -> Re
 
 def _verdicts_of_base(
     requests: Sequence[Request], config_dirs: Sequence[str], config_name: str | None, base: Tree
-) -> Iterator[tuple[str, Verdict]]:
+) -> Iterator[tuple[str, Checked]]:
     """Judges the same names in the base. Files that the base does not have are left out."""
     named = [
         replace(request, text=base.counterpart(request.text)) if is_document(request.text) else request
@@ -86,13 +86,13 @@ def _verdicts_of_base(
         try:
             found = _verdicts(folders, config_name, there)
         except ConfigError as failure:
-            found = [("overrides", Verdict(None, failure.findings))]
+            found = [("overrides", Checked(None, failure.findings))]
         # A folder without a file in it is no launch file of the base.
         found = [(name, verdict) for name, verdict in found if not os.path.isdir(name)]
     yield from found
 
 
-def _compared(there: Verdict, here: Verdict, base: Tree) -> Iterator[Difference]:
+def _compared(there: Checked, here: Checked, base: Tree) -> Iterator[Difference]:
     """Every value that moved."""
     if there.made is None or here.made is None:
         return

@@ -14,7 +14,7 @@ from sglang_hydra.planning.comparing.difference import plans_of
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.show.comparison import shown_value
 from sglang_hydra.show.findings import finding_lines
-from sglang_hydra.show.verdicts import Verdict
+from sglang_hydra.show.verdicts import Checked
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.screen import printable
 from sglang_hydra.text.words import number, plural, short
@@ -88,8 +88,8 @@ def _summary(reviews: Sequence[Review], base: str | None) -> str:
     return f"{plural(len(reviews), 'launch file')} against {code(base)}: {', '.join(counts) or 'none'}."
 
 
-def _judged(review: Review) -> Verdict:
-    return review.after or Verdict(None, ())
+def _judged(review: Review) -> Checked:
+    return review.after or Checked(None, ())
 
 
 def _rank(review: Review) -> tuple[bool, bool]:
@@ -125,7 +125,7 @@ def _about(plan: Plan) -> str:
     return f"{code(model)} on {count}{word(plan.gpu.name)}, SGLang {word(str(plan.engine.version))}"
 
 
-def _verdict(after: Verdict) -> str:
+def _verdict(after: Checked) -> str:
     if after.made is None:
         return "**It cannot be composed.**"
     if after.launchable is None:

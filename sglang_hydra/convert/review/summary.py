@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from sglang_hydra.convert.review.judging import Review
 from sglang_hydra.planning.comparing.difference import Difference, plans_of
 from sglang_hydra.show.comparison import shown_value
-from sglang_hydra.show.verdicts import Verdict
+from sglang_hydra.show.verdicts import Checked
 
 _MOST_MOVES = 4
 _WHERE = ("topology", "servers", "gpu.name", "engine")
@@ -40,7 +40,7 @@ def sentence(review: Review, word: Word = str) -> str:
     return f"This change {_listed(clauses)}."
 
 
-def _state(verdict: Verdict) -> str:
+def _state(verdict: Checked) -> str:
     if verdict.made is None:
         return "it cannot be composed"
     if verdict.launchable is None:
@@ -72,7 +72,7 @@ def _is_typed(item: Difference) -> bool:
     return any(reason != "default" and not reason[:6].rstrip("0123456789:").isupper() for reason in item.why)
 
 
-def _verdicts(before: Verdict, after: Verdict, word: Word) -> Iterator[str]:
+def _verdicts(before: Checked, after: Checked, word: Word) -> Iterator[str]:
     explained = False
     for role, plan in plans_of(after.made).items():
         there = plans_of(before.made).get(role)
@@ -104,7 +104,7 @@ def _verdicts(before: Verdict, after: Verdict, word: Word) -> Iterator[str]:
         yield f"changes its errors from {_ids(before, word)} to {_ids(after, word)}"
 
 
-def _ids(verdict: Verdict, word: Word) -> str:
+def _ids(verdict: Checked, word: Word) -> str:
     return ", ".join(word(id) for id in verdict.error_ids) or "none"
 
 

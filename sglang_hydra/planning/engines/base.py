@@ -30,7 +30,7 @@ class Machine(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Request:
+class EngineRequest:
     """What is to be served. ``intent`` holds the arguments asked for by name, ``model_path`` and a drawn seed
     included; ``python`` is the interpreter that has the engine, None for ours; ``host`` and ``port`` are where the
     server will listen; ``env`` is added to its environment. ``version`` is the release to serve with, None for the one
@@ -76,8 +76,8 @@ class Engine(Protocol):
     def obstacle(self, machine: Machine, weights_bytes: int | None) -> str | None:
         """Why weights of this size cannot be served by this engine here, in a clause; None if they can."""
 
-    def findings(self, request: Request) -> list[Finding]:
+    def findings(self, request: EngineRequest) -> list[Finding]:
         """What of the request this engine refuses or does not use."""
 
-    def command(self, request: Request) -> Command:
+    def command(self, request: EngineRequest) -> Command:
         """The command that serves the request."""

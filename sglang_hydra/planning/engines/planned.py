@@ -12,7 +12,7 @@ from sglang_hydra.arguments.fields import fresh_defaults
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import is_candidate_of, release_key
 from sglang_hydra.facts.packages import find_python
-from sglang_hydra.planning.engines.base import Availability, Engine, Machine, Request
+from sglang_hydra.planning.engines.base import Availability, Engine, EngineRequest, Machine
 from sglang_hydra.planning.engines.sglang import ENGINE as SGLANG
 from sglang_hydra.planning.engines.transformers import ENGINE as TRANSFORMERS
 from sglang_hydra.releases.provider import Provider
@@ -64,7 +64,7 @@ class PlannedEngine:
         chosen = f"; it is the newest recorded release that {self.newest_that}" if self.newest_that else ""
         return f"engine: {here}; planned by {by}{chosen}"
 
-    def request(self, resolution: Resolution, env: Mapping[str, str], machine: Machine) -> Request:
+    def request(self, resolution: Resolution, env: Mapping[str, str], machine: Machine) -> EngineRequest:
         """The request to the engine: the intent as it was given, and a seed that was drawn."""
         # Null where that is the default is left out; elsewhere the engine reports whether its command can pass it.
         defaults = fresh_defaults()
@@ -75,7 +75,7 @@ class PlannedEngine:
         }
         if resolution.values["random_seed"] is not None:
             intent["random_seed"] = resolution.values["random_seed"]
-        return Request(
+        return EngineRequest(
             intent=intent,
             # Ours by its path where it has the engine: the first `python` on PATH may be another one.
             python=self.python or (sys.executable if self.installed else "python"),

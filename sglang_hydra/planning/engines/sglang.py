@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.facts.packages import find_python, installed
-from sglang_hydra.planning.engines.base import Availability, Command, Machine, Request
+from sglang_hydra.planning.engines.base import Availability, Command, EngineRequest, Machine
 from sglang_hydra.releases.provider import Provider
 from sglang_hydra.text.findings import Finding
 
@@ -43,10 +43,10 @@ class SGLang:
     def obstacle(self, machine: Machine, weights_bytes: int | None) -> str | None:
         return None
 
-    def findings(self, request: Request) -> list[Finding]:
+    def findings(self, request: EngineRequest) -> list[Finding]:
         return []  # its release has judged the arguments
 
-    def command(self, request: Request) -> Command:
+    def command(self, request: EngineRequest) -> Command:
         intent = dict(request.intent)
         secret = intent.pop("api_key", None)
         flags = Provider(request.version or SPECIFIED_VERSION).render(intent)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sglang_hydra.facts.packages import find_python, installed
-from sglang_hydra.planning.engines.base import Availability, Command, Machine, Request
+from sglang_hydra.planning.engines.base import Availability, Command, EngineRequest, Machine
 from sglang_hydra.text.findings import Finding, Remedy
 
 # What `transformers[serving]` needs at run time, and torch, which it leaves to its users.
@@ -74,7 +74,7 @@ class Transformers:
             return None
         return f"the weights times {_WEIGHTS_FACTOR} need {_size(need)}, {_size(free)} are free"
 
-    def findings(self, request: Request) -> list[Finding]:
+    def findings(self, request: EngineRequest) -> list[Finding]:
         findings = []
         if request.intent.get("api_key"):
             findings.append(
@@ -101,7 +101,7 @@ class Transformers:
             )
         return findings
 
-    def _unused(self, request: Request) -> list[str]:
+    def _unused(self, request: EngineRequest) -> list[str]:
         from sglang_hydra.arguments.fields import fresh_defaults
 
         intent, defaults = request.intent, fresh_defaults()
@@ -113,7 +113,7 @@ class Transformers:
             unused.append("served_model_name")
         return sorted(unused)
 
-    def command(self, request: Request) -> Command:
+    def command(self, request: EngineRequest) -> Command:
         intent = request.intent
         model = os.path.expanduser(str(intent["model_path"]))
         alias = _alias(intent)
@@ -140,7 +140,7 @@ class Transformers:
             env=dict(request.env),
         )
 
-    def _device(self, request: Request) -> str:
+    def _device(self, request: EngineRequest) -> str:
         asked = request.intent.get("device")
         return str(asked) if asked else request.machine.accelerator or "cpu"
 

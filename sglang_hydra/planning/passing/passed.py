@@ -41,12 +41,12 @@ def intent_of(plan: Plan) -> dict[str, Any]:
 def flags_of(plan: Plan, intent: Mapping[str, Any]) -> list[str]:
     """SGLang's own flags for an intent, as its engine writes them. Raises ConfigError (ENG005) for a value that no
     flag can say."""
-    from sglang_hydra.planning.engines.base import Request
+    from sglang_hydra.planning.engines.base import EngineRequest
     from sglang_hydra.planning.engines.sglang import ENGINE
 
     version = plan.engine.version if plan.engine.name == ENGINE.name else None
     host, port = str(plan.values["host"]), int(plan.values["port"])
-    request = Request(intent, None, host, port, version=version)
+    request = EngineRequest(intent, None, host, port, version=version)
     try:
         shown = list(ENGINE.command(request).shown)
     except ValueError as failure:

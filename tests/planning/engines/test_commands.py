@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sglang_hydra.arguments.fields import fresh_defaults
-from sglang_hydra.planning.engines.base import Engine, Machine, Request
+from sglang_hydra.planning.engines.base import Engine, EngineRequest, Machine
 from sglang_hydra.planning.engines.choose import engines
 from sglang_hydra.planning.engines.sglang import ENGINE as SGLANG
 from sglang_hydra.planning.engines.transformers import ENGINE as TRANSFORMERS
@@ -18,9 +18,9 @@ from sglang_hydra.planning.engines.transformers import ENGINE as TRANSFORMERS
 KEY = "sk-very-secret"
 
 
-def request(machine: Machine | None = None, **intent: Any) -> Request:
+def request(machine: Machine | None = None, **intent: Any) -> EngineRequest:
     asked = {"model_path": "org/name", **intent}
-    return Request(asked, "python", "127.0.0.1", 30000, {"A": "1"}, machine or Machine(None))
+    return EngineRequest(asked, "python", "127.0.0.1", 30000, {"A": "1"}, machine or Machine(None))
 
 
 def flags(**intent: Any) -> list[str]:
@@ -47,7 +47,7 @@ def test_the_key_is_in_neither_command_line_nor_environment_nor_repr() -> None:
 
 def test_without_python_ours_runs_the_engine() -> None:
     for engine in engines().values():
-        made = engine.command(Request({"model_path": "org/name"}, None, "127.0.0.1", 30000))
+        made = engine.command(EngineRequest({"model_path": "org/name"}, None, "127.0.0.1", 30000))
         assert made.argv[0] == sys.executable
 
 
@@ -135,7 +135,7 @@ def test_an_engine_uses_only_arguments_that_exist(engine: Engine) -> None:
 def test_describing_engines_imports_none() -> None:
     program = (
         "import sys; from sglang_hydra.planning.engines.choose import engines;"
-        "from sglang_hydra.planning.engines.base import Request;"
+        "from sglang_hydra.planning.engines.base import EngineRequest;"
         "[e.available(None) for e in engines().values()];"
         "print({'torch', 'transformers', 'sglang', 'hydra', 'omegaconf', 'subprocess'} & set(sys.modules))"
     )

@@ -16,7 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sglang_hydra.planning.engines.base import Request
+from sglang_hydra.planning.engines.base import EngineRequest
 from sglang_hydra.run.launch.child_rank import read_orders
 from sglang_hydra.run.launch.child_srun import whole_lines
 from sglang_hydra.run.launch.log_reading import LogTail
@@ -41,7 +41,9 @@ TWO_MACHINES = [Node("node1", "10.0.0.1", "alpha"), Node("node2", "10.0.0.2", "b
 
 
 def spec_of(folder: Path, **changes: Any) -> ServerSpec:
-    request = Request({"model_path": "org/name", "tp_size": 16}, "/env/bin/python", "127.0.0.1", 30000, {"A": "b"})
+    request = EngineRequest(
+        {"model_path": "org/name", "tp_size": 16}, "/env/bin/python", "127.0.0.1", 30000, {"A": "b"}
+    )
     return ServerSpec(**{"engine": "sglang", "version": "0.5.2", "request": request, "folder": folder, **changes})
 
 
@@ -57,7 +59,7 @@ def test_each_rank_gets_its_number_the_head_and_a_port(tmp_path: Path) -> None:
 
 def test_an_address_that_the_user_gave_is_used(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, nnodes=2)
-    given = Request({**spec.request.intent, "dist_init_addr": "head:5000"}, None, "127.0.0.1", 30000)
+    given = EngineRequest({**spec.request.intent, "dist_init_addr": "head:5000"}, None, "127.0.0.1", 30000)
     commands = rank_commands(spec_of(tmp_path, nnodes=2, request=given), [30000, 30000], "10.0.0.1:6000")
     assert all("head:5000" in command for command in commands)
 

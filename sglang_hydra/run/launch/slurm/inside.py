@@ -19,7 +19,7 @@ from types import FrameType
 from typing import NoReturn
 
 from sglang_hydra.arguments.secrets import HIDDEN
-from sglang_hydra.planning.engines.base import Command, Request
+from sglang_hydra.planning.engines.base import Command, EngineRequest
 from sglang_hydra.planning.engines.choose import engines
 from sglang_hydra.planning.passing.nodes import node_intents
 from sglang_hydra.run.launch.display import Display
@@ -62,7 +62,7 @@ class ServerSpec:
 
     engine: str
     version: str
-    request: Request
+    request: EngineRequest
     folder: Path
     nnodes: int = 1
     head_ports: int = 1

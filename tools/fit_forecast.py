@@ -58,12 +58,23 @@ EXPECTED = {
     "prompt, experts of 8 bits": 2.5, "prompt, attention": 2, "prompt, exchange": 1, "prompt, activations": 30,
     "prompt, expert activations": 5, "prompt, latent": 60, "prompt, sparse": 60, "prompt, EP": 30, "prompt, layer": 40,
 }  # fmt: skip
-_OF_TTFT = {"fixed_ms": 80.0, "steps": 0.85, "prompts": 0.9, "started": 2.5, "wave": 0.8, "burst": 2.3}
-_RIDGE_TTFT = {"fixed_ms": 0.5, "steps": 5.0, "prompts": 10.0, "started": 5.0, "wave": 10.0, "burst": 10.0}
+_OF_TTFT = {"fixed_ms": 80.0, "steps": 0.85, "prompts": 0.9, "started": 2.5, "wave": 0.8, "burst": 2.3, "open_ms": 1.0}
+_RIDGE_TTFT = {
+    "fixed_ms": 0.5,
+    "steps": 5.0,
+    "prompts": 10.0,
+    "started": 5.0,
+    "wave": 10.0,
+    "burst": 10.0,
+    "open_ms": 0.5,
+}
 MIXING = 1.5  # how fast clients that began together come apart; 1 to 2.5 fit alike
 DRAFTED = 3
 ENGINES = ("sglang", "vllm", "trtllm")
 _OTHERS, _OUTLIER, _OUTLIER_TTFT = 0.4, 0.12, 0.3
+# No measurement of these is in the table. A first forecast with such terms, tried on measurements that were kept back,
+# took half as long as was measured on MI300X, and as long as on MI355X: a step between is assumed, as for its sibling.
+ASSUMED = {"gpu mi300x": {ALL: 1.7}, "gpu mi325x": {ALL: 1.7}}
 _INSIDE = 0.83
 _RIDGE, _RIDGE_ENGINE, _RIDGE_GPU = 0.12, 0.9, 0.9
 
@@ -275,6 +286,26 @@ def by_group(held: Held, groups: NDArray[Any]) -> dict[str, dict[str, float]]:
     return {str(name): summary(held.tpot[names == name]) for name in sorted(set(names))}
 
 
+def by_run(data: Data, off: Numbers, held: Held) -> list[tuple[Any, ...]]:
+    """Of each model, GPU class, engine and release: rows, the least and largest TPOT in ms, and the median error in
+    percent of the shipped coefficients and of those of a fit without the family (None: another engine's)."""
+    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for row, item in enumerate(data.rows):
+        given = dict(word.split("=", 1) for word in item.record["words"])
+        format = given.get("quantization") or ("nvfp4" if "FP4" in given.get("model_path", "") else "")
+        name = f"{given['model']} {format}".strip()
+        groups[name, given["gpu"], str(data.engine[row]), item.record["release"] or "unknown"].append(row)
+    unseen = dict(zip(held.rows, held.tpot, strict=True))
+    table = []
+    for key, rows in sorted(groups.items()):
+        tpot = np.exp(data.tpot[rows]) * 1e3
+        without = [unseen[row] for row in rows if row in unseen]
+        both = ([float(off[row]) for row in rows], without)
+        errors = [summary(np.array(values))["median_percent"] if values else None for values in both]
+        table.append((*key, len(rows), float(tpot.min()), float(tpot.max()), *errors))
+    return table
+
+
 def interval(off: Numbers) -> list[float]:
     """The middle of measured by predicted, as logarithms: ``_INSIDE`` of these rows, 80 % of what is like none of them
     (the rows of one family are wrong together)."""
@@ -295,8 +326,10 @@ def covered(off: Numbers, groups: NDArray[Any]) -> float:
 
 def ranking(data: Data, held: Held) -> dict[str, float]:
     """Pairs of layouts of one model, GPU and load whose order of TPOT is right, in percent, and what the layout that is
-    forecast to be best costs beside the best. Pairs within 3 % are left out."""
+    forecast to be best costs beside the best. Pairs within 3 % are left out. ``pair_error`` holds 90 % of the errors of
+    a pair's ratio, as a logarithm."""
     groups: dict[Any, list[tuple[float, float]]] = defaultdict(list)
+    errors = []
     for row, off in zip(held.rows, held.tpot, strict=True):
         record = data.rows[row].record
         words = [word for word in record["words"] if not word.startswith(("tp_", "ep_", "dp_", "enable_dp"))]
@@ -309,6 +342,7 @@ def ranking(data: Data, held: Held) -> dict[str, float]:
             continue
         for place, mine in enumerate(layouts):
             for other in layouts[:place]:
+                errors.append(abs(mine[1] - mine[0] - other[1] + other[0]))
                 if abs(mine[0] - other[0]) >= 0.03:
                     pairs += 1
                     right += (mine[0] - other[0]) * (mine[1] - other[1]) > 0
@@ -319,6 +353,7 @@ def ranking(data: Data, held: Held) -> dict[str, float]:
         "pairs": pairs,
         "right_percent": round(100 * right / pairs, 1),
         "regret_percent": round(100 * float(np.mean(regret)), 1),
+        "pair_error": round(float(np.quantile(errors, 0.9)), 3),
     }
 
 
@@ -333,6 +368,7 @@ def record_of(data: Data, fitted: Numbers, ttft: Mapping[str, float], errors: Ma
             found["accepted"] = _short((DRAFTING / value - 1) / DRAFTED)
         else:
             found["factors"].setdefault(owner, {})[name] = _short(value)
+    found["factors"] |= ASSUMED
     mine = data.engine == "sglang"
     load = {
         "input_len": [row.input_len for row in data.demands],
@@ -380,10 +416,11 @@ def main() -> None:
     )
     layouts = np.array([" ".join(row.record["words"]) for row in data.rows])
     models, gpus, layout = hold_out(data, data.shape), hold_out(data, data.gpu), folds(data, layouts)
-    errors = {
+    errors: dict[str, Any] = {
         name: {"tpot": interval(held.tpot), "ttft": interval(held.ttft)}
         for name, held in (("measured", layout), ("model", models), ("gpu", gpus))
     }
+    errors["pair"] = ranking(data, models)["pair_error"]
     report = {
         "families held out": summary(models.tpot),
         "families held out, without speculation": summary(models.tpot[~data.drafts[models.rows]]),
@@ -399,6 +436,8 @@ def main() -> None:
         "ranking, layouts held out": ranking(data, layout),
     }
     print(json.dumps(report, indent=1))
+    every = np.arange(len(data.rows))
+    report["runs"] = by_run(data, data.predicted(fitted, every) - data.tpot, models)
     if not options.check:
         record = record_of(data, fitted, ttft, errors)
         COEFFICIENTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

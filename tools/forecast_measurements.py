@@ -131,10 +131,11 @@ def layout_of(row: dict[str, str]) -> list[str] | None:
     return words + ([f"dp_size={gpus}", "enable_dp_attention=true"] if dp > 1 else [])
 
 
-def load_of(row: dict[str, str]) -> dict[str, float]:
+def load_of(row: dict[str, str]) -> dict[str, float | None]:
     """Lengths in the mean. InferenceX (1024 and 8192 tokens) draws from 80 % to 100 % of the nominal ones, ten prompts
     of each client. The others are taken as they are stated: sets of 1024 to 4096 tokens come in waves (their TTFT is
-    that of all prompts at once), sets of round numbers do not."""
+    that of all prompts at once), sets of round numbers do not,
+    and have no rounds."""
     shorter = 0.9 if _is_inferencex(row) else 1.0
     waves = int(row["isl"]) % 1000 > 0 and shorter == 1.0
     return {
@@ -142,6 +143,7 @@ def load_of(row: dict[str, str]) -> dict[str, float]:
         "output_len": round(shorter * int(row["osl"]), 1),
         "concurrency": float(row["concurrency"]),
         "spread": 0.0 if waves else 0.222,
+        **({} if waves or shorter < 1.0 else {"rounds": None}),
     }
 
 

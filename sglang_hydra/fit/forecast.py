@@ -3,7 +3,7 @@
     step    = sum of coefficient * term of a decode step                                     (forecast_terms.py)
     prompt  = sum of coefficient * term of a prompt
     TPOT    = step * speculation + mixed * B / output_len * prompt
-    TTFT    = fixed + steps * step + prompts * prompt + waiting for other prompts + waiting for room in the KV cache
+    TTFT    = fixed + open * B + steps * step + prompts * prompt + waiting for other prompts + for room in the KV cache
     tokens  = B * output_len / (TTFT + (output_len - 1) * TPOT)
 
 B requests run at a time: as many as clients, or as the KV cache holds. While one answer is made, B prompts arrive and
@@ -165,7 +165,12 @@ def first_token(
             waves += fitted["burst"] * together
     waves /= max(1, _rounds(demand))
     queue = min(busy, _BUSIEST) / (2 * (1 - min(busy, _BUSIEST))) * one if demand.spread else 0.0
-    alone = fitted["fixed_ms"] / 1e3 + fitted["steps"] * step + fitted["prompts"] * one + fitted["started"] * started
+    alone = (
+        (fitted["fixed_ms"] + fitted["open_ms"] * running) / 1e3
+        + fitted["steps"] * step
+        + fitted["prompts"] * one
+        + fitted["started"] * started
+    )
     room = max(0.0, demand.concurrency / running - 1) * (alone + queue + cycle)
     return alone + queue + waves + room
 

@@ -9,6 +9,8 @@ BISECT = "bisect"
 TPE = "tpe"
 """The value of ``search`` for Optuna's tree-structured Parzen estimator."""
 SEARCHES = (BISECT, TPE)
+FORECAST = "forecast"
+"""The value of ``prune`` for leaving out points that cannot win by the forecast."""
 
 
 @dataclass
@@ -19,6 +21,7 @@ class SweepNode:
     params: dict[str, Any] = field(default_factory=dict)
     zip: list[Any] = field(default_factory=list)
     where: str | None = None
+    prune: str | None = None
     dry_run: bool = False
     budget_gpu_hours: float | None = None
     start_seconds: float = 120.0

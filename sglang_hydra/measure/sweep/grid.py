@@ -15,7 +15,7 @@ from typing import Any
 
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.sweep import TPE
+from sglang_hydra.compose.settings.sweep import FORECAST, TPE
 from sglang_hydra.facts.declared import model_facts
 from sglang_hydra.measure.sweep.axes import Axis, axis_of, axis_of_params, combinations, zipped
 from sglang_hydra.measure.sweep.outside import with_server
@@ -148,6 +148,11 @@ def _check(settings: Mapping[str, Any]) -> None:
     if settings["name"] is not None and not _NAME.fullmatch(settings["name"]):
         message = f"sweep.name={settings['name']!r} cannot name a folder"
         findings.append(Finding("error", "SWP009", message, ("sweep.name",), "sweep.folder=FOLDER takes any path"))
+    if settings["prune"] not in (None, FORECAST) or (settings["prune"] and settings["search"] == TPE):
+        word, other = f"sweep.prune={settings['prune']}", settings["prune"] != FORECAST
+        message = f"{word} is not {FORECAST}" if other else f"{word} looks through a list, and sweep.search=tpe draws"
+        hint = f"sweep.prune={FORECAST}" if other else "sweep.prune=null"
+        findings.append(Finding("error", "SWP009", message, ("sweep.prune",), hint))
     if findings:
         raise ConfigError(*findings)
 

@@ -21,6 +21,7 @@ from sglang_hydra.measure.sweep.judging import NODE_LAUNCHER, Judge, Judged
 from sglang_hydra.measure.sweep.points import Estimate, Point, Refused, ServerGroup, Source, Sweep, point_id_of
 from sglang_hydra.measure.sweep.search import most_steps
 from sglang_hydra.measure.sweep.setters import naming_setters, with_setters
+from sglang_hydra.measure.sweep.worth import forecast_of_point, without_losers
 from sglang_hydra.planning.plan import digest
 from sglang_hydra.text.findings import Finding
 
@@ -60,6 +61,7 @@ class Outcome:
     _servers: set[str] = field(default_factory=set)
     _points: set[int] = field(default_factory=set)
     _of_server: dict[str, tuple[ServerGroup, list[Point]]] = field(default_factory=dict)
+    _most: dict[str, float] = field(default_factory=dict)
 
     @property
     def refused(self) -> tuple[Refused, ...]:
@@ -118,17 +120,21 @@ class Outcome:
             if self.listed:
                 point = Point(words, judged.workload, repeat, server.server_id, workload_id, point_id)
                 self._of_server.setdefault(server.server_id, (server.group(own), []))[1].append(point)
+                if repeat == 1 and (found := forecast_of_point(server.plan, judged.workload)) is not None:
+                    most = self._most.get(server.server_id, 0.0)
+                    self._most[server.server_id] = max(most, found[1].tokens_per_gpu.value)
         if not keeps_all and self.kept > MOST_LISTED:
             self._of_server.clear()
             self.listed = False
 
     @property
     def groups(self) -> tuple[ServerGroup, ...]:
-        """Each server with its points. Repeats come after each other's whole round: what drifts with time then drifts
-        for all points alike."""
+        """Each server with its points, first those of which the forecast expects most output tokens/s of a GPU; without
+        one as typed. Repeats come after each other's whole round: what drifts with time then drifts for all points
+        alike."""
         return tuple(
             replace(empty, points=tuple(sorted(points, key=lambda point: point.repeat)))
-            for empty, points in self._of_server.values()
+            for _, (empty, points) in sorted(self._of_server.items(), key=lambda item: -self._most.get(item[0], 0.0))
         )
 
     def _count_refused(self, words: tuple[str, ...], judged: Judged) -> None:
@@ -171,7 +177,8 @@ def plan_sweep(
     app: a point is left out where one of them is refused."""
     outcome = Outcome(grid)
     others = [judge_of(each, grid, seed, env) for each in beside]
-    for own, first in judged_points(grid, judge_of(composer, grid, seed, env)):
+    points = judged_points(grid, judge_of(composer, grid, seed, env))
+    for own, first in without_losers(points) if grid.settings["prune"] else points:
         refused = (one for judge in others if (one := judge.judge(own)).refused) if not first.refused else iter(())
         outcome.take(own, next(refused, first), merges=merges)
         on_progress(outcome)

@@ -22,6 +22,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from releases.answer_files import raw_answers_of, write_answers, write_resolved_fields
+
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.architectures import has_class
 from sglang_hydra.compose.composer import Composer
@@ -58,15 +60,15 @@ def main(words: list[str]) -> int:
             continue
         file = recorded.file_of(version)
         before = file.read_bytes() if file.exists() else b""
-        answers, unanswered = _answers(record, {} if fresh else recorded.raw_answers_of(record), write=not check)
-        size = recorded.write_answers(record, answers)
+        answers, unanswered = _answers(record, {} if fresh else raw_answers_of(record), write=not check)
+        size = write_answers(record, answers)
         print(f"{version}: {len(answers)} answers, {size:,} bytes, {unanswered} not answered", flush=True)
         if check and file.read_bytes() != before:
             print(f"{file} would be another one")
             file.write_bytes(before)
             differing += 1
     if not check:
-        recorded.write_resolved_fields()
+        write_resolved_fields()
     return 1 if differing else 0
 
 
@@ -89,9 +91,7 @@ def _answers(
             return None
         found[key] = answer
         if write and new % _EACH == 1 and answer is not known.get(key):
-            print(
-                f"{record.version}: {new} new, {recorded.write_answers(record, {**known, **found}):,} bytes", flush=True
-            )
+            print(f"{record.version}: {new} new, {write_answers(record, {**known, **found}):,} bytes", flush=True)
         return answer_of(answer)
 
     # In place of the file; what it does not answer is asked nowhere else.

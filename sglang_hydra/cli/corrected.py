@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -87,22 +88,21 @@ def _corrected_requests(
     findings: Sequence[Finding],
     is_good: Callable[[Sequence[Request]], bool],
 ) -> list[Request] | None:
-    """``requests`` with the remedies of the errors, each in place of what it corrects; None where that leads to nothing
-    that ``is_good``."""
+    """``requests`` with the remedy of one error, else with those of all, each in place of what it corrects; None where
+    that leads to nothing that ``is_good``."""
     errors = [finding for finding in findings if finding.level == "error"]
     known = [found for finding in errors if (found := list(_changes(finding, requests)))]
     together = [word for found in known for word in found[0]]
-    alone = known[0][1:] if len(known) == 1 else [found[0] for found in known]
+    tried = known[0] if len(known) == 1 else [*(found[0] for found in known[: _MOST_CORRECTED - 1]), together]
     wrong = {name for finding in errors for name in finding.fields}
-    for words in [together, *alone][:_MOST_CORRECTED] if together else []:
-        keys = {word.partition("=")[0] for word in words}
-        for left_out in (set(), wrong - keys):
-            kept = [request for request in requests if not (request.is_word and key_of(request) in left_out)]
-            made = typed_in_place(composer, kept, words)
-            with nothing_fetched():  # a correction may name any release
-                good = is_good(made)
-            if good:
-                return made
+    for without_wrong, words in itertools.product((False, True), tried[:_MOST_CORRECTED] if together else []):
+        left_out = wrong - {word.partition("=")[0] for word in words} if without_wrong else set()
+        kept = [request for request in requests if not (request.is_word and key_of(request) in left_out)]
+        made = typed_in_place(composer, kept, words)
+        with nothing_fetched():  # a correction may name any release
+            good = is_good(made)
+        if good:
+            return made
     return None
 
 

@@ -29,7 +29,7 @@ class Asking:
     ``environment`` are the variables that the server would find, ``declared`` the facts that a person states
     (engine.facts). ``installed`` is the version that this machine has and ``program`` the interpreter that has it.
     ``may_fetch`` allows fetching its wheels, ``may_ask`` anything but recorded answers; ``why`` asks for reasons, which
-    takes twice the time. ``is_named`` says that somebody named the release.
+    takes twice the time.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +39,6 @@ class Asking:
     may_fetch: bool = False
     may_ask: bool = True
     why: bool = True
-    is_named: bool = True
 
 
 class NoAnswer(NamedTuple):

@@ -1,10 +1,10 @@
 """Answers of releases that ship with this package: for the published recipes and the catalog's plain plans.
 
-One file a release, written by tools/record_answers.py: lines of JSON, of which a plan reads those of its answer. It is
-packed in parts, so that a plan unpacks few of them: the sizes of the others, the tables, then the answers by the first
-digit of their keys. What many answers share is written once: ``base`` has the value that most of them give to each
-argument, ``pairs`` the other ones, ``changes`` and ``steps`` the reasons. SGLang's own sentences are not recorded: of
-a refusal the kind of the error and its place.
+One file a release, written by tools/releases/answer_files.py: lines of JSON, of which a plan reads those of its answer.
+It is packed in parts, so that a plan unpacks few of them: the sizes of the others, the tables, then the answers by the
+first digit of their keys. What many answers share is written once: ``base`` has the value that most of them give to
+each argument, ``pairs`` the other ones, ``changes`` and ``steps`` the reasons. SGLang's own sentences are not recorded:
+of a refusal the kind of the error and its place.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ import gzip
 import hashlib
 import itertools
 import json
-import re
 import zlib
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,11 +25,8 @@ from sglang_hydra.releases.records import Record, newest_release
 from sglang_hydra.rules.answer import Answer, Change, change_of, step_of
 
 FOLDER = Path(__file__).with_name("recorded_answers")
-_KIND, _PLACE = re.compile(r"[\w. -]*\w"), re.compile(r" \([^()]*:\d+\)$")
-"""Of an error its type, and where it was raised: ``ValueError: ... (arg_groups/hook.py:5)``."""
-_PARTS = 16
 _GZIP = 16 + zlib.MAX_WBITS
-_RESOLVED = FOLDER / "resolved_fields.json"
+RESOLVED = FOLDER / "resolved_fields.json"
 ALONE: Mapping[str, tuple[str, type]] = {
     "--host": ("host", str),
     "--port": ("port", int),
@@ -51,7 +46,7 @@ def key_of(case: Case) -> str:
 
 def recorded_answer(record: Record, case: Case) -> Answer | None:
     """The answer to a case; None where it is not recorded, or of other wheels than the record's."""
-    content = _content(record.version)
+    content = content_of(record.version)
     if content is None or content.head["fingerprint"] != record.fingerprint:
         return None
     row: Any = content.answer(key_of(case))
@@ -87,27 +82,6 @@ def _without_alone(argv: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, An
     return tuple(kept), typed
 
 
-def raw_answers_of(record: Record) -> dict[str, Mapping[str, Any]]:
-    """Every recorded answer of a release by its key, as its child writes them."""
-    content = _content(record.version)
-    if content is None or content.head["fingerprint"] != record.fingerprint:
-        return {}
-    found: dict[str, Mapping[str, Any]] = {}
-    for key, row in content.answers():
-        if "error" in row:
-            check = None if row["check"] is None else content.item("steps", row["check"])
-            found[key] = {**row, "ok": False, "why": {"check": check}}
-            continue
-        values = {**content.head["base"], **dict(content.item("pairs", at) for at in row["values"])}
-        changes = [
-            {"field": field, "before": before, "after": after, **({} if at is None else content.item("steps", at))}
-            for field, before, after, at in (content.item("changes", at) for at in row["changes"])
-        ]
-        values = {name: value for name, value in values.items() if name not in row["absent"]}
-        found[key] = {**row, "ok": True, "values": values, "why": {"changes": changes}}
-    return found
-
-
 def recorded_releases() -> tuple[str, ...]:
     """The releases of which answers ship."""
     return tuple(sorted(file.name.removesuffix(".json.gz") for file in FOLDER.glob("*.json.gz")))
@@ -116,7 +90,7 @@ def recorded_releases() -> tuple[str, ...]:
 def always_same(version: str) -> dict[str, Any]:
     """The arguments to which every recorded answer of a release gives the same value; none of a release without answers
     for every model."""
-    content = _content(version)
+    content = content_of(version)
     if content is None or version not in recorded_releases():
         return {}
     return {name: value for name, value in content.head["base"].items() if name not in content.head["varying"]}
@@ -125,15 +99,7 @@ def always_same(version: str) -> dict[str, Any]:
 @functools.lru_cache(maxsize=1)
 def resolved_fields() -> frozenset[str]:
     """The arguments that the code of some release sets in any of the recorded answers."""
-    return frozenset(json.loads(_RESOLVED.read_text(encoding="utf-8")))
-
-
-def write_resolved_fields() -> None:
-    """Writes the names for ``resolved_fields``: of all recorded answers, and those that are known of others."""
-    files = [content for version in recorded_releases() if (content := _content(version)) is not None]
-    names = {content.item("changes", at)[0] for content in files for at in range(content.head["changes"][1])}
-    known = json.loads(_RESOLVED.read_text(encoding="utf-8")) if _RESOLVED.exists() else []
-    _RESOLVED.write_text(json.dumps(sorted(names.union(known)), indent=1) + "\n", encoding="utf-8")
+    return frozenset(json.loads(RESOLVED.read_text(encoding="utf-8")))
 
 
 class _Content:
@@ -152,7 +118,7 @@ class _Content:
         self._items: dict[int, Any] = {}
         self._changes: dict[int, Change] = {}
 
-    def _part(self, at: int) -> str:
+    def part(self, at: int) -> str:
         """Answers with the same first digit: a line before each of them."""
         if at not in self._parts:
             self._parts[at] = "\n" + gzip.decompress(self._packed[at]).decode()
@@ -172,20 +138,13 @@ class _Content:
         return self._changes[at]
 
     def answer(self, key: str) -> Any:
-        part = self._part(int(key[0], 16))
+        part = self.part(int(key[0], 16))
         at = part.find(f"\n{key} ")
         return None if at < 0 else json.loads(part[at + len(key) + 2 : part.index("\n", at + 1)])
 
-    def answers(self) -> Iterator[tuple[str, Any]]:
-        """Every answer behind its key."""
-        for at in range(_PARTS):
-            for line in self._part(at).strip("\n").splitlines():
-                key, _, row = line.partition(" ")
-                yield key, json.loads(row)
-
 
 @functools.lru_cache(maxsize=8)
-def _content(version: str) -> _Content | None:
+def content_of(version: str) -> _Content | None:
     file = file_of(version)
     return _Content(file.read_bytes()) if file.is_file() else None
 
@@ -193,60 +152,3 @@ def _content(version: str) -> _Content | None:
 def file_of(version: str) -> Path:
     """The file of a release."""
     return FOLDER / f"{version}.json.gz"
-
-
-def write_answers(record: Record, answers: Mapping[str, Mapping[str, Any]]) -> int:
-    """Writes the file of a release, from what its child answered by key. Returns its size in bytes."""
-    known: dict[str, Counter[str]] = {}
-    for _, answer in sorted(answers.items()):
-        for name, value in answer.get("values", {}).items():
-            known.setdefault(name, Counter())[json.dumps(value, sort_keys=True)] += 1
-    base = {name: json.loads(values.most_common(1)[0][0]) for name, values in known.items()}
-    tables: dict[str, dict[str, int]] = {"pairs": {}, "steps": {}, "changes": {}}
-
-    def at(table: str, item: Any) -> int:
-        return tables[table].setdefault(json.dumps(item, sort_keys=True, separators=(",", ":")), len(tables[table]))
-
-    def step_at(row: Mapping[str, Any] | None) -> int | None:
-        if row is None or "file" not in row:
-            return None
-        return at("steps", {name: row[name] for name in ("file", "line", "function", "inputs", "conditions", "via")})
-
-    rows = {}
-    for key, answer in sorted(answers.items()):
-        why = answer["why"]
-        if not answer["ok"]:
-            kind, place = _KIND.match(str(answer["error"])), _PLACE.search(str(answer["error"]))
-            error = (kind[0] if kind else "") + (place[0] if place else "")
-            rows[key] = {"stage": answer["stage"], "error": error, "check": step_at(why["check"])}
-            continue
-        values = answer["values"]
-        rows[key] = {
-            "values": [at("pairs", [name, value]) for name, value in values.items() if base.get(name) != value],
-            "absent": sorted(set(base) - set(values)),
-            "changes": [
-                at("changes", [row["field"], row["before"], row["after"], step_at(row)]) for row in why["changes"]
-            ],
-            "environment": answer["environment"],
-            "assumed": answer["assumed"],
-        }
-    lines: list[str] = []
-    places: dict[str, list[int]] = {}
-    for name, table in tables.items():
-        places[name] = [1 + len(lines), len(table)]
-        lines += table
-    varying = sorted({json.loads(pair)[0] for pair in tables["pairs"]})
-    head = {"release": record.version, "fingerprint": record.fingerprint, "base": base, "varying": varying, **places}
-    parts = ["\n".join([json.dumps(head, sort_keys=True), *lines]), *[""] * _PARTS]
-    for key, row in rows.items():
-        parts[1 + int(key[0], 16)] += f"{key} {json.dumps(row, sort_keys=True, separators=(',', ':'))}\n"
-    packed_parts = [_packed(part) for part in parts]
-    packed = _packed(json.dumps([len(part) for part in packed_parts]) + "\n") + b"".join(packed_parts)
-    FOLDER.mkdir(exist_ok=True)
-    file_of(record.version).write_bytes(packed)
-    _content.cache_clear()
-    return len(packed)
-
-
-def _packed(text: str) -> bytes:
-    return gzip.compress(text.encode(), 9, mtime=0)

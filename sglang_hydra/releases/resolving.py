@@ -44,7 +44,7 @@ def resolved(given: Accepted, facts: Facts, asking: Asking, by_rules: Callable[[
     elif found.answer.ok:
         made = _accepted(found.answer, found.basis, given, facts)
     else:
-        made = _refused(found.answer, found.basis, by_rules(), given, facts, asking)
+        made = _refused(found.answer, found.basis, by_rules(), given, facts)
     return replace(made, findings=(*given.findings, *made.findings))
 
 
@@ -114,9 +114,7 @@ def _seed(given: Accepted, facts: Facts) -> int | None:
     return facts.seed if seed is None else seed
 
 
-def _refused(
-    answer: Answer, basis: Basis, own: Resolution, given: Accepted, facts: Facts, asking: Asking
-) -> Resolution:
+def _refused(answer: Answer, basis: Basis, own: Resolution, given: Accepted, facts: Facts) -> Resolution:
     """The release gives no values where it refuses: those of ``own`` stand for it, none of them known."""
     stage = answer.stage or "check"
     error = " ".join(str(answer.error).split())
@@ -124,9 +122,7 @@ def _refused(
         error += f" ({answer.check.place.removeprefix('sglang/srt/')})"
     message = f"SGLang {given.version} refuses it ({stage}): {error}"
     hint = f"{program()} release fetch {given.version}: its message is then shown" if basis == "recorded" else None
-    pinned = "" if asking.is_named else f"engine.version={given.version} "
-    words = advised(error, given.known.arguments, given.arguments, facts.gpu.vendor)
-    offers = [pinned + word for word in words]
+    offers = advised(error, given.known.arguments, given.arguments, facts.gpu.vendor)
     fields = _named_fields(error, given)
     finding = Finding("error", "REL010", message, fields, hint, stage=stage, offers=offers)  # type: ignore[arg-type]
     return replace(_estimate(own, given, None), basis=basis, ledger=Ledger(), findings=(finding,), answer=answer)

@@ -20,6 +20,15 @@ pytestmark = pytest.mark.registry
 
 CASES = 200
 CHILD = Path(__file__).with_name("release_groups.py")
+READ = [
+    f"sglang/srt/{file}"
+    for file in (
+        "distributed/parallel_state.py",
+        "layers/dp_attention.py",
+        "runtime_context.py",
+        "arg_groups/parallel_hook.py",
+    )
+]
 UNSET = {
     "tp_size": 1,
     "pp_size": 1,
@@ -97,7 +106,9 @@ def read_here(layout: Layout) -> dict[str, int]:
 def folder_of(version: str) -> Path:
     record = record_of(version)
     assert record is not None
-    return wheels.place_of(record.wheel) or wheels.fetch(record)[record.wheels.index(record.wheel)]
+    place = wheels.place_of(record.wheel) or wheels.fetch(record)[record.wheels.index(record.wheel)]
+    wheels.complete(record, {place.resolve(): READ})  # a fetch brings what arguments are made with, and no more
+    return place
 
 
 def groups_in(folder: Path, cases: list[dict[str, Any]]) -> list[tuple[dict[str, list[list[int]]], dict[str, Any]]]:

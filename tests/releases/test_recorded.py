@@ -15,6 +15,7 @@ from sglang_hydra.releases.case import Case
 from sglang_hydra.releases.process import end_children
 from sglang_hydra.releases.records import newest_release, record_of, records
 from tests.plans import planned
+from tools.releases.answer_files import raw_answers_of, write_answers, write_resolved_fields
 
 RELEASE = record_of("0.5.23")
 STEP = {"file": "a.py", "line": 3, "function": "f", "inputs": {"x": 1}, "conditions": [], "via": []}
@@ -34,9 +35,9 @@ def raw(**values: Any) -> dict[str, Any]:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(recorded, "FOLDER", tmp_path)
-    recorded._content.cache_clear()
+    recorded.content_of.cache_clear()
     yield tmp_path
-    recorded._content.cache_clear()
+    recorded.content_of.cache_clear()
 
 
 @pytest.mark.usefixtures("folder")
@@ -53,7 +54,7 @@ def test_answers_are_read_as_they_were_written() -> None:
             "why": {"changes": [], "check": STEP, "failed": None},
         },
     }
-    recorded.write_answers(RELEASE, written)
+    write_answers(RELEASE, written)
     one, other, refused = (recorded.recorded_answer(RELEASE, cases[name]) for name in ("one", "other", "refused"))
     assert one is not None
     assert other is not None
@@ -71,7 +72,7 @@ def test_answers_are_read_as_they_were_written() -> None:
 def test_the_file_of_other_wheels_is_not_used(folder: Path) -> None:
     assert RELEASE is not None
     case = Case(("one",), {"device": "cuda"})
-    recorded.write_answers(RELEASE, {recorded.key_of(case): raw(page_size=64)})
+    write_answers(RELEASE, {recorded.key_of(case): raw(page_size=64)})
     other = record_of("0.5.18")
     assert other is not None
     (folder / "0.5.23.json.gz").rename(folder / "0.5.18.json.gz")
@@ -81,17 +82,17 @@ def test_the_file_of_other_wheels_is_not_used(folder: Path) -> None:
 def test_writing_again_gives_the_same_bytes(folder: Path) -> None:
     assert RELEASE is not None
     answers = {f"{number:016x}": raw(page_size=number % 3) for number in range(20)}
-    first = (recorded.write_answers(RELEASE, answers), (folder / "0.5.23.json.gz").read_bytes())
-    again = recorded.write_answers(RELEASE, dict(reversed(answers.items())))
+    first = (write_answers(RELEASE, answers), (folder / "0.5.23.json.gz").read_bytes())
+    again = write_answers(RELEASE, dict(reversed(answers.items())))
     assert (again, (folder / "0.5.23.json.gz").read_bytes()) == first
 
 
 def test_the_fields_of_a_release_that_had_no_file_are_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert RELEASE is not None
-    monkeypatch.setattr(recorded, "_RESOLVED", folder / "fields.json")
-    assert recorded.raw_answers_of(RELEASE) == {}
-    recorded.write_answers(RELEASE, {"a" * 16: raw(page_size=64)})
-    recorded.write_resolved_fields()
+    monkeypatch.setattr(recorded, "RESOLVED", folder / "fields.json")
+    assert raw_answers_of(RELEASE) == {}
+    write_answers(RELEASE, {"a" * 16: raw(page_size=64)})
+    write_resolved_fields()
     assert json.loads((folder / "fields.json").read_text()) == ["page_size"]
 
 
@@ -189,7 +190,7 @@ def test_recorded_answers_are_written_again_as_they_are(folder: Path, monkeypatc
         "why": {"changes": [], "check": STEP, "failed": None},
     }
     file = folder / f"{RELEASE.version}.json.gz"
-    recorded.write_answers(RELEASE, {"a" * 16: raw(page_size=64), "b" * 16: raw(page_size=1), "c" * 16: refused})
+    write_answers(RELEASE, {"a" * 16: raw(page_size=64), "b" * 16: raw(page_size=1), "c" * 16: refused})
     written = file.read_bytes()
-    recorded.write_answers(RELEASE, recorded.raw_answers_of(RELEASE))
+    write_answers(RELEASE, raw_answers_of(RELEASE))
     assert file.read_bytes() == written

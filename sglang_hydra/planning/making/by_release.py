@@ -28,7 +28,6 @@ def resolved(target: Target, *, may_fetch: bool = True, may_ask: bool = True, wh
         may_fetch=may_fetch and (engine.installed is None if named is None else named.layer == "cli"),
         may_ask=may_ask,
         why=why,
-        is_named=named is not None,
     )
     return engine.provider.resolve(target.facts, asking)
 

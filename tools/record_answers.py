@@ -5,10 +5,11 @@
 Writes sglang_hydra/releases/recorded_answers/VERSION.json.gz, for the newest release and four others; VERSION names
 some of them. A plain plan is a model on a GPU class, on the fewest GPUs of one node that it fits into, with tp_size=1
 and without it where one GPU will do. Of the newest release, which is planned for where nobody names one, also each
-larger size, and on the GPUs of the recipes each of the arguments that these have most often. A release whose wheels are
-not here is left as it is (``python serve.py release fetch VERSION``). A question whose answer is recorded is asked
-again with ``--fresh`` only; what is answered is written now and then, so that an interrupted run goes on. With
-``--check``, which asks all, nothing is written; it is an error where a file would be another one.
+larger size, and on the GPUs of the recipes each of the arguments that these have most often, and DP attention of the
+models that a recipe serves so. A release whose wheels are not here is left as it is (``python serve.py release fetch
+VERSION``). A question whose answer is recorded is asked again with ``--fresh`` only; what is answered is written now
+and then, so that an interrupted run goes on. With ``--check``, which asks all, nothing is written; it is an error where
+a file would be another one.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ def _answers(
 
 
 def _plans(version: str) -> Iterator[Plan]:
-    """The published recipes and the plain plans; of the newest release also larger sizes and usual arguments."""
+    """The published recipes and the plain plans; of the newest release also larger sizes, usual arguments, and DP
+    attention."""
     composer = Composer()
     make = _maker(composer, version)
     for name, _ in sorted(recipes().items(), key=lambda item: item[1].gpu):  # one child for each kind of machine
@@ -129,6 +131,20 @@ def _plans(version: str) -> Iterator[Plan]:
             for model in known:
                 if (gpu.name, model.name) in smallest:
                     yield from make([*smallest[gpu.name, model.name], argument])
+    for gpu in classes if version == NEWEST else ():
+        if gpu.name in usual:
+            yield from _with_dp_attention(make, gpu)
+
+
+def _with_dp_attention(make: Callable[[list[str]], Iterator[Plan]], gpu: GpuClass) -> Iterator[Plan]:
+    """The plans of the models that recipes serve with DP attention, over all GPUs of a server: in both spellings."""
+    for model in sorted({recipe.model for recipe in recipes().values() if recipe.args.get("enable_dp_attention")}):
+        for size in (size for size in SIZES if 1 < size <= (gpu.facts.count or 1)):
+            words = [f"gpu={gpu.name}", f"model={model}", f"tp_size={size}"]
+            made = list(make([*words, f"dp_size={size}", "enable_dp_attention=true"]))
+            yield from made
+            if _fits(made):
+                yield from make([*words, f"attn_dp_size={size}"])
 
 
 def _plain_plans(

@@ -18,8 +18,6 @@ MEANINGS = (
 NAMES = {name for meaning in MEANINGS for name in names_of(meaning)}
 # 0.5.2's own rules read 0.5.2's own names; ports.py has the rule for its ports.
 OWN_RULES = ("rules/", "arguments/layout.py", "arguments/ports.py")
-# The bridge from a release's names to those of 0.5.2, for what still reads these.
-BRIDGE: tuple[str, ...] = ()
 
 
 def _reads(source: str) -> set[str]:
@@ -39,7 +37,7 @@ def test_no_other_module_reads_the_arguments_of_the_layout() -> None:
     readers = {
         place: names
         for path in PACKAGE.rglob("*.py")
-        if not (place := path.relative_to(PACKAGE).as_posix()).startswith((*OWN_RULES, *BRIDGE))
+        if not (place := path.relative_to(PACKAGE).as_posix()).startswith(OWN_RULES)
         and (names := _reads(path.read_text(encoding="utf-8")))
     }
     assert readers == {}

@@ -18,6 +18,7 @@ from typing import Any
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.json_types import json_beside
+from sglang_hydra.text.private import make_private, require_private
 
 TINY_VERSION = 1
 """Part of the folder's name: raise it when what is written changes."""
@@ -48,10 +49,11 @@ def default_cache() -> Path:
 def ensure_tiny(cache_dir: Path | None = None) -> Path:
     """The folder with the checkpoint, written first if it is not there (3 MB, about 0.1 s, always the same bytes).
 
-    The folder appears whole or not at all, also when several processes make it at once. Raises MachineError (HUB007)
-    where it cannot be written: a home that may only be read, a full disk.
+    The folder appears whole or not at all, also when several processes make it at once. Raises MachineError: HUB007
+    where it cannot be written (a home that may only be read, a full disk), REL015 where others can write it.
     """
     folder = tiny_path(cache_dir)
+    require_private(folder)
     if not (folder / "config.json").is_file():
         try:
             _make(folder)
@@ -66,7 +68,7 @@ def _make(folder: Path) -> None:
     import shutil
     import tempfile
 
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_private(folder.parent)
     draft = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
         _write(draft)

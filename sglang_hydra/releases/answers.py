@@ -13,9 +13,10 @@ from typing import Any
 
 from sglang_hydra.facts.tiny import default_cache
 from sglang_hydra.releases.case import Case
-from sglang_hydra.releases.private import make_private, mark, require_private
 from sglang_hydra.releases.records import Record
 from sglang_hydra.rules.answer import Answer, answer_of
+from sglang_hydra.text.file_text import open_plain
+from sglang_hydra.text.private import make_private, mark, require_private
 from sglang_hydra.text.whole_file import write_whole
 
 FOLDER = "answers"
@@ -67,10 +68,9 @@ def kept_answer(key: str) -> dict[str, Any] | None:
     MachineError (REL015) for a cache that others can write."""
     place = _place(key)
     try:
-        if place.stat().st_size > _MOST_BYTES:
-            return None
         require_private(place.parent)
-        stated, _, content = place.read_bytes().partition(b"\n")
+        with open_plain(place) as file:
+            stated, _, content = file.read(_MOST_BYTES).partition(b"\n")
     except OSError:
         return None
     if not hmac.compare_digest(mark(f"answer {key}", content).hex().encode(), stated):

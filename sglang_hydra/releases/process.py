@@ -20,10 +20,10 @@ from typing import Any
 
 from sglang_hydra.facts.tiny import default_cache
 from sglang_hydra.releases.child.sandbox import hide_memory, landlock_version
-from sglang_hydra.releases.private import make_private, mark, put_whole
 from sglang_hydra.releases.records import Record
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.private import make_private, mark, put_whole, require_private
 
 START_S = 120.0
 CASE_S = 60.0
@@ -67,10 +67,12 @@ class Child:
         python: str | None = None,
         before: str = "",
     ) -> None:
+        self._codes = None if python else codes_of(record)
+        if self._codes is not None:
+            require_private(self._codes.parent)
         self.limit_s = limit_s
         self._lock = threading.Lock()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the child has failed
-        self._codes = None if python else codes_of(record)
         self._scratch = _scratch()
         options = {
             "version": record.version,
@@ -206,7 +208,7 @@ def _show_to(child: Child) -> None:
 
 def changed_file(path: str) -> MachineError:
     """The error for a file that is not what its wheel had."""
-    place = next(above for above in Path(path).parents if above.parent.name == "wheels" or above == above.parent)
+    place = next((above for above in Path(path).parents if above.parent.name == "wheels"), path)
     message = f"{path} is not what its wheel had: it was changed or added"
     return MachineError(Finding("error", "REL003", message, hint=f"rm -r {place}, and fetch the release again"))
 

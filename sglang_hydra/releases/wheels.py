@@ -26,11 +26,11 @@ from sglang_hydra.releases.child.questions import Unanswered
 from sglang_hydra.releases.child.sealed import LEFT_OUT, Changed, Sealed, hash_of, stated_hashes
 from sglang_hydra.releases.fetching import Progress, download, fetch_parts, not_fetched, other_file
 from sglang_hydra.releases.parts import is_wanted
-from sglang_hydra.releases.private import make_private, require_private
 from sglang_hydra.releases.process import changed_file, codes_of
 from sglang_hydra.releases.records import Record, Wheel, pinned_records, records
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.private import make_private, require_private
 from sglang_hydra.text.progress import growing
 
 _FOLDER = "wheels"

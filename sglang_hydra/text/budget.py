@@ -49,7 +49,7 @@ READERS: Mapping[str, Limits] = {
     "safetensors": Limits(100_000_000, nodes=2_000_000),  # the header of one file
     "gguf": Limits(64 * _MIB, items=1_000_000),  # the header: keys, tensors, items of a list of texts
 }
-"""Every reader of what somebody else wrote, with its limits (tests/text/test_budget.py, docs/security.md)."""
+"""Every reader of what somebody else wrote, with its limits (tests/security/test_budgets.py, docs/security.md)."""
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")

@@ -21,12 +21,12 @@ from pathlib import Path
 
 import pytest
 
-from sglang_hydra.releases import answers, private, wheels
+from sglang_hydra.releases import answers, wheels
 from sglang_hydra.releases.case import Case, machine_facts
 from sglang_hydra.releases.process import end_children
 from sglang_hydra.releases.records import Record
 from sglang_hydra.releases.release import ask_release
-from sglang_hydra.text import user_settings
+from sglang_hydra.text import private, user_settings
 from sglang_hydra.text.errors import MachineError
 from sglang_hydra.text.findings import Finding
 from tests.releases.fake import FILES, VERSION, unpacked_release
@@ -39,10 +39,14 @@ DRIVER = "595.58.03"
 REFUSED = ("which was not fetched", "unanswered question: the file")
 DATA = '"data": lambda args: open(os.path.join(os.path.dirname(__file__), "data.json")).read(),\n    '
 ABSENT = '"absent_module": lambda args: __import__("winreg"),\n    '
+ADDED = """"exists": lambda args: os.path.exists(os.path.join(os.path.dirname(__file__), "added.json")),
+    "version": lambda args: __import__("importlib.metadata").metadata.version("sglang"),
+    "listed": lambda args: sorted(os.listdir(os.path.dirname(__file__))),
+    """
 QUESTIONS = "QUESTIONS = {\n    "
 RELEASE = {
     **FILES,
-    MAIN: FILES[MAIN].replace(QUESTIONS, QUESTIONS + DATA + ABSENT),
+    MAIN: FILES[MAIN].replace(QUESTIONS, QUESTIONS + DATA + ABSENT + ADDED),
     "sglang/srt/data.json": '"as packed"',
 }
 
@@ -371,7 +375,7 @@ def give_away(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "getuid", lambda: mine + 1)
 
 
-FOLDERS = ("", "wheels", "wheels/WHEEL", "answers", "..")
+FOLDERS = ("", "wheels", "wheels/WHEEL", "answers", "codes", "..")
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])

@@ -159,9 +159,13 @@ def _alias(intent: Mapping[str, Any]) -> str:
 
 
 def _alias_folder(model: str, alias: str) -> Path:
+    """Raises MachineError (REL015) where others could put another model there."""
     from sglang_hydra.facts.tiny import default_cache
+    from sglang_hydra.text.private import require_private
 
-    return default_cache() / "names" / hashlib.sha256(f"{model}\0{alias}".encode()).hexdigest()[:16]
+    folder = default_cache() / "names"
+    require_private(folder)
+    return folder / hashlib.sha256(f"{model}\0{alias}".encode()).hexdigest()[:16]
 
 
 def _release(version: str) -> tuple[int, ...]:

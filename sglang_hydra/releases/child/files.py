@@ -74,6 +74,8 @@ class Files:
         text = os.path.abspath(os.fsdecode(path))
         if self.sealed is not None and text in self.sealed.stated and not self._is_there(text):
             raise self.sealed.missing(text)
+        if self.sealed is not None and self.sealed.is_inside(text) and not self.sealed.has(text):
+            return self._place(text)  # nothing is there: somebody added it
         if f"{text}/".startswith(self.roots) or text in _NOWHERE or self._is_interpreters(text):
             return path
         for known in self.declared:

@@ -180,7 +180,8 @@ class Packages(MetaPathFinder):
 
     def _read(self, path: str) -> str:
         if self.sealed is not None:
-            return self.sealed.read(os.path.realpath(path)).decode("utf-8")
+            folder, entry, name = path.rsplit(os.sep, 2)
+            return self.sealed.read(os.path.join(os.path.realpath(folder), entry, name)).decode("utf-8")
         with open(path, encoding="utf-8") as file:
             return file.read()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import errno
 import functools
 import hashlib
 import hmac
@@ -15,6 +16,7 @@ import importlib.util
 import marshal
 import os
 import re
+import stat
 from collections.abc import Collection, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec, SourceFileLoader
 from types import CodeType
@@ -31,6 +33,8 @@ LEFT_OUT = re.compile(
 
 _MARK = 32
 """Bytes of an HMAC-SHA256."""
+_MOST = 1 << 26
+"""More than the largest file of a wheel that is read, and than the byte code of a release: 64 MiB."""
 
 
 class Changed(Unanswered):
@@ -60,8 +64,10 @@ class Sealed:
             path = f"{folder}{entry}/RECORD"
             if not entry.endswith(".dist-info") or not os.path.isfile(path):
                 continue
-            with open(path, "rb") as file:
-                content = file.read()
+            try:
+                content = _content(path)
+            except OSError:
+                continue
             if hashlib.sha256(content).hexdigest() in known:
                 hashes = stated_hashes(content)
                 self.stated |= {folder + name: known for name, known in hashes.items() if not LEFT_OUT.search(name)}
@@ -85,10 +91,9 @@ class Sealed:
         and it was not fetched."""
         try:
             self.is_reading = True
-            with open(path, "rb") as file:
-                content = file.read()
+            content = _content(path)
         except FileNotFoundError:
-            raise self.missing(path) from None
+            raise (self.missing(path) if path in self.stated else Changed(path)) from None
         except OSError:  # it is a link to where this process may not look
             raise Changed(path) from None
         finally:
@@ -104,17 +109,30 @@ class Sealed:
         return refuse(f"the file {paths[0].removeprefix(folder)}, which was not fetched")
 
     def check_folder(self, path: str) -> None:
-        """Raises Unanswered where a folder is about to be listed that has not all its files here."""
-        if self.is_reading or not self._folders.get(path):
+        """Raises Unanswered where a folder is about to be listed that has not all its files here, Changed for one that
+        has others."""
+        if self.is_reading or not self.is_inside(path):
             return
         self.is_reading = True
         try:
             here = set(os.listdir(path))
         finally:
             self.is_reading = False
-        absent = [f"{path}/{name}" for name in self._folders[path] if name not in here]
+        absent = [f"{path}/{name}" for name in self._folders.get(path, ()) if name not in here]
         if absent:
             raise self.missing(*absent)
+        # Byte code that is not ours is not read, and names with a dot are no modules.
+        added = (f"{path}/{name}" for name in here if name[0] != "." and name != "__pycache__")
+        if other := next((place for place in added if not self.has(place)), None):
+            raise Changed(other)
+
+    def is_inside(self, path: str) -> bool:
+        """Whether a place is one of the wheels' folders, or below it."""
+        return f"{path}/".startswith(self.folders)
+
+    def has(self, path: str) -> bool:
+        """Whether the wheels have a file or a folder there."""
+        return path in self.stated or path in self._folders
 
     def check(self, path: str) -> None:
         """Compares a file that is about to be opened. What is not there opens for nobody."""
@@ -156,10 +174,10 @@ class Sealed:
     def take_codes(self, path: str, key: bytes) -> None:
         """Takes byte code that was kept, where its mark is that of ``key``."""
         try:
-            with open(path, "rb") as file:
-                mark, content = file.read(_MARK), file.read()
+            kept = _content(path)
         except OSError:
             return
+        mark, content = kept[:_MARK], kept[_MARK:]
         if hmac.compare_digest(mark, hmac.digest(key, content, hashlib.sha256)):
             self.codes = marshal.loads(content)
 
@@ -187,6 +205,15 @@ class _Extension(ExtensionFileLoader):
     def create_module(self, spec: ModuleSpec) -> Any:
         self.sealed.read(str(self.path))
         return super().create_module(spec)
+
+
+def _content(path: str) -> bytes:
+    """The bytes of a plain file; nobody waits for a pipe. Raises OSError."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        state = os.fstat(file.fileno())
+        if not stat.S_ISREG(state.st_mode) or state.st_size > _MOST:
+            raise OSError(errno.EINVAL, "it is no file of a wheel", path)
+        return file.read()
 
 
 def stated_hashes(content: bytes) -> dict[str, str]:

@@ -43,8 +43,8 @@ def require_private(folder: Path) -> None:
 def make_private(folder: Path) -> None:
     """Makes ``folder``, for the user alone. Raises OSError, and MachineError as ``require_private``."""
     require_private(folder)
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    for place in (*reversed(folder.parents), folder):  # mkdir(parents=True) would leave those above to the umask
+        place.mkdir(mode=0o700, exist_ok=True)
     require_private(folder)
 
 
@@ -90,7 +90,7 @@ def _key(folder: str | None) -> bytes:
 
 def _private_content(path: Path) -> bytes | None:
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     with open(handle, "rb") as file:

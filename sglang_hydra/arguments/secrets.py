@@ -31,17 +31,26 @@ _TELLING = (
     "PRIVATE_KEY",
 )
 """Say it wherever they stand in a name, also in small letters."""
-_WORDS = frozenset(
+_IN_ANY_CASE = frozenset(
     (
-        *("AUTH", "BEARER", "COOKIE", "COOKIES", "CRED", "CREDS", "CRYPT", "DSN", "ENCRYPTION", "HMAC", "JWT", "KEY"),
-        *("KEYS", "KEYTAB", "MNEMONIC", "NETRC", "OAUTH", "OTP", "PASS", "PAT", "PEM", "PRIVATE", "PSK", "PW"),
-        *("PWD", "SALT", "SAS", "SIGNATURE", "SIGNING", "TOKEN", "TOTP", "WEBHOOK"),
+        *("BEARER", "COOKIE", "COOKIES", "CRED", "CREDS", "CSRF", "DSN", "HMAC", "JWT", "KEYTAB", "MNEMONIC", "NETRC"),
+        *("OAUTH", "OTP", "PASSCODE", "PASSKEY", "PSK", "PW", "PWD", "TOTP", "WEBHOOK"),
     )
 )
-"""Say it as a whole word of a variable's name. TOKENS are what models read and write, but for those of an owner."""
+_WORDS = _IN_ANY_CASE | frozenset(
+    (
+        *("AUTH", "AUTHENTICATION", "AUTHORIZATION", "CONNSTR", "CRYPT", "ENCRYPTION", "KEY", "KEYS", "KEYSTORE"),
+        *("NONCE", "PASS", "PAT", "PEM", "PFX", "PIN", "PRIV", "PRIVATE", "SALT", "SAS", "SIGNATURE", "SIGNED"),
+        *("SIGNING", "TOKEN", "UNSEAL"),
+    )
+)
+"""Say it as a whole word of a variable's name, numbers behind it left out. TOKENS are what models read and write, but
+for those of an owner."""
+_ENDS = ("TOKEN", "KEY", "PASS", "PWD", "PW")
+_NO_SECRET = frozenset(("BYPASS", "COMPASS", "DONKEY", "HOTKEY", "MONKEY", "TURKEY"))
 _OWNERS = ("ACCESS", "API", "AUTH", "BEARER", "HF", "HUB", "REFRESH", "SESSION", "SGLANG", "SGL")
 _STORES = frozenset(("AMQP", "BROKER", "CONN", "CONNECTION", "DATABASE", "DB", "MONGO", "MONGODB", "MYSQL", "POSTGRES"))
-_STORES |= {"PG", "POSTGRESQL", "RABBITMQ", "REDIS", "SENTRY", "SQL"}
+_STORES |= {"JDBC", "PG", "POSTGRESQL", "RABBITMQ", "REDIS", "SENTRY", "SQL"}
 _ADDRESSES = frozenset(("STRING", "STR", "URI", "URL"))
 """The address of a store (DATABASE_URL) has its password in it."""
 _PLAIN = frozenset(("OLDPWD", "PWD"))
@@ -54,14 +63,18 @@ def is_secret_name(name: str) -> bool:
         return True
     telling = any(word in name.upper() for word in _TELLING) and name not in FIELDS
     # What the code of SGLang's releases asks for are flags, sizes and paths.
-    return (telling or (name.isupper() and _has_secret_word(name))) and name not in every_variable()
+    return (telling or _has_secret_word(name)) and name not in every_variable()
 
 
 def _has_secret_word(name: str) -> bool:
-    words = name.split("_")
-    return name not in _PLAIN and (
+    words = [word.rstrip("0123456789") for word in name.upper().split("_")]
+    if name in _PLAIN or name in FIELDS:
+        return False
+    if name.islower():  # most are arguments of a release: an eos_token, a hash_key
+        return not _IN_ANY_CASE.isdisjoint(words)
+    return (
         not _WORDS.isdisjoint(words)
-        or any(word.endswith("TOKEN") for word in words)
+        or (name.isupper() and any(word.endswith(_ENDS) and word not in _NO_SECRET for word in words))
         or any(f"{owner}_TOKENS" in name for owner in _OWNERS)
         or not (_STORES.isdisjoint(words) or _ADDRESSES.isdisjoint(words))
     )

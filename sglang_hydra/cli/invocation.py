@@ -193,7 +193,7 @@ def _choice_of(word: str) -> str | None:
         return f"model={word}"
     name = word.lower().replace("-", "_")
     return next(
-        (f"{group}={name}" for group in ("gpu", "model") if (conf_dir() / group / f"{name}.yaml").is_file()), None
+        (f"{group}={name}" for group in ("gpu", "model") if os.path.isfile(conf_dir() / group / f"{name}.yaml")), None
     )
 
 

@@ -286,7 +286,8 @@ class Composer:
                 yield
         except OverBudget as failure:
             what = ", ".join(places) or "what was typed"
-            raise ConfigError(Finding("error", "CLI009", f"{what} cannot be composed: {failure}")) from failure
+            why = str(failure).partition("\n")[0]  # OmegaConf writes its own lines behind the message
+            raise ConfigError(Finding("error", "CLI009", f"{what} cannot be composed: {why}")) from failure
 
     def _compose(self, requests: Sequence[Request]) -> Composition:
         from sglang_hydra.compose.plain_merge import NotPlain

@@ -81,6 +81,22 @@ SECRET_NAMES = (
     *("POD_OAUTH", "POD_BEARER", "POD_KEYTAB", "POD_NETRC", "POD_WEBHOOK", "POD_SAS", "POD_PEM", "POD_OTP", "POD_TOTP"),
     *("SLURM_PASSPHRASE", "SLURM_PASSWD", "SLURM_CREDENTIAL", "SLURM_MNEMONIC", "SLURM_SIGNATURE", "SLURM_COOKIES"),
     *("SGLANG_DATABASE_URL", "SGLANG_REDIS_URI", "SGLANG_PG_CONNECTION_STRING", "SGLANG_APIKEY", "SGLANG_KEYS"),
-    *("SGLANG_HF_TOKEN", "SGLANG_DB_CRYPT"),
+    *("SGLANG_HF_TOKEN", "SGLANG_DB_CRYPT", "SGLANG_DBPASS", "SGLANG_DBPWD", "SGLANG_SSHKEY", "SGLANG_MASTERKEY"),
+    *("SGLANG_AUTHORIZATION", "POD_AUTHKEY", "POD_PASSCODE", "POD_PASS1", "POD_KEY2", "POD_NONCE", "POD_SIGNED_URL"),
+    *("SGLANG_JDBC_URL", "SGLANG_CSRF", "Sglang_Key", "sglang_db_pw", "sglang_cookie", "pod_dsn", "SLURM_UNSEAL"),
 )
 """Names of variables that say secret, each with a beginning that is a launcher's or SGLang's own."""
+
+PLAIN_NAMES = (
+    *(
+        "SGLANG_BYPASS_CHECK",
+        "SGLANG_MONKEY",
+        "SGLANG_MAX_TOKENS",
+        "SGLANG_COMPASS",
+        "SGLANG_AUTHOR",
+        "DB_NAME",
+        "PINNED",
+    ),
+    *("eos_token", "hash_key", "topologyKey", "key", "max_total_tokens", "PWD", "KEYWORDS", "DATABASE", "LOGIN_NODE"),
+)
+"""Names that are like those of secrets."""

@@ -13,7 +13,7 @@ from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.variables import may_read
 from sglang_hydra.text.errors import ConfigError
 from tests.commands import Run, runner
-from tests.security.attacks import SECRET_NAMES
+from tests.security.attacks import PLAIN_NAMES, SECRET_NAMES
 
 VALUE = "hunter2hunter2"
 HONEST = "gpu: h200\nmodel: qwen3_8b\n"
@@ -304,6 +304,11 @@ def test_an_app_of_the_users_own_reads_what_hydra_reads(monkeypatch: pytest.Monk
 
 def test_a_token_of_slurms_is_a_secret() -> None:
     assert is_secret_name("SLURM_JWT")
+
+
+def test_names_that_are_like_those_of_secrets_are_plain() -> None:
+    assert [name for name in PLAIN_NAMES if is_secret_name(name)] == []
+    assert [name for name in SECRET_NAMES if not is_secret_name(name)] == []
 
 
 OUTPUTS = (

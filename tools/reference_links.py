@@ -10,7 +10,11 @@ from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
 
-SOURCE = "https://github.com/sgl-project/sglang/blob/v0.5.2/python/sglang/srt"
+TREE = "https://github.com/sgl-project/sglang/blob"
+RULES = "0.5.2"
+"""The release whose files are cited where none stands before a file."""
+_RELEASE = re.compile(r"(0\.5\.\d+(?:\.post\d+)?) $")
+_BESIDE_SRT = "kernels/"
 _PARTS = re.compile(r"^(What|Why|Upstream|Example): ", re.MULTILINE)
 _CITED = re.compile(
     r"(?P<path>[\w/]+\.py)(?:(?::|(?: 0\.5\.2)? lines )(?P<lines>\d+(?:-\d+)?)(?P<more>(?: and \d+(?:-\d+)?)*))?"
@@ -27,11 +31,14 @@ def parts(page: str) -> tuple[str, dict[str, str]]:
 
 
 def cited(text: str, plain: Callable[[str], str]) -> str:
-    """A text as Markdown whose citations of SGLang 0.5.2's files are links to these lines; ``plain`` writes the rest.
-    A file without a folder lies in that of the one cited before it; where none was, there is no link."""
-    made, end, folder = [], 0, ""
+    """A text as Markdown whose citations of SGLang's files are links to these lines; ``plain`` writes the rest. They
+    are 0.5.2's, but for those behind ``0.5.23 `` up to the next semicolon or full stop. A file without a folder lies in
+    that of the one cited before it; where none was, there is no link."""
+    made, end, folder, release = [], 0, "", RULES
     for match in _CITED.finditer(text):
-        path = match["path"]
+        path, between = match["path"], text[end : match.start()]
+        named = _RELEASE.search(between)
+        release = named[1] if named else RULES if re.search(r"[;.] ", between) else release
         if "/" not in path and path not in _AT_THE_TOP:
             path = f"{folder}{path}" if folder else ""
         elif "/" in path:
@@ -40,17 +47,18 @@ def cited(text: str, plain: Callable[[str], str]) -> str:
             continue
         made.append(plain(text[end : match.start()]))
         shown = text[match.start() : match.start("more") if match["lines"] else match.end()]
-        made.append(_link(plain(shown), path, match["lines"]))
+        made.append(_link(plain(shown), path, match["lines"], release))
         for lines in re.findall(r"\d+(?:-\d+)?", match["more"] or ""):
-            made.append(f" and {_link(lines, path, lines)}")
+            made.append(f" and {_link(lines, path, lines, release)}")
         end = match.end()
     return "".join([*made, plain(text[end:])])
 
 
-def _link(shown: str, path: str, lines: str | None) -> str:
+def _link(shown: str, path: str, lines: str | None, release: str) -> str:
     first, _, last = (lines or "").partition("-")
     place = f"#L{first}" + (f"-L{last}" if last and last != first else "") if first else ""
-    return f"[{shown}]({SOURCE}/{path}{place})"
+    folder = "" if path.startswith(_BESIDE_SRT) else "srt/"
+    return f"[{shown}]({TREE}/v{release}/python/sglang/{folder}{path}{place})"
 
 
 def about(page: str) -> list[str]:

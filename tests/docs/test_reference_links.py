@@ -8,10 +8,11 @@ import pytest
 
 from sglang_hydra.releases import wheels
 from sglang_hydra.releases.records import record_of
-from tools.reference_links import SOURCE, cited
+from tools.reference_links import TREE, cited
 from tools.reference_pages import pages
 
 PAGES = pages()
+SOURCE = f"{TREE}/v0.5.2/python/sglang/srt"
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,11 @@ PAGES = pages()
         (
             "a/b.py:1-2 and 5-6, c.py",
             f"[a/b.py:1-2]({SOURCE}/a/b.py#L1-L2) and [5-6]({SOURCE}/a/b.py#L5-L6), [c.py]({SOURCE}/a/c.py)",
+        ),
+        (
+            "a/b.py; 0.5.23 a/c.py:3 and kernels/d.py; a/e.py",
+            f"[a/b.py]({SOURCE}/a/b.py); 0.5.23 [a/c.py:3]({TREE}/v0.5.23/python/sglang/srt/a/c.py#L3) and "
+            f"[kernels/d.py]({TREE}/v0.5.23/python/sglang/kernels/d.py); [a/e.py]({SOURCE}/a/e.py)",
         ),
         ("nowhere.py and torch/version.py", "nowhere.py and torch/version.py"),
     ],
@@ -46,12 +52,17 @@ def test_rules_and_arguments_name_each_other() -> None:
 
 @pytest.mark.registry
 def test_every_line_that_is_linked_to_is_there() -> None:
-    record = record_of("0.5.2")
-    assert record is not None
-    (source,) = [path for path in (folder / "sglang" / "srt" for folder in wheels.fetch(record)) if path.is_dir()]
-    links = {link for page in PAGES.values() for link in re.findall(re.escape(SOURCE) + r"/([^)\s]+)\)", page)}
-    assert len(links) > 100
-    for link in links:
-        path, _, lines = link.partition("#L")
-        written = (source / path).read_text(encoding="utf-8").splitlines()
-        assert not lines or int(lines.rpartition("L")[2]) <= len(written), link
+    links: dict[str, set[str]] = {}
+    for page in PAGES.values():
+        for release, link in re.findall(re.escape(TREE) + r"/v([\w.]+)/python/(sglang/[^)\s]+)\)", page):
+            links.setdefault(release, set()).add(link)
+    assert len(links["0.5.2"]) > 100
+    for release, found in links.items():
+        record = record_of(release)
+        assert record is not None
+        home = wheels.fetch(record)[record.wheels.index(record.wheel)].resolve()
+        wheels.complete(record, {home: {link.partition("#")[0] for link in found}})
+        for link in found:
+            path, _, lines = link.partition("#L")
+            written = (home / path).read_text(encoding="utf-8").splitlines()
+            assert not lines or int(lines.rpartition("L")[2]) <= len(written), link

@@ -53,7 +53,7 @@ def check_latent_kernels(args: ServerArgs, facts: Facts) -> Outcome:
     What: flashmla has kernels for Hopper, cutlass_mla for Blackwell (SM100).
     Why: SGLang does not look; trtllm_mla is looked at (KER008). Inferred: the first forward pass fails.
     Upstream: layers/attention/flashmla_backend.py and cutlass_mla_backend.py, 0.5.2; sgl-kernel's builds;
-        kernels/ops/attention/flash_mla_interface.py, 0.5.23.
+        0.5.23 kernels/ops/attention/flash_mla_interface.py.
     Example: gpu=h200 model=deepseek_v3 tp_size=8 attention_backend=cutlass_mla -> warned
     """
     capability = facts.gpu.compute_capability
@@ -177,7 +177,7 @@ def check_sparse_attention_kernels(args: ServerArgs, facts: Facts) -> Outcome:
         "Unsupported architecture" when the server starts. For GLM on 12.x there is flashinfer_sparse_mla, which takes
         an FP8 cache alone.
     Upstream: dsa_backend and dsa_indexer of layers/attention, up to 0.5.23; reported for 12.0 and 0.5.12 in
-        sgl-project/sglang#26087. kernels/ops/attention/flash_mla_sm120.py:678-713, 0.5.23.
+        sgl-project/sglang#26087. 0.5.23 kernels/ops/attention/flash_mla_sm120.py:678-713.
     Example: gpu=a100_80gb model=glm_5_fp8 tp_size=16 nnodes=2 -> warned
     """
     view, capability = view_of(facts.model, args.json_model_override_args), facts.gpu.compute_capability

@@ -116,8 +116,8 @@ def check_fp8_on_ampere(args: ServerArgs, facts: Facts) -> Outcome:
     What: FP8 experts need compute capability 8.9.
     Why: below, SGLang has a Marlin kernel for FP8 linear layers only; experts go through Triton, which has no FP8
         (e4m3) there and stops at the first forward pass ("type fp8e4nv not supported in this architecture").
-    Upstream: layers/quantization/fp8.py:221-225 and 445-449, fp8_utils.py:823-829, 0.5.2; fp8.py:514-518 and 1300-1303,
-        0.5.23; reported in sgl-project/sglang#12887 and #38291.
+    Upstream: layers/quantization/fp8.py:221-225 and 445-449, fp8_utils.py:823-829, 0.5.2; 0.5.23
+        fp8.py:514-518 and 1300-1303; reported in sgl-project/sglang#12887 and #38291.
     Example: gpu=a100_80gb model=qwen3_30b_a3b quantization=fp8 -> refused
     """
     capability = facts.gpu.compute_capability

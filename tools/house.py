@@ -1,7 +1,7 @@
 """The rooms of the package and how they import each other: ``python tools/house.py [--check | --write]``.
 
-The layers are those of ``[tool.importlinter]`` in pyproject.toml. Every import counts, also those inside functions;
-imports for type checkers alone do not. Ends with 1 where a room imports a room above it, or where modules import each
+The layers are those of ``[tool.importlinter]`` in pyproject.toml. Every import counts, also those inside functions
+and those for type checkers alone. Ends with 1 where a room imports a room above it, or where modules import each
 other in a circle. ``--write`` puts what each room imports into docs/architecture.md, ``--check`` compares it; files and
 lines are only printed, since every change moves them.
 """
@@ -36,8 +36,8 @@ def layers() -> list[str]:
 
 
 def imports() -> dict[str, frozenset[str]]:
-    """For each module the modules of this package that it imports when it runs."""
-    graph = grimp.build_graph(PACKAGE, exclude_type_checking_imports=True, cache_dir=None)
+    """For each module the modules of this package that it imports, those for type checkers included."""
+    graph = grimp.build_graph(PACKAGE, exclude_type_checking_imports=False, cache_dir=None)
     return {module: frozenset(graph.find_modules_directly_imported_by(module)) for module in sorted(graph.modules)}
 
 

@@ -30,7 +30,8 @@ from sglang_hydra.arguments.tables.architectures import has_class
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import recipes
-from sglang_hydra.planning.choosing.catalog import GpuClass, Model, gpu_classes, models
+from sglang_hydra.facts.gpu import GpuClass
+from sglang_hydra.planning.choosing.catalog import Model, gpu_classes, models
 from sglang_hydra.planning.making.make import plan_composed
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.releases import asking, recorded, wheels

@@ -18,7 +18,7 @@ from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.main import entry
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import constant_fields

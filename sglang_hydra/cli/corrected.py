@@ -14,7 +14,7 @@ from sglang_hydra.cli.reading import read_words, refused
 from sglang_hydra.cli.shared import composer_of, config_flags
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.making.replan import key_of, typed_in_place
 from sglang_hydra.releases.fetching import nothing_fetched
 from sglang_hydra.text.errors import ConfigError, SglangHydraError

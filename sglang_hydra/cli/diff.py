@@ -12,13 +12,14 @@ from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.convert.importing.native import native_reader
 from sglang_hydra.planning.comparing.difference import Difference, compared
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.recorded.input_files import ReadOthers, is_document, named_documents
-from sglang_hydra.planning.topology.plan import Topology, plan_topology
+from sglang_hydra.planning.topology.plan import plan_topology
+from sglang_hydra.planning.topology.servers import Topology
 from sglang_hydra.run.launch.drift import SCHEMA as DRIFT
 from sglang_hydra.run.launch.drift import Drift, drift_of, is_saved_info, is_url
 from sglang_hydra.show.comparison import difference_lines, difference_rows

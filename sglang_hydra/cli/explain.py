@@ -18,7 +18,9 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.corrections import key_meant
 from sglang_hydra.compose.override_errors import flagged
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.topology import DECODE, PREFILL, REPLICA, has_several_servers
+from sglang_hydra.compose.schema import EngineNode
+from sglang_hydra.compose.settings.nodes import has_several_servers
+from sglang_hydra.compose.settings.topology import DECODE, PREFILL, REPLICA
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.finding_meanings import title_of
 from sglang_hydra.planning.making.make import make_plan
@@ -92,7 +94,7 @@ def _argument(composer: Composer, invocation: Invocation, name: str, overrides: 
 def _release_of(name: str) -> str:
     """The release whose argument is explained without a plan: the one that a plan would be for, or the newest one that
     has it."""
-    planned = plan_engine({"name": "sglang", "python": None, "version": None}).version
+    planned = plan_engine(EngineNode("sglang")).version
     if name in release(nearest_known(planned) or newest_release()).arguments:
         return planned
     return next(version for version in reversed(known_versions()) if name in release(version).arguments)

@@ -14,7 +14,7 @@ from sglang_hydra.cli.output_files import print_content, reason_of
 from sglang_hydra.cli.shared import composer_of, config_flags
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.convert.export.job import Artifact, Job, job_of
 from sglang_hydra.convert.export.registry import check_format, render
 from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
@@ -61,7 +61,7 @@ def _export_topology(
     from sglang_hydra.show.topology import summary as summary_of_all
 
     requests = invocation.requests[1:]
-    chosen = requests if common.nodes["engine"]["name"] == "auto" else _with_sglang(composer, requests)
+    chosen = requests if common.nodes.engine.name == "auto" else _with_sglang(composer, requests)
     topology = plan_topology(
         composer,
         chosen,
@@ -108,7 +108,7 @@ def _plan_for_sglang(composer: Composer, requests: Sequence[Request]) -> Plan:
     plan = make_plan(composer, requests)
     if plan.engine.name == "sglang":
         return plan
-    if plan.nodes["engine"]["name"] != "auto":
+    if plan.nodes.engine.name != "auto":
         message = f"engine={plan.engine.name}: exports start SGLang"
         raise ConfigError(Finding("error", "EXP018", message, ("engine",), "engine=sglang"))
     return make_plan(composer, _with_sglang(composer, requests))
@@ -121,7 +121,7 @@ def _with_sglang(composer: Composer, requests: Sequence[Request]) -> list[Reques
 def _refusals(errors: Sequence[Finding], plan: Plan, upstream_only: bool) -> list[Finding]:
     """Returns the errors for which nothing is written. ``launch.force=true`` or
     ``--upstream-only`` leaves only those of SGLang itself."""
-    forced = bool(plan.nodes["launch"]["force"]) or upstream_only
+    forced = bool(plan.nodes.launch.force) or upstream_only
     return [finding for finding in errors if not (forced and finding.ours)]
 
 

@@ -67,7 +67,7 @@ def _machine(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _engine(plan: Plan) -> PlannedEngine:
-    return plan_engine(plan.nodes["engine"], embedded_first=plan.gpu.device in (None, "cpu"))
+    return plan_engine(plan.nodes.engine, embedded_first=plan.gpu.device in (None, "cpu"))
 
 
 def _commands(plan: Plan, model: str) -> Iterator[tuple[str, str]]:

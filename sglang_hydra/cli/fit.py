@@ -12,7 +12,7 @@ from sglang_hydra.cli.judged import code_of
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.fit.result import Wanted
 from sglang_hydra.planning.choosing.forecast import forecast_of_plan, known_limit
 from sglang_hydra.planning.making.make import make_plan
@@ -143,7 +143,7 @@ def _fit_table(plans: Sequence[tuple[str, Plan]]) -> list[Line]:
 
 
 def _wanted(plan: Plan) -> Wanted:
-    return Wanted(plan.nodes["fit"]["context"], plan.nodes["fit"]["users"])
+    return Wanted(plan.nodes.fit.context, plan.nodes.fit.users)
 
 
 def _holds(plan: Plan) -> bool | None:
@@ -155,5 +155,5 @@ def _holds(plan: Plan) -> bool | None:
 
 def _context(plan: Plan) -> int | None:
     """Returns the tokens of one request: ``fit.context``, else the longest request that the server takes."""
-    asked: int | None = plan.nodes["fit"]["context"]
+    asked: int | None = plan.nodes.fit.context
     return asked or (plan.fit.kv.context if plan.fit and plan.fit.kv else None)

@@ -12,7 +12,7 @@ from sglang_hydra.text.exit_codes import INVALID
 from sglang_hydra.text.findings import Finding
 
 if TYPE_CHECKING:
-    from sglang_hydra.planning.topology.plan import Topology
+    from sglang_hydra.planning.topology.servers import Topology
 
 
 def code_of(invocation: Invocation, made: Plan | Topology | None, findings: Sequence[Finding] | None = None) -> int:

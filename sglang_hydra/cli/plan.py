@@ -6,7 +6,7 @@ from sglang_hydra.cli.corrected import corrected_lines
 from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.judged import code_of
 from sglang_hydra.cli.shared import composer_of
-from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.show.plan import plan_screen
 from sglang_hydra.text.screen import print_json, write

@@ -12,6 +12,7 @@ from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import Recipe
 from sglang_hydra.compose.recipes import recipes as published
+from sglang_hydra.compose.schema import EngineNode
 from sglang_hydra.planning.choosing.audit import Judged, Judging, judge_recipes, legend, legend_lines
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.text.errors import ConfigError
@@ -41,7 +42,7 @@ def judging(invocation: Invocation) -> Judging | None:
     plan would be for. None for 0.5.2, whose rules are ours. Raises ConfigError for what is no release."""
     typed = [request.text.partition("=")[2] for request in invocation.requests if _is_release(request)]
     invocation.requests = [request for request in invocation.requests if not _is_release(request)]
-    engine = plan_engine({"name": "sglang", "python": None, "version": typed[-1] if typed else None})
+    engine = plan_engine(EngineNode("sglang", version=typed[-1] if typed else None))
     return None if engine.provider.is_by_rules else Judging(engine, ask=invocation.exact)
 
 

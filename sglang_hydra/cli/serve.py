@@ -8,7 +8,7 @@ from sglang_hydra.cli.invocation import Invocation
 from sglang_hydra.cli.shared import composer_of
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.facts.trust import begin_to_start
 from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.engines.machine import read_machine
@@ -52,7 +52,7 @@ def run(invocation: Invocation) -> int:
         from sglang_hydra.run.topology.slurm import serve_in_slurm
 
         return serve_topology(_asked(composer, invocation), plan, serve_in_slurm)
-    if plan.nodes["sweep"]["dry_run"]:  # a sweep's key; what says it wants nothing started
+    if plan.nodes.sweep.dry_run:  # a sweep's key; what says it wants nothing started
         write(plan_screen(plan, everything=invocation.all))
         return 0 if may_start(plan) else 2
     if not may_start(plan):
@@ -61,10 +61,10 @@ def run(invocation: Invocation) -> int:
         if _only_lacks_accelerator(plan):
             # Refused for want of a GPU where none was asked for: what is missing is an engine that needs none.
             if not any(one.kind == "shell" for finding in plan.errors for one in finding.remedies):
-                choose(plan.nodes["engine"]["name"], plan.engine.python, read_machine(), None)
+                choose(plan.nodes.engine.name, plan.engine.python, read_machine(), None)
             return MachineError.exit_code
         return 2
-    if plan.nodes["launch"]["name"] == "slurm":
+    if plan.nodes.launch.name == "slurm":
         # Other machines: this one is not looked at.
         from sglang_hydra.run.launch.slurm.serve import serve_slurm
 
@@ -102,7 +102,7 @@ def _first_words(invocation: Invocation) -> list[Line]:
 def _check_settings(plan: Plan) -> None:
     """Raises ConfigError for time-outs that are out of range."""
     for key in ("ready_timeout", "stop_timeout"):
-        seconds = plan.nodes["launch"][key]
+        seconds = getattr(plan.nodes.launch, key)
         if not 0 < seconds < _LONGEST_S:
             message = f"launch.{key}={seconds} is no time in seconds to wait"
             raise ConfigError(Finding("error", "CLI024", message, (f"launch.{key}",), f"launch.{key}=600"))

@@ -12,7 +12,8 @@ from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.topology import DECODE, PREFILL, REPLICA
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.topology.plan import Server, Topology, plan_topology
+from sglang_hydra.planning.topology.plan import plan_topology
+from sglang_hydra.planning.topology.servers import Server, Topology
 from sglang_hydra.show.argument import field_record, field_screen
 from sglang_hydra.show.topology import topology_screen
 from sglang_hydra.text.errors import ConfigError

@@ -21,6 +21,8 @@ from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, HIDDEN, SECRET_FIE
 from sglang_hydra.compose.model_presets import ModelPresets
 from sglang_hydra.compose.overrides import Request, Wanted, parse_requests, read_requests
 from sglang_hydra.compose.schema import PAIR, PRIMARY_NAME, register
+from sglang_hydra.compose.separate_words import joined
+from sglang_hydra.compose.settings.nodes import Nodes
 from sglang_hydra.compose.variables import Secrets, reading
 from sglang_hydra.facts.resolvers import register_resolvers
 from sglang_hydra.text.budget import OverBudget, cpu_limit
@@ -58,7 +60,7 @@ class Composition:
 
     intent: Mapping[str, Any]
     origins: Mapping[str, tuple[Origin, ...]]
-    nodes: Mapping[str, Any] = field(repr=False)
+    nodes: Nodes = field(repr=False)
     choices: Mapping[str, str | None]
     secrets: Secrets = field(default_factory=Secrets, repr=False)
     secret_keys: tuple[str, ...] = ()
@@ -347,7 +349,9 @@ class Composer:
         if self.hydra_syntax:
             wanted, findings = parse_requests(requests, repository.is_path)
         else:
-            wanted, findings = read_requests(requests, group_options=repository.options, is_own_key=self._is_own_key)
+            wanted, findings = read_requests(
+                joined(requests), group_options=repository.options, is_own_key=self._is_own_key
+            )
         if findings:
             raise ConfigError(*findings)
         return wanted
@@ -438,7 +442,7 @@ def _finalized(base: Base | PlainBase, pair_of: PairOf, leaves: Sequence[Wanted]
     return Composition(
         intent=intent,
         origins=layers.chains(),
-        nodes={name: root[name] for name in root if name not in EVERY},
+        nodes=Nodes({name: root[name] for name in root if name not in EVERY}),
         choices={group: base.choices[key] for group, key in _own_groups(base).items()},
         secrets=secrets,
         secret_keys=tuple(sorted(secret_keys(root))),

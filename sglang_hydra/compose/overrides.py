@@ -34,7 +34,6 @@ from sglang_hydra.compose.override_errors import (
     wrong_value,
 )
 from sglang_hydra.compose.schema import NO_CHOICE, NODES
-from sglang_hydra.compose.separate_words import joined
 from sglang_hydra.text.budget import FINDINGS
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.user_settings import settings
@@ -141,7 +140,7 @@ def read_requests(
     known = Known(group_options, is_own_key, named_release(requests), typed)
     wanted: list[Wanted] = []
     findings: list[Finding] = []
-    for request in joined(requests):
+    for request in requests:
         try:
             wanted.extend(_read(request, known) if request.key is None else _read_typed(request, request.key, known))
         except Refused as refused:

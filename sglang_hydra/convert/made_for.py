@@ -12,7 +12,7 @@ from dataclasses import fields
 
 from sglang_hydra.compose.settings.topology import REPLICA, RouterNode
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.topology.plan import Topology
+from sglang_hydra.planning.topology.servers import Topology
 
 TITLE = "Made for"
 ANNOTATION = "sglang-hydra/made-for"
@@ -29,7 +29,7 @@ def made_for(plan: Plan) -> str:
         words |= {"gpu.count": plan.gpu.count, "gpu.memory_mib": plan.gpu.memory_mib}
     for key in plan.settings:
         if key.startswith("gpu."):
-            words[key] = plan.nodes["gpu"].get(key.partition(".")[2])
+            words[key] = getattr(plan.nodes.gpu, key.partition(".")[2], None)
     words |= {"engine.version": plan.engine.version, "plan": plan.server_id}
     words["seed"] = "drawn" if plan.seed_drawn else None
     return _line(words)
@@ -37,15 +37,15 @@ def made_for(plan: Plan) -> str:
 
 def made_for_all(topology: Topology) -> str:
     """The same for several servers, with what none of them says: how many there are, and how the router is set."""
-    node, router = topology.common.nodes["topology"], topology.common.nodes["topology"]["router"]
+    node, router = topology.common.nodes.topology, topology.common.nodes.topology.router
     words: dict[str, object] = {"topology": topology.name, "host": topology.router.host, "port": topology.router.port}
-    words["replicas"] = topology.common.nodes["replicas"]
+    words["replicas"] = topology.common.nodes.replicas
     for role in dict.fromkeys(server.role for server in topology.servers):
         above = "topology" if role == REPLICA else f"topology.{role}"
         nodes = {number for server in topology.servers if server.role == role for number in server.nodes}
         words |= {f"{above}.nodes": len(nodes)} if topology.nodes > 1 else {}
-        words |= {} if role == REPLICA else {f"{above}.replicas": node[role]["replicas"]}
-    asked = {**router, **{f"args.{name}": value for name, value in router["args"].items()}}
+        words |= {} if role == REPLICA else {f"{above}.replicas": getattr(node, role).replicas}
+    asked = {**vars(router), **{f"args.{name}": value for name, value in router.args.items()}}
     defaults = {field.name: field.default for field in fields(RouterNode)}
     left_out = ("args", "python", "host", "port")
     words |= {

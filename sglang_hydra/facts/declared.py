@@ -32,8 +32,6 @@ class Composed(Protocol):
     """A composed configuration, as far as facts are made from it."""
 
     @property
-    def nodes(self) -> Mapping[str, Any]: ...
-    @property
     def intent(self) -> Mapping[str, Any]: ...
     @property
     def settings(self) -> Mapping[str, Any]: ...
@@ -72,7 +70,7 @@ def gpu_facts(node: Mapping[str, Any], probed: Mapping[str, Any]) -> GpuFacts:
 
 
 def model_facts(
-    composition: Composed, env: Mapping[str, str], presets: KnownModels
+    node: Mapping[str, Any], composition: Composed, env: Mapping[str, str], presets: KnownModels
 ) -> tuple[ModelFacts, list[Finding]]:
     """The preset's facts where ``model_path`` is still the preset's; else what its own config.json says.
 
@@ -81,7 +79,6 @@ def model_facts(
     With ``model.config=null`` no preset speaks for the model; with ``model.facts_from=NAME``, the name of a preset or
     its checkpoint, that one does.
     """
-    node = composition.nodes["model"]
     path = composition.intent.get("model_path")
     if path is None:
         return ModelFacts(None, source="no model was named"), []

@@ -66,3 +66,13 @@ class GpuFacts:
         if self.is_cuda or self.is_hip or (device in ("hpu", "npu") and device == self.device):
             return self.memory_mib
         return None
+
+
+@dataclass(frozen=True)
+class GpuClass:
+    """A GPU class of the catalog: its option (``gpu=name``), its facts and the arguments that it brings. ``facts.name``
+    is the name by which pair files know it (``gpu_model/<gpu>-<model>.yaml``)."""
+
+    name: str
+    facts: GpuFacts
+    args: Mapping[str, Any]

@@ -5,26 +5,25 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from sglang_hydra.planning.plan import Plan
+from sglang_hydra.planning.fields import PlanFields
+from sglang_hydra.planning.verdict import Verdict
 
 
-def plan_html(plan: Plan) -> str:
+def plan_html(plan: PlanFields, server_id: str, verdict: Verdict) -> str:
     """A heading, a table of the arguments that somebody named, one of the findings, and the command. A secret is shown
     as its reference."""
-    verdict = plan.verdict.sentence + (f" ({plan.verdict.why})" if plan.verdict.why else "")
+    answer = verdict.sentence + (f" ({verdict.why})" if verdict.why else "")
     named = [
         (name, plan.values.get(name), f"{chain[-1].layer}: {chain[-1].place}") for name, chain in plan.origins.items()
     ]
     findings = [(item.level, item.id, item.message, item.hint or "") for item in plan.findings]
     return "".join(
         (
-            f"<p><b>Plan {escape(plan.server_id)}</b>: {escape(verdict)}, on {escape(str(plan.gpu.name))}</p>",
+            f"<p><b>PlanFields {escape(server_id)}</b>: {escape(answer)}, on {escape(str(plan.gpu.name))}</p>",
             _table(("argument", "value", "set by"), named),
             _table(("level", "id", "finding", "hint"), findings),
-            f"<pre>{escape(shlex.join(plan.command))}</pre>" if plan.launchable is not False else "",
+            f"<pre>{escape(shlex.join(plan.command))}</pre>" if verdict.launchable is not False else "",
         )
     )
 

@@ -5,30 +5,23 @@ from __future__ import annotations
 import copyreg
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.arguments.every import EVERY
-from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.arguments.secrets import masked
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
-from sglang_hydra.compose.variables import Secrets
 from sglang_hydra.facts.gpu import GpuFacts
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.releases.provider import Provider
-from sglang_hydra.rules.resolution import Basis, Resolution
-from sglang_hydra.text.findings import Finding
+from sglang_hydra.planning.fields import PlanFields
+from sglang_hydra.planning.verdict import Verdict, verdict_on
 from sglang_hydra.text.json_types import plain
-from sglang_hydra.text.origins import Origin
 
 if TYPE_CHECKING:
-    from sglang_hydra.fit.result import Fit
     from sglang_hydra.fit.roofline import Roofline
-    from sglang_hydra.planning.verdict import Verdict
-    from sglang_hydra.text.origins import Named
 
 
 def _sealed(values: dict[str, Any]) -> MappingProxyType[str, Any]:
@@ -78,16 +71,6 @@ NOT_IDENTITY = frozenset(
 
 
 @dataclass(frozen=True)
-class Engine:
-    """The server that a plan is for. ``python`` is its interpreter, None where none was found."""
-
-    name: str
-    version: str
-    python: str | None = None
-    note: str | None = None
-
-
-@dataclass(frozen=True)
 class Recorded:
     """What a plan that was made earlier knew: it is planned again from these, and nothing is asked anew.
 
@@ -102,38 +85,13 @@ class Recorded:
     locked: bool = False
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(PlanFields):
     """What would be started, why, and whether it can be.
 
     ``ok`` is SGLang's verdict on the arguments; ``launchable`` adds ours, and is None where nobody knows. Of a release
     that was not asked, only what its command line refuses is known; what 0.5.2 would refuse is then our opinion.
-    ``environment`` is what the launch sets, ``inherited`` the SGLANG_* variables that the server finds already set.
-    ``ignored`` are findings of ours that ``ignore=[...]`` silenced. ``secrets`` is never written anywhere.
-    ``settings`` are the keys of the nodes that were set, with who set them, and ``programs`` the interpreters among
-    them; ``probed`` says that the GPU facts are this machine's own, ``seed_drawn`` that nobody set ``random_seed``:
-    what starts a server draws it, and until then there is none.
     """
-
-    resolution: Resolution
-    origins: Mapping[str, tuple[Origin, ...]]
-    nodes: Mapping[str, Any] = field(repr=False)
-    gpu: GpuFacts
-    model: ModelFacts
-    engine: Engine
-    environment: Mapping[str, str] = field(repr=False)
-    command: Sequence[str]
-    findings: tuple[Finding, ...]
-    ignored: tuple[Finding, ...] = ()
-    notes: tuple[str, ...] = ()
-    choices: Mapping[str, str | None] = field(default_factory=dict)
-    fit: Fit | None = None
-    seed_drawn: bool = False
-    inherited: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, Origin] = field(default_factory=dict, repr=False)
-    programs: Mapping[str, Named] = field(default_factory=dict, repr=False)
-    probed: bool = False
-    secrets: Secrets = field(default_factory=Secrets, repr=False)
 
     def __repr__(self) -> str:
         """The verdict, the GPUs and the command in a line; ``to_json`` has all of it."""
@@ -141,72 +99,15 @@ class Plan:
         verdict = f"cannot be launched: {wrong}" if wrong else "can be launched"
         return f"<Plan {self.server_id}, {verdict}, on {self.layout.gpus} x {self.gpu.name}: {' '.join(self.command)}>"
 
-    @property
-    def intent(self) -> Mapping[str, Any]:
-        """The arguments that some layer named. Sealed: resolving writes to a copy."""
-        return self.resolution.intent
-
-    @property
-    def layout(self) -> Layout:
-        """The groups that the server's GPUs form: ranks, replicas, parallel groups, nodes, drafts, CUDA graphs."""
-        return self.resolution.layout
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        """All arguments of the plan's release as SGLang would hold them after start-up (210 in 0.5.2); an estimate for
-        one of ``unknown``."""
-        return self.resolution.values
-
-    @property
-    def basis(self) -> Basis:
-        """What made ``values``: ``exact`` (the release's own code, or our rules for 0.5.2), ``recorded`` (an answer of
-        its own code that ships with this package) or ``rules`` (an estimate by 0.5.2's rules)."""
-        return self.resolution.basis
-
-    @property
-    def unknown(self) -> frozenset[str]:
-        """Arguments whose value the release decides, and that were not asked of it."""
-        return self.resolution.unknown
-
-    @property
-    def by_own_rules(self) -> bool:
-        """Whether the plan's release is 0.5.2, whose rules these are, or its engine is another one."""
-        return self.release.is_by_rules
-
-    @property
-    def release(self) -> Provider:
-        """The release that made ``values``: for the embedded engine 0.5.2."""
-        return Provider(self.resolution.release)
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether ``values`` are the release's own, and no estimate."""
-        return self.basis != "rules"
-
-    @property
-    def ok(self) -> bool:
-        return (self.resolution.ok or not self.is_exact) and all(finding.ours for finding in self.errors)
-
-    @property
-    def errors(self) -> tuple[Finding, ...]:
-        return tuple(finding for finding in self.findings if finding.level == "error")
-
     @cached_property
     def verdict(self) -> Verdict:
         """Whether it can be launched, in the one place that decides it, and why."""
-        from sglang_hydra.planning.verdict import verdict_on
-
         return verdict_on(self.findings, [self])
 
     @property
     def launchable(self) -> bool | None:
         """Whether it can be launched; None where that is not known: the release was not asked, a fact is missing."""
         return self.verdict.launchable
-
-    @property
-    def shown_environment(self) -> dict[str, str]:
-        """``environment`` with every value hidden whose name says that it is a secret (HF_TOKEN)."""
-        return {name: str(masked(name, value)) for name, value in self.environment.items()}
 
     @cached_property
     def server_id(self) -> str:
@@ -240,7 +141,7 @@ class Plan:
     def _setting_records(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What was set inside the nodes: the value that holds now, a secret hidden."""
         for key, origin in self.settings.items():
-            value: Any = self.nodes
+            value: Any = self.nodes.plain
             for name in key.split("."):
                 value = value.get(name) if isinstance(value, Mapping) else None
             shown = masked(key.rpartition(".")[2], plain(value))
@@ -273,7 +174,7 @@ class Plan:
     def _repr_html_(self) -> str:
         from sglang_hydra.planning.notebook import plan_html
 
-        return plan_html(self)
+        return plan_html(self, self.server_id, self.verdict)
 
     def to_json(self) -> dict[str, Any]:
         """The artifact. Its schema is committed as schemas/plan.schema.json; it holds no secret."""
@@ -331,7 +232,7 @@ def _exact(name: str, value: Any) -> Any:
 
 def may_start(plan: Plan) -> bool:
     """Whether nothing of the plan speaks against starting it, or only we do and ``launch.force`` overrides us."""
-    return plan.launchable is not False or (plan.ok and bool(plan.nodes["launch"]["force"]))
+    return plan.launchable is not False or (plan.ok and bool(plan.nodes.launch.force))
 
 
 def digest(record: Mapping[str, Any]) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import plural, short
-
-if TYPE_CHECKING:
-    from sglang_hydra.planning.plan import Plan
 
 _MOST_OF_A_LINE = 240
 """Of the first error; the findings below it have it whole."""
@@ -39,7 +37,7 @@ class Verdict(NamedTuple):
         return _SENTENCES[self.answer]
 
 
-def verdict_on(findings: Sequence[Finding], plans: Sequence[Plan]) -> Verdict:
+def verdict_on(findings: Sequence[Finding], plans: Sequence[PlanFields]) -> Verdict:
     """The verdict on servers that start together, with all that was found. Any error is a no. Unknown is a plan of
     which a fact is missing, or whose release was not asked."""
     errors = [finding for finding in findings if finding.level == "error"]
@@ -55,7 +53,7 @@ def verdict_on(findings: Sequence[Finding], plans: Sequence[Plan]) -> Verdict:
     return Verdict("yes", ", ".join([*tight, *notes]))
 
 
-def what_is_missing(plan: Plan) -> str:
+def what_is_missing(plan: PlanFields) -> str:
     """The facts that are missing to tell whether a plan can be launched; empty where there are all."""
     if not plan.is_exact:
         return f"SGLang {plan.engine.version} was not asked: {plan.resolution.not_asked}"
@@ -68,12 +66,12 @@ def what_is_missing(plan: Plan) -> str:
     return ", ".join(plan.fit.unknown) if plan.fit.fits is None else ""
 
 
-def by_estimate(plan: Plan) -> str:
+def by_estimate(plan: PlanFields) -> str:
     """The mark of every figure from values that the release did not give; empty where it gave them."""
     return "" if plan.is_exact else f", by estimate: SGLang {plan.engine.version} was not asked for its values"
 
 
-def constant_fields(plan: Plan) -> set[str]:
+def constant_fields(plan: PlanFields) -> set[str]:
     """The arguments that got what every plan of the release gives them, whatever the GPU, the model and what was set:
     what a server gets of which nothing is known, and what all recorded answers of the release agree on."""
     from sglang_hydra.facts.gpu import GpuFacts

@@ -86,8 +86,8 @@ def room_line(plan: Plan) -> str:
         return f"unknown: {missing or 'it is computed for SGLang on GPUs with memory of their own'}"
     if plan.fit.fits is False:
         return "none: it does not fit"
-    held = ("" if plan.is_exact else "by estimate ") + _held(plan.fit, plan.nodes["fit"]["context"])
-    users = plan.nodes["fit"]["users"]
+    held = ("" if plan.is_exact else "by estimate ") + _held(plan.fit, plan.nodes.fit.context)
+    users = plan.nodes.fit.users
     return f"{held}, {users:,} needed (fit.users)" if users else held
 
 

@@ -117,7 +117,7 @@ def _value_of(name: str, plan: Plan) -> Any:
 
 
 def _in_nodes(name: str, plan: Plan) -> Any:
-    value: Any = plan.nodes
+    value: Any = plan.nodes.plain
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return masked(name.rpartition(".")[2], value)

@@ -65,7 +65,7 @@ def _commands(plan: Plan) -> list[Line]:
             lines.append([text("    "), text(command_line(plan, command), VERBATIM)])
     if plan.values["dist_init_addr"] is None:
         where = "an address of node 0 and a free port there; dist_init_addr=HOST:PORT sets it"
-        if plan.nodes["launch"]["name"] == "slurm":
+        if plan.nodes.launch.name == "slurm":
             where = "found inside the job: the address of its first node and a port that is free there"
         lines += folded([text(f"  {unknown_head(plan)} is {where}", "dim")], room())
     if plan.secrets:

@@ -9,7 +9,8 @@ from typing import Any
 from sglang_hydra.planning.passing.nodes import node_commands
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.checks import numbers
-from sglang_hydra.planning.topology.plan import LAYER, Server, Topology
+from sglang_hydra.planning.topology.plan import LAYER
+from sglang_hydra.planning.topology.servers import Server, Topology
 from sglang_hydra.planning.verdict import constant_fields
 from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.first_lines import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.recorded.input_files import Document, ReadOthers, documents, is_document
@@ -21,7 +21,7 @@ from sglang_hydra.text.progress import counted
 from sglang_hydra.text.screen import Line, folded, room, text
 
 if TYPE_CHECKING:
-    from sglang_hydra.planning.topology.plan import Topology
+    from sglang_hydra.planning.topology.servers import Topology
 
 
 class Checked(NamedTuple):

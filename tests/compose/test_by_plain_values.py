@@ -281,7 +281,7 @@ def test_the_folder_of_the_tiny_model_is_asked_for_each_time(monkeypatch: pytest
     for name in ("one", "two"):
         monkeypatch.setattr(plain_bases, "tiny_path", lambda name=name: tmp_path / name)
         made = plain.compose(requests("gpu=cpu", "model=tiny"))
-        assert made.intent["model_path"] == made.nodes["model"]["model_path"] == str(tmp_path / name)
+        assert made.intent["model_path"] == made.nodes.model.model_path == str(tmp_path / name)
 
 
 @pytest.mark.parametrize("file", sorted(conf_dir().rglob("*.yaml")), ids=lambda file: f"{file.parent.name}/{file.stem}")

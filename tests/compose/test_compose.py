@@ -38,7 +38,7 @@ def assert_same(
     expected = by_hydra(folder, config_name, overrides if hydras is None else hydras)
     made = using.compose(requests(*overrides))
     nodes = [name for name in NODES if name != "extra"]  # whose arguments stand with the others
-    assert {name: made.nodes[name] for name in nodes} == {name: expected[name] for name in nodes}
+    assert {name: made.nodes.plain[name] for name in nodes} == {name: expected[name] for name in nodes}
     for name in FIELDS:
         of_preset = made.origins[name][-1].layer in ("gpu", "model", "gpu_model") if name in made.origins else False
         if not of_preset:
@@ -256,7 +256,7 @@ def test_a_folder_beats_ours_and_the_hidden_preset_is_named(tmp_path: Path) -> N
     mine = (conf_dir() / "gpu" / "h100.yaml").read_text().replace("count: 8", "count: 2")
     written(tmp_path, {"gpu/h100.yaml": mine})
     made = Composer([tmp_path]).compose(requests("gpu=h100", "model=qwen3_8b"))
-    assert made.nodes["gpu"]["count"] == 2
+    assert made.nodes.gpu.count == 2
     (said,) = made.shadowed
     assert said.endswith("hides conf/gpu/h100.yaml of sglang_hydra")
     assert planned("gpu=h100", "model=qwen3_8b", using=Composer([tmp_path])).notes[0] == said
@@ -315,7 +315,7 @@ def test_a_searchpath_can_be_typed(tmp_path: Path) -> None:
     written(tmp_path, {"gpu/mine.yaml": "defaults: [h100]\nname: mine\n"})
     made = Composer()
     typed = requests(f"hydra.searchpath=['file://{tmp_path}']", "gpu=mine")
-    assert made.compose(typed).nodes["gpu"]["name"] == "mine"
+    assert made.compose(typed).nodes.gpu.name == "mine"
 
 
 def test_what_files_say_of_hydra_itself_does_not_matter_here(tmp_path: Path) -> None:
@@ -479,7 +479,7 @@ def test_hydra_takes_the_overrides_in_their_canonical_form(overrides: list[str])
     assert "sekret" not in repr(words)
     made, expected = composer().compose(typed), by_hydra(conf_dir(), "sglang_hydra", words, resolve=False)
     hidden = made.secret_keys
-    for name, value in made.nodes.items():
+    for name, value in made.nodes.plain.items():
         if not any(key.startswith(name) for key in hidden):
             assert expected[name] == value or "${" in repr(expected[name])
     assert expected["file_storage_path"] == "a\\${b} 'c' \\"

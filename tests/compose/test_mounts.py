@@ -178,7 +178,7 @@ def test_a_spelling_that_hydra_takes_is_in_the_plan(typed: str, conf: Path) -> N
         assert plain == expected, f"Hydra's own {place}"
         if key.startswith("."):
             continue
-        ours: Any = {**composition.nodes, **composition.intent}
+        ours: Any = {**composition.nodes.plain, **composition.intent}
         for name in key.split("."):
             ours = ours[name]
         assert ours == expected, f"our {key}"

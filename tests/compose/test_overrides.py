@@ -220,7 +220,7 @@ def test_no_choice_of_a_group_is_no_riddle(typed: str, group: str, choice: str) 
     ],
 )
 def test_the_keys_of_a_node_take_what_its_schema_says(typed: str, node: str, key: str, value: Any) -> None:
-    found = composed(*H200, typed).nodes[node][key]
+    found = composed(*H200, typed).nodes.plain[node][key]
     assert (found["hidden_size"] if key == "config" else found) == value
 
 
@@ -228,7 +228,7 @@ def test_the_keys_of_a_node_take_what_its_schema_says(typed: str, node: str, key
     "typed", ["ignore=CFG004", "ignore=[CFG004]", "ignore=CFG004,GPU001", "ignore=[CFG004,GPU001]"]
 )
 def test_ignore_takes_one_id_or_a_list(typed: str) -> None:
-    assert composed(*H200, typed).nodes["ignore"][0] == "CFG004"
+    assert composed(*H200, typed).nodes.ignore[0] == "CFG004"
 
 
 def test_a_model_can_be_a_hub_id_or_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

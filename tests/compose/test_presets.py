@@ -220,7 +220,7 @@ def test_a_defaults_list_means_what_it_means_to_hydra(name: str, lists: Path) ->
     assert [part.tree for part in by_hydra.preset("gpu", name).parts] == [part.tree for part in preset.parts]
     composed = read.compose(requests(f"gpu={name}", "model=qwen3_8b"))
     if name != "referring":
-        assert composed.nodes["gpu"] == preset.node
+        assert composed.nodes.plain["gpu"] == preset.node
     with contextlib.ExitStack() as stack:
         if name in NOT_PLAIN:
             stack.enter_context(pytest.raises(NotPlain))

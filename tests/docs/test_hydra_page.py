@@ -57,7 +57,7 @@ def by_us(word: str, key: str) -> str:
         return REFUSED
     if key in FIELDS:
         return shown(made.intent.get(key, FIELDS[key].default))
-    value: Any = made.nodes
+    value: Any = made.nodes.plain
     for name in key.split("."):
         value = value.get(name)
     return shown(value)

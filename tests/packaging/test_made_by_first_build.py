@@ -75,7 +75,7 @@ def test_a_plan_is_read_and_locks_the_same_server(name: str, overrides: tuple[st
     assert saved.record["server_id"] == planned(*overrides).server_id
     again = planned(f"lock={MADE / name}.json")
     assert again.server_id == saved.record["server_id"]
-    assert again.nodes["launch"]["ready_timeout"] == (600 if name == "plan" else 1800)
+    assert again.nodes.launch.ready_timeout == (600 if name == "plan" else 1800)
 
 
 def test_a_plan_is_judged_and_exported(run: Run, tmp_path: Path) -> None:

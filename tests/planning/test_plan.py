@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 import json
+import re
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +21,7 @@ from sglang_hydra.facts import probe
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.planning.engines import planned as planned_engines
 from sglang_hydra.planning.engines.base import Availability
+from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.planning.making.make import make_plan
 from sglang_hydra.planning.plan import NOT_IDENTITY, Plan
 from sglang_hydra.show.plan import plan_screen
@@ -549,3 +555,16 @@ def test_what_starts_a_server_draws_a_seed_and_passes_it() -> None:
     started = make_plan(composer(), requests(*H200), env={}, seed=7)
     assert started.values["random_seed"] == started.to_json()["values"]["random_seed"] == 7
     assert " ".join(started.command).endswith("--random-seed 7")
+
+
+def test_each_field_says_what_it_is_who_reads_it_and_what_must_not_depend_on_it() -> None:
+    tree = ast.parse(inspect.getsource(PlanFields)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    said: dict[str, str] = {}
+    for field, after in pairwise(tree.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            said[field.target.id] = ast.unparse(after)
+    assert list(said) == [field.name for field in dataclasses.fields(Plan)]
+    for name, text in said.items():
+        assert "Readers: " in text, name
+        assert re.search(r"\b(not|no|nothing|never|none|nor|only)\b", text, re.IGNORECASE), name

@@ -54,8 +54,7 @@ def test_every_recipe_is_read_alike_behind_import(sglang_python: str) -> None:
     }
     sources = [render(plan.intent) for plan in plans.values()]
     servers = [
-        the_one(line_of(argv), f"gpu={plan.nodes['gpu']['name']}")
-        for argv, plan in zip(sources, plans.values(), strict=True)
+        the_one(line_of(argv), f"gpu={plan.nodes.gpu.name}") for argv, plan in zip(sources, plans.values(), strict=True)
     ]
     before = read_by(sglang_python, sources)
     assert not any("refused" in wanted for wanted in before)

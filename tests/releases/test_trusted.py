@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sglang_hydra.compose.schema import EngineNode
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.releases import wheels
 from sglang_hydra.releases.process import end_children
@@ -146,7 +147,7 @@ def test_fetch_trust_on_the_command_line(
 
 
 def test_a_release_that_nobody_recorded_is_planned_for_once_it_is_trusted(build: Path, tmp_path: Path) -> None:
-    node = {"name": "sglang", "version": "9.9.9", "python": None}
+    node = EngineNode("sglang", version="9.9.9")
     with pytest.raises(ConfigError, match="VER001"):
         plan_engine(node)
     make_wheel(tmp_path / "registry", "sglang", "9.9.9", FILES)

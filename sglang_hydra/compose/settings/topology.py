@@ -1,11 +1,8 @@
 """``topology``: how many servers, what they are for, and the router in front of them, as one typed node."""
 
 # OmegaConf evaluates these annotations, so they are real objects and not postponed strings.
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-from sglang_hydra.text.findings import Finding
 
 SINGLE, REPLICAS, PD = "single", "replicas", "pd"
 REPLICA, PREFILL, DECODE = "replica", "prefill", "decode"
@@ -54,17 +51,3 @@ class TopologyNode:
     worker_host: str = "127.0.0.1"
     on_worker_exit: str = "continue"
     router: RouterNode = field(default_factory=RouterNode)
-
-
-def has_several_servers(nodes: Mapping[str, Any]) -> bool:
-    """Whether these nodes ask for several servers behind a router."""
-    return bool(nodes["topology"]["name"] != SINGLE)
-
-
-def unused_replicas(nodes: Mapping[str, Any]) -> list[Finding]:
-    """What is wrong with ``replicas`` where one server is planned: nothing would read it."""
-    count = nodes["replicas"]
-    if count is None or has_several_servers(nodes):
-        return []
-    message = f"replicas={count} is for several servers behind a router, and this is one server"
-    return [Finding("error", "TOP001", message, ("replicas",), offers=f"topology=replicas replicas={count}")]

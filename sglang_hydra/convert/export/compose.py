@@ -15,7 +15,7 @@ from sglang_hydra.convert.export.quoting import Variable, Word, commented, compo
 from sglang_hydra.convert.export.variables import KEY_WHY
 from sglang_hydra.planning.passing import fabric
 from sglang_hydra.planning.passing.passed import IMAGE_VARIABLE, KEY_VARIABLE
-from sglang_hydra.planning.topology.plan import NODE
+from sglang_hydra.planning.topology.servers import NODE
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.yaml_text import Block, yaml_text
 
@@ -42,8 +42,8 @@ def service(
 ) -> dict[str, Any]:
     """Builds the service of one server, or of this host's rank of it. ``gpu_ids`` are its own GPUs where others run
     beside it, ``flags`` its own where they are not the job's. Without ``published`` only other services reach it."""
-    settings = job.plan.nodes["launch"]
-    seconds = math.ceil(settings["ready_timeout"])
+    settings = job.plan.nodes.launch
+    seconds = math.ceil(settings.ready_timeout)
     return {
         "image": _image(job),
         "command": [in_command(job, word) for word in _words(job, flags)],
@@ -56,7 +56,7 @@ def service(
         "environment": environment(job),
         **_devices(job, gpu_ids),
         "restart": "unless-stopped",
-        "stop_grace_period": f"{math.ceil(settings['stop_timeout'])}s",
+        "stop_grace_period": f"{math.ceil(settings.stop_timeout)}s",
         "healthcheck": {
             "test": ["CMD", "python3", "-c", _ask_health(job.port)],
             "interval": f"{_EACH_S}s",

@@ -41,9 +41,9 @@ def export(job: Job) -> Artifact:
 
 
 def _options(job: Job) -> Iterator[str]:
-    settings = job.plan.nodes["launch"]
+    settings = job.plan.nodes.launch
     yield f"--rm --init --name {job.name}"
-    yield f"--stop-timeout {math.ceil(settings['stop_timeout'])}"
+    yield f"--stop-timeout {math.ceil(settings.stop_timeout)}"
     yield from _devices(job)
     yield f"--ipc=host --shm-size={SHM_GIB}g --ulimit memlock=-1 --ulimit stack=67108864"
     if needs_host_network(job):

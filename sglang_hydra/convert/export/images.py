@@ -59,7 +59,7 @@ def image_of(plan: Plan) -> Image | None:
 
     Raises ConfigError (EXP003) for a ``launch.image`` that is no image reference.
     """
-    wanted = plan.nodes["launch"]["image"]
+    wanted = plan.nodes.launch.image
     known = _in_table(plan.engine.version, plan.gpu.vendor, _capability(plan), _arch(plan))
     if wanted is None:
         return known
@@ -119,7 +119,7 @@ def _capability(plan: Plan) -> str | None:
 
 def _arch(plan: Plan) -> str:
     """Returns the processor of the plan's hosts: amd64, and arm64 for boards with an Arm processor."""
-    named = " ".join([plan.gpu.name, *plan.nodes["gpu"]["device_names"]]).upper()
+    named = " ".join([plan.gpu.name, *plan.nodes.gpu.device_names]).upper()
     return "arm64" if any(board in named for board in _ARM_BOARDS) else "amd64"
 
 

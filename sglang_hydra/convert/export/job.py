@@ -88,7 +88,7 @@ class Job:
 
     @property
     def fabric(self) -> str | None:
-        chosen: str | None = self.plan.nodes["fabric"]
+        chosen: str | None = self.plan.nodes.fabric
         return chosen
 
     @cached_property
@@ -171,7 +171,7 @@ class Job:
     @property
     def head_port(self) -> str | None:
         """The port of ``dist_init_addr``, else ``launch.head_port``; None where the plan has neither."""
-        address, port = self.intent.get("dist_init_addr"), self.plan.nodes["launch"]["head_port"]
+        address, port = self.intent.get("dist_init_addr"), self.plan.nodes.launch.head_port
         return str(address).rpartition(":")[2] if address is not None else str(port) if port else None
 
     @property

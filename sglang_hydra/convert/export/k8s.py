@@ -53,7 +53,7 @@ def export(job: Job) -> Artifact:
 
 def manifest(job: Job, documents: Sequence[Mapping[str, Any]]) -> str:
     """Returns the documents as YAML, each in the namespace that is asked for."""
-    namespace = _settings(job)["namespace"]
+    namespace = _settings(job).namespace
     inside = {"namespace": namespace} if namespace else {}
     return yaml_text([{**each, "metadata": {**each["metadata"], **inside}} for each in documents])
 
@@ -122,8 +122,8 @@ def claim(job: Job, *, shared: bool) -> list[dict[str, Any]]:
     if job.is_local_model:
         return []
     settings = _settings(job)
-    named = {"storageClassName": settings["storage_class"]} if settings["storage_class"] else {}
-    size: int = settings["cache_gib"] or _weights_gib(job)
+    named = {"storageClassName": settings.storage_class} if settings.storage_class else {}
+    size: int = settings.cache_gib or _weights_gib(job)
     return [
         {
             "apiVersion": "v1",
@@ -152,7 +152,7 @@ def pod_of(job: Job) -> dict[str, Any]:
         *([] if job.is_local_model else [{"name": "cache", "mountPath": job.cache}]),
         *({"name": name, "mountPath": mount.path, "readOnly": not mount.writable} for name, mount in mounts),
     ]
-    grace = max(math.ceil(job.plan.nodes["launch"]["stop_timeout"]), _GRACE_S)
+    grace = max(math.ceil(job.plan.nodes.launch.stop_timeout), _GRACE_S)
     container = {
         "name": "sglang",
         "image": job.image.image if job.image else None,  # check_settings refuses the second
@@ -171,11 +171,11 @@ def pod_of(job: Job) -> dict[str, Any]:
 def _nodes(job: Job) -> dict[str, Any]:
     """Names the nodes of the plan's GPU class by the label that NVIDIA's GPU feature discovery gives them; of other
     vendors' no label is known."""
-    asked = _settings(job)["node_selector"]
+    asked = _settings(job).node_selector
     if asked is not None:
         return {"nodeSelector": dict(asked)} if asked else {}
     is_labelled = job.gpus and job.plan.gpu.vendor == "nvidia"
-    products = [_dashed(name) for name in job.plan.nodes["gpu"]["device_names"]] if is_labelled else []
+    products = [_dashed(name) for name in job.plan.nodes.gpu.device_names] if is_labelled else []
     if len(products) < 2:
         return {"nodeSelector": {PRODUCT: products[0]}} if products else {}
     terms = [{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": products}]}]
@@ -191,7 +191,7 @@ def _dashed(device_name: str) -> str:
 def serving(job: Job, pod: dict[str, Any]) -> dict[str, Any]:
     """Adds probes to the pod whose server answers requests."""
     health = {"path": "/health", "port": job.port}
-    budget = math.ceil(job.plan.nodes["launch"]["ready_timeout"] / _STARTUP_EACH_S)
+    budget = math.ceil(job.plan.nodes.launch.ready_timeout / _STARTUP_EACH_S)
     later = {"httpGet": health, "timeoutSeconds": _HEALTH_S, "periodSeconds": _LIVE_EACH_S, "failureThreshold": 3}
     probes = {
         "startupProbe": {
@@ -245,7 +245,7 @@ def _resources(job: Job) -> dict[str, Any]:
     if job.gpus:
         limits["amd.com/gpu" if job.plan.gpu.vendor == "amd" else "nvidia.com/gpu"] = job.gpus
     if _is_rdma(job):
-        limits[_settings(job)["rdma_resource"]] = 1
+        limits[_settings(job).rdma_resource] = 1
     return {"limits": limits} if limits else {}
 
 
@@ -257,7 +257,7 @@ def _security(job: Job) -> dict[str, Any]:
     context: dict[str, Any] = {"capabilities": {"add": added}} if added else {}
     if amd:
         context["seccompProfile"] = {"type": "Unconfined"}
-    context |= _settings(job)["security_context"]
+    context |= _settings(job).security_context
     return {"securityContext": context} if context else {}
 
 
@@ -301,7 +301,7 @@ def _is_rdma(job: Job) -> bool:
 
 def nodes_line(job: Job) -> list[str]:
     """Explains the label by which a pod is given a node of the GPU class."""
-    if _settings(job)["node_selector"] is not None or not _nodes(job):
+    if _settings(job).node_selector is not None or not _nodes(job):
         return []
     return [f"Nodes are chosen by {PRODUCT} of NVIDIA's GPU feature discovery; launch.k8s.node_selector names others."]
 
@@ -311,7 +311,7 @@ def secret_line(job: Job) -> str:
     keys = [name for name in job.secret_names if "optional" not in _secret_key(job, name)]
     named = (*keys, *[HUB_TOKEN] * (HUB_TOKEN not in keys))
     literal = " ".join(f"--from-literal={name}=..." for name in named)
-    where = f"-n {namespace} " if (namespace := _settings(job)["namespace"]) else ""
+    where = f"-n {namespace} " if (namespace := _settings(job).namespace) else ""
     made = f"kubectl create secret generic {where}{job.name} {literal}"
     return f"{'Needs' if keys else 'Gated models need'} a Secret: {made}"
 
@@ -338,15 +338,15 @@ def check_settings(job: Job) -> None:
     """Raises ConfigError for settings (EXP015) and paths (EXP023) that Kubernetes would refuse."""
     settings = _settings(job)
     found = [replace(missing_image(job.plan), level="error")] if job.image is None else []
-    if settings["namespace"] is not None and not _LABEL.fullmatch(settings["namespace"]):
-        found.append(_wrong("namespace", settings["namespace"], "is no name of a namespace", "null"))
-    if settings["cache_gib"] is not None and settings["cache_gib"] < 1:
-        found.append(_wrong("cache_gib", settings["cache_gib"], "is no size in GiB", "800"))
-    if settings["storage_class"] is not None and not _NAME.fullmatch(settings["storage_class"]):
-        found.append(_wrong("storage_class", settings["storage_class"], "is no name of a storage class", "null"))
-    if not _RESOURCE.fullmatch(settings["rdma_resource"]):
+    if settings.namespace is not None and not _LABEL.fullmatch(settings.namespace):
+        found.append(_wrong("namespace", settings.namespace, "is no name of a namespace", "null"))
+    if settings.cache_gib is not None and settings.cache_gib < 1:
+        found.append(_wrong("cache_gib", settings.cache_gib, "is no size in GiB", "800"))
+    if settings.storage_class is not None and not _NAME.fullmatch(settings.storage_class):
+        found.append(_wrong("storage_class", settings.storage_class, "is no name of a storage class", "null"))
+    if not _RESOURCE.fullmatch(settings.rdma_resource):
         default = K8sNode().rdma_resource
-        found.append(_wrong("rdma_resource", settings["rdma_resource"], "is no name of a resource", default))
+        found.append(_wrong("rdma_resource", settings.rdma_resource, "is no name of a resource", default))
     for mount in job.mounts:
         if ":" in mount.path:
             message = f"{mount.path}: Kubernetes mounts no path with a colon in it"
@@ -355,9 +355,8 @@ def check_settings(job: Job) -> None:
         raise ConfigError(*found)
 
 
-def _settings(job: Job) -> Mapping[str, Any]:
-    settings: Mapping[str, Any] = job.plan.nodes["launch"]["k8s"]
-    return settings
+def _settings(job: Job) -> K8sNode:
+    return job.plan.nodes.launch.k8s
 
 
 def _wrong(name: str, value: object, why: str, instead: str) -> Finding:

@@ -23,8 +23,8 @@ from sglang_hydra.convert.made_for import TITLE, made_for_all
 from sglang_hydra.planning.passing import fabric
 from sglang_hydra.planning.passing.passed import KEY_VARIABLE
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.topology.plan import NODE, Topology
 from sglang_hydra.planning.topology.router import FIRST_WITH_KEY, MODULE, PACKAGE, Router, flags
+from sglang_hydra.planning.topology.servers import NODE, Topology
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.version import VERSION
@@ -303,7 +303,7 @@ def release_of(topology: Topology) -> str:
 
 
 def _startup_s(topology: Topology) -> float:
-    return float(topology.common.nodes["launch"]["ready_timeout"])
+    return float(topology.common.nodes.launch.ready_timeout)
 
 
 def is_keyed(topology: Topology) -> bool:

@@ -14,8 +14,8 @@ from sglang_hydra.convert.export.slurm import SUBMIT, beginning, check_settings,
 from sglang_hydra.convert.export.variables import key_program as program_with_key
 from sglang_hydra.convert.export.variables import without_secrets
 from sglang_hydra.planning.passing.slurm_options import sbatch_settings_of
-from sglang_hydra.planning.topology.plan import NODE, Server, Topology
 from sglang_hydra.planning.topology.router import MODULE, PACKAGE
+from sglang_hydra.planning.topology.servers import NODE, Server, Topology
 
 _NODES = """
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
@@ -74,7 +74,7 @@ def _step(server: Server, job: Job, several: bool) -> str:
 
 def _router(topology: Topology, job: Job) -> str:
     """The router, in the background of the batch script: it waits for its servers by itself."""
-    own = topology.common.nodes["topology"]["router"]["python"] or job.plan.nodes["engine"]["python"] or "python3"
+    own = topology.common.nodes.topology.router.python or job.plan.nodes.engine.python or "python3"
     keyed = is_keyed(topology)
     argv = replace(topology, router=patient_router(topology)).router_argv
     start: list[Word] = [Variable("router")]

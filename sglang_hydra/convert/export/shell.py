@@ -8,7 +8,7 @@ from sglang_hydra.convert.export.job import Artifact, Job
 from sglang_hydra.convert.export.quoting import Variable, Word, bash, bash_lines, commented
 from sglang_hydra.convert.export.variables import KEY_PROGRAM, KEY_WHY
 from sglang_hydra.planning.passing.passed import KEY_VARIABLE, PYTHON_VARIABLE
-from sglang_hydra.planning.topology.plan import NODE
+from sglang_hydra.planning.topology.servers import NODE
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 
@@ -47,7 +47,7 @@ def server_words(job: Job, python: Word) -> list[Word]:
 
 
 def interpreter(job: Job) -> str:
-    wanted = job.plan.nodes["engine"]["python"] or "python"
+    wanted = job.plan.nodes.engine.python or "python"
     default = bash(wanted)
     # Quotes inside of ${...} are read once more.
     if default != wanted:

@@ -43,17 +43,17 @@ def export(job: Job) -> Artifact:
 
 def beginning(job: Job, options: Mapping[str, str | bool], header: Sequence[str]) -> str:
     """The script as far as its first step: what Slurm is asked for, the header, the set-up, the environment."""
-    settings = job.plan.nodes["launch"]["slurm"]
+    settings = job.plan.nodes.launch.slurm
     return "".join(
         (
             "#!/usr/bin/env bash\n",
             "".join(f"#SBATCH {_directive(name, value)}\n" for name, value in options.items()),
             commented(header),
             "set -euo pipefail\n",
-            "".join(f"{line}\n" for line in settings["setup"]),
+            "".join(f"{line}\n" for line in settings.setup),
             "\n",
             environment(job),
-            "" if settings["container"] != "none" else interpreter(job),
+            "" if settings.container != "none" else interpreter(job),
             key_program(job),
         )
     )
@@ -73,7 +73,7 @@ def step(job: Job, meeting: Variable | None, words: Sequence[str] = ()) -> str:
 
 def check_settings(job: Job) -> None:
     """Raises ConfigError for settings that Slurm would misread."""
-    errors = list(slurm_findings(job.plan.nodes["launch"], str(job.plan.values["model_path"])))
+    errors = list(slurm_findings(job.plan.nodes.launch, str(job.plan.values["model_path"])))
     if errors:
         raise ConfigError(*errors)
 
@@ -86,7 +86,7 @@ def _srun_words(job: Job) -> list[str]:
 
 
 def _start_words(job: Job) -> Sequence[Word]:
-    if job.plan.nodes["launch"]["slurm"]["container"] == "none":
+    if job.plan.nodes.launch.slurm.container == "none":
         return server_words(job, PYTHON)
     outside = container_command(job.plan, [mount.path for mount in job.mounts])
     if job.has_key:

@@ -22,7 +22,7 @@ from sglang_hydra.arguments.tables.values import problem
 from sglang_hydra.compose.overrides import value_problem
 from sglang_hydra.convert.importing.launches import Launch, is_open, open_names, without_marks
 from sglang_hydra.convert.importing.passwords import holds_a_password, without_passwords
-from sglang_hydra.convert.importing.routed import PREFIX, take_replicas, take_router
+from sglang_hydra.convert.importing.routed import PREFIX, REPLICAS, router_key
 from sglang_hydra.planning.engines.planned import release_meant
 from sglang_hydra.run.diagnose.server_args import RENAMED, named
 from sglang_hydra.text.budget import read_yaml
@@ -85,7 +85,7 @@ def read_arguments(
     if launch.behind_router:
         for option in options:
             if option.flag.startswith(PREFIX):
-                take_router(made, option.flag, option.values)
+                _take_router(made, option)
         options = [option for option in options if not option.flag.startswith(PREFIX)]
     if made.version is None:
         made.guess = guess_release(options, architectures(options))
@@ -94,7 +94,7 @@ def read_arguments(
         options = list(options_in([word for option in options for word in option.words], made.read_by))
     _take(made, read_options(options, made.read_by, needs_model=False), options)
     if launch.behind_router:
-        take_replicas(made)
+        made.topology["replicas"] = made.values.pop(REPLICAS, 1)
     return made
 
 
@@ -110,6 +110,15 @@ def _take(made: Arguments, read: Reading, options: Sequence[Typed]) -> None:
     made.unread += read.unread
     made.idle |= read.idle
     made.old |= read.old
+
+
+def _take_router(made: Arguments, option: Typed) -> None:
+    read = router_key(option.flag, option.values)
+    if isinstance(read, Finding):
+        made.findings.append(read)
+        made.unread.append(option.flag)
+    else:
+        made.topology[read[0]] = read[1]
 
 
 def _take_open(made: Arguments, option: Typed) -> bool:

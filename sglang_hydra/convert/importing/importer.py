@@ -254,7 +254,7 @@ def _all_classes(launch: Launch, known: Mapping[str, Any], composer: Composer) -
 
 
 def _usual_count(gpu: str, composer: Composer) -> int | None:
-    count = composer.compose([Request(f"gpu={gpu}", "the source")]).nodes["gpu"]["count"]
+    count = composer.compose([Request(f"gpu={gpu}", "the source")]).nodes.gpu.count
     return count if isinstance(count, int) else None
 
 

@@ -8,36 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.compose.settings.topology import RouterNode
 from sglang_hydra.planning.topology.router import SECRET, flags
 from sglang_hydra.text.findings import Finding
 
-if TYPE_CHECKING:
-    from sglang_hydra.convert.importing.flags import Arguments
-
 PREFIX = "--router-"
-_REPLICAS = "dp_size"
+REPLICAS = "dp_size"
+"""The router's flag for the number of servers, each of which has one replica of the weights."""
 _PLACED = ("host", "port", "worker_urls", "pd_disaggregation", "prefill", "decode")
 
 
-def take_router(made: Arguments, flag: str, values: Sequence[str]) -> None:
-    """Takes one of the router's flags as a key of ``topology.router``."""
+def router_key(flag: str, values: Sequence[str]) -> tuple[str, Any] | Finding:
+    """One of the router's flags as a key of ``topology.router`` with its value; a finding where it is left out."""
     name = flag.removeprefix(PREFIX).replace("-", "_")
     known = flags().get(name)
     if known is None or name in _PLACED or name in SECRET or not _fits(known.kind, values):
         why = "holds a secret" if name in SECRET else "is none of the router's that a topology takes"
-        made.findings.append(Finding("error", "IMP003", f"{flag} {why}; it is left out"))
-        made.unread.append(flag)
-        return
+        return Finding("error", "IMP003", f"{flag} {why}; it is left out")
     key = name if name in {field.name for field in fields(RouterNode)} else f"args.{name}"
-    made.topology[f"topology.router.{key}"] = _value(known.kind, values)
-
-
-def take_replicas(made: Arguments) -> None:
-    """Takes ``dp_size`` as the number of servers, each of which has one replica of the weights."""
-    made.topology["replicas"] = made.values.pop(_REPLICAS, 1)
+    return f"topology.router.{key}", _value(known.kind, values)
 
 
 def _fits(kind: str, values: Sequence[str]) -> bool:

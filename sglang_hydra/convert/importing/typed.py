@@ -43,8 +43,8 @@ def read_typed(requests: Sequence[Request], composer: Composer) -> Typed:
             values["model_path"] = composition.intent.get("model_path")
         elif key in _GROUPS:
             choices[key] = str(composition.choices.get(key) or value)
-        elif "." in key or key in composition.nodes:
-            nodes[key] = value_at(composition.nodes, key)
+        elif "." in key or key in composition.nodes.plain:
+            nodes[key] = value_at(composition.nodes.plain, key)
         else:
             message = f"{request.text}: an imported server has no {key}"
             raise ConfigError(Finding("error", "IMP014", message, (key,), "gpu=..., model=..., or an argument"))

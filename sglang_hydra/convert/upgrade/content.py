@@ -71,7 +71,7 @@ def _written_anew(made: Upgrade, composer: Composer, output: Path | None) -> str
             choices[key] = str(composition.choices[key])
         elif key not in groups:
             nodes[key] = (
-                written if refers else _without_secrets(key.rpartition(".")[2], value_at(composition.nodes, key))
+                written if refers else _without_secrets(key.rpartition(".")[2], value_at(composition.nodes.plain, key))
             )
     if made.subject.recorded is not None:
         choices |= {group: str(made.plan.choices[group]) for group in ("gpu", "model") if made.plan.choices.get(group)}

@@ -231,7 +231,7 @@ def _with_release(text: str, one: Upgrade, held: Collection[str]) -> str:
     text = re.sub(rf"{_PIN}{re.escape(old)}(?![\w.])", rf"\g<1>{new}", text)
     image = image_of(one.plan)
     published = {row.image: row for row in images() if row.version in held}
-    is_typed = one.plan.nodes["launch"]["image"] is not None
+    is_typed = one.plan.nodes.launch.image is not None
 
     def put(found: re.Match[str]) -> str:
         registry = _HUB if found[0].startswith(_HUB) and not is_typed else ""
@@ -277,7 +277,7 @@ def _check(
         ours, theirs = (argv_of(side.intent, one.version) or () for side in (wanted, found))
         both = (*differences(ours, theirs, one.version), *differences(theirs, ours, one.version))
         names = {item.name for item in both} - {"random_seed"}
-        if names or wanted.nodes["engine"]["env"] != found.nodes["engine"]["env"]:
+        if names or wanted.nodes.engine.env != found.nodes.engine.env:
             what = ", ".join(sorted(names)[:3]) or "a variable"
             raise _refused(f"{name}: {what} would be another than planned")
 

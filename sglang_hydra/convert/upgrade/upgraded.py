@@ -140,14 +140,14 @@ def _planned(
     seed: int | None = None,
 ) -> Plan:
     new_requests = composable(requests)
-    if composition.nodes["engine"]["name"] == "auto":
+    if composition.nodes.engine.name == "auto":
         new_requests = composer.with_choice(new_requests, "engine", "sglang", _CHOSEN)
     recorded = subject.recorded
     return make_plan(composer, new_requests, recorded=recorded, seed=recorded.seed if recorded else seed)
 
 
 def _refuse_others(composition: Composition) -> None:
-    engine, topology = composition.nodes["engine"]["name"], composition.nodes["topology"]["name"]
+    engine, topology = composition.nodes.engine.name, composition.nodes.topology.name
     if engine not in ("auto", "sglang"):
         message = f"upgrade is about releases of SGLang, and the engine is {engine}"
         raise ConfigError(Finding("error", "UPG004", message, ("engine",), "engine=sglang"))
@@ -167,10 +167,10 @@ def _start(subject: Subject, composition: Composition, written_for: str | None) 
         found = started_from(recipe.version, "the recipe")
     if found is not None:
         return found
-    named = started_from(composition.nodes["engine"]["version"], _VERSION)
+    named = started_from(composition.nodes.engine.version, _VERSION)
     if named is not None:
         return named._replace(why=_VERSION)
-    meant = release_meant(python=composition.nodes["engine"]["python"])
+    meant = release_meant(python=composition.nodes.engine.python)
     return assumed_start(meant, {request.name.removeprefix("extra.") for request in subject.requests} & EVERY.keys())
 
 
@@ -180,7 +180,7 @@ def _recipe_of(composition: Composition) -> Any:
 
 
 def _environment(composition: Composition) -> dict[str, str]:
-    return {str(name): str(value) for name, value in composition.nodes["engine"]["env"].items()}
+    return {str(name): str(value) for name, value in composition.nodes.engine.env.items()}
 
 
 def _inherited(env: Mapping[str, str]) -> dict[str, str]:

@@ -117,10 +117,10 @@ def plan_rollout(
         raise ConfigError(*found)
     settings = settings_in(tree)
     composer = Composer([*config_dirs, *_folders_of_app()], trusts_files=True)
-    facts = own_requests(settings, lambda name: composer.compose([Request(f"gpu={name}", "verl")]).nodes["gpu"])
+    facts = own_requests(settings, lambda name: composer.compose([Request(f"gpu={name}", "verl")]).nodes.plain["gpu"])
     composition, hardware = choose_gpu_class(composer, facts, composer.compose(facts), env)
-    version = plan_engine(composition.nodes["engine"]).version
-    vendor = gpu_facts(composition.nodes["gpu"], hardware.facts).vendor
+    version = plan_engine(composition.nodes.engine).version
+    vendor = gpu_facts(composition.nodes.plain["gpu"], hardware.facts).vendor
     knows = _arguments_of(version)
     typed = _checked(composer, *requests_of(settings, tree, knows, version))
     own = passed(tree, version, vendor, knows)
@@ -214,7 +214,7 @@ def _leaving(settings: Mapping[str, Setting]) -> dict[str, Any]:
 
 def _with(plan: Plan, found: Sequence[Finding]) -> Plan:
     """The plan with the findings about verl, without those that ``ignore`` names."""
-    ignore = plan.nodes["ignore"]
+    ignore = plan.nodes.ignore
     silent = tuple(finding for finding in found if finding.id in ignore)
     kept = tuple(finding for finding in found if finding.id not in ignore)
     return replace(plan, findings=(*plan.findings, *kept), ignored=(*plan.ignored, *silent))

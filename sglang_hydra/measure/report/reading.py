@@ -94,7 +94,7 @@ def points_of(plan: Plan) -> list[Point]:
     """Returns the valid points of the sweeps in ``forecast.results``, or else in the user's settings. Raises
     ConfigError for a folder that holds no sweep."""
     found = []
-    for folder in plan.nodes["forecast"]["results"] or [item.value for item in settings().results]:
+    for folder in plan.nodes.forecast.results or [item.value for item in settings().results]:
         store = Store(Path(folder).expanduser())
         plans = _Plans(store)
         for row in _read(store.folder, folder).valid:

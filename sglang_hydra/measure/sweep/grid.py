@@ -72,7 +72,7 @@ def read_grid(
     varied = [(request, axis_of(request, composer.options) if request.is_word else None) for request in requests]
     common = tuple(request for request, axis in varied if axis is None)
     composition = composer.compose(common)
-    settings = {**composition.nodes["sweep"], **(given or {})}
+    settings = {**composition.nodes.plain["sweep"], **(given or {})}
     known = set_by(composer, composition)
     with naming_setters(known):
         return _grid(composer, requests, varied, composition, settings, known, measured)
@@ -170,9 +170,11 @@ def _with_one_release(
         requests = [*common, *own]
         try:
             composition = composer.compose(requests)
-            if not is_open(composition, plan_engine(composition.nodes["engine"])):
+            if not is_open(composition, plan_engine(composition.nodes.engine)):
                 return common, ()
-            model, _ = model_facts(composition, os.environ, composer.model_presets(requests))
+            model, _ = model_facts(
+                composition.nodes.plain["model"], composition, os.environ, composer.model_presets(requests)
+            )
         except ConfigError:  # the point says it itself
             continue
         needed.append(needed_by(composition, model, os.environ))
@@ -196,9 +198,9 @@ def with_metrics(
     """
     if FIELD in composition.intent or FIELD in varied:
         return common
-    node = composition.nodes["engine"]
+    node = composition.nodes.engine
     here = False
-    if node["name"] == "auto" and "gpu" not in varied:
+    if node.name == "auto" and "gpu" not in varied:
         _, hardware = choose_gpu_class(composer, common, composition, os.environ)
         here = hardware.embedded
     return (_WANTED, *common) if plan_engine(node, embedded_first=here).name == "sglang" else common

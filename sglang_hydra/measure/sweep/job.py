@@ -12,7 +12,7 @@ from sglang_hydra.measure.sweep.points import Point
 from sglang_hydra.measure.sweep.search import Search
 from sglang_hydra.measure.sweep.store import Store
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.topology.plan import Topology
+from sglang_hydra.planning.topology.servers import Topology
 from sglang_hydra.run.launch.local import LocalServer
 from sglang_hydra.text.errors import SglangHydraError
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.measure.bench.checks import problems
 from sglang_hydra.measure.sweep.loads import Room, load_problems, room_of
 from sglang_hydra.measure.sweep.points import Point, ServerGroup, workload_id_of
@@ -123,7 +123,7 @@ class Judge:
             server = self._server(composition, words)
         except ConfigError as failure:
             return Judged(None, None, refused=tuple(failure.findings))
-        bench = composition.nodes["bench"]
+        bench = composition.nodes.plain["bench"]
         errors = (*server.errors, *(finding for finding in problems(bench) if finding.level == "error"))
         if self._measured and not errors:
             errors = tuple(load_problems(server.plan, server.room, bench))
@@ -141,9 +141,9 @@ class Judge:
         plan = plan_composed(self._composer, words, composition, seed=self._seed, env=self._env, with_remedies=False)
         if has_several_servers(plan.nodes):
             return self._topology(plan, words)
-        forced = plan.ok and bool(plan.nodes["launch"]["force"])
+        forced = plan.ok and bool(plan.nodes.launch.force)
         nodes = int(plan.values["nnodes"])
-        if self._measured and plan.nodes["bench"]["url"]:  # it runs, whatever we think of it
+        if self._measured and plan.nodes.bench.url:  # it runs, whatever we think of it
             return PlannedServer(plan, plan.server_id, gpus_of(plan), nodes, (), plan.verdict, room_of(plan))
         errors = () if forced else self._with_offers(plan.errors, words)
         errors = (*errors, *self._carried(nodes, "nnodes"), *self._launched_otherwise(plan))
@@ -159,9 +159,9 @@ class Judge:
 
     def _launched_otherwise(self, plan: Plan) -> Iterator[Finding]:
         """What ``launch`` asks for and a sweep, whose servers end with their points, does not do."""
-        launch = plan.nodes["launch"]
-        if self._measured and launch["name"] != "local":
-            message = f"launch={launch['name']} starts one server; what carries a sweep elsewhere is hydra/launcher"
+        launch = plan.nodes.launch
+        if self._measured and launch.name != "local":
+            message = f"launch={launch.name} starts one server; what carries a sweep elsewhere is hydra/launcher"
             hint = "launch=local hydra/launcher=submitit_slurm"
             yield Finding("error", "RNR003", message, ("launch.name",), hint)
 
@@ -213,8 +213,14 @@ def _same_server(one: Composition, other: Composition) -> bool:
         one.intent == other.intent
         and one.findings == other.findings
         and one.choices.get("recipe") == other.choices.get("recipe")
-        and all(one.nodes[name] == value for name, value in other.nodes.items() if name not in _CLIENT_NODES)
+        and all(
+            one.nodes.plain[name] == value for name, value in other.nodes.plain.items() if name not in _CLIENT_NODES
+        )
     )
+
+
+def _of_server(composition: Composition) -> dict[str, Any]:
+    return {name: value for name, value in composition.nodes.plain.items() if name not in _CLIENT_NODES}
 
 
 def _shown(value: Any) -> str:

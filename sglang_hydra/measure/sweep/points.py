@@ -17,7 +17,7 @@ from sglang_hydra.compose.schema import PRIMARY_NAME
 from sglang_hydra.planning.plan import Plan, digest
 
 if TYPE_CHECKING:
-    from sglang_hydra.planning.topology.plan import Topology
+    from sglang_hydra.planning.topology.servers import Topology
 
 _SLO = ("ttft_ms", "itl_ms", "e2e_ms")
 

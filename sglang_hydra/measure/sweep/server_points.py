@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.facts.trust import begin_to_start
 from sglang_hydra.measure.sweep.claims import Claims
 from sglang_hydra.measure.sweep.files import cannot_write
@@ -28,7 +28,7 @@ from sglang_hydra.measure.sweep.serving import take_points
 from sglang_hydra.measure.sweep.store import OPEN, Store
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.topology.plan import Topology
+from sglang_hydra.planning.topology.servers import Topology
 from sglang_hydra.run.launch.head import free_port, is_free
 from sglang_hydra.text.errors import ConfigError, MachineError, SglangHydraError
 from sglang_hydra.text.findings import Finding
@@ -127,7 +127,7 @@ def _plan_here(sweep: Sweep, group: ServerGroup, gpus: tuple[int, ...]) -> Plan 
     plan = sweep.source.plan(requests)
     if begin_to_start(plan.programs):
         plan = sweep.source.plan(requests)
-    starts = plan_engine(plan.nodes["engine"], embedded_first=True).name
+    starts = plan_engine(plan.nodes.engine, embedded_first=True).name
     if starts != plan.engine.name:
         message = f"{plan.engine.name} is planned and not installed here: {starts} would be measured in its place"
         hint = f"engine={starts} plans that; or engine.python=<an interpreter that has {plan.engine.name}>"

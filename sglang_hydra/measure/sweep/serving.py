@@ -25,8 +25,8 @@ from sglang_hydra.measure.sweep.progress import numbers
 from sglang_hydra.measure.sweep.records import failure_record, point_record
 from sglang_hydra.measure.sweep.store import DONE
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.topology.plan import Topology
 from sglang_hydra.planning.topology.router import absent
+from sglang_hydra.planning.topology.servers import Topology
 from sglang_hydra.run.diagnose.classes import classes_by_kind
 from sglang_hydra.run.launch.as_planned import KIND as NOT_AS_PLANNED
 from sglang_hydra.run.launch.as_planned import must_be_planned, record_of
@@ -67,7 +67,7 @@ def take_points(work: Work) -> bool:
     """
     while work.goes_on:
         try:
-            with _outside(work) if work.common.nodes["bench"]["url"] else _server_of(work) as running:
+            with _outside(work) if work.common.nodes.bench.url else _server_of(work) as running:
                 failed = _take_in_turn(work, running)
         except _NotUpError as error:
             failed = error.failed
@@ -171,7 +171,7 @@ def _environment_of(plan: Plan | Topology) -> Mapping[str, str]:
 def _outside(work: Work) -> Iterator[_Running]:
     """The server of ``bench.url``, as it runs. Raises _NotUpError where it is another than was planned, or is gone."""
     plan = work.common
-    local = Outside(str(plan.nodes["bench"]["url"]).rstrip("/"))
+    local = Outside(str(plan.nodes.bench.url).rstrip("/"))
     try:
         still_the_same(plan)
     except ServerError as error:

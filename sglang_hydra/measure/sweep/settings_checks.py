@@ -90,7 +90,7 @@ def check_search(composer: Composer, grid: Grid) -> None:
         if key == "bench.slo" or key.startswith("bench.slo."):
             message = f"{key} varies, and goodput under one SLO is no better or worse than under another"
             findings.append(Finding("error", "RNR005", message, (key,), f"{key}=500"))
-    bench = composer.compose(grid.common).nodes["bench"]
+    bench = composer.compose(grid.common).nodes.plain["bench"]
     varied = [axis for axis in grid.axes if "bench.concurrency" in axis.keys and axis.span is None]
     words = {request.text for axis in varied for requests in axis.values() for request in requests}
     if bench["concurrency"] == LADDER or f"bench.concurrency={LADDER}" in words:

@@ -118,7 +118,7 @@ class Tuning:
         self.grid = grid
         self.dimensions = dimensions_of(grid.axes)
         check_values(composer, grid, self.dimensions)
-        self.objective = Objective(composer.compose(grid.common).nodes["bench"])
+        self.objective = Objective(composer.compose(grid.common).nodes.plain["bench"])
         self.proposals: list[tuple[Proposal, Brought]] = []
         self.pending: Proposal | None = None
         self.stop = ""

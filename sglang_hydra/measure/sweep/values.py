@@ -50,7 +50,7 @@ def value_of(key: str, plan: Plan, bench: Mapping[str, Any]) -> Any:
         return _of_gpu(rest[0], plan)
     if node == "model" and rest[0] == "config":
         return _at(plan.model.config, rest[1:])
-    return _at(bench if node == "bench" else plan.nodes[node], rest)
+    return _at(bench if node == "bench" else plan.nodes.plain[node], rest)
 
 
 def _of_gpu(name: str, plan: Plan) -> Any:
@@ -59,7 +59,7 @@ def _of_gpu(name: str, plan: Plan) -> Any:
         return float(f"{capability[0]}.{capability[1]}") if capability else None
     if hasattr(plan.gpu, name):
         return getattr(plan.gpu, name)
-    return plan.gpu.extra.get(name, plan.nodes["gpu"].get(name))
+    return plan.gpu.extra.get(name, getattr(plan.nodes.gpu, name, None))
 
 
 def _at(node: Any, keys: list[str]) -> Any:

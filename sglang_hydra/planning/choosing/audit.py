@@ -11,11 +11,12 @@ from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.model_presets import ModelPresets
 from sglang_hydra.compose.recipes import Recipe, recipe_findings, recipes
 from sglang_hydra.compose.schema import PAIR
+from sglang_hydra.compose.settings.nodes import Nodes
 from sglang_hydra.facts.defaults import as_read
 from sglang_hydra.facts.drafts import known_draft
-from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.gpu import GpuClass, GpuFacts
 from sglang_hydra.facts.model import ModelFacts
-from sglang_hydra.planning.choosing.catalog import GpuClass, Model, gpu_classes, models
+from sglang_hydra.planning.choosing.catalog import Model, gpu_classes, models
 from sglang_hydra.planning.engines.planned import PlannedEngine
 from sglang_hydra.planning.finding_meanings import title_of
 from sglang_hydra.planning.making.by_release import resolved
@@ -77,7 +78,7 @@ class Judging:
         """What the release makes of ``facts.given``; its basis is ``rules`` where there is no answer."""
         model = replace(facts.model, refused=None, config_class=None)
         facts = replace(facts, model=model, env=env, release=self.engine.version)
-        nodes = Composition(facts.given, {}, {"engine": {}}, {})
+        nodes = Composition(facts.given, {}, Nodes({"engine": {}}), {})
         target = Target(nodes, Hardware(), self.engine, facts, (), env, {}, {})
         return resolved(target, may_fetch=False, may_ask=self.ask, why=False)
 

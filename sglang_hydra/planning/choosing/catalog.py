@@ -11,7 +11,7 @@ from sglang_hydra.architecture.understanding import config_fields, context_lengt
 from sglang_hydra.arguments.fields import fresh_defaults
 from sglang_hydra.compose.grammar import has_interpolation
 from sglang_hydra.facts.declared import gpu_facts
-from sglang_hydra.facts.gpu import GpuFacts
+from sglang_hydra.facts.gpu import GpuClass, GpuFacts
 from sglang_hydra.facts.stated_config import preset_facts
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composer
     from sglang_hydra.compose.overrides import Request
     from sglang_hydra.facts.model import ModelFacts
-
-
-@dataclass(frozen=True)
-class GpuClass:
-    """A GPU class of the catalog: its option (``gpu=name``), its facts and the arguments that it brings. ``facts.name``
-    is the name by which pair files know it (``gpu_model/<gpu>-<model>.yaml``)."""
-
-    name: str
-    facts: GpuFacts
-    args: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

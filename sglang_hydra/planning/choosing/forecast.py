@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sglang_hydra.architecture.known import Missing
 from sglang_hydra.fit.forecast import Demand, Forecast, Own, forecast
 from sglang_hydra.fit.forecast_own import Point, own_of
 from sglang_hydra.fit.forecast_server import Server, server_of
 from sglang_hydra.fit.roofline import Limit, Load, Roofline, roofline_from
+from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.text.errors import ConfigError
-
-if TYPE_CHECKING:
-    from sglang_hydra.planning.plan import Plan
 
 _TRIES = 24
 
@@ -30,7 +28,7 @@ class Known(NamedTuple):
         return self.roofline.limit(self.load) if self.roofline is not None and self.load is not None else None
 
 
-def known_limit(plan: Plan) -> Known:
+def known_limit(plan: PlanFields) -> Known:
     """The terms and the load of a plan's limit."""
     from sglang_hydra.fit.roofline_terms import roofline_of
 
@@ -73,7 +71,7 @@ class Expected(NamedTuple):
         }
 
 
-def forecast_of_plan(plan: Plan, points: Sequence[Point] = ()) -> Expected:
+def forecast_of_plan(plan: PlanFields, points: Sequence[Point] = ()) -> Expected:
     """The forecast of ``plan`` under the load of ``bench``, corrected by what was measured at these ``points``."""
     try:
         server = server_of_plan(plan)
@@ -85,14 +83,14 @@ def forecast_of_plan(plan: Plan, points: Sequence[Point] = ()) -> Expected:
     if demand is None:
         return Expected(server, None, None, ("bench.concurrency",))
     own = own_of(points, server)
-    rate = plan.nodes["bench"]["request_rate"]
+    rate = plan.nodes.bench.request_rate
     if rate:
         demand, too_much = at_rate(server, demand, float(rate), own)
         return Expected(server, demand, forecast(server, demand, own=own), (), own, too_much)
     return Expected(server, demand, forecast(server, demand, own=own), (), own)
 
 
-def server_of_plan(plan: Plan) -> Server:
+def server_of_plan(plan: PlanFields) -> Server:
     """What a forecast knows of a plan's server; its release only where somebody named one. Raises Missing for facts
     that it lacks, ConfigError for sizes that cannot be."""
     named = plan.engine.version if "engine.version" in plan.settings else ""
@@ -100,7 +98,7 @@ def server_of_plan(plan: Plan) -> Server:
     return server_of(_sized_values(plan), plan.gpu, plan.model, plan.fit, plan.engine.name, named, resolved_by=own)
 
 
-def _sized_values(plan: Plan) -> Mapping[str, Any]:
+def _sized_values(plan: PlanFields) -> Mapping[str, Any]:
     return {**plan.values, "kv_cache_dtype": None} if "kv_cache_dtype" in plan.unknown else plan.values
 
 
@@ -115,10 +113,10 @@ class _Stated(NamedTuple):
     cached: float | None
 
 
-def _stated(plan: Plan) -> _Stated:
-    bench, users = plan.nodes["bench"], plan.nodes["fit"].get("users")
-    inputs, outputs = (bench[name] * (1 + float(bench["range_ratio"])) / 2 for name in ("input_len", "output_len"))
-    asked = bench["concurrency"] if isinstance(bench["concurrency"], int) else users
+def _stated(plan: PlanFields) -> _Stated:
+    bench, users = plan.nodes.bench, plan.nodes.fit.users
+    inputs, outputs = (bench[name] * (1 + float(bench.range_ratio)) / 2 for name in ("input_len", "output_len"))
+    asked = bench.concurrency if isinstance(bench.concurrency, int) else users
     held = plan.fit.concurrent_requests(int(inputs + outputs / 2)) if plan.fit is not None else None
     is_cold = _is_cold(bench) or plan.values.get("disable_radix_cache")
     return _Stated(inputs, outputs, asked, held, 0.0 if is_cold else None)
@@ -128,7 +126,7 @@ def _is_cold(workload: Mapping[str, Any]) -> bool:
     return workload.get("dataset") == "random" and workload.get("cache") == "cold"
 
 
-def load_of_plan(plan: Plan) -> Load | None:
+def load_of_plan(plan: PlanFields) -> Load | None:
     """What runs at a time: as many requests as were asked for and the KV cache holds, as more queue. None where neither
     is known."""
     stated = _stated(plan)
@@ -136,21 +134,21 @@ def load_of_plan(plan: Plan) -> Load | None:
     return Load(stated.inputs, stated.outputs, min(known), stated.cached) if known else None
 
 
-def demand_of_plan(plan: Plan) -> Demand | None:
+def demand_of_plan(plan: PlanFields) -> Demand | None:
     """What is open at a time: as many requests as were asked for; where nobody stated that, as many as the KV cache
     holds. None where neither is known."""
     stated = _stated(plan)
     concurrency = stated.asked or stated.held
     if not concurrency:
         return None
-    prompts = plan.nodes["bench"]["num_prompts"]
+    prompts = plan.nodes.bench.num_prompts
     return Demand(
         stated.inputs,
         stated.outputs,
         concurrency,
         stated.cached,
-        spread=_spread(plan.nodes["bench"]["range_ratio"]),
-        accepted=plan.nodes["forecast"]["accept_length"],
+        spread=_spread(plan.nodes.bench.range_ratio),
+        accepted=plan.nodes.forecast.accept_length,
         **({"rounds": prompts / concurrency} if prompts else {}),
     )
 

@@ -210,7 +210,7 @@ def _suggestion(
 
 def _price(plan: Plan, goal: str) -> float | None:
     """What an hour of one GPU costs. Raises ConfigError where the goal asks for it and nobody said."""
-    price = plan.nodes["forecast"]["price"].get(plan.gpu.name)
+    price = plan.nodes.forecast.price.get(plan.gpu.name)
     if price is None:
         price = settings().price_of(plan.gpu.name)
     if price is None and goal == COST:
@@ -246,7 +246,7 @@ def _plan(composer: Composer, requests: Sequence[Request]) -> Plan:
 
 
 def _wanted(plan: Plan) -> Wanted:
-    return fit_settings(plan.nodes["fit"])[1]
+    return fit_settings(plan.nodes.fit)[1]
 
 
 def command_of(typed: Sequence[str], suggestion: Suggestion) -> str:

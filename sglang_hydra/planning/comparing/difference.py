@@ -14,7 +14,7 @@ from sglang_hydra.releases.ledger import same_value
 from sglang_hydra.text.json_types import plain
 
 if TYPE_CHECKING:
-    from sglang_hydra.planning.topology.plan import Topology
+    from sglang_hydra.planning.topology.servers import Topology
 
 _NOT_IN = "(not in "
 _GPU_FACTS = ("name", "vendor", "device", "memory_mib", "compute_capability", "count")

@@ -17,9 +17,7 @@ def case_of(plan: Plan, version: str) -> Case:
     words = list(plan.command)
     flags = words[next((at for at, word in enumerate(words) if word.startswith("--")), len(words)) :]
     environment = {**plan.inherited, **plan.environment}
-    return case_for(
-        flags, plan.gpu, plan.model, plan.values, environment, version, plan.nodes["engine"].get("facts", {})
-    )
+    return case_for(flags, plan.gpu, plan.model, plan.values, environment, version, plan.nodes.engine.facts)
 
 
 def ask_about(plan: Plan, python: str | None) -> tuple[Answer, Comparison | None]:

@@ -6,11 +6,11 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sglang_hydra.arguments.fields import fresh_defaults
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import is_candidate_of, release_key
+from sglang_hydra.compose.schema import EngineNode
 from sglang_hydra.facts.packages import find_python
 from sglang_hydra.planning.engines.base import Availability, Engine, EngineRequest, Machine
 from sglang_hydra.planning.engines.sglang import ENGINE as SGLANG
@@ -87,10 +87,10 @@ class PlannedEngine:
         )
 
 
-def plan_engine(node: Mapping[str, Any], *, embedded_first: bool = False) -> PlannedEngine:
+def plan_engine(node: EngineNode, *, embedded_first: bool = False) -> PlannedEngine:
     """The engine of the ``engine`` node. ``auto`` is SGLang, except with ``embedded_first`` (no accelerator here)
     where only the embedded one is installed. Raises ConfigError for a name that is no engine."""
-    name, python = node["name"], node["python"]
+    name, python = node.name, node.python
     if name == "transformers":
         return _planned(TRANSFORMERS, node, TRANSFORMERS.available(python))
     if name not in ("auto", "sglang"):
@@ -152,8 +152,8 @@ def release_meant(version: str | None = None, python: str | None = None) -> str:
     return release_named(version) if version else SGLANG.available(python).version or default_release()
 
 
-def _planned(engine: Engine, node: Mapping[str, Any], found: Availability, settled: bool = True) -> PlannedEngine:
-    version = release_named(str(node["version"])) if node["version"] is not None else None
+def _planned(engine: Engine, node: EngineNode, found: Availability, settled: bool = True) -> PlannedEngine:
+    version = release_named(str(node.version)) if node.version is not None else None
     if version is None and found.version is None and engine is SGLANG:
         version = default_release()
     if version is not None and not _VERSION.fullmatch(version):
@@ -175,4 +175,4 @@ def _planned(engine: Engine, node: Mapping[str, Any], found: Availability, settl
 
             raise ConfigError(unknown_version(version))
     version = version or found.version or "unknown"
-    return PlannedEngine(engine, str(version), node["python"], found.version if found.ok else None, settled)
+    return PlannedEngine(engine, str(version), node.python, found.version if found.ok else None, settled)

@@ -22,7 +22,7 @@ def resolved(target: Target, *, may_fetch: bool = True, may_ask: bool = True, wh
     named = composition.settings.get("engine.version")
     asking = Asking(
         environment={**target.inherited, **target.environment},
-        declared=composition.nodes["engine"].get("facts", {}),
+        declared=composition.nodes.engine.facts,
         installed=engine.installed,
         program=engine.program if engine.name == "sglang" else None,
         may_fetch=may_fetch and (engine.installed is None if named is None else named.layer == "cli"),

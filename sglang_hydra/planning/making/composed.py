@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from sglang_hydra.compose.composer import Composer, Composition
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.recipes import GROUP, recipe_findings
-from sglang_hydra.compose.settings.topology import unused_replicas
+from sglang_hydra.compose.settings.nodes import Nodes, unused_replicas
 from sglang_hydra.planning.choosing.catalog import gpu_classes
 from sglang_hydra.planning.engines.planned import engine_command, opinions
+from sglang_hydra.planning.fields import Engine
 from sglang_hydra.planning.making.by_release import resolver, serving
 from sglang_hydra.planning.making.ignored import split_ignored
 from sglang_hydra.planning.making.memory import fit_with_findings
 from sglang_hydra.planning.making.paths import missing_paths
 from sglang_hydra.planning.making.programs import findings_on, notes_on
 from sglang_hydra.planning.making.target import find_target
-from sglang_hydra.planning.plan import Engine, Plan, Recorded
+from sglang_hydra.planning.plan import Plan, Recorded
 from sglang_hydra.rules.checks.launchable import OUT_OF_RANGE, run_plan_checks
 from sglang_hydra.rules.resolution import Resolution
 from sglang_hydra.text.findings import Finding
@@ -62,7 +62,7 @@ def plan_once(
             *_launch_findings(composition.nodes, resolution, engine.name, in_range),
             *(*findings_on(target.programs), *(() if recorded else _missing(composition))),
         ],
-        composition.nodes["ignore"],
+        composition.nodes.ignore,
     )
     engine_note = [engine.note(resolution.basis)]
     return Plan(
@@ -94,20 +94,18 @@ def _missing(composition: Composition) -> Iterator[Finding]:
     return missing_paths(composition.intent, published)
 
 
-def _launch_findings(
-    nodes: Mapping[str, Any], resolution: Resolution, engine: str, in_range: bool
-) -> Iterator[Finding]:
+def _launch_findings(nodes: Nodes, resolution: Resolution, engine: str, in_range: bool) -> Iterator[Finding]:
     """Findings on how it is launched: on several nodes (only where every size is ``in_range``), as a Slurm job, over a
     network. What does not apply is not imported."""
     if in_range and resolution.values["nnodes"] != 1:
         from sglang_hydra.planning.passing.nodes import node_findings
 
-        yield from node_findings(resolution.values, nodes["launch"]["name"], engine)
-    if nodes["launch"]["name"] == "slurm":
+        yield from node_findings(resolution.values, nodes.launch.name, engine)
+    if nodes.launch.name == "slurm":
         from sglang_hydra.planning.passing.slurm_options import slurm_findings
 
-        yield from slurm_findings(nodes["launch"], str(resolution.values["model_path"]))
-    if nodes["fabric"] is not None:
+        yield from slurm_findings(nodes.launch, str(resolution.values["model_path"]))
+    if nodes.fabric is not None:
         from sglang_hydra.planning.passing.fabric import fabric_findings
 
-        yield from fabric_findings(nodes["fabric"])
+        yield from fabric_findings(nodes.fabric)

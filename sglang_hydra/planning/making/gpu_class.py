@@ -49,22 +49,22 @@ def choose_gpu_class(
     A GPU of no known class keeps its probed facts alone. Without an accelerator the choice is ``none``, which SGLang
     refuses; where the embedded engine would be started it is ``cpu``.
     """
-    if composition.nodes["gpu"]["name"] != "auto":
+    if composition.nodes.gpu.name != "auto":
         return composition, Hardware()
     from sglang_hydra.facts.probe import probe_gpu
     from sglang_hydra.facts.recognise import recognise
     from sglang_hydra.planning.engines.planned import plan_engine
 
-    python = composition.nodes["engine"]["python"]
+    python = composition.nodes.engine.python
     probe = once(("GPUs", python), lambda: probe_gpu(env, python=python))
     if not probe.found:
         wanted = _would_start_embedded(composer, composition)
-        embedded = wanted and plan_engine(composition.nodes["engine"], embedded_first=True).name == "transformers"
+        embedded = wanted and plan_engine(composition.nodes.engine, embedded_first=True).name == "transformers"
         installs = f"{python} -m pip install" if python else "pip install"
-        may_be = wanted and not embedded and composition.nodes["engine"]["name"] == "auto"
+        may_be = wanted and not embedded and composition.nodes.engine.name == "auto"
         lacks = (
             f"{installs} 'sglang-hydra[local]'"
-            if may_be and not plan_engine(composition.nodes["engine"]).installed
+            if may_be and not plan_engine(composition.nodes.engine).installed
             else ""
         )
         choice, why = ("cpu", "the embedded engine runs on the CPU") if embedded else ("none", "no accelerator found")
@@ -83,13 +83,13 @@ def choose_gpu_class(
     chosen = composer.compose(composer.with_choice(requests, "gpu", name, "probe"))
     facts = {key: value for key, value in facts.items() if key != "name"}
     return chosen, Hardware(
-        facts, tuple(_differences(name, chosen.nodes["gpu"], facts)), (f"gpu: auto -> {name} ({seen})",)
+        facts, tuple(_differences(name, chosen.nodes.plain["gpu"], facts)), (f"gpu: auto -> {name} ({seen})",)
     )
 
 
 def _would_start_embedded(composer: Composer, composition: Composition) -> bool:
     """Whether a plan of this machine is for what is started on it, and not for a machine that nobody named."""
-    engine, model = composition.nodes["engine"]["name"], composition.nodes["model"]["name"]
+    engine, model = composition.nodes.engine.name, composition.nodes.model.name
     on_cpu = composition.intent.get("device") == "cpu"
     return composer.for_start or on_cpu or engine == "transformers" or model == "tiny"
 

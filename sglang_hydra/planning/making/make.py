@@ -104,7 +104,7 @@ def plan_composed(
 ) -> Plan:
     """The plan of what ``requests`` were composed to. Without remedies, a plan that does not fit says no more."""
     env = os.environ if env is None else env
-    lock = composition.nodes["lock"]
+    lock = composition.nodes.lock
     if lock is not None and not (recorded and recorded.locked):
         from sglang_hydra.planning.recorded.lock import replay
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.architecture.known import WrongField
+from sglang_hydra.compose.schema import FitNode
 from sglang_hydra.facts.config_view import view_of
 from sglang_hydra.fit.result import NOTHING_STATED, Wanted
 from sglang_hydra.releases.provider import Provider
@@ -20,11 +21,10 @@ from sglang_hydra.text.findings import Remedy as Offered
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composition
-    from sglang_hydra.facts.gpu import GpuFacts
+    from sglang_hydra.facts.gpu import GpuClass, GpuFacts
     from sglang_hydra.facts.model import ModelFacts
     from sglang_hydra.fit.remedy import Remedy
     from sglang_hydra.fit.result import Fit
-    from sglang_hydra.planning.choosing.catalog import GpuClass
     from sglang_hydra.text.origins import Origin
 
 Resolve = Callable[[Facts], Resolution]
@@ -33,10 +33,10 @@ _SHOWN_REMEDIES = 4
 _MOST_GIB = 2**20
 
 
-def fit_settings(settings: Mapping[str, Any]) -> tuple[float, Wanted]:
+def fit_settings(settings: FitNode) -> tuple[float, Wanted]:
     """What the ``fit`` node keeps free on each GPU, in GiB, and what the server has to hold. Raises ConfigError for
     settings that mean nothing."""
-    reserved, context, users = settings["reserved_gib"], settings["context"], settings["users"]
+    reserved, context, users = settings.reserved_gib, settings.context, settings.users
     findings = []
     if not 0 <= reserved < _MOST_GIB:
         message = f"fit.reserved_gib={reserved} is no size in GiB"
@@ -95,7 +95,7 @@ def fit_with_findings(
 ) -> tuple[Fit | None, list[Finding]]:
     """The fit, None where it cannot be computed, and the findings on it, with remedies where ``read_classes`` gives the
     GPU classes of the catalog. ``resolve_with`` as for ``remedies_of``."""
-    reserved, wanted = fit_settings(composition.nodes["fit"])
+    reserved, wanted = fit_settings(composition.nodes.fit)
     try:
         fit = fit_of(resolution, facts, reserved)
     except ConfigError as failure:  # a config.json or a checkpoint with impossible sizes

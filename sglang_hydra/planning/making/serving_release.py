@@ -31,7 +31,7 @@ class Needed(NamedTuple):
 
 def is_open(composition: Composition, engine: PlannedEngine) -> bool:
     """Whether neither a person nor an installed SGLang decides which release a plan is for."""
-    decides = engine.installed or composition.nodes["engine"]["version"] or settings().release
+    decides = engine.installed or composition.nodes.engine.version or settings().release
     return engine.name == "sglang" and decides is None
 
 
@@ -42,7 +42,7 @@ def needed_by(composition: Composition, model: ModelFacts, env: Mapping[str, str
     if (
         not isinstance(names, (list, tuple))
         or composition.intent.get("model_impl") == "transformers"
-        or EXTERNAL in {**env, **composition.nodes["engine"]["env"]}
+        or EXTERNAL in {**env, **composition.nodes.engine.env}
     ):
         return Needed()
     return Needed(tuple(map(str, names)), config.get("model_type"))
@@ -65,8 +65,7 @@ def newest_serving(models: Iterable[Needed]) -> str | None:
 
 def with_release(composition: Composition, version: str) -> Composition:
     """``composition`` with ``engine.version``, which is no setting of anybody's."""
-    engine = {**composition.nodes["engine"], "version": version}
-    return replace(composition, nodes={**composition.nodes, "engine": engine})
+    return replace(composition, nodes=composition.nodes.having("engine", {"version": version}))
 
 
 def chosen(version: str, what: str) -> Finding:

@@ -10,7 +10,7 @@ from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.table import every_variable
 from sglang_hydra.compose.composer import Composer, Composition
-from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.compose.settings.nodes import has_several_servers
 from sglang_hydra.facts.declared import gpu_facts, model_facts
 from sglang_hydra.facts.trust import hub_access
 from sglang_hydra.planning.engines.planned import PlannedEngine, plan_engine
@@ -65,8 +65,8 @@ def find_target(
     environment can hold.
     """
     composition, hardware = choose_gpu_class(composer, requests, composition, env)
-    engine = plan_engine(composition.nodes["engine"], embedded_first=hardware.embedded)
-    gpu = recorded.gpu if recorded else gpu_facts(composition.nodes["gpu"], hardware.facts)
+    engine = plan_engine(composition.nodes.engine, embedded_first=hardware.embedded)
+    gpu = recorded.gpu if recorded else gpu_facts(composition.nodes.plain["gpu"], hardware.facts)
     model, model_findings = (recorded.model, []) if recorded else _facts_of_models(composer, requests, composition, env)
     nobody_decides = is_open(composition, engine)
     if nobody_decides:
@@ -104,7 +104,7 @@ def _facts_of_models(
     composer: Composer, requests: Sequence[Request], composition: Composition, env: Mapping[str, str]
 ) -> tuple[ModelFacts, Sequence[Finding]]:
     """The facts of the model, with those of its draft model, and the findings on both."""
-    model, findings = model_facts(composition, env, composer.model_presets(requests))
+    model, findings = model_facts(composition.nodes.plain["model"], composition, env, composer.model_presets(requests))
     if not composition.intent.get("speculative_draft_model_path"):
         return model, findings
     from sglang_hydra.facts.drafts import with_draft
@@ -127,7 +127,7 @@ def _planned_environment(composition: Composition, engine: str) -> tuple[dict[st
     The embedded engine needs no accelerator and does not read SGLang's variable for its CPU engine; the plan, which
     shows what SGLang would do, is then made as for that. Raises ConfigError for what no environment can hold.
     """
-    planned = {str(name): str(value) for name, value in composition.nodes["engine"]["env"].items()}
+    planned = {str(name): str(value) for name, value in composition.nodes.engine.env.items()}
     invalid = [name for name, value in planned.items() if not (name.isascii() and name.isidentifier()) or "\0" in value]
     if invalid:
         hint = "a name of letters, digits and _, and text: engine.env.NCCL_DEBUG=INFO"
@@ -136,9 +136,9 @@ def _planned_environment(composition: Composition, engine: str) -> tuple[dict[st
             for name in invalid
         ]
         raise ConfigError(*findings)
-    if composition.nodes["engine"].get("facts"):
-        _check_facts(composition.nodes["engine"]["facts"])
-    device = composition.nodes["gpu"]["device"]
+    if composition.nodes.engine.facts:
+        _check_facts(composition.nodes.engine.facts)
+    device = composition.nodes.gpu.device
     if engine == "transformers" and device in (None, "cpu"):
         return planned, {"SGLANG_USE_CPU_ENGINE": "1"}
     if device == "cpu":

@@ -9,20 +9,18 @@ on them waits for node 0 to end first).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.ports import head_address, host_and_port
 from sglang_hydra.planning.engines.base import Machine
 from sglang_hydra.planning.engines.planned import plan_engine
+from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.text.findings import Finding
 
-if TYPE_CHECKING:
-    from sglang_hydra.planning.plan import Plan
 
-
-def unknown_head(plan: Plan | None = None) -> str:
+def unknown_head(plan: PlanFields | None = None) -> str:
     """What stands for the address of node 0 in a command that is shown before it is known."""
-    port = plan.nodes["launch"]["head_port"] if plan is not None else None
+    port = plan.nodes.launch.head_port if plan is not None else None
     return f"HEAD:{port or 'PORT'}"
 
 
@@ -54,11 +52,11 @@ def node_intents(intent: Mapping[str, Any], nnodes: int, head: str | None = None
     return [{**intent, "nnodes": nnodes, "node_rank": rank, "dist_init_addr": address} for rank in range(nnodes)]
 
 
-def node_commands(plan: Plan, head: str | None = None) -> list[tuple[str, ...]]:
+def node_commands(plan: PlanFields, head: str | None = None) -> list[tuple[str, ...]]:
     """The command that a person would type on each node, node 0 first, without any secret."""
     from dataclasses import replace
 
-    planned = plan_engine(plan.nodes["engine"])
+    planned = plan_engine(plan.nodes.engine)
     request = planned.request(plan.resolution, plan.environment, Machine(None))
     return [
         tuple(planned.engine.command(replace(request, intent=intent)).shown)
@@ -83,10 +81,10 @@ def node_findings(values: Mapping[str, Any], launch: str, engine: str) -> list[F
     return []
 
 
-def command_rows(plan: Plan) -> Iterator[tuple[str, Sequence[str]]]:
+def command_rows(plan: PlanFields) -> Iterator[tuple[str, Sequence[str]]]:
     """The node and its command, for people: every node of a few, the first two of many."""
     commands = node_commands(plan)
-    here = int(plan.values["node_rank"]) if plan.nodes["launch"]["name"] == "local" else None
+    here = int(plan.values["node_rank"]) if plan.nodes.launch.name == "local" else None
     shown = len(commands) if len(commands) <= 4 else 2
     for rank, command in enumerate(commands[:shown]):
         role = " (head)" if rank == 0 else ""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sglang_hydra.arguments.rendering import by_option
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
+from sglang_hydra.planning.fields import PlanFields
 from sglang_hydra.planning.passing import fabric
 from sglang_hydra.planning.passing.nodes import node_intents
 from sglang_hydra.releases.provider import Provider
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-
-if TYPE_CHECKING:
-    from sglang_hydra.planning.plan import Plan
 
 KEY_VARIABLE = "SGLANG_API_KEY"
 """The variable that holds the API key where an export runs. SGLang itself does not read it."""
@@ -29,7 +27,7 @@ OWN_VARIABLES = (KEY_VARIABLE, PYTHON_VARIABLE, IMAGE_VARIABLE)
 """Variables of the exports. SGLang reads none of them."""
 
 
-def intent_of(plan: Plan) -> dict[str, Any]:
+def intent_of(plan: PlanFields) -> dict[str, Any]:
     """The arguments that SGLang gets: the intent as it was given and a seed that was drawn; without the API key."""
     intent = {name: value for name, value in plan.intent.items() if value is not None}
     for name in SECRET_FIELDS:
@@ -38,7 +36,7 @@ def intent_of(plan: Plan) -> dict[str, Any]:
     return intent if seed is None else {**intent, "random_seed": seed}
 
 
-def flags_of(plan: Plan, intent: Mapping[str, Any]) -> list[str]:
+def flags_of(plan: PlanFields, intent: Mapping[str, Any]) -> list[str]:
     """SGLang's own flags for an intent, as its engine writes them. Raises ConfigError (ENG005) for a value that no
     flag can say."""
     from sglang_hydra.planning.engines.base import EngineRequest
@@ -54,12 +52,12 @@ def flags_of(plan: Plan, intent: Mapping[str, Any]) -> list[str]:
     return shown[next((at for at, word in enumerate(shown) if word.startswith("--")), len(shown)) :]
 
 
-def flags_of_nodes(plan: Plan) -> list[list[str]]:
+def flags_of_nodes(plan: PlanFields) -> list[list[str]]:
     """SGLang's own flags of each node, node 0 first, without interpreter and API key."""
     return [flags_of(plan, intent) for intent in node_intents(intent_of(plan), int(plan.values["nnodes"]))]
 
 
-def keyword_arguments(plan: Plan) -> list[dict[str, Any]]:
+def keyword_arguments(plan: PlanFields) -> list[dict[str, Any]]:
     """The keyword arguments of each node, node 0 first, as the plan's release names them. ``host`` is left out: nothing
     listens there."""
     release = Provider(plan.resolution.release)
@@ -68,18 +66,18 @@ def keyword_arguments(plan: Plan) -> list[dict[str, Any]]:
     return [{name: value for name, value in each.items() if name != "host"} for each in passed]
 
 
-def literal_environment(plan: Plan) -> Mapping[str, str]:
+def literal_environment(plan: PlanFields) -> Mapping[str, str]:
     """The variables that the plan sets or found set, without those that hold secrets."""
     both = {**plan.inherited, **plan.environment}
     return {name: value for name, value in both.items() if not is_secret_name(name) and name not in OWN_VARIABLES}
 
 
-def environment_of(plan: Plan, *, interface: str | None = None) -> dict[str, str]:
+def environment_of(plan: PlanFields, *, interface: str | None = None) -> dict[str, str]:
     """The variables to set, by value. What the plan says of the fabric's variables beats ``fabric``."""
-    return {**fabric.variables(plan.nodes["fabric"], interface=interface), **literal_environment(plan)}
+    return {**fabric.variables(plan.nodes.fabric, interface=interface), **literal_environment(plan)}
 
 
-def as_yaml(plan: Plan, node: int = 0) -> str:
+def as_yaml(plan: PlanFields, node: int = 0) -> str:
     """SGLang writes ``--KEY`` and the value's text for each entry, so the keys are flags and every value must come
     back as the same word. Raises ConfigError (EXP020) for adapters, which it refuses there (0.5.23:
     srt/utils/server_args_config_parser.py), and for values that begin with a dash, which it reads as flags."""

@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sglang_hydra.compose.schema import LaunchNode
+from sglang_hydra.compose.settings.slurm import SlurmNode
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest
 
 if TYPE_CHECKING:
     from sglang_hydra.planning.plan import Plan
-    from sglang_hydra.planning.topology.plan import Topology
+    from sglang_hydra.planning.topology.servers import Topology
 
 GPU_OPTIONS = ("gpus_per_node", "gres", "none")
 CONTAINERS = ("none", "pyxis", "apptainer")
@@ -51,7 +53,7 @@ def gpus_per_node(plan: Plan) -> int:
 def sbatch_settings(plan: Plan, nodes: int | None = None, gpus: int | None = None) -> dict[str, str | bool]:
     """The options of sbatch for a plan: long options without their dashes, a switch as True. One task a node.
     ``nodes`` and ``gpus`` of each are the plan's unless they are given."""
-    settings = plan.nodes["launch"]["slurm"]
+    settings = plan.nodes.launch.slurm
     options: dict[str, str | bool] = {
         "job-name": job_name(plan),
         "nodes": str(nodes or plan.values["nnodes"]),
@@ -67,13 +69,13 @@ def sbatch_settings(plan: Plan, nodes: int | None = None, gpus: int | None = Non
         ("qos", "qos"),
         ("constraint", "constraint"),
     ):
-        if settings[key] is not None:
-            options[option] = str(settings[key])
-    if settings["exclusive"]:
+        if getattr(settings, key) is not None:
+            options[option] = str(getattr(settings, key))
+    if settings.exclusive:
         options["exclusive"] = True
     # A second start would find other ports and no key.
     options["no-requeue"] = True
-    for option, value in settings["sbatch"].items():
+    for option, value in settings.sbatch.items():
         if value is not None and value is not False:
             options[option.replace("_", "-")] = True if value is True else str(value)
     return options
@@ -88,10 +90,10 @@ def sbatch_settings_of(topology: Topology) -> dict[str, str | bool]:
 def srun_settings(plan: Plan, programs: Sequence[str] = ()) -> list[str]:
     """The words for srun that a plan's settings ask for, the container included. ``programs`` are folders that the
     container must see besides the mounts that were set."""
-    settings = plan.nodes["launch"]["slurm"]
-    words = [*(f"--cpus-per-task={settings['cpus']}" for _ in range(settings["cpus"] is not None)), *settings["srun"]]
-    if settings["container"] == "pyxis":
-        words.append(f"--container-image={plan.nodes['launch']['image']}")
+    settings = plan.nodes.launch.slurm
+    words = [*(f"--cpus-per-task={settings.cpus}" for _ in range(settings.cpus is not None)), *settings.srun]
+    if settings.container == "pyxis":
+        words.append(f"--container-image={plan.nodes.launch.image}")
         mounts = _mounts(settings, programs)
         words += [f"--container-mounts={','.join(mounts)}"] if mounts else []
     return words
@@ -99,12 +101,12 @@ def srun_settings(plan: Plan, programs: Sequence[str] = ()) -> list[str]:
 
 def container_command(plan: Plan, programs: Sequence[str] = ()) -> list[str]:
     """What stands before a rank's own command: apptainer with its image, or nothing."""
-    settings = plan.nodes["launch"]["slurm"]
-    if settings["container"] != "apptainer":
+    settings = plan.nodes.launch.slurm
+    if settings.container != "apptainer":
         return []
     vendor = {"nvidia": ["--nv"], "amd": ["--rocm"]}.get(plan.gpu.vendor, [])
     binds = [word for mount in _mounts(settings, programs) for word in ("--bind", mount)]
-    return ["apptainer", "exec", *vendor, *binds, str(plan.nodes["launch"]["image"])]
+    return ["apptainer", "exec", *vendor, *binds, str(plan.nodes.launch.image)]
 
 
 def job_name(plan: Plan) -> str:
@@ -114,16 +116,16 @@ def job_name(plan: Plan) -> str:
     return f"sglang-{plain}" if plain else "sglang"
 
 
-def slurm_findings(launch: Mapping[str, Any], model_path: str = "") -> Iterator[Finding]:
+def slurm_findings(launch: LaunchNode, model_path: str = "") -> Iterator[Finding]:
     """Everything in the ``launch`` node that Slurm would misread or that cannot be done, each with what to type."""
-    settings = launch["slurm"]
+    settings = launch.slurm
     for name in _TEXTS:
-        value = settings[name]
+        value = getattr(settings, name)
         if value is not None and (not str(value).strip() or not str(value).isprintable()):
             yield _wrong(name, value, "must be text in one line", f"launch.slurm.{name}=null")
     yield from _one_of(settings, "gpus", GPU_OPTIONS)
     yield from _one_of(settings, "container", CONTAINERS)
-    walltime, mem, cpus = settings["walltime"], settings["mem"], settings["cpus"]
+    walltime, mem, cpus = settings.walltime, settings.mem, settings.cpus
     if walltime is not None and not _TIME.fullmatch(str(walltime)):
         # YAML reads a bare 4:00:00 as the number 14400, which Slurm would take for minutes.
         why = "is no time of the form H:MM:SS or D-HH:MM:SS (in YAML it needs quotes)"
@@ -133,25 +135,25 @@ def slurm_findings(launch: Mapping[str, Any], model_path: str = "") -> Iterator[
     if cpus is not None and cpus < 1:
         yield _wrong("cpus", cpus, "must be at least 1", "launch.slurm.cpus=16")
     for name in ("setup", "srun", "mounts"):
-        for line in settings[name]:
+        for line in getattr(settings, name):
             if not str(line).isprintable():
                 yield _wrong(name, line, "must be one line each", f"launch.slurm.{name}=[...]")
     yield from _container_findings(launch, model_path)
-    for option, value in settings["sbatch"].items():
-        if not (settings["gpus"] == "none" and _OURS.get(str(option).replace("_", "-")) == "gpus"):
+    for option, value in settings.sbatch.items():
+        if not (settings.gpus == "none" and _OURS.get(str(option).replace("_", "-")) == "gpus"):
             yield from _extra_option(str(option), value)
 
 
-def _container_findings(launch: Mapping[str, Any], model_path: str) -> Iterator[Finding]:
-    settings = launch["slurm"]
-    if settings["container"] == "none":
-        if settings["mounts"]:
-            yield _wrong("mounts", settings["mounts"], "needs a container", "launch.slurm.container=pyxis")
+def _container_findings(launch: LaunchNode, model_path: str) -> Iterator[Finding]:
+    settings = launch.slurm
+    if settings.container == "none":
+        if settings.mounts:
+            yield _wrong("mounts", settings.mounts, "needs a container", "launch.slurm.container=pyxis")
         return
-    if settings["container"] in CONTAINERS and not launch["image"]:
-        message = f"launch.slurm.container={settings['container']} needs launch.image"
+    if settings.container in CONTAINERS and not launch.image:
+        message = f"launch.slurm.container={settings.container} needs launch.image"
         yield Finding("error", "SLM002", message, ("launch.image",), "launch.image=lmsysorg/sglang:v0.5.2-cu126")
-    for mount in settings["mounts"]:
+    for mount in settings.mounts:
         if not _MOUNT.fullmatch(str(mount)):
             yield _wrong("mounts", mount, "is no SOURCE:TARGET", "launch.slurm.mounts=[/data:/data]")
     import os
@@ -177,15 +179,15 @@ def _extra_option(option: str, value: Any) -> Iterator[Finding]:
         yield _wrong(key, value, "must be text in one line, a number or true", f"launch.slurm.{key}=VALUE")
 
 
-def _gpu_options(settings: Mapping[str, Any], count: int) -> dict[str, str | bool]:
-    if count == 0 or settings["gpus"] == "none":
+def _gpu_options(settings: SlurmNode, count: int) -> dict[str, str | bool]:
+    if count == 0 or settings.gpus == "none":
         return {}
-    kind = f"{settings['gpu_type']}:" if settings["gpu_type"] else ""
-    return {"gres": f"gpu:{kind}{count}"} if settings["gpus"] == "gres" else {"gpus-per-node": f"{kind}{count}"}
+    kind = f"{settings.gpu_type}:" if settings.gpu_type else ""
+    return {"gres": f"gpu:{kind}{count}"} if settings.gpus == "gres" else {"gpus-per-node": f"{kind}{count}"}
 
 
 def _mounts(settings: Mapping[str, Any], programs: Sequence[str]) -> list[str]:
-    return [*map(str, settings["mounts"]), *(f"{folder}:{folder}:ro" for folder in programs)]
+    return [*map(str, settings.mounts), *(f"{folder}:{folder}:ro" for folder in programs)]
 
 
 def _one_of(settings: Mapping[str, Any], name: str, allowed: Sequence[str]) -> Iterator[Finding]:

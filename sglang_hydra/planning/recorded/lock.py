@@ -58,7 +58,7 @@ def replay(
     locked = _read(path)
     again = _Again(composer, locked, requests)
     composition = again.compose(env)
-    topology = composition.nodes["topology"]["name"]
+    topology = composition.nodes.topology.name
     if topology not in _ONE_SERVER:
         message = f"lock={path} holds one server, and topology={topology} has several"
         raise ConfigError(Finding("error", "LCK011", message, ("lock", "topology"), "a lock for each server"))
@@ -115,8 +115,10 @@ class _Again:
         gpu = recorded.gpu
         if self._gpu_is_known and self._chosen_class is not None:
             composition, hardware = self._chosen_class
-            gpu = gpu_facts(composition.nodes["gpu"], hardware.facts)
-        model, _ = model_facts(composition, env, self.composer.model_presets(self.words))
+            gpu = gpu_facts(composition.nodes.plain["gpu"], hardware.facts)
+        model, _ = model_facts(
+            composition.nodes.plain["model"], composition, env, self.composer.model_presets(self.words)
+        )
         if not model.known and recorded.model.known:
             self._not_compared(f"the model's facts cannot be read here ({model.source}): the lock's are used", "model")
             model = recorded.model

@@ -37,7 +37,7 @@ def differences(locked: SavedPlan, plan: Plan, typed: Mapping[str, str]) -> Iter
         yield _other("LCK007" if item.key == "model" else "LCK005", item, typed[item.key])
     yield from _engine(record, plan, typed)
     image = {"launch.image": record.get("settings", {}).get("launch.image", {}).get("value")}
-    for item in between("fact", image, {"launch.image": plan.nodes["launch"]["image"]}):
+    for item in between("fact", image, {"launch.image": plan.nodes.launch.image}):
         yield _other("LCK009", item, _place(typed, item.key))
     here = "this machine" if plan.probed else f"gpu={plan.choices.get('gpu')}"
     then, now = ({f"gpu.{key}": gpu[key] for key in _GPU} for gpu in (record["gpu"], plain(plan.gpu)))

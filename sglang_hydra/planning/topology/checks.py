@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.compose.settings.topology import DECODE, PD, PREFILL
 from sglang_hydra.planning.topology.placement import LAST_PORT, PortUse, gpu_offsets
-from sglang_hydra.text.findings import Finding, Hint, Remedy
+from sglang_hydra.planning.topology.roles import role_key
+from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import plural
 
 if TYPE_CHECKING:
     from sglang_hydra.planning.plan import Plan
-    from sglang_hydra.planning.topology.plan import Server
     from sglang_hydra.planning.topology.router import Router
+    from sglang_hydra.planning.topology.servers import Server
 
 ROUND_ROBIN = "round_robin"
 
@@ -44,27 +43,6 @@ def together(name: str, servers: Sequence[Server], router: Router, common: Plan)
         findings += _decode_pipeline(prefill.layout, decode.layout, common.engine.version)
         findings += _windows(servers, common)
     return findings
-
-
-def remedies_for(finding: Finding, roles: Collection[str]) -> Hint:
-    """What to type about a finding that servers of these roles have: where it is one role of a topology=pd, that role's
-    key; and nothing that needs more nodes."""
-    role = next(iter(roles)) if len(roles) == 1 else None
-    id = finding.id
-    if id == "DIS008":
-        return "topology.decode.args.tp_size=N, or topology.prefill.args.tp_size=N"
-    if id == "DIS004" and role == DECODE:
-        return f"{_role_key(DECODE, 'prefill_round_robin_balance')}=true"
-    if id not in ("FIT001", "FIT002", "FIT003", "GPU001"):
-        return finding.remedies
-    kept = [one for one in finding.remedies if not any(word.startswith("nnodes=") for word in one.words)]
-    return [_for_role(one, role) if role in (PREFILL, DECODE) else one for one in kept]
-
-
-def _for_role(remedy: Remedy, role: str | None) -> Remedy:
-    """``tp_size=2 ...: why`` with the keys of a role's own arguments."""
-    words = [_role_key(str(role), word) if word.partition("=")[0] in EVERY else word for word in remedy.words]
-    return replace(remedy, said=" ".join(words), words=tuple(words)) if words else remedy
 
 
 def _needs_sglang(common: Plan) -> Iterator[Finding]:
@@ -227,7 +205,7 @@ def _transfer(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator
     name = "disaggregation_transfer_backend"
     if prefill[name] != decode[name]:
         message = f"prefill servers send with {prefill[name]}, and decode servers receive with {decode[name]}"
-        yield Finding("error", "TOP009", message, (_role_key(DECODE, name),), f"{name}={prefill[name]} for both")
+        yield Finding("error", "TOP009", message, (role_key(DECODE, name),), f"{name}={prefill[name]} for both")
 
 
 def _kv_layout(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
@@ -241,8 +219,8 @@ def _kv_layout(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterato
                 f"{name} is {prefill[name]} on prefill servers and {decode[name]} on decode servers: "
                 "the KV cache of one cannot be read by the other"
             )
-            hint = f"{_role_key('decode', name)}={prefill[name]}"
-            yield Finding("error", "TOP010", message, (_role_key(DECODE, name), _role_key(PREFILL, name)), hint)
+            hint = f"{role_key('decode', name)}={prefill[name]}"
+            yield Finding("error", "TOP010", message, (role_key(DECODE, name), role_key(PREFILL, name)), hint)
 
 
 # From this release on a prefill server's "auto" pairs the ranks, and decode servers ask which rank has a request.
@@ -261,7 +239,7 @@ def _round_robin(prefill: Plan, decode: Plan) -> Iterator[Finding]:
         f"{whose} servers have {size} data parallel ranks, and the prefill servers share requests out by {method}: "
         f"their ranks find each other only with {ROUND_ROBIN}"
     )
-    key = _role_key(PREFILL, name)
+    key = role_key(PREFILL, name)
     yield Finding("error", "TOP011", message, (key,), f"{key}={ROUND_ROBIN}")
 
 
@@ -270,16 +248,12 @@ def _same_model(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterat
     for name in ("model_path", "speculative_algorithm", "speculative_draft_model_path"):
         if prefill[name] != decode[name]:
             message = f"{name} is {prefill[name]} on prefill servers and {decode[name]} on decode servers"
-            yield Finding("warning", "TOP012", message, (_role_key(DECODE, name),), f"the same {name} for both")
+            yield Finding("warning", "TOP012", message, (role_key(DECODE, name),), f"the same {name} for both")
 
 
 def _key(server: Server, name: str) -> str:
     """The key under which an argument is typed for a server."""
-    return name if server.role == "replica" else _role_key(server.role, name)
-
-
-def _role_key(role: str, name: str) -> str:
-    return f"topology.{role}.args.{name}"
+    return name if server.role == "replica" else role_key(server.role, name)
 
 
 def numbers(gpus: Sequence[int]) -> str:

@@ -3,18 +3,27 @@ rest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.compose.settings.topology import DECODE, ON_WORKER_EXIT, PD, PREFILL, REPLICA, REPLICAS, SINGLE
+from sglang_hydra.compose.settings.topology import (
+    DECODE,
+    ON_WORKER_EXIT,
+    PD,
+    PREFILL,
+    REPLICA,
+    REPLICAS,
+    SINGLE,
+    RoleNode,
+    TopologyNode,
+)
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.topology.placement import gpu_offsets
 from sglang_hydra.planning.topology.router import secret_flags
 from sglang_hydra.text.errors import ConfigError
-from sglang_hydra.text.findings import Finding, Remedy
+from sglang_hydra.text.findings import Finding, Hint, Remedy
 from sglang_hydra.text.words import nearest, plural
 
 NAMES = (SINGLE, REPLICAS, PD)
@@ -43,17 +52,17 @@ class Role:
 
 def roles_of(common: Plan, requests: Sequence[Request]) -> list[Role]:
     """The roles of what was composed, prefill before decode. Raises ConfigError with everything that is wrong."""
-    node = common.nodes["topology"]
+    node = common.nodes.topology
     findings = [*_settings(common, node), *_common_arguments(common)]
     roles: list[Role] = []
-    if node["name"] == REPLICAS:
+    if node.name == REPLICAS:
         findings += _replicas(common)
-        roles = [Role(REPLICA, common.nodes["replicas"] or 1, node["nodes"])]
-    elif node["name"] == PD:
+        roles = [Role(REPLICA, common.nodes.replicas or 1, node.nodes)]
+    elif node.name == PD:
         for name in (PREFILL, DECODE):
-            findings += _role_findings(name, node[name])
+            findings += _role_findings(name, getattr(node, name))
             places = Places(requests, f"topology={common.choices.get('topology') or PD}")
-            roles.append(_role(name, node[name], places))
+            roles.append(_role(name, getattr(node, name), places))
     if findings:
         raise ConfigError(*findings)
     return roles
@@ -72,7 +81,7 @@ def nodes_of_servers(
     gpus = {role.name: len(gpu_offsets(kinds[role.name])) for role in roles}
     count = common.gpu.count
     total = sum(gpus[role.name] * role.replicas for role in roles)
-    too_many = common.nodes["launch"]["name"] == "slurm" and count is not None and total > count
+    too_many = common.nodes.launch.name == "slurm" and count is not None and total > count
     if not too_many and all(role.nodes is None and each[role.name] == 1 for role in roles):
         return {role.name: [(0,)] * role.replicas for role in roles}, 1
     found: dict[str, list[tuple[int, ...]]] = {}
@@ -116,25 +125,25 @@ class Places:
         return self._otherwise, "topology"
 
 
-def _settings(common: Plan, node: Mapping[str, Any]) -> Iterator[Finding]:
-    name, seconds = node["name"], node["router"]["ready_timeout"]
+def _settings(common: Plan, node: TopologyNode) -> Iterator[Finding]:
+    name, seconds = node.name, node.router.ready_timeout
     if name not in NAMES:
         near = nearest(str(name), NAMES)
         message = f"topology.name={name!r} is none of {', '.join(NAMES)}"
         yield Finding("error", "TOP001", message, ("topology",), f"topology={near or REPLICAS}")
-    yield from secret_flags(node["router"]["args"])
+    yield from secret_flags(node.router.args)
     if name == SINGLE:
         yield Finding("error", "TOP001", "one server is planned, and no topology", ("topology",), "topology=replicas")
-    if name == PD and node["nodes"] is not None:
-        message = f"topology.nodes={node['nodes']} is for topology=replicas"
-        hint = f"topology.prefill.nodes={node['nodes']} or topology.decode.nodes=..."
+    if name == PD and node.nodes is not None:
+        message = f"topology.nodes={node.nodes} is for topology=replicas"
+        hint = f"topology.prefill.nodes={node.nodes} or topology.decode.nodes=..."
         yield Finding("error", "TOP001", message, ("topology.nodes",), hint)
-    if name == PD and common.nodes["replicas"] is not None:
-        message = f"replicas={common.nodes['replicas']} is for topology=replicas"
-        hint = f"topology.prefill.replicas={common.nodes['replicas']} or topology.decode.replicas=..."
+    if name == PD and common.nodes.replicas is not None:
+        message = f"replicas={common.nodes.replicas} is for topology=replicas"
+        hint = f"topology.prefill.replicas={common.nodes.replicas} or topology.decode.replicas=..."
         yield Finding("error", "TOP001", message, ("replicas",), hint)
-    if node["on_worker_exit"] not in ON_WORKER_EXIT:
-        message = f"topology.on_worker_exit={node['on_worker_exit']!r} is neither {' nor '.join(ON_WORKER_EXIT)}"
+    if node.on_worker_exit not in ON_WORKER_EXIT:
+        message = f"topology.on_worker_exit={node.on_worker_exit!r} is neither {' nor '.join(ON_WORKER_EXIT)}"
         yield Finding("error", "TOP001", message, ("topology.on_worker_exit",), "topology.on_worker_exit=continue")
     if not 0 < seconds < _LONGEST_S:
         key = "topology.router.ready_timeout"
@@ -147,13 +156,13 @@ def _common_arguments(common: Plan) -> Iterator[Finding]:
     if mode not in (None, "null"):
         message = f"disaggregation_mode={mode} is for a server that is started alone; a topology sets it itself"
         yield Finding("error", "TOP002", message, ("disaggregation_mode",), "topology=pd, without disaggregation_mode")
-    if common.nodes["launch"].get("detach"):
+    if common.nodes.launch.detach:
         message = "launch.detach=true: a topology runs in the foreground"
         yield Finding("error", "TOP003", message, ("launch.detach",), "launch.detach=false, under tmux or a service")
 
 
 def _replicas(common: Plan) -> Iterator[Finding]:
-    count = common.nodes["replicas"]
+    count = common.nodes.replicas
     if count is not None:
         yield from _count("replicas", count)
         return
@@ -169,9 +178,9 @@ def _count(key: str, count: int) -> Iterator[Finding]:
         yield Finding("error", "TOP001", message, (key,), f"{key}={1 if count < 1 else MOST_SERVERS}")
 
 
-def _role_findings(role: str, node: Mapping[str, Any]) -> Iterator[Finding]:
-    yield from _count(f"topology.{role}.replicas", node["replicas"])
-    for name in node["args"]:
+def _role_findings(role: str, node: RoleNode) -> Iterator[Finding]:
+    yield from _count(f"topology.{role}.replicas", node.replicas)
+    for name in node.args:
         key = f"topology.{role}.args.{name}"
         if name in _NOT_FOR_A_ROLE:
             yield Finding("error", "TOP002", f"{key}: {_NOT_FOR_A_ROLE[name]}", (key,), f"leave {key} out")
@@ -179,16 +188,42 @@ def _role_findings(role: str, node: Mapping[str, Any]) -> Iterator[Finding]:
             near = nearest(str(name), EVERY)
             hint = Remedy.meant(f"topology.{role}.args.{near}") if near else None
             yield Finding("error", "CLI001", f"{key}: {name!r} is no argument of SGLang 0.5.2", (key,), hint)
-        elif name == "dist_init_addr" and node["replicas"] > 1 and node["args"][name] is not None:
-            message = f"{key}: {node['replicas']} servers cannot meet at one address"
+        elif name == "dist_init_addr" and node.replicas > 1 and node.args[name] is not None:
+            message = f"{key}: {node.replicas} servers cannot meet at one address"
             yield Finding("error", "TOP006", message, (key,), f"leave it out, or topology.{role}.replicas=1")
 
 
-def _role(name: str, node: Mapping[str, Any], places: Places) -> Role:
-    args = {key: value for key, value in node["args"].items() if key in EVERY}
+def _role(name: str, node: RoleNode, places: Places) -> Role:
+    args = {key: value for key, value in node.args.items() if key in EVERY}
     requests = [Request.typed("disaggregation_mode", name, f"topology=pd, {name}", "topology")]
     for key, value in args.items():
         place, layer = places.of(f"topology.{name}.args.{key}")
         requests.append(Request.typed(key, value, place, layer))
     fixed = frozenset(key for key in PLACING if args.get(key) is not None)
-    return Role(name, node["replicas"], node["nodes"], tuple(requests), fixed)
+    return Role(name, node.replicas, node.nodes, tuple(requests), fixed)
+
+
+def remedies_for(finding: Finding, roles: Collection[str]) -> Hint:
+    """What to type about a finding that servers of these roles have: where it is one role of a topology=pd, that role's
+    key; and nothing that needs more nodes."""
+    role = next(iter(roles)) if len(roles) == 1 else None
+    id = finding.id
+    if id == "DIS008":
+        return "topology.decode.args.tp_size=N, or topology.prefill.args.tp_size=N"
+    if id == "DIS004" and role == DECODE:
+        return f"{role_key(DECODE, 'prefill_round_robin_balance')}=true"
+    if id not in ("FIT001", "FIT002", "FIT003", "GPU001"):
+        return finding.remedies
+    kept = [one for one in finding.remedies if not any(word.startswith("nnodes=") for word in one.words)]
+    return [_for_role(one, role) if role in (PREFILL, DECODE) else one for one in kept]
+
+
+def _for_role(remedy: Remedy, role: str | None) -> Remedy:
+    """``tp_size=2 ...: why`` with the keys of a role's own arguments."""
+    words = [role_key(str(role), word) if word.partition("=")[0] in EVERY else word for word in remedy.words]
+    return replace(remedy, said=" ".join(words), words=tuple(words)) if words else remedy
+
+
+def role_key(role: str, name: str) -> str:
+    """The key under which an argument of one role is typed."""
+    return f"topology.{role}.args.{name}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sglang_hydra.arguments.tables.order import at_least, release_key
+from sglang_hydra.compose.settings.topology import RouterNode
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.words import nearest
 
@@ -117,21 +118,21 @@ def release_for(sglang: str) -> str | None:
 
 
 def plan_router(
-    node: Mapping[str, Any], *, sglang: str, engine_python: str | None, host: str, port: int, metrics: int, pd: bool
+    node: RouterNode, *, sglang: str, engine_python: str | None, host: str, port: int, metrics: int, pd: bool
 ) -> tuple[Router, list[Finding]]:
     """The router of these settings (``topology.router``) and what is wrong with them.
 
     ``host`` and ``port`` are where it listens, ``metrics`` the port for its metrics.
     """
-    python, installed = find_router(node["python"], engine_python)
+    python, installed = find_router(node.python, engine_python)
     belongs = release_for(sglang)
     release = installed or belongs or newest_release()
-    asked = {**{name: node[name] for name in node if name not in _OWN_SETTINGS}, **node["args"]}
+    asked = {**{name: value for name, value in vars(node).items() if name not in _OWN_SETTINGS}, **node.args}
     asked = {name: value for name, value in asked.items() if value is not None}
     findings = [*_misfits(asked, node, release, pd), *_release_findings(sglang, belongs, installed, release, node, pd)]
     settings = {"host": host, "port": port, **asked}
     if flags()["prometheus_port"].is_in(release):
-        settings = {**settings, "prometheus_host": node["prometheus_host"], "prometheus_port": metrics}
+        settings = {**settings, "prometheus_host": node.prometheus_host, "prometheus_port": metrics}
     else:
         settings = {name: value for name, value in settings.items() if not name.startswith("prometheus_")}
     router = Router(
@@ -143,7 +144,7 @@ def plan_router(
         port=port,
         pd=pd,
         flags=tuple(word for name, value in settings.items() for word in _written(name, value)),
-        ready_timeout_s=node["ready_timeout"],
+        ready_timeout_s=node.ready_timeout,
         prometheus_port=settings.get("prometheus_port"),
         settings=settings,
     )
@@ -206,10 +207,10 @@ def _path_of(python: str | None) -> str | None:
     return python or sys.executable
 
 
-def _misfits(asked: Mapping[str, Any], node: Mapping[str, Any], release: str, pd: bool) -> Iterator[Finding]:
+def _misfits(asked: Mapping[str, Any], node: RouterNode, release: str, pd: bool) -> Iterator[Finding]:
     for name, value in asked.items():
-        key = f"topology.router.args.{name}" if name in node["args"] else f"topology.router.{name}"
-        problem = _misfit(name, value, key, release, pd, by_hand=name in node["args"])
+        key = f"topology.router.args.{name}" if name in node.args else f"topology.router.{name}"
+        problem = _misfit(name, value, key, release, pd, by_hand=name in node.args)
         if problem:
             yield Finding("error", "TOP014", problem[0], (key,), problem[1])
 
@@ -252,7 +253,7 @@ def _bad_value(flag: Flag, value: Any, key: str, release: str) -> tuple[str, str
 
 
 def _release_findings(
-    sglang: str, belongs: str | None, installed: str | None, release: str, node: Mapping[str, Any], pd: bool
+    sglang: str, belongs: str | None, installed: str | None, release: str, node: RouterNode, pd: bool
 ) -> Iterator[Finding]:
     fields = ("topology.router.python",)
     if pd and not at_least(release, FIRST_WITH_PD):
@@ -268,7 +269,7 @@ def _release_findings(
         f"{PACKAGE} {installed} is installed; {belongs} is the one that was out when SGLang {sglang} was released. "
         f"Flags are those of {installed}",
         fields,
-        None if newer else f"{node['python'] or 'python'} -m pip install {PACKAGE}=={belongs}",
+        None if newer else f"{node.python or 'python'} -m pip install {PACKAGE}=={belongs}",
     )
 
 

@@ -223,7 +223,7 @@ def _fit_remedies(plan: Plan, composer: Composer) -> Iterator[Change]:
         from sglang_hydra.planning.making.memory import fit_settings, remedies_of
 
         facts = Facts(plan.gpu, plan.model, plan.environment, 0, plan.intent, plan.engine.version)
-        wanted = fit_settings(plan.nodes["fit"])[1]
+        wanted = fit_settings(plan.nodes.fit)[1]
         for remedy in remedies_of(plan.resolution, facts, plan.fit, wanted, partial(gpu_classes, composer)):
             yield remedy.overrides
         return

@@ -32,7 +32,7 @@ _FOLLOWS = ("tokenizer_path",)
 def mismatch(plan: Plan, compared: Compared, owner: Owner | None) -> Finding | None:
     """Why the server is not the planned one; None where it is, as far as it can be known, or ``launch.force`` says that
     it is good enough."""
-    if plan.nodes["launch"]["force"]:
+    if plan.nodes.launch.force:
         return None
     hint = "launch.force=true takes it all the same"
     hidden = owner is not None and owner.whose == UNSEEN

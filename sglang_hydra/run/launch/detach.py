@@ -69,7 +69,7 @@ def start_detached(
 
 def orders_of(plan: Plan, launch: Launch, folder: Path) -> dict[str, Any]:
     """Makes the orders for the supervisor. They hold the API key and are passed through a pipe."""
-    served, preset = plan.values["served_model_name"], plan.nodes["model"]["name"]
+    served, preset = plan.values["served_model_name"], plan.nodes.model.name
     model = str(served or plan.values["model_path"])
     return {
         "launch": {**asdict(launch), "log_file": str(launch.log_file) if launch.log_file else None},

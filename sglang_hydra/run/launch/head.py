@@ -41,7 +41,7 @@ def with_head(asked: LaunchRequest, plan: Plan) -> Plan:
         _must_be_free(head)
         _must_lead_here(head)
         return plan
-    wanted = plan.nodes["launch"]["head_port"]
+    wanted = plan.nodes.launch.head_port
     port = wanted or free_port_block(plan.layout.head_ports, [int(plan.values["port"])])
     chosen = Head(own_address(), port)
     _must_be_free(chosen)

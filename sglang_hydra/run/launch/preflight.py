@@ -92,7 +92,7 @@ def _ports(plan: Plan) -> Iterator[tuple[str, str, int]]:
 
 def version_findings(plan: Plan) -> list[Finding]:
     """An SGLang in ``engine.python`` that is not the one that ``engine.version`` asked the plan to be made for."""
-    asked = plan.nodes["engine"]["version"]
+    asked = plan.nodes.engine.version
     if plan.engine.name != "sglang" or asked is None:
         return []
     from sglang_hydra.facts.packages import installed

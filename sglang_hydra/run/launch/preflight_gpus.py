@@ -98,7 +98,7 @@ def _fit_beside(plan: Plan, used_mib: float) -> Fit | None:
 
     env = {**plan.inherited, **plan.environment}
     facts = Facts(plan.gpu, plan.model, env, plan.values["random_seed"], plan.intent)
-    reserved = max(fit_settings(plan.nodes["fit"])[0], used_mib / _MIB_PER_GIB)
+    reserved = max(fit_settings(plan.nodes.fit)[0], used_mib / _MIB_PER_GIB)
     try:
         return fit_of(plan.resolution, facts, reserved)
     except ConfigError:  # the checkpoint's files have changed since the plan was made
@@ -128,15 +128,15 @@ def _other_vendor(plan: Plan, probe: GpuProbe) -> Finding:
 
 def _is_other(plan: Plan, probe: GpuProbe) -> bool:
     memory = plan.gpu.memory_mib
-    if plan.nodes["lock"] is not None and probe.compute_capability != plan.gpu.compute_capability:
+    if plan.nodes.lock is not None and probe.compute_capability != plan.gpu.compute_capability:
         return True
     # A lock is of this very GPU: its values hold for no other size.
-    tolerated = 0.0 if plan.nodes["lock"] is not None else 0.05
+    tolerated = 0.0 if plan.nodes.lock is not None else 0.05
     return bool(memory and probe.memory_mib and abs(probe.memory_mib - memory) > tolerated * memory)
 
 
 def _other_class(plan: Plan, probe: GpuProbe) -> Finding:
-    locked = plan.nodes["lock"] is not None
+    locked = plan.nodes.lock is not None
     return Finding(
         "error" if locked else "warning",
         "GPU003",

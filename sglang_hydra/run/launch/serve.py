@@ -44,9 +44,9 @@ Explain = Callable[[Sequence[Finding], "Diagnosis | None"], Sequence[Finding]]
 
 def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Launch:
     """The process to start for a plan: its command from the intent, the key apart from it, and its readiness check."""
-    planned = plan_engine(plan.nodes["engine"], embedded_first=True)
+    planned = plan_engine(plan.nodes.engine, embedded_first=True)
     request = planned.request(plan.resolution, plan.environment, machine)
-    settings = plan.nodes["launch"]
+    settings = plan.nodes.launch
     command = planned.engine.command(_with_secret(request, plan))
     return Launch(
         command=command,
@@ -54,8 +54,8 @@ def launch_of(plan: Plan, machine: Machine, log_file: Path | None = None) -> Lau
         port=request.port,
         health_path=planned.engine.health_path,
         health_timeout_s=planned.engine.health_timeout_s,
-        ready_timeout_s=settings["ready_timeout"],
-        stop_timeout_s=settings["stop_timeout"],
+        ready_timeout_s=settings.ready_timeout,
+        stop_timeout_s=settings.stop_timeout,
         milestones=planned.engine.milestones,
         log_file=log_file,
     )
@@ -79,7 +79,7 @@ def ready_lines(
     if plan.values["node_rank"]:
         return [*lines, [text("  this node holds a part of the model; the first node answers", "dim")], []]
     lines.append([text(f"  {curl_line(plan, launch.url)}")])
-    if plan.nodes["model"]["name"] == "tiny":
+    if plan.nodes.model.name == "tiny":
         lines.append([text("  tiny has random weights: its text is random on purpose", "dim")])
     return lines
 
@@ -95,7 +95,7 @@ def serve_here(asked: LaunchRequest, plan: Plan) -> int:
     except MachineError as failure:
         findings += [finding for finding in failure.findings if finding not in findings]
     wrong = [finding for finding in findings if finding.level == "error"]
-    is_stopped = bool(wrong) and not plan.nodes["launch"]["force"]
+    is_stopped = bool(wrong) and not plan.nodes.launch.force
     if is_stopped:  # the verdict is on this machine
         write(plan_screen(replace(plan, findings=(*plan.findings, *findings)), everything=asked.everything))
     else:
@@ -108,7 +108,7 @@ def serve_here(asked: LaunchRequest, plan: Plan) -> int:
         )
         write([[text(message, "bold red")]])
         return MachineError.exit_code
-    run = _run_detached if plan.nodes["launch"]["detach"] else _run
+    run = _run_detached if plan.nodes.launch.detach else _run
 
     def explain(findings: Sequence[Finding], diagnosis: Diagnosis | None) -> Sequence[Finding]:
         return with_smallest_change(findings, diagnosis, plan, asked.composer, asked.requests)
@@ -130,8 +130,8 @@ def _settle_engine(asked: LaunchRequest, plan: Plan, machine: Machine) -> Plan:
     """
     if plan.values["model_path"] == str(tiny_path()):
         ensure_tiny()
-    node = plan.nodes["engine"]
-    choice = choose(node["name"], node["python"], machine, weights_bytes(str(plan.values["model_path"])))
+    node = plan.nodes.engine
+    choice = choose(node.name, node.python, machine, weights_bytes(str(plan.values["model_path"])))
     if choice.engine.name == plan.engine.name:
         return plan
     return asked.planned_again(plan, choice.engine.name, f"engine=auto: {choice.reason}")
@@ -177,7 +177,7 @@ def _run_detached(plan: Plan, machine: Machine, explain: Explain) -> int:
     def explained(findings: Sequence[Finding], code: int | None) -> Sequence[Finding]:
         return explain(findings, None if code is None else diagnosis_of(folder / "server.log", code))
 
-    return start_detached(plan, launch, folder, ready, explained, wait=bool(plan.nodes["launch"]["wait"]))
+    return start_detached(plan, launch, folder, ready, explained, wait=bool(plan.nodes.launch.wait))
 
 
 def _leave_plan(plan: Plan) -> Path:

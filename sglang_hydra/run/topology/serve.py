@@ -13,8 +13,9 @@ from sglang_hydra.facts.tiny import ensure_tiny, tiny_path
 from sglang_hydra.planning.engines.base import Command
 from sglang_hydra.planning.engines.choose import choose
 from sglang_hydra.planning.plan import Plan
-from sglang_hydra.planning.topology.plan import Server, Topology, plan_topology
+from sglang_hydra.planning.topology.plan import plan_topology
 from sglang_hydra.planning.topology.router import absent
+from sglang_hydra.planning.topology.servers import Server, Topology
 from sglang_hydra.run.launch import child_sglang
 from sglang_hydra.run.launch.display import display_for
 from sglang_hydra.run.launch.example import curl_line
@@ -50,9 +51,9 @@ def serve_topology(asked: LaunchRequest, plan: Plan, in_slurm: Callable[[LaunchR
     else:
         topology = plan_topology(asked.composer, requests, common=plan, is_free=is_free)
     write(topology_screen(topology, everything=asked.everything))
-    if topology.launchable is False and not (topology.ok and plan.nodes["launch"]["force"]):
+    if topology.launchable is False and not (topology.ok and plan.nodes.launch.force):
         return 2
-    if plan.nodes["launch"]["name"] == "slurm":
+    if plan.nodes.launch.name == "slurm":
         return in_slurm(asked, topology)
     if topology.nodes > 1:
         message = f"launch=local: {plural(topology.nodes, 'node')} are planned, and this is one"
@@ -99,7 +100,7 @@ def router_launch(topology: Topology, log_file: Path | None = None) -> Launch:
         port=router.port,
         health_path="/readiness" if at_least(router.release, _FIRST_WITH_READINESS) else "/health",
         ready_timeout_s=router.ready_timeout_s,
-        stop_timeout_s=topology.common.nodes["launch"]["stop_timeout"],
+        stop_timeout_s=topology.common.nodes.launch.stop_timeout,
         milestones=_ROUTER_MILESTONES,
         log_file=log_file,
     )
@@ -109,7 +110,7 @@ def group_of(topology: Topology, checked: Sequence[Preflight], folder: Path | No
     """The processes of a topology, none of them started. Logs go below ``folder``."""
     members = members_of(topology, checked, folder)
     router = router_launch(topology, folder / "router.log" if folder else None)
-    go_on = topology.common.nodes["topology"]["on_worker_exit"] == "continue"
+    go_on = topology.common.nodes.topology.on_worker_exit == "continue"
     return ServerGroup(members, router, display_for(), go_on=go_on)
 
 
@@ -161,21 +162,19 @@ def _of(servers: Sequence[Server], finding: Finding) -> Finding:
 
 
 def _router_ports(topology: Topology) -> list[Finding | None]:
-    router, node = topology.router, topology.common.nodes["topology"]["router"]
-    key = "port" if node["port"] is None else "topology.router.port"
+    router, node = topology.router, topology.common.nodes.topology.router
+    key = "port" if node.port is None else "topology.router.port"
     obstacles = [port_obstacle(router.host, router.port, key)]
     if router.prometheus_port is not None:
-        obstacles.append(
-            port_obstacle(node["prometheus_host"], router.prometheus_port, "topology.router.prometheus_port")
-        )
+        obstacles.append(port_obstacle(node.prometheus_host, router.prometheus_port, "topology.router.prometheus_port"))
     return obstacles
 
 
 def _free_port(plan: Plan) -> list[Request]:
     """For ``port=0``: the request for a port that is free now, so that everybody knows it."""
-    node = plan.nodes["topology"]["router"]
-    key = "port" if node["port"] is None else "topology.router.port"
-    if (plan.values["port"] if node["port"] is None else node["port"]) != 0:
+    node = plan.nodes.topology.router
+    key = "port" if node.port is None else "topology.router.port"
+    if (plan.values["port"] if node.port is None else node.port) != 0:
         return []
     return [Request.typed(key, free_port(), f"{key}=0: one that was free")]
 

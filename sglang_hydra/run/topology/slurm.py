@@ -17,8 +17,8 @@ from pathlib import Path
 
 from sglang_hydra.planning.passing.nodes import Head
 from sglang_hydra.planning.passing.slurm_options import sbatch_settings_of
-from sglang_hydra.planning.topology.plan import NODE, Server, Topology
 from sglang_hydra.planning.topology.router import absent
+from sglang_hydra.planning.topology.servers import NODE, Server, Topology
 from sglang_hydra.run.launch.hydra_run import in_hydra
 from sglang_hydra.run.launch.launch_request import LaunchRequest
 from sglang_hydra.run.launch.local import Launch, LocalServer, run_until_end
@@ -109,7 +109,7 @@ def topology_spec(topology: Topology, folder: Path, secrets: Path | None = None)
         router=replace(router, command=replace(router.command, secret=None)),
         nodes=topology.nodes,
         folder=folder,
-        go_on=topology.common.nodes["topology"]["on_worker_exit"] == "continue",
+        go_on=topology.common.nodes.topology.on_worker_exit == "continue",
         secrets=secrets,
     )
 

@@ -105,9 +105,8 @@ def test_an_image_of_ones_own_is_taken_also_by_digest(format: str, image: str) -
 )
 def test_what_is_no_image_is_refused(image: str) -> None:
     plan = plan_of("gpu=h200", "model=qwen3_8b")
-    launch = {**plan.nodes["launch"], "image": image}
     with pytest.raises(ConfigError, match="EXP003"):
-        image_of(replace(plan, nodes={**plan.nodes, "launch": launch}))
+        image_of(replace(plan, nodes=plan.nodes.having("launch", {"image": image})))
 
 
 def test_the_artifact_says_what_the_image_asks_of_its_host() -> None:

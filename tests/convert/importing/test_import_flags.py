@@ -38,7 +38,7 @@ def test_every_recipe_comes_back_as_the_same_arguments_and_the_same_server(id: s
     plan = make_plan(composer(), [Request(f"recipe={id}", "test")], seed=42, env=OFFLINE)
     version = plan.engine.version
     argv = accepted(plan.intent, version).flags()
-    gpu = plan.nodes["gpu"]["name"]
+    gpu = plan.nodes.gpu.name
     server = the_one(line_of(argv), f"gpu={gpu}", f"engine.version={version}")
     assert server.argv is not None
     assert parse_argv(server.argv, version) == parse_argv(argv, version)

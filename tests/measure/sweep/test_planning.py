@@ -135,9 +135,9 @@ def test_the_ids_are_those_of_the_plan_and_the_load() -> None:
     (group,) = made.groups
     last = group.points[-1]
     assert last.server_id == group.server_id == plan.server_id
-    assert last.workload_id == workload_id_of(plan.nodes["bench"])
+    assert last.workload_id == workload_id_of(plan.nodes.plain["bench"])
     assert last.point_id == point_id_of(last.server_id, last.workload_id, 1)
-    assert last.workload == plan.nodes["bench"]
+    assert last.workload == plan.nodes.plain["bench"]
     assert point_id_of(last.server_id, last.workload_id, 2) != last.point_id
 
 

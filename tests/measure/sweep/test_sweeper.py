@@ -19,7 +19,7 @@ import sglang_hydra
 @hydra.main(version_base=None, config_path="conf", config_name="config")
 @sglang_hydra.main
 def run(plan):
-    print("TASK", plan.values["tp_size"], plan.gpu.name, plan.nodes["bench"]["concurrency"])
+    print("TASK", plan.values["tp_size"], plan.gpu.name, plan.nodes.bench.concurrency)
     if plan.values["tp_size"] == 8:
         raise RuntimeError(f"task of {plan.gpu.name}")
 

@@ -195,7 +195,7 @@ def test_a_key_that_no_plan_has_is_refused(key: str, hint: str | None) -> None:
 
 def test_a_constraint_sees_what_was_planned() -> None:
     made = planned("gpu=h200", "model=qwen3_8b", "tp_size=2", "bench.concurrency=4")
-    bench = made.nodes["bench"]
+    bench = made.nodes.plain["bench"]
     expected = {
         "tp_size": 2,
         "sampling_backend": "flashinfer",
@@ -226,5 +226,5 @@ def test_a_constraint_sees_what_was_planned() -> None:
 
 def test_what_the_fit_does_not_know_is_not_known() -> None:
     made = planned("gpu=none", "model=qwen3_8b")
-    assert value_of("fit.fits", made, made.nodes["bench"]) is None
-    assert value_of("gpu.compute_capability", made, made.nodes["bench"]) is None
+    assert value_of("fit.fits", made, made.nodes.plain["bench"]) is None
+    assert value_of("gpu.compute_capability", made, made.nodes.plain["bench"]) is None

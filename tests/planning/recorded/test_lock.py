@@ -107,7 +107,7 @@ def test_a_lock_is_the_same_server_again(overrides: tuple[str, ...], lock: Calla
     assert again.intent == before.intent
     assert (again.ok, again.launchable, again.seed_drawn) == (before.ok, before.launchable, before.seed_drawn)
     assert again.command == before.command
-    assert again.nodes["launch"]["image"] == before.nodes["launch"]["image"]
+    assert again.nodes.launch.image == before.nodes.launch.image
     jsonschema.validate(again.to_json(), schema_of("plan"))
 
 
@@ -222,7 +222,7 @@ def test_what_resolves_otherwise_now_is_refused(case: str, lock: Callable[..., s
     changed, id, field, said = CHANGED[case]
     path = lock(planned(*H200), **changed)
     if not id:
-        assert planned(f"lock={path}").nodes["launch"]["image"] == "x@sha256:1"
+        assert planned(f"lock={path}").nodes.launch.image == "x@sha256:1"
         return
     found = about(refused(f"lock={path}"), field)
     assert found.id == id

@@ -13,7 +13,8 @@ from jsonschema import Draft202012Validator
 from sglang_hydra.facts import probe
 from sglang_hydra.facts.probe import GpuProbe
 from sglang_hydra.planning.topology import router
-from sglang_hydra.planning.topology.plan import Topology, plan_topology
+from sglang_hydra.planning.topology.plan import plan_topology
+from sglang_hydra.planning.topology.servers import Topology
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError
 from tests.plans import SEED, composer, planned, requests, without_accelerator, without_engines, written

@@ -6,10 +6,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from sglang_hydra.compose.settings.topology import RouterNode
 from sglang_hydra.planning.topology import router
 from sglang_hydra.planning.topology.router import (
     PACKAGE,
@@ -29,10 +29,9 @@ TABLE = Path(router.__file__).with_name("router_releases.json")
 ROUTERS = ("0.1.2", "0.1.9", "0.2.0", "0.3.2")
 
 
-def node(*overrides: str) -> dict[str, Any]:
+def node(*overrides: str) -> RouterNode:
     """``topology.router`` with these settings."""
-    content: dict[str, Any] = composed("topology=pd", *overrides).nodes["topology"]["router"]
-    return content
+    return composed("topology=pd", *overrides).nodes.topology.router
 
 
 def made(

@@ -31,7 +31,7 @@ def test_the_job_of_the_page_can_be_submitted(monkeypatch: pytest.MonkeyPatch) -
     assert command is not None
     made = planned(*command[1].split(), *command[2].split())
     assert made.launchable
-    assert made.nodes["launch"]["slurm"]["walltime"] == "4:00:00"
+    assert made.nodes.launch.slurm.walltime == "4:00:00"
 
 
 def test_a_cluster_of_ones_own_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,6 +41,6 @@ def test_a_cluster_of_ones_own_is_a_file(tmp_path: Path, monkeypatch: pytest.Mon
     folder = written(tmp_path, {"launch/lab.yaml": content[1]})
     made = planned("gpu=h200", "model=qwen3_8b", "launch=lab", using=Composer([folder]))
     assert made.launchable, made.findings
-    launch = made.nodes["launch"]
-    assert (launch["name"], launch["slurm"]["account"], launch["slurm"]["mem"]) == ("slurm", "lab", "0")
-    assert launch["slurm"]["walltime"] == "8:00:00"
+    launch = made.nodes.launch
+    assert (launch.name, launch.slurm.account, launch.slurm.mem) == ("slurm", "lab", "0")
+    assert launch.slurm.walltime == "8:00:00"

@@ -59,7 +59,7 @@ def serve_slurm(asked: LaunchRequest, plan: Plan) -> int:
     ConfigError for a secret in what Slurm would record.
     """
     refuse_recorded_secrets(plan)
-    if plan.nodes["launch"]["detach"]:
+    if plan.nodes.launch.detach:
         message = "launch.detach is for servers on this machine; a job of launch=slurm lives as long as this command"
         hint = "leave it out, in tmux or screen; or sbatch what `export slurm` writes"
         raise ConfigError(Finding("error", "SLM008", message, ("launch.detach",), hint))
@@ -71,7 +71,7 @@ def serve_slurm(asked: LaunchRequest, plan: Plan) -> int:
 def look_at_cluster(plan: Plan) -> None:
     """Raises MachineError where this machine has no Slurm, no submitit or not the engine. Makes the tiny model."""
     require_slurm()
-    if plan.nodes["launch"]["slurm"]["container"] == "none":
+    if plan.nodes.launch.slurm.container == "none":
         # Not for this machine's memory, which is not that of the nodes.
         choose(plan.engine.name, plan.engine.python, Machine(None), None)
     if plan.values["model_path"] == str(tiny_path()):
@@ -81,10 +81,10 @@ def look_at_cluster(plan: Plan) -> None:
 def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> ServerSpec:
     """Makes what a job needs to serve a plan; ``folder`` is where it writes, ``secrets`` the file it takes them
     from."""
-    launch = plan.nodes["launch"]
-    container = launch["slurm"]["container"] != "none"
+    launch = plan.nodes.launch
+    container = launch.slurm.container != "none"
     programs = [str(PROGRAMS)] if container else []
-    planned = plan_engine(plan.nodes["engine"], embedded_first=plan.engine.name == "transformers")
+    planned = plan_engine(plan.nodes.engine, embedded_first=plan.engine.name == "transformers")
     public = {name: value for name, value in plan.environment.items() if not is_secret_name(name)}
     request = planned.request(plan.resolution, public, Machine(None))
     # The key goes its own way, and every node gets its own rank.
@@ -96,9 +96,9 @@ def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> Server
         folder=folder,
         nnodes=int(plan.values["nnodes"]),
         head_ports=plan.layout.head_ports,
-        head_port=launch["head_port"],
-        ready_timeout_s=launch["ready_timeout"],
-        stop_timeout_s=launch["stop_timeout"],
+        head_port=launch.head_port,
+        ready_timeout_s=launch.ready_timeout,
+        stop_timeout_s=launch.stop_timeout,
         srun=tuple(srun_settings(plan, programs)),
         container=tuple(container_command(plan, programs)),
         python=(plan.engine.python or "python3") if container else None,
@@ -109,7 +109,7 @@ def server_spec(plan: Plan, folder: Path, secrets: Path | None = None) -> Server
 def refuse_recorded_secrets(plan: Plan) -> None:
     """Raises ConfigError where a setting that goes into the job's script holds the API key or a token."""
     hidden = [value for value in _hidden(plan) if value]
-    settings = plan.nodes["launch"]["slurm"]
+    settings = plan.nodes.launch.slurm
     for key in ("setup", "sbatch", "srun", "mounts"):
         if any(value in str(settings[key]) for value in hidden):
             message = f"launch.slurm.{key} holds a secret, and Slurm would keep and show it"
@@ -159,12 +159,12 @@ def run_job(
                 call(secrets),
                 options=options,
                 folder=folder / JOB_FOLDER,
-                setup=plan.nodes["launch"]["slurm"]["setup"],
+                setup=plan.nodes.launch.slurm.setup,
                 hidden=_hidden(plan),
             )
             with cancelled_with_us(job.id, secrets):
                 display.note(f"the job {job.id} was submitted; its files are in {folder}")
-                follower = Follower(job, folder, display, float(plan.nodes["launch"]["stop_timeout"]), logs)
+                follower = Follower(job, folder, display, float(plan.nodes.launch.stop_timeout), logs)
                 follower.until_end(signals, lambda account: write(ready(job, account)))
     finally:
         drop_secrets(secrets)

@@ -28,7 +28,7 @@ def run(invocation: Invocation) -> int:
     cells = list(counted(judge_cells(composer, by, is_chosen), "pairs of a model and a GPU", asked))
     count = len(recipes()) if chosen is None else len(chosen)
     published = list(counted(judge_recipes(composer, chosen, by), "recipes", count))
-    if invocation.json:
+    if invocation.has("json"):
         record = {"cells": [cell.to_json() for cell in cells], "recipes": [item.to_json() for item in published]}
         print_json({"schema": "sglang_hydra.audit/1", **record})
     else:

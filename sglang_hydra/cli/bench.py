@@ -36,7 +36,7 @@ def run(invocation: Invocation) -> int:
     """
     composer = composer_of(invocation)
     requests = as_words(composer, invocation.requests)
-    if not invocation.multirun:
+    if not invocation.has("multirun"):
         composer.check(requests)  # says of a list of values that -m was forgotten
     of_hydra = hydra_settings(composer, requests, invocation.config_dirs)
     grid = read_grid(composer, [*of_hydra.requests, *requests], of_hydra.given)
@@ -48,10 +48,10 @@ def run(invocation: Invocation) -> int:
     if not refusal and not grid.settings["dry_run"] and _names_programs(sweep):
         outcome, sweep = _planned(composer, grid, invocation, seed)
         refusal = verdict_on(outcome)
-    if invocation.json and (refusal or grid.settings["dry_run"]):
+    if invocation.has("json") and (refusal or grid.settings["dry_run"]):
         print_json(outcome_record(outcome, [refusal] if refusal else []))
     else:
-        write(outcome_lines(outcome, done=_taken_before(sweep)), sys.stderr if invocation.json else None)
+        write(outcome_lines(outcome, done=_taken_before(sweep)), sys.stderr if invocation.has("json") else None)
         write(finding_lines([refusal]) if refusal else [], sys.stderr)
     if refusal:
         return 2
@@ -67,7 +67,7 @@ def run(invocation: Invocation) -> int:
         code = _searched(composer, grid, sweep, seed) if searched else take_points(sweep)
     from sglang_hydra.measure.sweep.status import status
 
-    status(str(sweep.folder), as_json=invocation.json)
+    status(str(sweep.folder), as_json=invocation.has("json"))
     return code
 
 
@@ -81,7 +81,7 @@ def _planned(composer: Composer, grid: Grid, invocation: Invocation, seed: int) 
         else:
             with _progress() as show_progress:
                 outcome = plan_sweep(composer, grid, seed, on_progress=show_progress)
-        source = Source((), tuple(invocation.config_dirs), invocation.config_name or PRIMARY_NAME, seed=seed)
+        source = Source((), tuple(invocation.config_dirs), invocation.value("config_name") or PRIMARY_NAME, seed=seed)
         sweep = sweep_of(outcome, source)
         check_settings(sweep)
     return outcome, sweep

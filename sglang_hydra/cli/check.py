@@ -16,11 +16,11 @@ from sglang_hydra.text.screen import print_json, write
 def run(invocation: Invocation) -> int:
     """Judges each thing named: overrides together, files and folders one by one, with ``-m`` every combination of
     values. 2 if any has an error."""
-    if invocation.format is not None or invocation.base is not None:
+    if invocation.value("format") is not None or invocation.value("base") is not None:
         from sglang_hydra.cli import review as action
 
         return action.check(invocation)
-    if invocation.multirun:
+    if invocation.has("multirun"):
         from sglang_hydra.cli import points
 
         return points.run(invocation)
@@ -36,7 +36,7 @@ def run(invocation: Invocation) -> int:
 
     verdicts = verdicts_on(composer, invocation.requests, others=others)
     good = all(is_good(invocation, verdict.made, verdict.findings) for _, verdict in verdicts)
-    if invocation.json:
+    if invocation.has("json"):
         results = [verdict_record(*item) for item in verdicts]
         print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
     else:

@@ -36,7 +36,7 @@ def corrected_lines(
     invocation: Invocation, findings: Sequence[Finding], composer: Composer | None = None
 ) -> list[Line]:
     """``Corrected`` and the command; nothing where no hint leads to a plan that can be launched."""
-    if invocation.verb not in _VERBS or invocation.multirun or not findings:
+    if invocation.verb not in _VERBS or invocation.has("multirun") or not findings:
         return []
     names = [item.text for item in invocation.requests if _is_name(item)]
     if any(finding.typed for finding in findings) and all(item.key is None for item in invocation.requests):
@@ -184,11 +184,11 @@ def _launchable(line: Sequence[str]) -> list[Line]:
     shown = _shown_as(list(map(_shown, line, ["", *line])))
     try:
         invocation = read_invocation(line)
-        if invocation.version or invocation.help or invocation.hydra:
+        if invocation.has("version") or invocation.has("help") or invocation.hydra:
             return shown
         read_words(invocation)
         names = [item.text for item in invocation.requests if _is_name(item)]
-        if invocation.verb not in _VERBS or invocation.multirun or names[invocation.verb == "export" :]:
+        if invocation.verb not in _VERBS or invocation.has("multirun") or names[invocation.verb == "export" :]:
             return shown
         composer = composer_of(invocation)
         made = make_plan(composer, [item for item in invocation.requests if not _is_name(item)])

@@ -45,7 +45,7 @@ def run(invocation: Invocation) -> int:
         with opened(name) as file:
             found = _diagnosed(file, name, exit_code)
         results.append(("stdin" if name == _STDIN else name, with_remedies(found, composer, overrides)))
-    if invocation.json:
+    if invocation.has("json"):
         print_json(record(results))
     else:
         write(screen(results))

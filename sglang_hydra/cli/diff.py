@@ -49,11 +49,11 @@ def run(invocation: Invocation) -> int:
     others = native_reader(composer, variables=invocation.variables)
     left, right = (_planned(composer, side.text, place, others) for side, place in ((one, "left"), (other, "right")))
     found = list(compared(left.made, right.made))
-    if invocation.json:
+    if invocation.has("json"):
         print_json(_record(left, right, found))
     else:
         write(_screen(left, right, found))
-    return INVALID if found and invocation.exit_code else 0
+    return INVALID if found and invocation.has("exit_code") else 0
 
 
 def _with_rest(side: Request, beside: Request) -> Request:
@@ -86,12 +86,12 @@ def _drift(invocation: Invocation, live: Sequence[Request]) -> int:
         )
     found = list(drift_of(plan, [item.text for item in live]))
     same = all(item.is_as_planned(plan) for item in found)
-    if invocation.json:
+    if invocation.has("json"):
         servers = [item.to_json(plan) for item in found]
         print_json({"schema": DRIFT, "server_id": side.id, "as_planned": same, "servers": servers})
     else:
         write(drift_lines(plan, found))
-    if not invocation.exit_code or same:
+    if not invocation.has("exit_code") or same:
         return 0
     return MACHINE if any(item.problem for item in found) else INVALID
 

@@ -30,7 +30,7 @@ def run(invocation: Invocation) -> int:
     )
     found = examine(os.environ, request)
     record = doctor_record(found)
-    if invocation.json:
+    if invocation.has("json"):
         print_json(record)
     else:
         write(doctor_screen(found))

@@ -45,7 +45,7 @@ def run(invocation: Invocation) -> int:
     subject, *rest = invocation.requests
     page = id_screen(subject.text.upper())
     if page is not None:
-        if invocation.json:
+        if invocation.has("json"):
             print_json(id_record(subject.text.upper()) or {})
         else:
             write(page)
@@ -68,7 +68,7 @@ def run(invocation: Invocation) -> int:
         return 0
     if meant is None:
         raise ConfigError(_nothing(name, composer))
-    if not invocation.json and meant != name:
+    if not invocation.has("json") and meant != name:
         flag = f"--{name.lstrip('-').replace('_', '-')}"
         write([[text(f"{flag} on SGLang's command line is the argument {meant}", "dim")]])
     typed = [replace(subject, text=f"{meant}={value}"), *rest] if given else rest
@@ -84,7 +84,7 @@ def _argument(composer: Composer, invocation: Invocation, name: str, overrides: 
     version = made.engine.version if made else _release_of(name)
     if not is_argument(name, version):
         raise ConfigError(_not_in(name, version))
-    if invocation.json:
+    if invocation.has("json"):
         print_json(field_record(name, made, version))
     else:
         write(field_screen(name, made, version))
@@ -113,7 +113,7 @@ def _own(composer: Composer, invocation: Invocation, name: str, overrides: list[
     from sglang_hydra.show import keys as key_screens
 
     made = make_plan(composer, overrides) if overrides else None
-    if invocation.json:
+    if invocation.has("json"):
         print_json(key_screens.record(name, composer, made))
     else:
         write(key_screens.screen(name, composer, made))
@@ -128,14 +128,14 @@ def _limit_or_forecast(composer: Composer, invocation: Invocation, name: str, ov
         from sglang_hydra.show.forecast import forecast_lines, forecast_record
 
         points = points_of(made)
-        if invocation.json:
+        if invocation.has("json"):
             print_json(forecast_record(made, points))
         else:
             write(forecast_lines(made, points))
         return 0
     from sglang_hydra.show.roofline import roofline_lines, roofline_record
 
-    if invocation.json:
+    if invocation.has("json"):
         print_json(roofline_record(made))
     else:
         write(roofline_lines(made))

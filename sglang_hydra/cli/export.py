@@ -39,7 +39,7 @@ def run(invocation: Invocation) -> int:
     remade = _remade_from(invocation)
     if has_several_servers(plan.nodes):
         return _export_topology(composer, invocation, format, plan, remade)
-    refused = _refusals(plan.errors, plan, invocation.upstream_only)
+    refused = _refusals(plan.errors, plan, invocation.has("upstream_only"))
     if refused:
         corrected = corrected_lines(invocation, plan.findings, composer)
         return _refuse(invocation, [*finding_lines(refused, plan), [], summary(plan), *corrected], refused)
@@ -68,7 +68,7 @@ def _export_topology(
         common=common,
     )
     refused = _refusals(
-        [finding for finding in topology.findings if finding.level == "error"], common, invocation.upstream_only
+        [finding for finding in topology.findings if finding.level == "error"], common, invocation.has("upstream_only")
     )
     if refused:
         return _refuse(invocation, [*finding_lines(refused, common), [], summary_of_all(topology)], refused)
@@ -84,7 +84,7 @@ def _export_topology(
 
 
 def _refuse(invocation: Invocation, screen: Sequence[Line], refused: Sequence[Finding]) -> int:
-    if invocation.json:
+    if invocation.has("json"):
         raise ConfigError(*refused)
     write(screen, sys.stderr)
     return 2
@@ -92,7 +92,7 @@ def _refuse(invocation: Invocation, screen: Sequence[Line], refused: Sequence[Fi
 
 def _say(invocation: Invocation, findings: Sequence[Finding], artifact: Artifact, plan: Plan) -> None:
     """Writes the plan's warnings and the findings about the artifact to standard error."""
-    if not invocation.json:
+    if not invocation.has("json"):
         warned = [finding for finding in findings if finding.level == "warning"]
         write(finding_lines([*warned, *artifact.findings], plan), sys.stderr)
 
@@ -156,14 +156,16 @@ def record(format: str, id: str, jobs: Sequence[Job], artifact: Artifact) -> str
 
 
 def _write(invocation: Invocation, artifact: Artifact, record: str) -> None:
-    content = record if invocation.json else artifact.text
-    if invocation.output is None:
+    content = record if invocation.has("json") else artifact.text
+    if invocation.value("output") is None:
         print_content(content)
         return
-    path = Path(invocation.output)
+    path = Path(invocation.value("output"))
     try:
         # A link is followed to the file that it names.
-        write_whole(path.resolve(), content, mode=0o777 if artifact.executable and not invocation.json else 0o666)
+        write_whole(
+            path.resolve(), content, mode=0o777 if artifact.executable and not invocation.has("json") else 0o666
+        )
     except (OSError, ValueError) as failure:
         hint = "-o FILE in a folder that is there"
         message = f"{path} cannot be written: {reason_of(failure)}"

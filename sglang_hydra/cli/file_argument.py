@@ -42,7 +42,7 @@ def read_file_argument(invocation: Invocation) -> None:
 
     Raises ConfigError for what is no experiment: a folder, a saved plan, a launch file of others, a second file.
     """
-    alone = invocation.verb in _TAKE_BY_ITSELF and not (invocation.verb == "check" and invocation.multirun)
+    alone = invocation.verb in _TAKE_BY_ITSELF and not (invocation.verb == "check" and invocation.has("multirun"))
     if not alone and invocation.verb not in (*_TAKE, "check"):
         return
     files = [request for request in files_of(invocation) if "\0" not in request.text]

@@ -29,9 +29,11 @@ from sglang_hydra.text.screen import Line, columns, folded, print_json, room, te
 def run(invocation: Invocation) -> int:
     """The memory of a plan, 2 where it has an error; with ``-m`` of several side by side."""
     composer = composer_of(invocation)
-    points = _points(composer, invocation.requests) if invocation.multirun else [("the plan", invocation.requests)]
+    points = (
+        _points(composer, invocation.requests) if invocation.has("multirun") else [("the plan", invocation.requests)]
+    )
     plans = [named for name, point in points for named in _plans_of(composer, point, name)]
-    if invocation.json:
+    if invocation.has("json"):
         records = [_fit_record(name, plan) for name, plan in plans]
         whole = [record["fits"] for record in records]
         fits = False if False in whole else None if None in whole else True
@@ -43,7 +45,7 @@ def run(invocation: Invocation) -> int:
         write([[], *corrected] if corrected else [])
     else:
         write(_fit_table(plans))
-    return 0 if invocation.multirun else max(code_of(invocation, plan) for _, plan in plans)
+    return 0 if invocation.has("multirun") else max(code_of(invocation, plan) for _, plan in plans)
 
 
 def _plans_of(composer: Composer, requests: Sequence[Request], name: str) -> Iterator[tuple[str, Plan]]:

@@ -72,7 +72,7 @@ def asks_for_sweep(composer: Composer, invocation: Invocation) -> bool:
     """Whether a file that was chosen says ``hydra.mode: MULTIRUN``. Only files of the user's own may."""
     if any(item.layer == FILE_LAYER and item.text.lower() == "hydra.mode=multirun" for item in invocation.requests):
         return True
-    own = invocation.config_name or invocation.config_dirs
+    own = invocation.value("config_name") or invocation.config_dirs
     if not own and not any(request.text.lstrip("+").startswith("experiment") for request in invocation.requests):
         return False
     from sglang_hydra.measure.sweep.axes import axis_of
@@ -88,7 +88,7 @@ def asks_for_sweep(composer: Composer, invocation: Invocation) -> bool:
 def _kind(invocation: Invocation) -> str:
     if invocation.hydra:
         return "ask"
-    if invocation.verb in _SWEEPS or (invocation.verb == "serve" and invocation.multirun):
+    if invocation.verb in _SWEEPS or (invocation.verb == "serve" and invocation.has("multirun")):
         return "sweep"
     return "run" if invocation.verb == "serve" else "look"
 

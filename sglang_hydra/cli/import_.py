@@ -35,12 +35,12 @@ def run(invocation: Invocation) -> int:
     servers = import_source(source, typed_beside(rest, source.text, composer), composer)
     if theirs:
         servers = [replace(server, findings=(*server.findings, *theirs[1])) for server in servers]
-    output = Path(invocation.output) if invocation.output is not None else None
+    output = Path(invocation.value("output")) if invocation.value("output") is not None else None
     paths = paths_of(output, [server.name for server in servers])
     refuse_existing(paths, "IMP015")
     for path, server in zip(paths, servers, strict=False):
         write_new(path, yaml_of(server, path), "IMP015")
-    if invocation.json:
+    if invocation.has("json"):
         print_json(record(source.name or "typed", servers, output))
     else:
         if output is None:

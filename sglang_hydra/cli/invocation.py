@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.schema import PRIMARY_NAME
@@ -31,6 +30,7 @@ from sglang_hydra.text.typography import as_meant, foreign_sign
 from sglang_hydra.text.words import nearest, program, short, some_of
 
 _PATHS = ("output", "base")
+_FILES = (".yaml", ".yml", ".json")
 _OTHERS = (("docker", "run"), ("podman", "run"), ("docker", "compose"), ("kubectl", "apply"), ("helm", "install"))
 _VLLM = "vllm.entrypoints.openai.api_server"
 _LAUNCH_SERVER = "sglang.launch_server"
@@ -41,9 +41,8 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=")
 class Invocation:
     """What was typed, taken apart. ``named``: the verb was typed, not the default. ``argv`` is what stood after a bare
     ``--``: SGLang's own flags. ``file`` is the experiment whose requests were taken in. ``hydra_flags`` are those that
-    only Hydra reads, with their values; ``once``: ``--run`` was typed. Each flag of
-    the table is an attribute, named by its ``sets``: a switch is true or false, a value text or None. Those with a list
-    of values are fields here; ``given`` has the others."""
+    only Hydra reads, with their values; ``once``: ``--run`` was typed. The flags of the
+    table with a list of values are fields here; ``has`` and ``value`` read the others, by their ``sets``."""
 
     verb: str = "serve"
     named: bool = False
@@ -56,12 +55,16 @@ class Invocation:
     trusted_folders: list[str] = field(default_factory=list)
     allowed_env: list[str] = field(default_factory=list)
     env: list[str] = field(default_factory=list)
-    given: dict[str, Any] = field(default_factory=dict)
+    given: dict[str, str | bool] = field(default_factory=dict)
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in BY_VALUE:
-            raise AttributeError(f"no flag sets {name!r}")
-        return self.given.get(name, None if BY_VALUE[name].value else False)
+    def has(self, flag: str) -> bool:
+        """Whether a flag of the table was typed."""
+        return self.given.get(BY_VALUE[flag].sets) not in (None, False) or bool(getattr(self, flag, None))
+
+    def value(self, flag: str) -> str | None:
+        """The value of a flag of the table; None where it was not typed."""
+        found = self.given.get(BY_VALUE[flag].sets)
+        return None if found is None else str(found)
 
     @property
     def hydra(self) -> bool:
@@ -70,12 +73,7 @@ class Invocation:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables that ``--env`` fills; the words NAME=VALUE beside it are taken out of the requests."""
-        if not self.env:
-            return {}
-        beside = [item for item in self.requests if _VARIABLE.match(item.text)]
-        self.requests = [item for item in self.requests if item not in beside]
-        self.env += [item.text for item in beside]
+        """The variables that ``--env`` fills."""
         return dict(word.partition("=")[::2] for word in self.env)
 
     @property
@@ -123,10 +121,12 @@ def read_invocation(words: Sequence[str]) -> Invocation:
             invocation.once = True
         elif name in INSTEAD:
             raise _stands_for(word, rest[0][1] if rest else "")
-        elif verb is None and not invocation.requests and not invocation.help and _is_bare(word) and not _is_file(word):
+        elif verb is None and not invocation.requests and not invocation.has("help") and _is_verb(word):
             verb = word
         elif word:
             invocation.requests.append(Request(word, f"argument {position}"))
+    if invocation.env:
+        _take_variables(invocation)
     _check_primary(invocation)
     if verb == "help":
         invocation.given["help"] = True
@@ -156,21 +156,25 @@ def _take_value(invocation: Invocation, flag: Flag, typed: str, value: str) -> N
         invocation.given[flag.sets] = os.path.expanduser(value) if flag.sets in _PATHS else value
 
 
+def _take_variables(invocation: Invocation) -> None:
+    """The words NAME=VALUE beside ``--env`` fill variables too."""
+    beside = [item for item in invocation.requests if _VARIABLE.match(item.text)]
+    invocation.requests = [item for item in invocation.requests if item not in beside]
+    invocation.env += [item.text for item in beside]
+
+
 def _check_primary(invocation: Invocation) -> None:
     """Raises ConfigError where the folder of --config-path, which takes the place of ours, has no primary config."""
-    folder, name = invocation.config_path, invocation.config_name or PRIMARY_NAME
+    folder, name = invocation.value("config_path"), invocation.value("config_name") or PRIMARY_NAME
     if folder and not any(os.path.isfile(os.path.join(folder, f"{name}{suffix}")) for suffix in (".yaml", ".yml")):
         message = f"--config-path {folder}: there is no primary config {name}.yaml in it"
         hint = f"--config-dir {folder} adds its groups to ours; --config-name NAME takes NAME.yaml of it"
         raise ConfigError(Finding("error", "CLI018", message, hint=hint))
 
 
-def _is_bare(word: str) -> bool:
-    return bool(word) and not word.startswith(("-", "~")) and "=" not in word
-
-
-def _is_file(word: str) -> bool:
-    return word.endswith((".yaml", ".yml", ".json"))
+def _is_verb(word: str) -> bool:
+    """Whether a word may be a verb: it is no flag, no override and no file."""
+    return bool(word) and not word.startswith(("-", "~")) and "=" not in word and not word.endswith(_FILES)
 
 
 def _lacks_value(typed: str, flag: Flag) -> str:

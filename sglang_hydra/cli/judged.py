@@ -32,8 +32,8 @@ def is_good(invocation: Invocation, made: Plan | Topology | None, findings: Sequ
         return False
     if "unknown" in levels and any(map(what_is_missing, plans)):
         return False
-    return made.ok if invocation.upstream_only else "error" not in found
+    return made.ok if invocation.has("upstream_only") else "error" not in found
 
 
 def _levels(invocation: Invocation) -> set[str]:
-    return set(filter(None, (invocation.fail_on or "").split(",")))
+    return set(filter(None, (invocation.value("fail_on") or "").split(",")))

@@ -10,4 +10,4 @@ def run(invocation: Invocation) -> int:
     """What a detached server wrote."""
     from sglang_hydra.run.launch import control
 
-    return control.logs(typed_words(invocation), follow=invocation.follow)
+    return control.logs(typed_words(invocation), follow=invocation.has("follow"))

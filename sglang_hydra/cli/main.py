@@ -74,10 +74,10 @@ def _send_no_more() -> None:
 
 
 def _run(invocation: Invocation) -> int:
-    if invocation.version:
+    if invocation.has("version"):
         print(f"sglang-hydra {VERSION}")
         return 0
-    if invocation.help:
+    if invocation.has("help"):
         from sglang_hydra.cli.help import show_help
 
         return show_help(invocation)
@@ -88,8 +88,10 @@ def _run(invocation: Invocation) -> int:
         write(first_screen())
         return 0
     read_words(invocation)
-    in_ci = invocation.verb == "check" and (invocation.format is not None or invocation.base is not None)
-    if not invocation.offline and not in_ci:
+    in_ci = invocation.verb == "check" and (
+        invocation.value("format") is not None or invocation.value("base") is not None
+    )
+    if not invocation.has("offline") and not in_ci:
         fetching.allow(lambda line: print(line, file=sys.stderr))
     return _verb(invocation.verb)(invocation)
 

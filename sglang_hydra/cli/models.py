@@ -41,7 +41,7 @@ def run(invocation: Invocation) -> int:
         message = f"none of the {len(rows)} {verb} has {' '.join(asked)!r}"
         near = some_of(" ".join(asked), [str(row[0]) for row in rows], f"{program()} {verb}")
         raise ConfigError(Finding("error", "CLI006", message, hint=f"there are {near}"))
-    if invocation.json:
+    if invocation.has("json"):
         records = [dict(zip(titles, row, strict=True)) for row in shown]
         print_json({"schema": "sglang_hydra.presets/1", "presets": records})
         return 0

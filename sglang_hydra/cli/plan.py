@@ -14,7 +14,7 @@ from sglang_hydra.text.screen import print_json, write
 
 def run(invocation: Invocation) -> int:
     """Shows the plan, 2 where it has an error; with ``-m`` the verdict on each."""
-    if invocation.multirun:
+    if invocation.has("multirun"):
         from sglang_hydra.cli import points
 
         return points.run(invocation)
@@ -24,12 +24,12 @@ def run(invocation: Invocation) -> int:
         from sglang_hydra.cli import topology as topologies
 
         return topologies.show(composer, invocation, made)
-    if invocation.json:
+    if invocation.has("json"):
         print_json(made.to_json())
     else:
         corrected = corrected_lines(invocation, made.findings, composer) if made.launchable is False else []
-        write(plan_screen(made, everything=invocation.all, corrected=corrected))
-        if invocation.load:
+        write(plan_screen(made, everything=invocation.has("all"), corrected=corrected))
+        if invocation.has("load"):
             from sglang_hydra.measure.report.reading import points_of
             from sglang_hydra.show.forecast import short_lines
 

@@ -32,7 +32,7 @@ def run(invocation: Invocation) -> int:
     found = list(judged_points(grid, judge))
     points = [(_name_of(own), judged) for own, judged in found]
     good = all(_is_good(judged, invocation) for _, judged in points)
-    if invocation.json:
+    if invocation.has("json"):
         results = [_record(name, judged) for name, judged in points]
         print_json({"schema": "sglang_hydra.check/1", "ok": good, "results": results})
     else:

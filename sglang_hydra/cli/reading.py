@@ -42,7 +42,7 @@ def refused(words: Sequence[str]) -> Sequence[Finding]:
     try:
         invocation = read_invocation(words)
         read_words(invocation)
-        if invocation.verb in _COMPOSED and not invocation.multirun:
+        if invocation.verb in _COMPOSED and not invocation.has("multirun"):
             first = invocation.requests[:1] if invocation.verb in ("export", "explain") else []
             requests = [item for item in invocation.requests if item not in first and not is_document(item.text)]
             composer = composer_of(invocation)
@@ -57,21 +57,20 @@ def refused(words: Sequence[str]) -> Sequence[Finding]:
 def _refuse_misplaced(invocation: Invocation) -> None:
     """Raises ConfigError for the first flag that does not go with the verb, or not beside another flag."""
     verb = invocation.verb
-    if invocation.once and (verb != "serve" or invocation.multirun):
-        message = (
-            f"--run asks for one run of serve, and {'-m for several' if invocation.multirun else verb + ' was typed'}"
-        )
+    if invocation.once and (verb != "serve" or invocation.has("multirun")):
+        typed_too = "-m for several" if invocation.has("multirun") else f"{verb} was typed"
+        message = f"--run asks for one run of serve, and {typed_too}"
         raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} serve ..., without --run"))
     if invocation.hydra and verb != "serve":
         message = f"Hydra's own flags go with serve, and {verb} runs without Hydra's run folder"
         raise ConfigError(Finding("error", "CLI019", message, hint=f"{program()} --cfg job ..., or plan --json"))
-    levels = [level for level in (invocation.fail_on or "").split(",") if level]
+    levels = [level for level in (invocation.value("fail_on") or "").split(",") if level]
     if wrong := next((level for level in levels if level not in FAIL_ON), None):
         fix = f"--fail-on={nearest(wrong, FAIL_ON) or ','.join(FAIL_ON)}"
         message = f"--fail-on={wrong}: what is an error always fails; {' and '.join(FAIL_ON)} may be added"
-        typed = (f"--fail-on={invocation.fail_on}",)
+        typed = (f"--fail-on={invocation.value('fail_on')}",)
         raise ConfigError(Finding("error", "CLI012", message, typed=typed, fix=fix))
-    given = [flag for flag in FLAGS if getattr(invocation, flag.sets) not in (None, False, [])]
+    given = [flag for flag in FLAGS if invocation.has(flag.sets)]
     for flag in given:
         why = why_not(flag, verb, given)
         if why is not None and flag.elsewhere is not None:

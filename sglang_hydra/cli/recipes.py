@@ -29,7 +29,7 @@ def run(invocation: Invocation) -> int:
     by = judging(invocation)
     chosen = chosen_recipes(invocation.requests)
     judged = list(judge_recipes(composer_of(invocation), chosen, by))
-    if invocation.json:
+    if invocation.has("json"):
         results = [_recipe_record(recipe, item) for recipe, item in zip(chosen, judged, strict=True)]
         print_json({"schema": "sglang_hydra.recipes/1", "recipes": results})
     else:
@@ -43,7 +43,7 @@ def judging(invocation: Invocation) -> Judging | None:
     typed = [request.text.partition("=")[2] for request in invocation.requests if _is_release(request)]
     invocation.requests = [request for request in invocation.requests if not _is_release(request)]
     engine = plan_engine(EngineNode("sglang", version=typed[-1] if typed else None))
-    return None if engine.provider.is_by_rules else Judging(engine, ask=invocation.exact)
+    return None if engine.provider.is_by_rules else Judging(engine, ask=invocation.has("exact"))
 
 
 def _is_release(request: Request) -> bool:

@@ -47,7 +47,7 @@ def run(invocation: Invocation) -> int:
     if action == "bundle":
         return _bundle(versions)
     if action == "list":
-        return _list(versions, as_json=invocation.json)
+        return _list(versions, as_json=invocation.has("json"))
     if not versions:
         message = f"release {action} takes the releases to {action}"
         raise ConfigError(Finding("error", "REL006", message, hint=f"{program()} release {action} {newest_release()}"))

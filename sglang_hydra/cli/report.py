@@ -38,14 +38,16 @@ def run(invocation: Invocation) -> int:
     if not folders:
         hint = f"{program()} report multirun/SWEEP; several are compared with the first"
         raise ConfigError(Finding("error", "REP001", "report of which sweep?", hint=hint))
-    slo = read_slo(invocation.slo) if invocation.slo is not None else {}
+    slo = read_slo(invocation.value("slo")) if invocation.value("slo") is not None else {}
     if slo is None:
         hint = f"{program()} report multirun/SWEEP --slo ttft=500ms,itl=30ms,e2e=4s"
-        raise ConfigError(Finding("error", "REP004", f"--slo={invocation.slo} is no list of limits", hint=hint))
-    if any((invocation.base, invocation.max_regression, invocation.format)):
+        raise ConfigError(
+            Finding("error", "REP004", f"--slo={invocation.value('slo')} is no list of limits", hint=hint)
+        )
+    if any((invocation.value("base"), invocation.value("max_regression"), invocation.value("format"))):
         return _gate(invocation, folders, slo)
     made = make_report(read_sweeps(folders), slo)
-    if invocation.json:
+    if invocation.has("json"):
         print_json(to_json(made))
         return 0
     write(report_lines(made))
@@ -72,13 +74,14 @@ def _gate(invocation: Invocation, folders: Sequence[Path], slo: Mapping[str, flo
     with both is for looking at: where it cannot be written, the verdict stands."""
     from sglang_hydra.measure.report.gate import gate, markdown, moved, read_limit
 
-    limit = read_limit(invocation.max_regression or "3%")
-    form = invocation.format or ("json" if invocation.json else "text")
-    if limit is None or invocation.base is None or len(folders) != 1 or form not in ("text", "markdown", "json"):
+    limit = read_limit(invocation.value("max_regression") or "3%")
+    form = invocation.value("format") or ("json" if invocation.has("json") else "text")
+    base = invocation.value("base")
+    if limit is None or base is None or len(folders) != 1 or form not in ("text", "markdown", "json"):
         message = "a gate takes one sweep, its base, a limit in percent and a form (text, markdown, json)"
         hint = f"{program()} report multirun/NEW --base multirun/OLD --max-regression 3% --format markdown"
         raise ConfigError(Finding("error", "REP003", message, hint=hint))
-    sweeps = read_sweeps([Path(invocation.base).expanduser(), *folders])
+    sweeps = read_sweeps([Path(base).expanduser(), *folders])
     made = gate(sweeps[0], sweeps[-1], limit)
     if form == "json":
         print_json(made.to_json())

@@ -47,7 +47,7 @@ def run(invocation: Invocation) -> int:
         given={
             **invocation.given,
             "multirun": True,
-            "config_name": invocation.config_name or record.get("config_name"),
+            "config_name": invocation.value("config_name") or record.get("config_name"),
         },
     )
     return bench.run(again)

@@ -25,24 +25,28 @@ FORMATS = ("text", "markdown", "json")
 def check(invocation: Invocation) -> int:
     """Judges each thing named, beside what it was in the base. 2 if any of them has an error as it is now."""
     form = _format(invocation)
-    with base_tree(invocation.base) if invocation.base is not None else contextlib.nullcontext() as base:
-        reviews = review(invocation.requests, invocation.config_dirs, invocation.config_name, base)
+    with (
+        base_tree(invocation.value("base"))
+        if invocation.value("base") is not None
+        else contextlib.nullcontext() as base
+    ):
+        reviews = review(invocation.requests, invocation.config_dirs, invocation.value("config_name"), base)
         verdicts = [item.after for item in reviews if item.after is not None]
         good = all(is_good(invocation, verdict.made, verdict.findings) for verdict in verdicts)
-        _print(form, reviews, invocation.base, good)
+        _print(form, reviews, invocation.value("base"), good)
     return 0 if good else 2
 
 
 def _format(invocation: Invocation) -> str:
     """The form that was asked for. Raises ConfigError for another one, and for two at a time."""
-    form = invocation.format or ("json" if invocation.json else "text")
+    form = invocation.value("format") or ("json" if invocation.has("json") else "text")
     if form not in FORMATS:
         near = nearest(form, FORMATS)
         message = f"--format {short(form)} is none of {', '.join(FORMATS)}"
         raise ConfigError(Finding("error", "REV001", message, hint=f"--format {near or 'markdown'}"))
-    if invocation.json and form != "json":
+    if invocation.has("json") and form != "json":
         raise ConfigError(Finding("error", "REV001", f"--json and --format {form} are two forms", hint="leave one out"))
-    if invocation.multirun:
+    if invocation.has("multirun"):
         message = "-m judges combinations of overrides, and --format and --base go with files"
         hint = f"{program()} check --format markdown gpu=l40s FILES, once for each GPU class"
         raise ConfigError(Finding("error", "REV001", message, hint=hint))

@@ -36,7 +36,7 @@ def run(invocation: Invocation) -> int:
     composer = composer_of(invocation)
     if invocation.hydra:
         return ask_hydra(_asked(composer, invocation))
-    if invocation.multirun or (not invocation.once and asks_for_sweep(composer, invocation)):
+    if invocation.has("multirun") or (not invocation.once and asks_for_sweep(composer, invocation)):
         from sglang_hydra.cli import bench
 
         invocation.given["multirun"] = True
@@ -53,11 +53,11 @@ def run(invocation: Invocation) -> int:
 
         return serve_topology(_asked(composer, invocation), plan, serve_in_slurm)
     if plan.nodes.sweep.dry_run:  # a sweep's key; what says it wants nothing started
-        write(plan_screen(plan, everything=invocation.all))
+        write(plan_screen(plan, everything=invocation.has("all")))
         return 0 if may_start(plan) else 2
     if not may_start(plan):
         corrected = corrected_lines(invocation, plan.findings, composer)
-        write([*plan_screen(plan, everything=invocation.all, corrected=corrected), *_first_words(invocation)])
+        write([*plan_screen(plan, everything=invocation.has("all"), corrected=corrected), *_first_words(invocation)])
         if _only_lacks_accelerator(plan):
             # Refused for want of a GPU where none was asked for: what is missing is an engine that needs none.
             if not any(one.kind == "shell" for finding in plan.errors for one in finding.remedies):
@@ -76,9 +76,9 @@ def _asked(composer: Composer, invocation: Invocation) -> LaunchRequest:
     return LaunchRequest(
         composer,
         invocation.requests,
-        everything=invocation.all,
+        everything=invocation.has("all"),
         config_dirs=invocation.config_dirs,
-        config_name=invocation.config_name,
+        config_name=invocation.value("config_name"),
         hydra_flags=invocation.hydra_flags,
     )
 

@@ -24,7 +24,7 @@ _STARTING = ("serve", "bench", "resume", "doctor")
 
 def composer_of(invocation: Invocation) -> Composer:
     """The composer over the folders that the command line names."""
-    composer = Composer(invocation.config_dirs, invocation.config_name or PRIMARY_NAME)
+    composer = Composer(invocation.config_dirs, invocation.value("config_name") or PRIMARY_NAME)
     composer.for_start = invocation.verb in _STARTING
     composer.searched = [request for request in invocation.requests if "hydra.searchpath=" in request.text]
     return composer
@@ -33,8 +33,8 @@ def composer_of(invocation: Invocation) -> Composer:
 def config_flags(invocation: Invocation) -> list[str]:
     """The flags that name the folders and the primary config of a command line."""
     flags = [word for folder in invocation.config_dirs for word in ("--config-dir", folder)]
-    if invocation.config_name not in (None, PRIMARY_NAME):
-        flags += ["--config-name", str(invocation.config_name)]
+    if invocation.value("config_name") not in (None, PRIMARY_NAME):
+        flags += ["--config-name", str(invocation.value("config_name"))]
     return flags
 
 

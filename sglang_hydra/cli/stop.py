@@ -10,4 +10,4 @@ def run(invocation: Invocation) -> int:
     """Ends detached servers."""
     from sglang_hydra.run.launch import control
 
-    return control.stop(typed_words(invocation), as_json=invocation.json)
+    return control.stop(typed_words(invocation), as_json=invocation.has("json"))

@@ -80,7 +80,7 @@ def run(invocation: Invocation) -> int:
     requests = [*_load(context, users, kept), *kept]
     found = suggestions(composer, requests, classes, goal, slo, points_of)
     words = [request.text for request in kept]
-    if invocation.json:
+    if invocation.has("json"):
         records = [_record(words, item, found[0], goal) for item in found]
         head = {"goal": goal, "ranked_by": GOALS[goal], "context": context, "concurrency": users}
         print_json({"schema": SCHEMA, **head, "note": NOTE, "suggestions": records})
@@ -115,7 +115,7 @@ def _replicas(invocation: Invocation, own: dict[str, str], typed: Sequence[Reque
         hint = f"{program()} suggest results=multirun/SWEEP rate=200"
         raise ConfigError(Finding("error", "SUG002", message, hint=hint))
     found = needed(read_sweeps(folders), rate)
-    if invocation.json:
+    if invocation.has("json"):
         print_json({"schema": REPLICAS, "rate": rate, "servers": [item.to_json() for item in found]})
     else:
         write(_replica_lines(rate, found))

@@ -25,11 +25,11 @@ from sglang_hydra.text.words import program
 def show(composer: Composer, invocation: Invocation, common: Plan) -> int:
     """``plan``: every server and the router. 2 where one has an error."""
     topology = plan_topology(composer, invocation.requests, common=common)
-    if invocation.json:
+    if invocation.has("json"):
         print_json(topology.to_json())
     else:
         corrected = corrected_lines(invocation, topology.findings, composer) if topology.launchable is False else []
-        write(topology_screen(topology, everything=invocation.all, corrected=corrected))
+        write(topology_screen(topology, everything=invocation.has("all"), corrected=corrected))
     return code_of(invocation, topology)
 
 
@@ -45,7 +45,7 @@ def explain(
     """``explain FIELD`` for a topology: of the server that ``word`` names, else of the first one of each role."""
     topology = plan_topology(composer, requests, common=common)
     servers, name = _addressed(topology, word)
-    if invocation.json:
+    if invocation.has("json"):
         if len(servers) > 1:
             hint = " or ".join(f"explain {server.role}.{name}" for server in servers)
             raise ConfigError(Finding("error", "TOP020", f"{name} of which server?", (name,), hint))

@@ -30,13 +30,13 @@ from sglang_hydra.text.words import program, short
 def run(invocation: Invocation) -> int:
     """Shows what changes, and the new command or file; writes it with ``-o``. 2 where something breaks."""
     bare = next((item.text for item in invocation.requests if release_key(item.text) is not None), None)
-    if invocation.to is None and bare is not None:
+    if invocation.value("to") is None and bare is not None:
         message, fix = f"{bare} has no --to before it", f"--to {bare}"
         raise ConfigError(Finding("error", "UPG001", message, typed=(bare,), fix=fix))
-    version = release_named(invocation.to, "--to")
-    written_for = release_named(invocation.since, "--from") if invocation.since is not None else None
+    version = release_named(invocation.value("to"), "--to")
+    written_for = release_named(invocation.value("since"), "--from") if invocation.value("since") is not None else None
     composer = composer_of(invocation)
-    output = Path(invocation.output) if invocation.output is not None else None
+    output = Path(invocation.value("output")) if invocation.value("output") is not None else None
     variables = invocation.variables
     subjects = subjects_of(invocation.requests, invocation.argv, written_for, composer, variables)
     made = [
@@ -46,11 +46,11 @@ def run(invocation: Invocation) -> int:
             version,
             written_for=written_for,
             flags=config_flags(invocation),
-            with_steps=invocation.steps,
+            with_steps=invocation.has("steps"),
         )
         for one in subjects
     ]
-    if invocation.in_place:
+    if invocation.has("in_place"):
         return _in_place(invocation, made, composer)
     kinds = [kind_of(one, output) for one in made]
     paths = paths_of(output, [one.subject.name for one in made])
@@ -61,7 +61,7 @@ def run(invocation: Invocation) -> int:
     refuse_existing(paths, "UPG005")
     for path, content in zip(paths, contents, strict=False):
         write_new(path, content or "", "UPG005")
-    if invocation.json:
+    if invocation.has("json"):
         written: Sequence[Path | None] = paths or [None for _ in made]
         print_json(record(made, list(zip(kinds, written, contents, strict=True))))
     else:
@@ -113,9 +113,9 @@ def _in_place(invocation: Invocation, made: Sequence[Upgrade], composer: Compose
             found += refusals(file, after, composer, typed, invocation.variables)
     lines = difference(str(file), before, after)
     refused = [finding for finding in found if finding.level == "error"]
-    if refused and invocation.json:
+    if refused and invocation.has("json"):
         raise ConfigError(*refused)
-    if invocation.json:
+    if invocation.has("json"):
         print_json(record(made, [(YAML, file, after)] * len(made)))
     else:
         for one in made:
@@ -127,6 +127,6 @@ def _in_place(invocation: Invocation, made: Sequence[Upgrade], composer: Compose
         return 2
     if lines:
         write_whole(file.resolve(), after, mode=file.stat().st_mode & 0o777)
-    if lines and not invocation.json:
+    if lines and not invocation.has("json"):
         write([[], [text(f"Written to {file}")]])
     return 0 if all(one.ok for one in made) else 2

@@ -109,7 +109,7 @@ class Composer:
         self._models: dict[int, ModelPresets] = {}
         self._presets: dict[tuple[int, str], tuple[list[Preset], list[Finding]]] = {}
         self._lock = threading.RLock()  # what is kept is shared by all who compose with this
-        self._group_keys: dict[str, str] = {}
+        self._group_keys: dict[str, str] | None = None
 
     def options(self, group: str) -> list[str]:
         """The options of a config group, sorted, also in the folders that ``searched`` adds; empty for what is no
@@ -149,7 +149,7 @@ class Composer:
                 return self._plain_bases(repository).presets.preset(group, name)
             except NotPlain:
                 with self._reading(requests):
-                    return preset_of(repository, self._group_keys.get(group, group), name)
+                    return preset_of(repository, self._spelled_groups().get(group, group), name)
 
     def presets(self, group: str, requests: Sequence[Request] = (), *, strict: bool = False) -> list[Preset]:
         """The presets of a group, of each folder that is searched in turn. One that only gives another one a second
@@ -198,22 +198,19 @@ class Composer:
         return words
 
     def with_choice(self, requests: Sequence[Request], group: str, choice: str, why: str) -> list[Request]:
-        """``requests`` with another option of ``group``, which was chosen here and not by the user: ``why``.
-
-        For an app that has our tree under a node, ``compose`` must have been called once.
-        """
-        key = self._group_keys.get(group, group)
+        """``requests`` with another option of ``group``, which was chosen here and not by the user: ``why``."""
+        key = self._spelled_groups().get(group, group)
         kept = [request for request in requests if request.name not in (group, key)]
         return [*kept, Request(f"{key}={choice}", why, group)]
 
     def spelled(self, request: Request) -> Request | None:
         """An override of ours as this app spells it: below the node that our tree stands under, in Hydra's own syntax.
-        None for the choice of a group that the app has not. ``compose`` must have been called once."""
+        None for the choice of a group that the app has not."""
         if not self.hydra_syntax:
             return request
         if request.key is None:
             group, _, option = request.text.partition("=")
-            known = self._group_keys.get(group)
+            known = self._spelled_groups().get(group)
             return replace(request, text=f"{known}={option}") if known else None
         # Below a node of a node the keys are free (engine.env.X), so they may be new ones.
         prefix = "++" if request.key.count(".") > 1 else ""
@@ -221,9 +218,14 @@ class Composer:
 
     @property
     def mount(self) -> str:
-        """What stands before our keys in the composed config: ``server.``, or nothing at the root. ``compose`` must
-        have been called once."""
-        return self._group_keys.get("gpu", "gpu").partition("@")[2].removesuffix("gpu")
+        """What stands before our keys in the composed config: ``server.``, or nothing at the root."""
+        return self._spelled_groups().get("gpu", "gpu").partition("@")[2].removesuffix("gpu")
+
+    def _spelled_groups(self) -> dict[str, str]:
+        """Each group as this app spells it (``gpu@server.gpu``): as it was composed last, else by its defaults list."""
+        if self._group_keys is None:
+            self._group_keys = {key.partition("@")[0]: key for key in self.listed_groups()}
+        return self._group_keys
 
     def check(self, requests: Sequence[Request]) -> None:
         """Raises ConfigError for what is wrong with a word by itself: an unknown key or option, a value of the wrong

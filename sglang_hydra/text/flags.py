@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 
 class Flag(NamedTuple):
-    """One flag: ``sets`` is the attribute of ``cli.invocation.Invocation`` with its value, ``value`` the name of the
-    value in the help, empty for a switch.
+    """One flag: ``sets`` is the name by which ``cli.invocation.Invocation`` has what was typed, ``value`` the name
+    of the value in the help, empty for a switch.
 
     ``about`` is its line of the help, empty where another flag's line covers it or nobody needs one.
     Where it does not go everywhere, ``verbs`` are those that it goes with, ``apart`` the flags that it cannot stand

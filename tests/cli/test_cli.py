@@ -82,7 +82,8 @@ def test_places_count_every_word() -> None:
 )
 def test_flags(words: list[str], set_to: dict[str, Any]) -> None:
     invocation = read_invocation(words)
-    assert {name: getattr(invocation, name) for name in set_to} == set_to
+    typed = {name: getattr(invocation, name, invocation.given.get(name)) for name in set_to}
+    assert typed == set_to
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,17 @@ ROOT_FILES = {"__init__.py", "__main__.py", "py.typed", "start.py"}
 def test_no_room_imports_upward_and_no_modules_import_each_other_in_a_circle() -> None:
     done = subprocess.run([sys.executable, "tools/house.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_plan_stays_within_so_many_files_and_crossings_of_rooms() -> None:
+    """The goal is 110 files and 350 crossings; what is reached is held."""
+    words = [sys.executable, "tools/crossings.py", "plan", "gpu=h200", "model=gpt_oss"]
+    env = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
+    found = re.match(r"files: (\d+)\ncrossings: (\d+), from (\d+) places", done.stdout)
+    assert found is not None, done.stdout + done.stderr
+    files, calls, places = map(int, found.groups())
+    assert (100 < files <= 136, 200 < calls <= 600, places <= 240) == (True, True, True), done.stdout
 
 
 def test_the_root_of_the_package_has_no_other_files() -> None:

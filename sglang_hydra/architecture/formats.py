@@ -36,9 +36,13 @@ class Stored(NamedTuple):
         scales = -(-rows // self.scale_rows) * groups * self.scale_bytes * self.scale_copies
         return scales + rows * groups * self.zero_bits / 8
 
+    def tensors(self, rows: int, columns: int) -> tuple[float, float]:
+        """Bytes of the weights, and of what goes with them."""
+        return self.weights(rows, columns), self.scales(rows, columns)
+
     def size(self, rows: int, columns: int) -> float:
         """Bytes of both."""
-        return self.weights(rows, columns) + self.scales(rows, columns)
+        return sum(self.tensors(rows, columns))
 
 
 def plain(element_bytes: int) -> Stored:

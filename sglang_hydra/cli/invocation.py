@@ -82,8 +82,8 @@ class Invocation:
         return {
             "trusted_folders": self.trusted_folders,
             "allowed_env": self.allowed_env,
-            "hub_token": ["true"] if self.hub_token else [],
-            "fetch": ["false"] if self.no_fetch or self.offline else [],
+            "hub_token": ["true"] if self.has("hub_token") else [],
+            "fetch": ["false"] if self.has("no_fetch") or self.has("offline") else [],
         }
 
 

@@ -56,7 +56,8 @@ class Allocation(NamedTuple):
 @lru_cache(maxsize=32)
 def allocation_of(release: str) -> Allocation:
     """The rules that hold in ``release``."""
-    return Allocation(**{name: at_least(release, row["since"]) for name, row in _TABLE.items()})
+    reached = {since for since in {row["since"] for row in _TABLE.values()} if at_least(release, since)}
+    return Allocation(**{name: row["since"] in reached for name, row in _TABLE.items()})
 
 
 def source_of(rule: str) -> str:

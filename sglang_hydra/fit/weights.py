@@ -146,8 +146,7 @@ def _add_layers(parts: dict[str, float], decoder: Decoder, scheme: Scheme, ranks
         for matrix in layer_matrices(decoder, layer, ranks, scheme.experts):
             unquantized = full.weights(matrix.rows, matrix.columns) * matrix.copies
             for stored, count in scheme.formats(matrix.format, matrix.module, numbers):
-                weights = stored.weights(matrix.rows, matrix.columns) * matrix.copies
-                scales = stored.scales(matrix.rows, matrix.columns) * matrix.copies
+                weights, scales = (size * matrix.copies for size in stored.tensors(matrix.rows, matrix.columns))
                 parts[matrix.part] += (weights + scales) * count
                 more += (unquantized - weights - scales) * count
                 tensors += ((weights, count), (scales, count))

@@ -73,21 +73,28 @@ def by_estimate(plan: PlanFields) -> str:
 
 def constant_fields(plan: PlanFields) -> set[str]:
     """The arguments that got what every plan of the release gives them, whatever the GPU, the model and what was set:
-    what a server gets of which nothing is known, and what all recorded answers of the release agree on."""
-    from sglang_hydra.facts.gpu import GpuFacts
-    from sglang_hydra.facts.model import ModelFacts
-    from sglang_hydra.rules.resolution import resolve
-
+    what all recorded answers of the release agree on, names and the device as they were given, pages of one token;
+    where there are no answers, what 0.5.2's rules give a server of which nothing is known."""
     path = plan.intent.get("model_path")
     if path is None:
         return set()
-    gpu = GpuFacts("", vendor=plan.gpu.vendor, device=plan.gpu.device)
-    bare = resolve({"model_path": path}, gpu=gpu, model=ModelFacts({}), seed=0)
-    same = {entry.field: entry.after for entry in bare.ledger}
-    if not plan.by_own_rules:
-        from sglang_hydra.releases.recorded import always_same
+    same = {} if plan.by_own_rules else _recorded_alike(plan.engine.version)
+    if same:
+        same |= {"tokenizer_path": path, "served_model_name": path, "device": plan.gpu.device, "page_size": 1}
+    else:
+        from sglang_hydra.facts.gpu import GpuFacts
+        from sglang_hydra.facts.model import ModelFacts
+        from sglang_hydra.rules.resolution import resolve
 
-        same |= always_same(plan.engine.version)
+        gpu = GpuFacts("", vendor=plan.gpu.vendor, device=plan.gpu.device)
+        bare = resolve({"model_path": path}, gpu=gpu, model=ModelFacts({}), seed=0)
+        same = {entry.field: entry.after for entry in bare.ledger}
     asked = set(plan.intent)
     values = plan.values
     return {name for name, value in same.items() if name not in asked and name in values and values[name] == value}
+
+
+def _recorded_alike(version: str) -> dict[str, object]:
+    from sglang_hydra.releases.recorded import always_same
+
+    return always_same(version)

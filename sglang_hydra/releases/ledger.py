@@ -64,7 +64,7 @@ def reason_of(change: Change, version: str) -> str:
         if (plain_name := name.rpartition(".")[2]) not in unset
     }
     shown_values = ", ".join(f"{name}={shown(value)}" for name, value in list(decided.items())[:_MOST_SHOWN])
-    place = step.place.removeprefix("sglang/srt/")
+    place = f"{step.file.removeprefix('sglang/srt/')}:{step.line}"
     return f"{place}: {shown_values}" if shown_values else f"{place}, {step.function}"
 
 

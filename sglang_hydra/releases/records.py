@@ -184,6 +184,8 @@ def _wheel(title: str, files: Mapping[str, tuple[str, int, str, int]]) -> Wheel:
 def record_of(version: str) -> Record | None:
     """The record of a release; None for one that has none. A build that the user pinned is known by its whole version
     (0.5.23+mine); a recorded release cannot be replaced."""
+    if version in records():
+        return records()[version]
     pinned = {known: record for known, record in pinned_records().items() if known not in records()}
     found = (record for known, record in (*records().items(), *pinned.items()) if same_release(known, version))
     return pinned.get(version) or next(found, None)

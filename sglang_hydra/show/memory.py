@@ -20,7 +20,8 @@ _SHOWN_PARTS = 3
 def memory_lines(fit: Fit, gpu: str) -> list[Line]:
     """The section of the plan screen. What is unknown is shown as unknown."""
     head = f"Memory of one {gpu}" + (f" of {fit.gpus}" if fit.gpus > 1 else "") + ", GiB"
-    lines = [part for line in [*columns(memory_rows(fit)), *_remarks(fit)] for part in folded(line, room())]
+    width = room()
+    lines = [part for line in [*columns(memory_rows(fit)), *_remarks(fit)] for part in folded(line, width)]
     return [[text(head, "bold")], *lines, []]
 
 
@@ -116,7 +117,7 @@ def _remarks(fit: Fit) -> list[Line]:
 
 
 def _row(name: str, size: str, note: str) -> list[tuple[str, str]]:
-    return [text(name), text(size.rjust(6)), text(note, "dim")]
+    return [(name, ""), (size.rjust(6), ""), text(note, "dim")]
 
 
 def _parts(fit: Fit) -> str:

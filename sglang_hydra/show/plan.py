@@ -133,7 +133,8 @@ def heading(plan: Plan) -> Iterator[Line]:
 
 def section(title: str, rows: list[list[Span]], more: str = "") -> list[Line]:
     """Rows under a title, and a line on ``more``; nothing where there are no rows."""
-    lines = [part for row in columns(rows) for part in folded(row, room())]
+    width = room()
+    lines = [part for row in columns(rows) for part in folded(row, width)]
     lines += [[text(f"  {more}", "dim")]] if more else []
     return [[text(title, "bold")], *lines, []] if lines else []
 
@@ -154,10 +155,10 @@ def changed_rows(plan: Plan) -> list[list[Span]]:
     entries = plan.resolution.ledger
     longest = max((len(entry.field) for entry in entries), default=0)
     widest = max(20, min(60, room() - longest - 25))
-    rows = []
+    asked = {name for name, value in plan.intent.items() if value is not None}
+    rows: list[list[Span]] = []
     for entry in entries:
-        asked = plan.intent.get(entry.field) is not None
-        mark = text("!", "bold yellow") if asked else text("~", "yellow")
+        mark = ("!", "bold yellow") if entry.field in asked else ("~", "yellow")
         change = f"{shown(entry.before, width=24)} -> {shown(entry.after, width=widest)}"
-        rows.append([mark, text(entry.field), text(change), text(entry.rule, "cyan"), text(entry.reason, "dim")])
+        rows.append([mark, (entry.field, ""), (change, ""), (entry.rule, "cyan"), text(entry.reason, "dim")])
     return rows

@@ -57,10 +57,9 @@ class Declared(NamedTuple):
     def at(self, version: str) -> Period:
         """The period of a release: the last one for what is no version (a build of one's own), the first one for what
         is older than all."""
-        if (release_key(version) or _FIRST_NUMBERED) <= _FIRST_NUMBERED:
+        if len(self.periods) == 1 or (release_key(version) or _FIRST_NUMBERED) <= _FIRST_NUMBERED:
             return self.periods[-1]
-        reached = [period for period in self.periods if at_least(version, period.since)]
-        return reached[-1] if reached else self.periods[0]
+        return next((each for each in reversed(self.periods) if at_least(version, each.since)), self.periods[0])
 
 
 def declared(check: Rule) -> Declared:
@@ -114,7 +113,7 @@ class Arguments:
         """All values, by the names that the release itself has for them."""
         if EVERYTHING not in self._reads:
             raise Undeclared(f'{self._check} reads everything: "reads": "{EVERYTHING}" in rules/checks/releases.json')
-        names = arguments_of(self._facts.release)
+        names = frozenset(arguments_of(self._facts.release))
         return {name: value for name, value in self._values.items() if name in names}
 
 

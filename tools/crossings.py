@@ -1,0 +1,58 @@
+"""What a command runs of the package: ``python tools/crossings.py plan gpu=h200 model=gpt_oss``.
+
+Counts the files of which a function ran, and the calls from a function of one room to one of another, with the most
+frequent ones. What runs while a module is imported does not count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = f"{ROOT / 'sglang_hydra'}/"
+_SHOWN = 40
+
+
+def counted(words: Sequence[str]) -> tuple[set[str], Counter[tuple[str, str]]]:
+    """The files and the crossings (caller, called) of a command line; its output is thrown away."""
+    sys.path.insert(0, str(ROOT))
+    from sglang_hydra.cli.main import entry
+
+    files: set[str] = set()
+    crossings: Counter[tuple[str, str]] = Counter()
+
+    def called(frame: FrameType, event: str, _: object) -> None:
+        if event != "call" or not frame.f_code.co_filename.startswith(PACKAGE):
+            return
+        above = []
+        while frame is not None:
+            if frame.f_code.co_filename.startswith(PACKAGE):
+                if frame.f_code.co_name == "<module>":
+                    return
+                above.append((frame.f_code.co_filename.removeprefix(PACKAGE), frame.f_code.co_name))
+            frame = frame.f_back  # type: ignore[assignment]
+        files.add(above[0][0])
+        if len(above) > 1 and above[0][0].partition("/")[0] != above[1][0].partition("/")[0]:
+            crossings[":".join(above[1]), ":".join(above[0])] += 1
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        sys.setprofile(called)
+        try:
+            entry(list(words))
+        finally:
+            sys.setprofile(None)
+    return files, crossings
+
+
+if __name__ == "__main__":
+    files, crossings = counted(sys.argv[1:])
+    print(f"files: {len(files)}")
+    print(f"crossings: {crossings.total()}, from {len(crossings)} places")
+    for (caller, called_by_it), count in crossings.most_common(_SHOWN):
+        print(f"{count:6} {caller} -> {called_by_it}")

@@ -6,6 +6,9 @@ from sglang_hydra.arguments.fields import ServerArgs
 from sglang_hydra.rules.rule import Facts, Outcome, Refusal, rule
 from sglang_hydra.text.findings import Remedy
 
+DEVICE_OF = {"nvidia": "cuda", "amd": "cuda", "intel": "xpu", "habana": "hpu", "huawei": "npu"}
+"""What torch calls the GPUs of a vendor."""
+
 
 @rule("DEV002", (444, 445))
 def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
@@ -17,6 +20,10 @@ def device_exists(args: ServerArgs, facts: Facts) -> Outcome:
     """
     if args.device is not None:
         return None
+    if facts.gpu.vendor != "none":
+        device = DEVICE_OF.get(facts.gpu.vendor, "cuda")
+        message = f"gpu={facts.gpu.name} does not say its device: a GPU of {facts.gpu.vendor} has {device}"
+        return Refusal(message, "gpu.device", offers=f"gpu.device={device}")
     return Refusal(
         "no GPU is here and device is not set: gpu= names the class to plan for",
         "device",

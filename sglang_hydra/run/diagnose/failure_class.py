@@ -57,6 +57,8 @@ class Stage(IntEnum):
 
 
 _NEAR = 4096
+_LEAST = 2
+"""Letters of a needle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ class Signature:
     advice: tuple[str, ...] = ()
     what: str | None = None
     retryable: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Raises TypeError for a needle that nearly every line has."""
+        if len(self.needle.strip()) < _LEAST:
+            raise TypeError(f"needle {self.needle!r} decides nothing: it has fewer than {_LEAST} letters")
 
     def fits(self, line: str) -> bool:
         """Whether a line that holds the needle also has what else must be in it, at most ``_NEAR`` characters away."""

@@ -115,10 +115,10 @@ class _Stated(NamedTuple):
 
 def _stated(plan: PlanFields) -> _Stated:
     bench, users = plan.nodes.bench, plan.nodes.fit.users
-    inputs, outputs = (bench[name] * (1 + float(bench.range_ratio)) / 2 for name in ("input_len", "output_len"))
+    inputs, outputs = (length * (1 + float(bench.range_ratio)) / 2 for length in (bench.input_len, bench.output_len))
     asked = bench.concurrency if isinstance(bench.concurrency, int) else users
     held = plan.fit.concurrent_requests(int(inputs + outputs / 2)) if plan.fit is not None else None
-    is_cold = _is_cold(bench) or plan.values.get("disable_radix_cache")
+    is_cold = _is_cold(plan.nodes.plain["bench"]) or plan.values.get("disable_radix_cache")
     return _Stated(inputs, outputs, asked, held, 0.0 if is_cold else None)
 
 

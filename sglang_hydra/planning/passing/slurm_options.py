@@ -186,12 +186,12 @@ def _gpu_options(settings: SlurmNode, count: int) -> dict[str, str | bool]:
     return {"gres": f"gpu:{kind}{count}"} if settings.gpus == "gres" else {"gpus-per-node": f"{kind}{count}"}
 
 
-def _mounts(settings: Mapping[str, Any], programs: Sequence[str]) -> list[str]:
+def _mounts(settings: SlurmNode, programs: Sequence[str]) -> list[str]:
     return [*map(str, settings.mounts), *(f"{folder}:{folder}:ro" for folder in programs)]
 
 
-def _one_of(settings: Mapping[str, Any], name: str, allowed: Sequence[str]) -> Iterator[Finding]:
-    value = settings[name]
+def _one_of(settings: SlurmNode, name: str, allowed: Sequence[str]) -> Iterator[Finding]:
+    value = getattr(settings, name)
     if value not in allowed:
         near = nearest(str(value), allowed) or allowed[0]
         yield _wrong(name, value, f"is none of {', '.join(allowed)}", f"launch.slurm.{name}={near}")

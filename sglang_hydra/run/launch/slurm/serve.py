@@ -111,7 +111,7 @@ def refuse_recorded_secrets(plan: Plan) -> None:
     hidden = [value for value in _hidden(plan) if value]
     settings = plan.nodes.launch.slurm
     for key in ("setup", "sbatch", "srun", "mounts"):
-        if any(value in str(settings[key]) for value in hidden):
+        if any(value in str(getattr(settings, key)) for value in hidden):
             message = f"launch.slurm.{key} holds a secret, and Slurm would keep and show it"
             hint = "api_key=${oc.env:NAME}, engine.env.HF_TOKEN=${oc.env:HF_TOKEN}: these are handed over unseen"
             raise ConfigError(Finding("error", "SLM007", message, (f"launch.slurm.{key}",), hint))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 import subprocess
@@ -44,6 +45,29 @@ def test_each_room_says_what_belongs_there() -> None:
     for folder in (ROOT / "sglang_hydra").iterdir():
         if folder.is_dir() and folder.name not in ("__pycache__",):
             assert (import_module(f"sglang_hydra.{folder.name}").__doc__ or "").strip(), folder
+
+
+def test_what_a_room_says_of_modules_and_files_is_there() -> None:
+    """``a.b`` is a module of the package or a name in one; ``x.py`` stands beside the docstring that names it."""
+    lost = []
+    for file in (ROOT / "sglang_hydra").rglob("__init__.py"):
+        room = ".".join(file.parent.relative_to(ROOT).parts)
+        doc = import_module(room).__doc__ or ""
+        files = re.findall(r"([a-z_/]+\.py)\b", doc)
+        lost += [f"{room}: {name}" for name in files if not any((at / name).exists() for at in (file.parent, ROOT))]
+        dotted = set(re.findall(r"``(?:sglang_hydra\.)?([a-z_]+(?:\.[a-z_]+)+)``", doc)) - set(files)
+        lost += [f"{room}: {name}" for name in dotted if not is_there(f"sglang_hydra.{name}", f"{room}.{name}")]
+    assert lost == []
+
+
+def is_there(*names: str) -> bool:
+    """Whether one of the names is a module, or is in one."""
+    for name in names:
+        above, _, last = name.rpartition(".")
+        with contextlib.suppress(ImportError):
+            if hasattr(import_module(above), last) or import_module(name):
+                return True
+    return False
 
 
 @pytest.mark.parametrize("room", ["facts", "fit", "releases"])

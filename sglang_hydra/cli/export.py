@@ -157,15 +157,15 @@ def record(format: str, id: str, jobs: Sequence[Job], artifact: Artifact) -> str
 
 def _write(invocation: Invocation, artifact: Artifact, record: str) -> None:
     content = record if invocation.has("json") else artifact.text
-    if invocation.value("output") is None:
+    output = invocation.value("output")
+    if output is None:
         print_content(content)
         return
-    path = Path(invocation.value("output"))
+    path = Path(output)
     try:
         # A link is followed to the file that it names.
-        write_whole(
-            path.resolve(), content, mode=0o777 if artifact.executable and not invocation.has("json") else 0o666
-        )
+        runs = artifact.executable and not invocation.has("json")
+        write_whole(path.resolve(), content, mode=0o777 if runs else 0o666)
     except (OSError, ValueError) as failure:
         hint = "-o FILE in a folder that is there"
         message = f"{path} cannot be written: {reason_of(failure)}"

@@ -35,7 +35,8 @@ def run(invocation: Invocation) -> int:
     servers = import_source(source, typed_beside(rest, source.text, composer), composer)
     if theirs:
         servers = [replace(server, findings=(*server.findings, *theirs[1])) for server in servers]
-    output = Path(invocation.value("output")) if invocation.value("output") is not None else None
+    file = invocation.value("output")
+    output = None if file is None else Path(file)
     paths = paths_of(output, [server.name for server in servers])
     refuse_existing(paths, "IMP015")
     for path, server in zip(paths, servers, strict=False):

@@ -38,7 +38,8 @@ def run(invocation: Invocation) -> int:
     if not folders:
         hint = f"{program()} report multirun/SWEEP; several are compared with the first"
         raise ConfigError(Finding("error", "REP001", "report of which sweep?", hint=hint))
-    slo = read_slo(invocation.value("slo")) if invocation.value("slo") is not None else {}
+    limits = invocation.value("slo")
+    slo = {} if limits is None else read_slo(limits)
     if slo is None:
         hint = f"{program()} report multirun/SWEEP --slo ttft=500ms,itl=30ms,e2e=4s"
         raise ConfigError(

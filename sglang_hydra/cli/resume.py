@@ -39,6 +39,7 @@ def run(invocation: Invocation) -> int:
     words = [word for word in record["words"] if named_by(word) not in typed | _FOR_ONCE]
     requests = [Request(_with_known_key(word), place, KEPT) for word in words]
     requests.append(Request.typed("sweep.folder", folder.text, folder.place))
+    name = invocation.value("config_name") or record.get("config_name")
     again = dataclasses.replace(
         invocation,
         verb="bench",
@@ -47,7 +48,7 @@ def run(invocation: Invocation) -> int:
         given={
             **invocation.given,
             "multirun": True,
-            "config_name": invocation.value("config_name") or record.get("config_name"),
+            **({"config_name": name} if name else {}),
         },
     )
     return bench.run(again)

@@ -25,11 +25,8 @@ FORMATS = ("text", "markdown", "json")
 def check(invocation: Invocation) -> int:
     """Judges each thing named, beside what it was in the base. 2 if any of them has an error as it is now."""
     form = _format(invocation)
-    with (
-        base_tree(invocation.value("base"))
-        if invocation.value("base") is not None
-        else contextlib.nullcontext() as base
-    ):
+    revision = invocation.value("base")
+    with contextlib.nullcontext() if revision is None else base_tree(revision) as base:
         reviews = review(invocation.requests, invocation.config_dirs, invocation.value("config_name"), base)
         verdicts = [item.after for item in reviews if item.after is not None]
         good = all(is_good(invocation, verdict.made, verdict.findings) for verdict in verdicts)

@@ -34,9 +34,11 @@ def run(invocation: Invocation) -> int:
         message, fix = f"{bare} has no --to before it", f"--to {bare}"
         raise ConfigError(Finding("error", "UPG001", message, typed=(bare,), fix=fix))
     version = release_named(invocation.value("to"), "--to")
-    written_for = release_named(invocation.value("since"), "--from") if invocation.value("since") is not None else None
+    since = invocation.value("since")
+    written_for = None if since is None else release_named(since, "--from")
     composer = composer_of(invocation)
-    output = Path(invocation.value("output")) if invocation.value("output") is not None else None
+    file = invocation.value("output")
+    output = None if file is None else Path(file)
     variables = invocation.variables
     subjects = subjects_of(invocation.requests, invocation.argv, written_for, composer, variables)
     made = [

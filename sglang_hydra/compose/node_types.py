@@ -1,6 +1,6 @@
 """Does a value fit its place in one of our nodes (``gpu.count``, ``launch.force``)? For values that come in as text.
 
-The dataclasses of ``config`` say what a node holds; OmegaConf would refuse the same values, in its own words.
+The dataclasses of ``compose.schema`` say what a node holds; OmegaConf would refuse the same values, in its own words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The shape of a composed configuration: the flat arguments and, beside them, the nodes that are not SGLang's.
 
 This is the OmegaConf boundary. ``register`` puts the schema into Hydra's ConfigStore; what is composed against it
-leaves ``compose`` as plain values. ``keys`` says what each key means.
+leaves ``compose`` as plain values and typed nodes. ``show.key_help`` says what each key means.
 """
 
 # OmegaConf evaluates these annotations, so they are real objects and not postponed strings.

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
-from sglang_hydra.compose.schema import (
-    BenchNode,
-    EngineNode,
-    FitNode,
-    ForecastNode,
-    GpuNode,
-    LaunchNode,
-    ModelNode,
-    SweepNode,
-    TopologyNode,
-)
-from sglang_hydra.compose.settings.topology import SINGLE
+from sglang_hydra.compose.schema import EngineNode, FitNode, ForecastNode, GpuNode, LaunchNode, ModelNode
+from sglang_hydra.compose.settings.bench import BenchNode
+from sglang_hydra.compose.settings.sweep import SweepNode
+from sglang_hydra.compose.settings.topology import SINGLE, TopologyNode
 from sglang_hydra.text.findings import Finding
 
 Node = TypeVar("Node")
@@ -97,7 +89,7 @@ class Nodes:
         return ids
 
 
-def node_of(kind: type[Node], values: Mapping[str, Any]) -> Node:
+def node_of(kind: Callable[..., Node], values: Mapping[str, Any]) -> Node:
     """``values`` as a dataclass of the schema, the nodes below it too; what they lack has its default."""
     kinds = _kinds(kind)
     return kind(

@@ -109,5 +109,5 @@ def beside_flags(made_for: Mapping[str, str], composer: Composer, release: str |
         return Typed(nodes=nodes)
     # A container gets a part of the machine; the plan was made for all of it.
     count = composer.compose([Request(f"gpu={gpu}", "the source")]).nodes.gpu.count
-    nodes["gpu.count"] = int(made_for.get("gpu.count", count))
+    nodes["gpu.count"] = int(made_for.get("gpu.count") or count or 1)
     return Typed({"gpu": gpu}, nodes=nodes)

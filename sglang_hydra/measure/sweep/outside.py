@@ -82,7 +82,7 @@ def _settings(info: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def still_the_same(plan: Plan) -> None:
     """Raises ServerError (BEN020) where the server at ``bench.url`` holds other arguments than when it was planned, and
     MachineError (BEN019) where it does not answer."""
-    url = plan.nodes.bench.url
+    url = str(plan.nodes.bench.url)
     try:
         info = asked(url)
     except NoServerInfo as failure:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from sglang_hydra.architecture.architectures import ALWAYS, ENCODERS, NEVER, Traits, traits_of
 from sglang_hydra.architecture.decoder import (
@@ -181,7 +180,7 @@ def _dense_width(text: Fields, architecture: str, hidden: int) -> int:
     return text.size(own, *_WIDTH)
 
 
-def _searched_layer(text: Fields, block: Any, hidden: int) -> Layer:
+def _searched_layer(text: Fields, block: object, hidden: int) -> Layer:
     """A layer of a searched architecture (DeciLM): each block states its own attention and MLP width."""
     stated = Fields({"block_configs": block}, text.source, text.prefix).part("block_configs")
     attention, ffn = (stated.part("attention"), stated.part("ffn")) if stated is not None else (None, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.architecture.decoder import Decoder
 from sglang_hydra.architecture.known import Fields, Missing
@@ -23,7 +23,7 @@ class Tower(NamedTuple):
         return self.attention // attention_gpus + self.mlp // gpus, self.whole
 
 
-def has_tower(config: Fields, architecture: str, values: Mapping[str, Any]) -> bool:
+def has_tower(config: Fields, architecture: str, values: Mapping[str, object]) -> bool:
     """Whether the server builds a tower. Llama 4 does only where multimodality was asked for (mllama4.py); the other
     classes always do, but for Grok, whose config.json names a model type (git) that has one (models/grok.py has none).
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, MutableMapping
-from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS
 from sglang_hydra.arguments.tables.table import every_variable
@@ -93,7 +92,7 @@ def hide_typed_keys(words: list[str], environ: MutableMapping[str, str]) -> None
             words[position] = f"{typed['key']}={API_KEY_REFERENCE}"
 
 
-def masked(name: str, value: Any) -> Any:
+def masked(name: str, value: object) -> object:
     """``value`` of the key ``name`` with every secret in it replaced by what stands for it."""
     if isinstance(value, Mapping):
         return {key: masked(str(key), item) for key, item in value.items()}
@@ -102,7 +101,7 @@ def masked(name: str, value: Any) -> Any:
     return API_KEY_REFERENCE if name in SECRET_FIELDS else HIDDEN
 
 
-def secret_keys(node: Mapping[str, Any], path: str = "") -> list[str]:
+def secret_keys(node: Mapping[str, object], path: str = "") -> list[str]:
     """The keys at or below ``path`` where a secret stands, as ``engine.env.HF_TOKEN``."""
     found: list[str] = []
     for name, value in node.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from sglang_hydra.cli.corrected import corrected_lines
 from sglang_hydra.cli.invocation import Invocation
@@ -72,7 +71,7 @@ def _points(composer: Composer, requests: Sequence[Request]) -> Iterator[tuple[s
         yield " ".join(request.text for request in own) or "the plan", [*grid.common, *own]
 
 
-def _fit_record(name: str, plan: Plan) -> dict[str, Any]:
+def _fit_record(name: str, plan: Plan) -> dict[str, object]:
     context = _context(plan)
     return {
         "name": name,

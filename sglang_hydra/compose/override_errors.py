@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.every import EVERY, releases_with_choice
 from sglang_hydra.arguments.fields import FIELDS, Field
@@ -383,7 +383,7 @@ class WrongValue(NamedTuple):
         return Finding("error", "CLI002", message, (name,), self.hint, offers=self.offers)
 
 
-def wrong_value(field: Field, value: Any, message: str, version: str | None = None) -> WrongValue:
+def wrong_value(field: Field, value: object, message: str, version: str | None = None) -> WrongValue:
     """What to type for an argument whose value does not fit ``field``, as the named release has it."""
     name, choices = field.name, field.arg.choices
     if field.is_flag and isinstance(value, (str, int)):
@@ -434,5 +434,5 @@ def _example(field: Field) -> str:
     return f"[{one}]" if field.is_list else one
 
 
-def _spelled(value: Any) -> str:
+def _spelled(value: object) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)

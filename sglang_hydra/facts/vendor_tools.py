@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from sglang_hydra.facts.visible_gpus import Device
 from sglang_hydra.text.budget import read_json
@@ -94,7 +93,7 @@ def read_hl_smi(text: str) -> list[Device]:
     return devices
 
 
-def read_torch_answer(text: str) -> dict[str, Any]:
+def read_torch_answer(text: str) -> dict[str, object]:
     """The last line that is a JSON object (libraries may print before it); empty if there is none."""
 
     for line in reversed(text.splitlines()):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.text.json_types import json_beside
@@ -65,7 +65,7 @@ def source_of(rule: str) -> str:
     return _TABLE[rule]["source"]
 
 
-def states_of_a_request(values: Mapping[str, Any]) -> int:
+def states_of_a_request(values: Mapping[str, object]) -> int:
     """Slots of states that one running request takes (0.5.23 kv_cache_configurator.py:3062-3088 and
     mem_cache/allocation_sizing.py, get_mamba_tracking_slots)."""
     if values.get("disable_radix_cache"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.architecture.decoder import FULL, Decoder, Layer
 from sglang_hydra.architecture.known import Fields, Missing, text_part
@@ -34,7 +34,7 @@ class Draft(NamedTuple):
 
 def draft_of(
     config: Fields,
-    values: Mapping[str, Any],
+    values: Mapping[str, object],
     layout: Layout,
     gpu: GpuFacts,
     target: Decoder,
@@ -79,7 +79,7 @@ def draft_of(
 
 
 def _next_token_layers(
-    config: Fields, decoder: Decoder, values: Mapping[str, Any], layout: Layout, gpu: GpuFacts, release: str
+    config: Fields, decoder: Decoder, values: Mapping[str, object], layout: Layout, gpu: GpuFacts, release: str
 ) -> Draft:
     """The layers that a model brings for predicting further tokens: its last kind of layer with full attention, and a
     projection of two hidden states into one. NVFP4 checkpoints of DeepSeek have them in 16 bits (deepseek_nextn.py),

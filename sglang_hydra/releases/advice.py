@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from sglang_hydra.arguments.tables.table import Argument
 from sglang_hydra.text.screen import shown
@@ -19,7 +18,9 @@ _SHORTEST = 3
 """Letters of a value that may be looked for in a message."""
 
 
-def advised(message: str, arguments: Mapping[str, Argument], typed: Mapping[str, Any], vendor: str | None) -> list[str]:
+def advised(
+    message: str, arguments: Mapping[str, Argument], typed: Mapping[str, object], vendor: str | None
+) -> list[str]:
     """The overrides that may mend a refusal, likeliest first: each flag of ``message`` with its value; of what
     was ``typed`` and is named there, its default; then the other choices that stand there in quotes, those of other
     vendors' machines than ``vendor``'s left out. ``arguments`` are the release's, by name.
@@ -41,13 +42,13 @@ def advised(message: str, arguments: Mapping[str, Argument], typed: Mapping[str,
     return [word for word in dict.fromkeys(words) if word not in as_typed]
 
 
-def _stands_in(message: str, name: str, value: Any) -> bool:
+def _stands_in(message: str, name: str, value: object) -> bool:
     """Whether a message names an argument, or its value where that is a word."""
     words = [name, *([value] if isinstance(value, str) and len(value) >= _SHORTEST else [])]
     return any(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", message, re.IGNORECASE) for word in words)
 
 
-def _values(argument: Argument, word: str | None, typed: Mapping[str, Any]) -> Iterator[str]:
+def _values(argument: Argument, word: str | None, typed: Mapping[str, object]) -> Iterator[str]:
     """What the message may mean: the word behind the flag where it can be a value; of a switch, the other position."""
     if argument.action in _SWITCHES:
         yield shown(not typed.get(argument.name, argument.default))

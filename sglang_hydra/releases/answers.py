@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.facts.tiny import default_cache
 from sglang_hydra.releases.case import Case
@@ -28,7 +27,7 @@ _held: dict[str, Answer] = {}
 """The latest answers of this process, read: a sweep plans its points more than once."""
 
 
-def answer_key(fingerprint: str, case: Mapping[str, Any]) -> str:
+def answer_key(fingerprint: str, case: Mapping[str, object]) -> str:
     """What an answer is kept under: the release's wheels, the child's own code, and the case without its id."""
     asked = {name: value for name, value in case.items() if name != "id"}
     text = json.dumps([fingerprint, child_version(), asked], sort_keys=True)
@@ -63,7 +62,7 @@ def _held_answer(key: str) -> Answer | None:
     return _held.get(key)
 
 
-def kept_answer(key: str) -> dict[str, Any] | None:
+def kept_answer(key: str) -> dict[str, object] | None:
     """The answer that is kept under ``key``, None where there is none, or none that the user's own key marks. Raises
     MachineError (REL015) for a cache that others can write."""
     place = _place(key)
@@ -79,7 +78,7 @@ def kept_answer(key: str) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
-def keep_answer(key: str, answer: Mapping[str, Any]) -> None:
+def keep_answer(key: str, answer: Mapping[str, object]) -> None:
     """Keeps an answer, and lets the oldest of its folder go. A cache that cannot be written keeps nothing; one that
     others can write raises MachineError (REL015)."""
     place, content = _place(key), json.dumps(answer)

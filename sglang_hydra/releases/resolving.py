@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 from sglang_hydra.arguments.accepted import Accepted
 from sglang_hydra.arguments.secrets import SECRET_FIELDS
@@ -153,7 +152,7 @@ def _estimate(own: Resolution, given: Accepted, why: NoAnswer | None) -> Resolut
     )
 
 
-def _stand_in(model: ModelFacts, values: Mapping[str, Any]) -> Iterator[Finding]:
+def _stand_in(model: ModelFacts, values: Mapping[str, object]) -> Iterator[Finding]:
     """What stands for code that the model brings: no question runs it."""
     name = own_config_class(model) if values.get("trust_remote_code") else None
     if name is not None:
@@ -161,7 +160,7 @@ def _stand_in(model: ModelFacts, values: Mapping[str, Any]) -> Iterator[Finding]
         yield Finding("info", "REL014", message, ("trust_remote_code",))
 
 
-def _overridden(values: Mapping[str, Any], given: Accepted) -> Iterator[Finding]:
+def _overridden(values: Mapping[str, object], given: Accepted) -> Iterator[Finding]:
     """What was set and the release changed."""
     for name, before in given.arguments.items():
         if name != "random_seed" and name in values and not same_value(before, values[name]):

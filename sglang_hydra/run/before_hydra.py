@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
@@ -172,7 +172,7 @@ def _as_hydra_takes_them(composer: Composer, words: Sequence[str]) -> list[str]:
     return found
 
 
-def _options_in(word: str) -> list[Any]:
+def _options_in(word: str) -> list[object]:
     """What an override chooses: one option, or each of several that are swept."""
     try:
         override = parsed(word, word)
@@ -244,7 +244,7 @@ def _app_of_ours() -> StartingApp | None:
     return app if isinstance(getattr(app.args, "overrides", None), list) else None
 
 
-def expect_start(task: Callable[..., Any]) -> None:
+def expect_start(task: Callable[..., object]) -> None:
     """Marks a task that gets a plan, and has the start of its app noted."""
     from sglang_hydra.compose.hydra_apps import watch_apps
 

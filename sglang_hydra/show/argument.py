@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from sglang_hydra.arguments.fields import FIELDS, Field
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
@@ -77,7 +76,7 @@ def field_screen(name: str, plan: Plan | None, version: str | None = None) -> li
     return lines
 
 
-def field_record(name: str, plan: Plan | None, version: str | None = None) -> dict[str, Any]:
+def field_record(name: str, plan: Plan | None, version: str | None = None) -> dict[str, object]:
     """``explain FIELD --json``; the schema is committed as schemas/explain.schema.json."""
     field = field_in(name, plan.engine.version if plan else version or default_release())
     reasons = chain_record(name, plan) if plan else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sglang_hydra.arguments.secrets import HIDDEN, is_secret_name
 from sglang_hydra.planning.plan import Plan
@@ -57,7 +56,7 @@ def _who_set(name: str, finding: Finding, plan: Plan) -> str | None:
     )
 
 
-def shown_setting(name: str, value: Any, width: int = 60) -> str:
+def shown_setting(name: str, value: object, width: int = 60) -> str:
     return HIDDEN if value is not None and is_secret_name(name) else shown(value, width=width)
 
 

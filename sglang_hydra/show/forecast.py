@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from sglang_hydra.fit.forecast import Demand, Figure, Forecast
 from sglang_hydra.fit.forecast_own import Point
@@ -27,7 +26,7 @@ MARK = "forecast"
 _SMALL = 0.02
 
 
-def forecast_record(plan: Plan, points: Sequence[Point] = ()) -> dict[str, Any]:
+def forecast_record(plan: Plan, points: Sequence[Point] = ()) -> dict[str, object]:
     """``explain forecast --json``: seconds and rates, each with its interval. Null where a fact is missing."""
     known = forecast_of_plan(plan, points)
     found = known.found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from sglang_hydra.arguments.tables.successors import name_in
 from sglang_hydra.planning.plan import Plan
@@ -37,7 +36,7 @@ def chain_lines(name: str, plan: Plan) -> list[Line]:
     return [*lines, []]
 
 
-def chain_record(name: str, plan: Plan) -> dict[str, Any] | None:
+def chain_record(name: str, plan: Plan) -> dict[str, object] | None:
     """The same for ``--json``."""
     if plan.release.is_by_rules:
         return None
@@ -90,11 +89,11 @@ def _wrapped(content: str, style: str) -> list[Line]:
     return folded([text(content, style)], room())
 
 
-def _operands(operands: Mapping[str, Any]) -> str:
+def _operands(operands: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {shown(value)}" for name, value in operands.items())
 
 
-def _step_record(step: Step, version: str) -> dict[str, Any]:
+def _step_record(step: Step, version: str) -> dict[str, object]:
     quoted = quote(version, step)
     return {
         "place": step.place,
@@ -108,7 +107,7 @@ def _step_record(step: Step, version: str) -> dict[str, Any]:
     }
 
 
-def _quote_record(quoted: Quote) -> dict[str, Any]:
+def _quote_record(quoted: Quote) -> dict[str, object]:
     return {
         "statement": quoted.statement,
         "conditions": list(quoted.conditions),

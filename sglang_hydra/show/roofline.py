@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sglang_hydra.fit.roofline import COMPUTE, LINK, MEMORY, Limit, Load, Roofline, Step
 from sglang_hydra.planning.choosing.forecast import known_limit
 from sglang_hydra.planning.plan import Plan
@@ -23,7 +21,7 @@ NOTE = "A limit is no forecast: of 108 published points the median reached 27 % 
 _UNITS = {MEMORY: "read", COMPUTE: "computed", LINK: "sent"}
 
 
-def roofline_record(plan: Plan) -> dict[str, Any]:
+def roofline_record(plan: Plan) -> dict[str, object]:
     """``explain roofline --json``: bytes, FLOPs, seconds. Null where a fact is missing, which ``unknown`` names."""
     known = known_limit(plan)
     roofline, load, limit = known.roofline, known.load, known.limit

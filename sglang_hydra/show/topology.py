@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from sglang_hydra.planning.passing.nodes import node_commands
 from sglang_hydra.planning.plan import Plan
@@ -205,7 +204,7 @@ def _named(servers: Sequence[Server]) -> str:
     return ", ".join(server.name for server in servers)
 
 
-def verdict_record(name: str, topology: Topology) -> dict[str, Any]:
+def verdict_record(name: str, topology: Topology) -> dict[str, object]:
     """One result of ``check --json``; ``server_id`` is the topology's own id."""
     return {
         "name": name,

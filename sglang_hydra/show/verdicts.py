@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
@@ -88,7 +88,7 @@ def judged(
     return plan_topology(composer, requests, common=made)
 
 
-def verdict_record(name: str, verdict: Checked) -> dict[str, Any]:
+def verdict_record(name: str, verdict: Checked) -> dict[str, object]:
     """One result of ``check --json``."""
     made, findings = verdict
     if made is not None and not isinstance(made, Plan):

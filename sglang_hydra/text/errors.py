@@ -9,7 +9,6 @@ SglangHydraError
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sglang_hydra.text.exit_codes import INVALID, MACHINE, SERVER_FAILED
 from sglang_hydra.text.findings import Finding
@@ -19,11 +18,11 @@ class CarriedError(Exception):
     """An exception that goes from one process to another as it is, whatever its constructor takes: launchers of Hydra
     and pools of processes pickle what a job raises."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _made_again, (type(self), self.args, self.__dict__)
 
 
-def _made_again(kind: type[CarriedError], args: tuple[Any, ...], state: Mapping[str, Any]) -> CarriedError:
+def _made_again(kind: type[CarriedError], args: tuple[object, ...], state: Mapping[str, object]) -> CarriedError:
     error = kind.__new__(kind)
     error.args = args
     error.__dict__.update(state)

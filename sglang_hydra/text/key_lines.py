@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from sglang_hydra.text.budget import yaml_nodes
 from sglang_hydra.text.file_text import CONFIG_BYTES, read_text
@@ -31,7 +30,7 @@ def _key_lines(file: str, version: tuple[int, ...]) -> Mapping[tuple[str, ...], 
         return {}
     lines: dict[tuple[str, ...], int] = {}
 
-    def walk(node: Any, prefix: tuple[str, ...]) -> None:
+    def walk(node: object, prefix: tuple[str, ...]) -> None:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 path = (*prefix, str(key.value))

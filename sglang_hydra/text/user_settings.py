@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
@@ -275,7 +275,7 @@ def _in_file(file: str, is_named: bool, findings: list[Finding]) -> Iterator[tup
             findings.append(_wrong(f"{place}: the settings have no key {str(name)[:60]!r}", near))
 
 
-def _items(name: str, value: Any, place: str, findings: list[Finding]) -> list[str]:
+def _items(name: str, value: object, place: str, findings: list[Finding]) -> list[str]:
     """A value of the settings file as text; an empty list and a finding for one of another type."""
     if name == "release":
         return [str(value)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import yaml
@@ -23,7 +23,7 @@ class Block(str):
     __slots__ = ()
 
 
-def yaml_text(documents: Sequence[Mapping[str, Any]]) -> str:
+def yaml_text(documents: Sequence[Mapping[str, object]]) -> str:
     """The documents as YAML, keys in the order that they have."""
     import yaml
 
@@ -31,7 +31,7 @@ def yaml_text(documents: Sequence[Mapping[str, Any]]) -> str:
         def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
             super().increase_indent(flow, False)
 
-        def ignore_aliases(self, data: Any) -> bool:
+        def ignore_aliases(self, data: object) -> bool:
             return True
 
     Dumper.add_representer(str, _represent)

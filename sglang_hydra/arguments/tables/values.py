@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from sglang_hydra.arguments.tables.table import Argument
 from sglang_hydra.text.budget import read_json
@@ -15,7 +14,7 @@ _JSON_READERS = ("json.loads", "json_list_type", "parse_cuda_graph_config_arg")
 _MOST_CHOICES = 12
 
 
-def problem(argument: Argument, value: Any) -> str | None:
+def problem(argument: Argument, value: object) -> str | None:
     """Why ``value`` cannot be given for ``argument``, in a clause; None where it can."""
     if value is None:
         return None if "None" in argument.type.split(" | ") else "cannot be null"
@@ -29,7 +28,7 @@ def problem(argument: Argument, value: Any) -> str | None:
     return None
 
 
-def as_text(argument: Argument, value: Any) -> Any:
+def as_text(argument: Argument, value: object) -> object:
     """The value with a number as text where the argument is one: YAML reads some words as numbers."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return str(value) if is_number and "str" in argument.type.split(" | ") else value
@@ -46,7 +45,7 @@ def _alternatives(type: str) -> list[str]:
     return [*parts, type[start:].strip()]
 
 
-def _fits(kind: str, value: Any, argument: Argument) -> bool:
+def _fits(kind: str, value: object, argument: Argument) -> bool:
     if argument.reader in _JSON_READERS and isinstance(value, str):
         return _is_json(value)
     if argument.reader == "human_readable_int" and isinstance(value, str):
@@ -79,10 +78,10 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def nearest_choice(argument: Argument, value: Any) -> str | None:
+def nearest_choice(argument: Argument, value: object) -> str | None:
     """The choice that was probably meant."""
     return nearest(str(value), map(str, argument.choices)) if argument.choices else None
 
 
-def _listed(choices: tuple[Any, ...]) -> str:
+def _listed(choices: tuple[object, ...]) -> str:
     return ", ".join(map(str, choices[:_MOST_CHOICES])) + (", ..." if len(choices) > _MOST_CHOICES else "")

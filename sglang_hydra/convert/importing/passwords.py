@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from sglang_hydra.arguments.secrets import HIDDEN
 from sglang_hydra.text.findings import Finding
@@ -13,7 +12,7 @@ from sglang_hydra.text.findings import Finding
 _PASSWORD = re.compile(r"""(?<=://)([^/@:\s]*:)[^/\s"']+(?=@)""")
 
 
-def holds_a_password(value: Any) -> bool:
+def holds_a_password(value: object) -> bool:
     """Whether a text, or a text inside a list or a mapping, is an address with a password."""
     if isinstance(value, str):
         return _PASSWORD.search(value) is not None

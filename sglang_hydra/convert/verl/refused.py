@@ -7,7 +7,6 @@ verl/workers/rollout/sglang_rollout/async_sglang_server.py (SGLangHttpServer); @
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.convert.verl.passed import Tree
@@ -17,7 +16,7 @@ from sglang_hydra.text.findings import Finding
 _SIZES = ("tensor_model_parallel_size", "data_parallel_size", "expert_parallel_size", "pipeline_model_parallel_size")
 
 # verl's defaults of keys that only its other engines read, and what SGLang calls the same.
-_UNREAD: Mapping[str, tuple[Any, str]] = {
+_UNREAD: Mapping[str, tuple[object, str]] = {
     "max_num_batched_tokens": (8192, "chunked_prefill_size"),
     "enable_chunked_prefill": (True, "chunked_prefill_size"),
     "enable_prefix_caching": (True, "disable_radix_cache"),
@@ -80,7 +79,7 @@ def refused(tree: Tree, version: str) -> Iterator[Finding]:
         yield refusal("model.target_modules", "SGLang takes names of modules", "a list of names, or all-linear")
 
 
-def unread(tree: Tree, set_here: Mapping[str, Any]) -> Iterator[Finding]:
+def unread(tree: Tree, set_here: Mapping[str, object]) -> Iterator[Finding]:
     """Yields keys of the rollout node with a value that verl's SGLang rollout does not pass on."""
     for key, (default, argument) in _UNREAD.items():
         value = tree.get(f"rollout.{key}", default)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 _LONGEST_HEAD = 1 << 16
@@ -32,7 +31,7 @@ def request_head(url: str, path: str, headers: Mapping[str, str]) -> bytes:
     return "\r\n".join(lines).encode()
 
 
-def with_body(head: bytes, body: Mapping[str, Any]) -> bytes:
+def with_body(head: bytes, body: Mapping[str, object]) -> bytes:
     content = json.dumps(body).encode()
     return b"%b%d\r\n\r\n%b" % (head, len(content), content)
 

@@ -8,7 +8,6 @@ right: broken quantization, a wrong chat template or a broken kernel answers far
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import httpx
 
@@ -22,7 +21,7 @@ _TIMEOUT_S = 60.0
 _MAX_TOKENS = 256
 
 
-def check_quality(server: Server, source: Any) -> dict[str, Any]:
+def check_quality(server: Server, source: object) -> dict[str, object]:
     """Asks every question once, greedily, one after the other. Never raises for a server that fails: it answers
     wrongly then."""
     asked = questions(source)

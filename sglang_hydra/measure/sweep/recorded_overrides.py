@@ -4,7 +4,6 @@ matter."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.compose.composer import Composer
@@ -47,7 +46,7 @@ def _as_word(composer: Composer, request: Request) -> Request:
     return word
 
 
-def _meaning(composer: Composer, request: Request) -> list[tuple[str, Any, str | None]] | None:
+def _meaning(composer: Composer, request: Request) -> list[tuple[str, object, str | None]] | None:
     """The overrides that a request stands for; None for what is refused."""
     wanted, findings = read_requests([request], group_options=composer.options)
     if findings:
@@ -55,7 +54,7 @@ def _meaning(composer: Composer, request: Request) -> list[tuple[str, Any, str |
     return [(item.override.key_or_group, item.override.value(), item.secret) for item in wanted]
 
 
-def _secrets_in(key: str, value: Any) -> Iterator[str]:
+def _secrets_in(key: str, value: object) -> Iterator[str]:
     """The keys whose value is a secret itself. An API key that is kept is its reference."""
     name = key.rpartition(".")[2]
     if isinstance(value, Mapping):

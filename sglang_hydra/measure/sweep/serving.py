@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.secrets import API_KEY_VARIABLE
 from sglang_hydra.measure.bench.client import Builtin
@@ -81,7 +81,7 @@ def take_points(work: Work) -> bool:
 class _Running(NamedTuple):
     local: LocalServer | Outside
     server: Server
-    actual: dict[str, Any]
+    actual: dict[str, object]
     """What was seen of the server before its first point: whose its port is, and how it compares with its plan."""
 
 
@@ -183,7 +183,7 @@ def _outside(work: Work) -> Iterator[_Running]:
     yield _Running(local, replace(server, api_key=os.environ.get(API_KEY_VARIABLE)), {"owner": "outside"})
 
 
-def _seen_of(work: Work, local: LocalServer) -> dict[str, Any]:
+def _seen_of(work: Work, local: LocalServer) -> dict[str, object]:
     """Holds the server against its plan. Raises _NotUpError for one that is not the planned one: it passes another time
     where a stranger may have answered, and not where the server itself is another."""
     if isinstance(work.plan, Plan) or not isinstance(local, ServerGroup):
@@ -195,7 +195,7 @@ def _seen_of(work: Work, local: LocalServer) -> dict[str, Any]:
     return {**next(iter(records.values())), "servers": records}
 
 
-def _record_of(plan: Plan, local: LocalServer, folder: Path) -> dict[str, Any]:
+def _record_of(plan: Plan, local: LocalServer, folder: Path) -> dict[str, object]:
     launch = local.launch
     compared = compared_with_plan(plan, launch.host, launch.port, folder)
     try:

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from sglang_hydra.facts.packages import find_python, installed
 from sglang_hydra.planning.engines.base import Availability, Command, EngineRequest, Machine
@@ -145,7 +144,7 @@ class Transformers:
         return str(asked) if asked else request.machine.accelerator or "cpu"
 
 
-def _alias(intent: Mapping[str, Any]) -> str:
+def _alias(intent: Mapping[str, object]) -> str:
     """The name under which a local folder is served, empty for its own path.
 
     The server answers to the path that it was given and to nothing else, and cuts that at an "@".

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
 
 from sglang_hydra.arguments.fields.lora import LoRARef
 from sglang_hydra.compose.corrections import path_meant
@@ -28,7 +27,7 @@ _NO_NAME = re.compile(r"[\s\\$:*?\"'<>|]")
 
 
 def missing_paths(
-    intent: Mapping[str, Any], of_presets: Collection[str] = (), served_here: bool = False
+    intent: Mapping[str, object], of_presets: Collection[str] = (), served_here: bool = False
 ) -> Iterator[Finding]:
     """A finding for each path that is not there: an error for a relative one, and for every one where the server is
     ``served_here``; a warning for another absolute one, and for one ``of_presets``: it may be where the server runs."""
@@ -51,7 +50,7 @@ def missing_paths(
                 yield Finding("warning", "PTH002", message, (name,), "ignore=PTH002 where it is")
 
 
-def _paths(name: str, value: Any) -> Iterable[str]:
+def _paths(name: str, value: object) -> Iterable[str]:
     """The paths that an argument's value names for certain."""
     if name == "lora_paths":
         return [path for path in _adapters(value) if _is_path(path)]
@@ -64,7 +63,7 @@ def _paths(name: str, value: Any) -> Iterable[str]:
     return [value] if name in _FILES and (_is_path(value) or value.endswith(_SUFFIXES)) else ()
 
 
-def _adapters(value: Any) -> Iterator[str]:
+def _adapters(value: object) -> Iterator[str]:
     """The paths of the adapters in ``lora_paths``: a list of ``name=path``, paths and records, or a mapping."""
     if isinstance(value, Mapping):
         yield from map(str, value.values())

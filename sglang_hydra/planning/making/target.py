@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
@@ -156,7 +156,7 @@ def _sglang_variables(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _check_facts(declared: Mapping[str, Any]) -> None:
+def _check_facts(declared: Mapping[str, object]) -> None:
     """Raises ConfigError for a fact that no release asks for."""
     from sglang_hydra.releases.case import FACTS
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.secrets import API_KEY_VARIABLE, HIDDEN, SECRET_FIELDS, is_secret_name
 from sglang_hydra.compose.grammar import typed_word
@@ -164,7 +164,7 @@ class _Again:
     def _word(self, text: str) -> Request:
         return Request(text, self.locked.name, LAYER)
 
-    def _value(self, key: str, value: Any) -> Request:
+    def _value(self, key: str, value: object) -> Request:
         return Request.typed(key, value, self.locked.name, LAYER)
 
     def _not_compared(self, message: str, key: str, hint: str | None = None) -> None:
@@ -194,7 +194,7 @@ def _missing_key(locked: SavedPlan, composition: Composition) -> Iterator[Findin
             yield Finding("error", "LCK013", f"the locked server has an {name}, and a lock holds no key", (name,), hint)
 
 
-def _is_program(python: Any) -> bool:
+def _is_program(python: object) -> bool:
     from sglang_hydra.facts.packages import find_python
 
     return isinstance(python, str) and find_python(python) is not None

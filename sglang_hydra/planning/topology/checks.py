@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sglang_hydra.arguments.layout import Layout
 from sglang_hydra.arguments.tables.order import at_least
@@ -201,14 +201,14 @@ def _decode_pipeline(prefill: Layout, decode: Layout, release: str) -> Iterator[
     yield Finding("error", "TOP008", message, (key,), [f"{key}={size}" for size in sizes])
 
 
-def _transfer(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
+def _transfer(prefill: Mapping[str, object], decode: Mapping[str, object]) -> Iterator[Finding]:
     name = "disaggregation_transfer_backend"
     if prefill[name] != decode[name]:
         message = f"prefill servers send with {prefill[name]}, and decode servers receive with {decode[name]}"
         yield Finding("error", "TOP009", message, (role_key(DECODE, name),), f"{name}={prefill[name]} for both")
 
 
-def _kv_layout(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
+def _kv_layout(prefill: Mapping[str, object], decode: Mapping[str, object]) -> Iterator[Finding]:
     """Pages are copied as they are: their size in tokens and bytes must be the same on both sides."""
     names = ["page_size", "kv_cache_dtype"]
     if prefill["kv_cache_dtype"] == decode["kv_cache_dtype"] == "auto":
@@ -243,7 +243,7 @@ def _round_robin(prefill: Plan, decode: Plan) -> Iterator[Finding]:
     yield Finding("error", "TOP011", message, (key,), f"{key}={ROUND_ROBIN}")
 
 
-def _same_model(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> Iterator[Finding]:
+def _same_model(prefill: Mapping[str, object], decode: Mapping[str, object]) -> Iterator[Finding]:
     """The KV cache is that of one model with one draft."""
     for name in ("model_path", "speculative_algorithm", "speculative_draft_model_path"):
         if prefill[name] != decode[name]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
@@ -148,7 +147,7 @@ def _server(
 
 def _placed(
     role: Role, place: Place, kinds: Mapping[str, Plan], common: Plan, several_nodes: bool
-) -> Iterator[tuple[str, Any]]:
+) -> Iterator[tuple[str, object]]:
     """The arguments that the topology itself sets for one server, where they are not what it has already."""
     own = kinds[role.name]
     host = common.nodes.topology.worker_host
@@ -165,7 +164,7 @@ def _placed(
         yield "disaggregation_bootstrap_port", place.bootstrap
 
 
-def _values_of_other_role(role: Role, kinds: Mapping[str, Plan]) -> Iterator[tuple[str, Any]]:
+def _values_of_other_role(role: Role, kinds: Mapping[str, Plan]) -> Iterator[tuple[str, object]]:
     """The arguments by which servers of one role know the sizes of the other, where SGLang would assume others. Later
     releases have some of them no more: their servers tell each other."""
     own = kinds[role.name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sglang_hydra.run.doctor.examination import Examination, State
 from sglang_hydra.text.screen import Line, columns, printable, text
@@ -33,7 +32,7 @@ def doctor_screen(examinations: Sequence[Examination]) -> list[Line]:
     return [*lines, [], _summary(examinations)]
 
 
-def doctor_record(examinations: Sequence[Examination]) -> dict[str, Any]:
+def doctor_record(examinations: Sequence[Examination]) -> dict[str, object]:
     """``doctor --json``. ``ok`` is whether no check ended in an error."""
     counts = _counts(examinations)
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.text.shell import shell_word
@@ -12,7 +11,7 @@ from sglang_hydra.text.shell import shell_word
 def curl_line(plan: Plan, url: str, *, stream: bool = True) -> str:
     """``curl -N URL/v1/chat/completions ...`` for a server of ``plan`` at ``url``. An API key is left to ``$KEY``."""
     name = plan.values["served_model_name"] or plan.values["model_path"]
-    body: dict[str, Any] = {"model": name, "messages": [{"role": "user", "content": "Hello!"}]}
+    body: dict[str, object] = {"model": name, "messages": [{"role": "user", "content": "Hello!"}]}
     body |= {"stream": True, "max_tokens": 32} if stream else {"max_tokens": 32}
     key = ' -H "Authorization: Bearer $KEY"' if plan.secrets else ""
     typed = f"-H 'Content-Type: application/json' -d {shell_word(json.dumps(body))}"

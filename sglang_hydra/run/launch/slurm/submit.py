@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sglang_hydra.arguments.secrets import is_secret_name
 from sglang_hydra.run.launch.slurm.states import MESSAGES, ask_slurm
@@ -53,8 +53,8 @@ def require_slurm() -> None:
 
 
 def submit(
-    call: Callable[..., Any],
-    *arguments: Any,
+    call: Callable[..., object],
+    *arguments: object,
     options: Mapping[str, str | bool],
     folder: Path,
     setup: Sequence[str] = (),

@@ -81,7 +81,7 @@ def test_the_table_is_whole() -> None:
 def test_every_setting_of_ours_is_a_flag_of_some_release(release: str) -> None:
     known = {name for name, flag in flags().items() if flag.is_in(release)}
     assert {"host", "port", "policy", "worker_urls"} <= known
-    assert set(node()) - {"python", "ready_timeout", "args"} <= set(flags())
+    assert set(vars(node())) - {"python", "ready_timeout", "args"} <= set(flags())
 
 
 def test_the_installed_router_takes_the_flags_that_the_table_says() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.compose.settings.bench import LADDER
-from sglang_hydra.compose.settings.topology import has_several_servers
+from sglang_hydra.compose.settings.nodes import Nodes, has_several_servers
 from sglang_hydra.fit.forecast import Forecast, coefficients
 from sglang_hydra.measure.sweep.judging import Judged
 from sglang_hydra.planning.choosing.forecast import forecast_of_plan
@@ -44,7 +44,7 @@ def forecast_of_point(plan: Plan, workload: Mapping[str, Any]) -> tuple[str, For
     has to plan the same."""
     if workload["concurrency"] == LADDER or has_several_servers(plan.nodes):
         return None
-    known = forecast_of_plan(replace(plan, nodes={**plan.nodes, "bench": workload}))
+    known = forecast_of_plan(replace(plan, nodes=Nodes({**plan.nodes.plain, "bench": workload})))
     return None if known.found is None or known.server is None else (known.server.shape, known.found)
 
 

@@ -566,5 +566,5 @@ def test_each_field_says_what_it_is_who_reads_it_and_what_must_not_depend_on_it(
             said[field.target.id] = ast.unparse(after)
     assert list(said) == [field.name for field in dataclasses.fields(Plan)]
     for name, text in said.items():
-        assert "Readers: " in text, name
+        assert "Readers:" in text, name
         assert re.search(r"\b(not|no|nothing|never|none|nor|only)\b", text, re.IGNORECASE), name

@@ -16,6 +16,7 @@ from sglang_hydra.arguments.tables.order import at_least
 from sglang_hydra.arguments.tables.successors import SAME, notes, successor
 from sglang_hydra.arguments.tables.table import release
 from sglang_hydra.arguments.vllm import counterpart, in_sglangs_words
+from sglang_hydra.text.budget import FINDINGS
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.words import both_sizes, nearest, program, several_near, size_of, some_of
@@ -149,6 +150,9 @@ class _Reader:
             word = typed.word
             if word.text == "--" or HELP in word.options[:1]:
                 self._stop(word)
+                return
+            if len(self.made.findings) > FINDINGS:
+                self._refuse("ARG010", f"after {FINDINGS} mistakes the rest of the options is not read", None)
                 return
             if word.is_value:
                 self._stray(typed, before)

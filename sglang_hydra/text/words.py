@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -119,6 +120,7 @@ def program() -> str:
     return "python serve.py" if os.path.basename(sys.argv[0]) == "serve.py" else "sglang-hydra"
 
 
+@functools.lru_cache(maxsize=8192)
 def _flat(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()
 

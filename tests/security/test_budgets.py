@@ -62,6 +62,14 @@ def test_typed_json_is_bounded_as_that_of_a_file_is(run: Run) -> None:
         assert "50 levels deep" in " ".join((printed.out + printed.err).split())
 
 
+def test_many_unknown_options_end_within_the_budget(run: Run) -> None:
+    began = time.process_time()
+    printed = run("plan", "gpu=h200", "model=qwen3_8b", "--", *(f"--x{number}" for number in range(5_000)))
+    assert time.process_time() - began < CPU_S + START_S
+    assert printed.code == 2
+    assert f"after {FINDINGS} mistakes" in " ".join((printed.out + printed.err).split())
+
+
 def test_the_memory_of_the_largest_files_is_bounded(tmp_path: Path) -> None:
     contents = {
         "records.json": f'{{"model_type": "llama", "a": [{",".join(["[]"] * 400_000)}]}}',

@@ -166,7 +166,7 @@ def first_token(
     waves /= max(1, _rounds(demand))
     queue = min(busy, _BUSIEST) / (2 * (1 - min(busy, _BUSIEST))) * one if demand.spread else 0.0
     alone = (
-        (fitted["fixed_ms"] + fitted["open_ms"] * running) / 1e3
+        (fitted["fixed_ms"] + fitted["open_ms"] * mine) / 1e3
         + fitted["steps"] * step
         + fitted["prompts"] * one
         + fitted["started"] * started

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sglang_hydra.compose.composer import Composer
@@ -72,10 +72,13 @@ class Suggestion(NamedTuple):
         """Whether the weights are those that were asked for."""
         return not any(word.startswith(("model_path=", "quantization=")) for word in self.words)
 
-    def rank(self, goal: str) -> tuple[Any, ...]:
-        """Smaller is better. A plan without a forecast, or outside the SLO, comes after those within."""
-        found = self.expected.found
-        keys = _keys(goal, self.gpus, found, self.full, self.cost.value if self.cost else None)
+    def measure(self, goal: str) -> float | None:
+        """What the goal ranks by, smaller is better."""
+        return _measure(goal, self.expected.found, self.full, self.cost.value if self.cost else None)
+
+    def rank(self, goal: str, best: float) -> tuple[Any, ...]:
+        """Smaller is better; ``best`` is the least measure of all. A plan outside the SLO comes after those within."""
+        keys = _keys(goal, self.gpus, self.measure(goal), best)
         return (self.slo is False, *keys, not self.keeps_model, _plainness(self.words))
 
 
@@ -90,15 +93,15 @@ def suggestions(
     """The best plans on each of these GPU classes (() is the one of ``requests``), best first, with one of the asked
     weights among them. ``points_of`` reads the user's own measurements that a plan names. Raises ConfigError for
     requests of which no plan can be made, and for a goal without a price."""
-    found: dict[tuple[Any, ...], Suggestion] = {}
+    made: list[Suggestion] = []
     for words in [[f"gpu={name}"] for name in classes] or [[]]:
-        for suggestion in _on_class(
-            composer, typed_in_place(composer, requests, words), words, goal, slo or Slo(), points_of
-        ):
-            key = (suggestion.plan.gpu.name, suggestion.gpus, suggestion.keeps_model)
-            if key not in found or suggestion.rank(goal) < found[key].rank(goal):
-                found[key] = suggestion
-    ranked = sorted(found.values(), key=lambda suggestion: suggestion.rank(goal))
+        asked = typed_in_place(composer, requests, words)
+        made += _on_class(composer, asked, words, goal, slo or Slo(), points_of)
+    best = _least(suggestion.measure(goal) for suggestion in made if suggestion.slo is not False)
+    found: dict[tuple[Any, ...], Suggestion] = {}
+    for suggestion in sorted(made, key=lambda suggestion: suggestion.rank(goal, best)):
+        found.setdefault((suggestion.plan.gpu.name, suggestion.gpus, suggestion.keeps_model), suggestion)
+    ranked = list(found.values())
     own = next((suggestion for suggestion in ranked if suggestion.keeps_model), None)
     if own is None or own in ranked[:_MOST]:
         return ranked[:_MOST]
@@ -128,7 +131,9 @@ def _on_class(
     layouts = [layout for layout in every if not typed & set(layout.change)]
     kept: dict[tuple[int, bool], int] = {}
     planned = 0
-    promising = sorted(layouts, key=lambda layout: _promise(layout, goal, price, slo))
+    sure = [layout for layout in layouts if layout.holds and not layout.lossy and slo.met(layout.found) is not False]
+    best = _least(_promised(layout, goal, price) for layout in sure)
+    promising = sorted(layouts, key=lambda layout: _promise(layout, goal, price, slo, best))
     for layout in counted(promising, f"layouts on {base.gpu.name}", len(promising)):
         own = not {"model_path", "quantization"} & set(layout.change)
         missing = not any(keeps for _, keeps in kept) if own else not kept
@@ -141,12 +146,16 @@ def _on_class(
             yield suggestion
 
 
-def _promise(layout: Layout, goal: str, price: float | None, slo: Slo) -> tuple[Any, ...]:
+def _promise(layout: Layout, goal: str, price: float | None, slo: Slo, best: float) -> tuple[Any, ...]:
     """The rank that a layout promises, those that surely do not hold the load last."""
-    cost = _cost(layout.found, price, layout.gpus)
     within = slo.met(layout.found) is not False
-    keys = _keys(goal, layout.gpus, layout.found, layout.full, cost.value if cost else None)
+    keys = _keys(goal, layout.gpus, _promised(layout, goal, price), best)
     return (not layout.holds, not within, layout.lossy, *keys, _plainness(tuple(layout.change)))
+
+
+def _promised(layout: Layout, goal: str, price: float | None) -> float | None:
+    cost = _cost(layout.found, price, layout.gpus)
+    return _measure(goal, layout.found, layout.full, cost.value if cost else None)
 
 
 def _plainness(names: Sequence[str]) -> tuple[bool, int]:
@@ -155,23 +164,25 @@ def _plainness(names: Sequence[str]) -> tuple[bool, int]:
     return not any(name.startswith("speculative_") for name in names), len(names)
 
 
-def _keys(goal: str, gpus: int, found: Forecast | None, full: Forecast | None, cost: float | None) -> tuple[Any, ...]:
-    unknown = float("inf")
-    slowest = _about(found.tpot.value) if found else unknown
-    most = -_about(full.tokens_per_gpu.value) if full else unknown
-    return {
-        FEWEST: (gpus, slowest),
-        LATENCY: (slowest, gpus),
-        THROUGHPUT: (most, -gpus),
-        COST: (_about(cost) if cost is not None else unknown, gpus),
-    }[goal]
+def _measure(goal: str, found: Forecast | None, full: Forecast | None, cost: float | None) -> float | None:
+    """What a goal ranks by, smaller is better: TPOT, the time of a token of one GPU, the price."""
+    if goal == COST:
+        return cost
+    if goal == THROUGHPUT:
+        return 1 / full.tokens_per_gpu.value if full else None
+    return found.tpot.value if found else None
 
 
-def _about(value: float) -> float:
-    """``value`` in steps of ``EQUAL``: what differs by less is equal within the error."""
+def _keys(goal: str, gpus: int, measure: float | None, best: float) -> tuple[Any, ...]:
+    """What differs from the best by less than ``EQUAL`` is equal to it within the error."""
     from math import log
 
-    return round(log(value) / EQUAL) * EQUAL if value > 0 else float("-inf")
+    steps = int(log(measure / best) / EQUAL) if measure else float("inf")
+    return {FEWEST: (gpus, steps), LATENCY: (steps, gpus), THROUGHPUT: (steps, -gpus), COST: (steps, gpus)}[goal]
+
+
+def _least(measures: Iterable[float | None]) -> float:
+    return min((measure for measure in measures if measure), default=1.0)
 
 
 def _suggestion(

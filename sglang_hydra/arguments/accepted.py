@@ -83,7 +83,8 @@ def unknown_version(version: str) -> Finding:
     """Returns the refusal of a release that is not in the table."""
     known = known_versions()
     message = f"engine.version={version} is no release that is known here"
-    fix = f"engine.version={nearest_known(version) or known[0]}"
+    is_whole = version.count(".") > 1  # of 0.5 nobody knows which
+    fix = f"engine.version={nearest_known(version) or known[0]}" if is_whole else None
     listed = f"releases are {some_of(version, reversed(known), f'{program()} release list')}"
     trust = f"{program()} release fetch --trust {version} (or its wheel) plans for it by its own code"
     return Finding("error", "VER001", message, ("engine.version",), (listed, trust), fix=fix)

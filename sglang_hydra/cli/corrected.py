@@ -107,8 +107,12 @@ def _corrected_requests(
 
 
 def _changes(finding: Finding, requests: Sequence[Request]) -> Iterator[list[str]]:
-    """The remedies of a finding that are overrides and that nobody has to choose, the first one first."""
+    """The remedies of a finding that are overrides and that nobody has to choose, the first one first. What unsets a
+    word that was typed is none: it was asked for."""
+    typed = {key_of(item) for item in requests if item.layer == "cli" and not item.text.endswith("=null")}
     for remedy in finding.offers or finding.remedies:
+        if any(word.endswith("=null") and word[:-5] in typed for word in remedy.words):
+            continue
         if remedy.renames:
             yield [
                 f"{remedy.renames}={item.text.partition('=')[2]}" for item in requests if key_of(item) in finding.fields

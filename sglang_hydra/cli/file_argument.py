@@ -18,7 +18,7 @@ from sglang_hydra.compose.corrections import path_meant
 from sglang_hydra.compose.overrides import Request
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding, Remedy
-from sglang_hydra.text.locations import file_of
+from sglang_hydra.text.locations import conf_dir, file_of
 from sglang_hydra.text.screen import write
 from sglang_hydra.text.words import nearest, program, short
 
@@ -77,6 +77,9 @@ def no_such_file(word: str) -> Finding:
     if path := path_meant(word):
         message = f"{short(word)!r} is a path of Windows"
         return Finding("error", "CLI004", message, typed=(word,), fix=Remedy.fixed(path, short(path)))
+    group, stem = os.path.basename(os.path.dirname(word)), os.path.splitext(os.path.basename(word))[0]
+    if group in ("gpu", "model") and (conf_dir() / group / f"{stem}.yaml").is_file():
+        return Finding("error", "CLI004", f"{message}", typed=(word,), fix=f"{group}={stem}")
     near = nearest(os.path.basename(word), list(_names_in(os.path.dirname(word))))
     meant = f"did you mean {short(os.path.join(os.path.dirname(word), near))}?" if near else None
     writes = f"{program()} import serve.sh -o {short(word)} writes one"

@@ -22,7 +22,7 @@ from sglang_hydra.show.findings import finding_lines
 from sglang_hydra.show.first_lines import first_lines
 from sglang_hydra.show.memory import memory_lines, table_head, table_row, verdict
 from sglang_hydra.show.roofline import LIMIT_TITLES, limit_cells
-from sglang_hydra.text.screen import Line, columns, folded, print_json, room, text, write
+from sglang_hydra.text.screen import Line, folded, print_json, room, table, text, write
 
 
 def run(invocation: Invocation) -> int:
@@ -132,7 +132,7 @@ def _fit_table(plans: Sequence[tuple[str, Plan]]) -> list[Line]:
                 *limit_cells(known_limit(plan).limit if fits else None),
             ]
         )
-    lines = columns(rows)
+    lines = table(rows)
     for note in dict.fromkeys(f"{name}{mark}" for name, plan in plans if (mark := by_estimate(plan))):
         lines += folded([text(note, "yellow")], room())
     load = known_limit(plans[0][1]).load if plans else None

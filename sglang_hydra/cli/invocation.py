@@ -32,6 +32,8 @@ from sglang_hydra.text.words import nearest, program, short, some_of
 _PATHS = ("output", "base")
 _FILES = (".yaml", ".yml", ".json")
 _OTHERS = (("docker", "run"), ("podman", "run"), ("docker", "compose"), ("kubectl", "apply"), ("helm", "install"))
+_SERVERS = ("ollama", "text-generation-launcher", "trtllm-serve", "lmdeploy", "llama-server", "hf", "huggingface-cli")
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _VLLM = "vllm.entrypoints.openai.api_server"
 _LAUNCH_SERVER = "sglang.launch_server"
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=")
@@ -193,7 +195,10 @@ def _unknown_verb(word: str, behind: Sequence[Request]) -> ConfigError:
 
 def _choice_of(word: str) -> str | None:
     """``model=qwen3_8b`` for the name of a preset, ``model=org/name`` for a repository; None for anything else."""
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", word):
+    group, slash, option = word.partition("/")
+    if slash and group in ("gpu", "model") and (conf_dir() / group / f"{option}.yaml").is_file():
+        return f"{group}={option}"
+    if _REPOSITORY.fullmatch(word):
         return f"model={word}"
     name = word.lower().replace("-", "_")
     return next(
@@ -205,6 +210,11 @@ def _refuse_launch_command(words: Sequence[str]) -> None:
     """Raises ConfigError for a command of SGLang's among the words, before a bare ``--``."""
     if list(words[:2]) == ["vllm", "serve"] or _VLLM in words[:3]:
         raise _of_vllm(words)
+    if words and (words[0] in _SERVERS or words[:2] == ["vllm", "bench"]):
+        verb = "bench" if words[0] == "vllm" else "plan"
+        model = next(filter(_REPOSITORY.fullmatch, words[1:]), "org/name")
+        message = f"{words[0]!r} begins a command of another program, whose flags are not read here"
+        raise ConfigError(Finding("error", "CLI004", message, hint=f"{program()} {verb} model={model} gpu=h100"))
     if tuple(words[:2]) in _OTHERS:
         message = f"{' '.join(words[:2])!r} begins a command of another program"
         raise ConfigError(

@@ -17,7 +17,7 @@ from sglang_hydra.planning.choosing.audit import Judged, Judging, judge_recipes,
 from sglang_hydra.planning.engines.planned import plan_engine
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import Line, columns, print_json, shown, text, write
+from sglang_hydra.text.screen import Line, print_json, shown, table, text, write
 from sglang_hydra.text.words import nearest, program, some_of
 
 _SOURCE_WIDTH, _WHOLE = 48, 10_000
@@ -129,4 +129,4 @@ def _recipe_lines(chosen: Sequence[Recipe], judged: Sequence[Judged], version: s
                 text(shown(recipe.source, width=width), "dim"),
             ]
         )
-    return [*columns(rows), *legend_lines(legend(judged))]
+    return [*table(rows), *legend_lines(legend(judged))]

@@ -26,7 +26,7 @@ from sglang_hydra.show.forecast import milliseconds, rate
 from sglang_hydra.show.plan import command_line
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import VERBATIM, Line, columns, folded, print_json, room, text, write
+from sglang_hydra.text.screen import VERBATIM, Line, columns, folded, print_json, room, table, text, write
 from sglang_hydra.text.words import is_digits, nearest, program, short, size_of
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def _lines(
         cells += [] if is_narrow else [rate(item.full.tokens_per_gpu) if item.full else "?"]
         cells += [rate(item.cost) if item.cost else "?"] if priced else []
         rows.append([text(cell) for cell in cells])
-    lines += [*columns(rows), []]
+    lines += [*table(rows), []]
     for rank, item in enumerate(found, 1):
         notes = [item.plan.verdict.sentence] if item.plan.launchable is None else []
         notes += [] if item.keeps_model else ["other weights"]

@@ -25,7 +25,7 @@ _OPPOSITES = ("enable_", "disable_", "no_", "use_")
 _ON, _OFF = ("1", "on", "yes", "y", "true", ""), ("0", "off", "no", "n", "false")
 _NODES_SEARCHED = ("bench", "fit", "forecast", "gpu", "engine", "launch", "sweep", "topology")
 _HUB_PAGE = re.compile(
-    r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+?)"
+    r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)([\w.-]+/[\w.-]+?)"
     r"(?:/(?:tree|blob|resolve)/([\w.-]+)(?:/[^?#]*)?)?/?(?:[?#].*)?"
 )
 _TIMES = re.compile(r"(?:(\d+)\s*[x*]?\s*([a-z].*?)|([a-z].*?)\s*[x*:]\s*(\d+))", re.IGNORECASE)

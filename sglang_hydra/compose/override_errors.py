@@ -175,6 +175,8 @@ def no_override(text: str, known: Known) -> Refused:
     if not text.strip("\\ \t\n"):
         message = f"{text!r} is a word of its own: the last letter of a line that goes on is \\, with no space after it"
         return Refused("CLI004", message, hint="the same without it", fix="")
+    if not text.strip("&;|") or text.startswith("#") or text == "override":
+        return Refused("CLI004", f"{short(text)!r} sets nothing", hint="the same without it", fix="")
     if "/" in text and re.fullmatch(r"[\w.-]+/[\w.-]+", text):
         group, _, option = text.partition("/")
         if (near := nearest(option, known.options(group))) is not None:
@@ -264,7 +266,7 @@ def near_key(key: str) -> str | None:
     (name, _, rest), last = key.partition("."), key.rpartition(".")[2]
     if name == "env" and rest:
         return f"engine.{key}"
-    if rest and last in EVERY:
+    if rest and (last in EVERY or last in ("gpu", "model", "engine")):
         return last
     if rest and f"launch.{name}" in known_keys():
         return f"launch.{key}"
@@ -345,14 +347,16 @@ def unknown_option(group: str, value: str, options: Sequence[str]) -> Refused:
         meant = [word(group, path)]
     if not meant and group != "gpu":
         near = nearest(value, options)
+        if near is not None and group == "model" and re.findall(r"\d", near) != re.findall(r"\d", value):
+            near = None  # another size or generation is another model
         containing = sorted((one for one in options if value and _plain(value) in _plain(one)), key=as_usual)
         alone = near is not None and (_plain(near) == _plain(value) or not containing)
         meant = [f"{group}={option}" for option in ([near] if alone else containing[:_MOST_NEAR])]
-    hints = meant[1:]
+    sure, hints = meant if len(meant) == 1 else [], meant if len(meant) > 1 else []  # of several nobody knows which
     hints += ["another model: model=org/name, model=./folder"] if group == "model" else []
     if options:
         hints.append(f"{group} can be: {some_of(value, options, f'{program()} --help {group}')}")
-    return Refused("CLI006", message, group, fix=next(iter(meant), None), hint=hints)
+    return Refused("CLI006", message, group, fix=next(iter(sure), None), hint=hints)
 
 
 def _other_choices(name: str, value: str, version: str | None) -> list[str]:

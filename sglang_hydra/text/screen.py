@@ -83,6 +83,18 @@ def columns(rows: Sequence[Sequence[Span]], *, indent: str = "  ", gap: str = " 
     return lines
 
 
+def table(rows: Sequence[Sequence[Span]]) -> list[Line]:
+    """Rows below a row of titles; on a terminal that is too narrow, each row as a list under its first cell."""
+    lines = columns(rows)
+    if not sys.stdout.isatty() or max(sum(len(content) for content, _ in line) for line in lines) <= room():
+        return lines
+    titles, *body = rows
+    found: list[Line] = []
+    for first, *cells in body:
+        found += [[text("  "), first], *columns(list(zip(titles[1:], cells, strict=False)), indent="    ")]
+    return found
+
+
 def folded(line: Line, width: int) -> list[Line]:
     """A line that is too long for ``width`` columns as several, its last piece set under where it began."""
     if sum(len(content) for content, _ in line) <= width or line[-1][1] == VERBATIM:

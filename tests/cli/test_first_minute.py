@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,6 +18,7 @@ STARTING = ("serve", "bench", "resume")
 LOCAL = "pip install 'sglang-hydra[local]' && sglang-hydra"
 DATA = Path(__file__).parents[1] / "data"
 MISTAKES = yaml.safe_load((DATA / "mistakes.yaml").read_text(encoding="utf-8"))
+ELSEWHERE = yaml.safe_load((DATA / "typed_elsewhere.yaml").read_text(encoding="utf-8"))
 TYPED = yaml.safe_load((DATA / "first_words.yaml").read_text(encoding="utf-8"))
 
 
@@ -129,6 +131,26 @@ def test_what_people_type_is_answered_and_a_command_is_sure_and_works(row: dict[
     assert verb_of(works or ["plan"]) not in STARTING or verb_of(row["typed"].split()) in STARTING
 
 
-def test_there_are_one_hundred_and_fifty() -> None:
-    assert len({row["typed"] for row in TYPED}) >= 150
-    assert sum("useless" in row for row in TYPED) <= len(TYPED) * 0.08
+@pytest.mark.parametrize("row", ELSEWHERE, ids=lambda row: row["typed"])
+def test_what_users_of_others_type_does_what_they_asked_for_and_no_more(
+    row: dict[str, Any], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = run(*shlex.split(row["typed"]))
+    text = f"{shown.out}\n{shown.err}"
+    corrected = [line.strip() for line in text.partition("\nCorrected\n")[2].splitlines()[:1]]
+    assert (shown.code, corrected) == (
+        row.get("exit", 2), [f"sglang-hydra {row['command']}"] if "command" in row else []
+    )  # fmt: skip
+    assert row.get("says", "") in " ".join(text.split())
+    if "gives" in row:
+        _, *words = shlex.split(row.get("command", row["typed"]))
+        plan = valid("plan", run("plan", "--json", *words).out)
+        intent = {name: value for name, value in plan["intent"].items() if name != "model_path"}
+        assert {"gpu": f"{plan['gpu']['name']} x {plan['gpu']['count']}", **intent} == row["gives"]
+
+
+@pytest.mark.parametrize("rows", [TYPED, ELSEWHERE], ids=["first words", "elsewhere"])
+def test_there_are_one_hundred_and_fifty(rows: list[dict[str, Any]]) -> None:
+    assert len({row["typed"] for row in rows}) >= 150
+    assert sum("useless" in row for row in rows) <= len(rows) * 0.08

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.arguments.fields.api import Api
-from sglang_hydra.arguments.fields.arg import MISSING, Arg, Field
+from sglang_hydra.arguments.fields.arg import MISSING, Arg, Field, argument_class
 from sglang_hydra.arguments.fields.cache import Cache
 from sglang_hydra.arguments.fields.debug import Debug
 from sglang_hydra.arguments.fields.deprecated import Deprecated
@@ -84,7 +83,7 @@ class _Signature:
 
 
 # Dataclasses collect the fields of the last base first: the bases are CONCERNS from its end.
-@dataclass(init=False, repr=False, eq=False)
+@argument_class
 class ServerArgs(
     Deprecated,
     Debug,
@@ -113,19 +112,21 @@ class ServerArgs(
 
     __signature__ = _Signature()
 
-    def __init__(self, *values: Any, **named: Any) -> None:
-        """Takes what any dataclass takes. Made here, as Python needs longer to compile one for 210 arguments than a
-        plan needs to resolve. Raises TypeError for an unknown name, a second value, or too many."""
-        fields = dataclasses.fields(self)
-        given = dict(zip((field.name for field in fields), values, strict=False))
-        unknown = [name for name in named if name in given or name not in type(self).__dataclass_fields__]
-        if unknown or len(values) > len(fields):
-            raise TypeError(f"{type(self).__name__} takes no such argument: {', '.join(unknown) or values[-1]}")
-        given |= named
-        for field in fields:
-            value = given.get(field.name, field.default)
-            factory: Any = field.default_factory
-            setattr(self, field.name, factory() if value is dataclasses.MISSING else value)
+    if not TYPE_CHECKING:  # type checkers see an initializer with every argument
+
+        def __init__(self, *values: Any, **named: Any) -> None:
+            """Takes what any dataclass takes. Made here, as Python needs longer to compile one for 210 arguments than a
+            plan needs to resolve. Raises TypeError for an unknown name, a second value, or too many."""
+            fields = dataclasses.fields(self)
+            given = dict(zip((field.name for field in fields), values, strict=False))
+            unknown = [name for name in named if name in given or name not in type(self).__dataclass_fields__]
+            if unknown or len(values) > len(fields):
+                raise TypeError(f"{type(self).__name__} takes no such argument: {', '.join(unknown) or values[-1]}")
+            given |= named
+            for field in fields:
+                value = given.get(field.name, field.default)
+                factory: Any = field.default_factory
+                setattr(self, field.name, factory() if value is dataclasses.MISSING else value)
 
     def url(self) -> str:
         """Where clients reach the server, an IPv6 address in brackets."""

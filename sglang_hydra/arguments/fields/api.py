@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sglang_hydra.arguments.fields.arg import arg
+from sglang_hydra.arguments.fields.arg import arg, argument_class
 from sglang_hydra.arguments.fields.choices import REASONING_PARSER_CHOICES, TOOL_CALL_PARSER_CHOICES
 
 
-@dataclass(init=False, repr=False, eq=False)
+@argument_class
 class Api:
     """What clients see: keys, names, templates, parsers, streaming."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 T = TypeVar("T")
 
@@ -94,3 +94,15 @@ def arg(default: T, help: str, **more: Any) -> T:
     """
     made: T = field(default=default, metadata={"arg": Arg(help, **more)})
     return made
+
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+
+    @dataclass_transform()
+    def argument_class(cls: type[T]) -> type[T]: ...
+
+else:
+    argument_class = dataclass(init=False, repr=False, eq=False)
+    """The decorator of a class of arguments. Its initializer is that of ``ServerArgs``; type checkers see the one that
+    any dataclass has."""

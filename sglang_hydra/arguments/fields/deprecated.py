@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sglang_hydra.arguments.fields.arg import arg
+from sglang_hydra.arguments.fields.arg import arg, argument_class
 
 
-@dataclass(init=False, repr=False, eq=False)
+@argument_class
 class Deprecated:
     """Old switches that SGLang 0.5.2 still obeys by setting the arguments that replaced them."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sglang_hydra.arguments.fields.arg import arg
+from sglang_hydra.arguments.fields.arg import arg, argument_class
 from sglang_hydra.arguments.fields.choices import DISAGG_TRANSFER_BACKEND_CHOICES
 
 
-@dataclass(init=False, repr=False, eq=False)
+@argument_class
 class Disaggregation:
     """Prefill and decoding on different servers, or in different streams of one GPU."""
 

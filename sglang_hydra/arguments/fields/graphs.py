@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sglang_hydra.arguments.fields.arg import arg
+from sglang_hydra.arguments.fields.arg import arg, argument_class
 from sglang_hydra.arguments.memory_classes import GRAPH_SIZES
 
 
-@dataclass(init=False, repr=False, eq=False)
+@argument_class
 class Graphs:
     """CUDA graphs: recorded decode steps that replay without launch overhead."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sglang_hydra.arguments.fields.arg import arg
+from sglang_hydra.arguments.fields.arg import arg, argument_class
 from sglang_hydra.arguments.fields.choices import ATTENTION_BACKEND_CHOICES, GRAMMAR_BACKEND_CHOICES
 
 
-@dataclass(init=False, repr=False, eq=False)
+@argument_class
 class Kernels:
     """Which kernels compute attention, sampling and grammars."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sglang_hydra.arguments.fields.arg import arg
+from sglang_hydra.arguments.fields.arg import arg, argument_class
 from sglang_hydra.arguments.fields.choices import LOAD_FORMAT_CHOICES
 
 
-@dataclass(init=False, repr=False, eq=False)
+@argument_class
 class Loading:
     """How the weights come from disk or network into memory."""
 

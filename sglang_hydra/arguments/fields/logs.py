@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sglang_hydra.arguments.fields.arg import arg
+from sglang_hydra.arguments.fields.arg import arg, argument_class
 
 _BUCKET_RULE = "default, tse <middle> <base> <count> (exponential both ways) or customer <list of values>"
 
 
-@dataclass(init=False, repr=False, eq=False)
+@argument_class
 class Logs:
     """Logs, metrics and what is kept of a crash."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sglang_hydra.arguments.fields.arg import arg
+from sglang_hydra.arguments.fields.arg import arg, argument_class
 from sglang_hydra.arguments.fields.choices import LORA_TARGET_MODULE_CHOICES
 
 
@@ -21,7 +21,7 @@ class LoRARef:
         return f"{self.lora_name}={self.lora_path}{' (pinned)' if self.pinned else ''}"
 
 
-@dataclass(init=False, repr=False, eq=False)
+@argument_class
 class Lora:
     """LoRA adapters served beside the base model."""
 

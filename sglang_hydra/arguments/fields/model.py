@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sglang_hydra.arguments.fields.arg import MISSING, arg
+from sglang_hydra.arguments.fields.arg import MISSING, arg, argument_class
 
 
-@dataclass(init=False, repr=False, eq=False)
+@argument_class
 class Model:
     """Which model is served, and how its configuration is read."""
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sglang_hydra.arguments.fields.arg import arg
+from sglang_hydra.arguments.fields.arg import arg, argument_class
 from sglang_hydra.arguments.memory_classes import CHUNK_SIZES, CHUNK_WITHOUT_MEMORY
 
 UNLIMITED = (1 << 63) - 1  # SGLang's "no limit": the largest machine integer
 
 
-@dataclass(init=False, repr=False, eq=False)
+@argument_class
 class Scheduling:
     """Which requests run when, and how prompts are cut into chunks."""
 

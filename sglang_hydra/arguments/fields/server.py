@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sglang_hydra.arguments.fields.arg import arg
+from sglang_hydra.arguments.fields.arg import arg, argument_class
 
 
-@dataclass(init=False, repr=False, eq=False)
+@argument_class
 class Server:
     """The HTTP server: where it listens and what happens before it is ready."""
 

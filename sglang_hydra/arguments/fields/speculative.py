@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sglang_hydra.arguments.fields.arg import arg
+from sglang_hydra.arguments.fields.arg import arg, argument_class
 
 
-@dataclass(init=False, repr=False, eq=False)
+@argument_class
 class Speculative:
     """Speculative decoding: a draft proposes tokens, the model verifies them."""
 

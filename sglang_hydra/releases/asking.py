@@ -87,6 +87,17 @@ def answer_to(case: Case, version: str, asking: Asking) -> Answered | NoAnswer:
     return Answered(found, "exact")
 
 
+def with_all_reasons(answer: Answer, case: Case, version: str) -> Answer:
+    """Returns the answer with what its wheel says of its reasons where that is here: fewer of them are recorded."""
+    from sglang_hydra.releases.release import ask_release
+
+    record = record_of(version)
+    if record is None or not _has_wheels(record):
+        return answer
+    asked = kept_answer_to(record, case) or ask_release(version, [case], why=True)[0]
+    return asked if (asked.ok, asked.values) == (answer.ok, answer.values) else answer
+
+
 def _has_wheels(record: Record) -> bool:
     from sglang_hydra.releases import wheels
 

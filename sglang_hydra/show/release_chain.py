@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from sglang_hydra.arguments.tables.successors import name_in
+from sglang_hydra.planning.comparing.installed import case_of
 from sglang_hydra.planning.plan import Plan
+from sglang_hydra.releases.asking import with_all_reasons
 from sglang_hydra.releases.reasons import Quote, quote
-from sglang_hydra.rules.answer import Change, Step
+from sglang_hydra.rules.answer import Answer, Change, Step
 from sglang_hydra.text.screen import Line, folded, room, shown, text
 
 
@@ -16,11 +18,11 @@ def chain_lines(name: str, plan: Plan) -> list[Line]:
     have pages of their own, and for other engines."""
     if plan.release.is_by_rules:
         return []
-    version, answer = plan.engine.version, plan.resolution.answer
+    version, answer = plan.engine.version, _answer(plan)
     lines: list[Line] = [[text(f"By the code of SGLang {version}", "bold")]]
     if answer is None:
         return [*lines, *folded([text(f"  not asked: {plan.resolution.not_asked}", "dim")], room()), []]
-    changes = _changes(name, plan)
+    changes = _changes(name, answer, version)
     for change in changes:
         lines.append([text(f"  {shown(change.before, width=24)} -> {shown(change.after)}", "yellow")])
         if change.step is None:
@@ -40,7 +42,7 @@ def chain_record(name: str, plan: Plan) -> dict[str, object] | None:
     """The same for ``--json``."""
     if plan.release.is_by_rules:
         return None
-    version, answer = plan.engine.version, plan.resolution.answer
+    version, answer = plan.engine.version, _answer(plan)
     return {
         "version": version,
         "why_not": None if answer else plan.resolution.not_asked,
@@ -50,17 +52,23 @@ def chain_record(name: str, plan: Plan) -> dict[str, object] | None:
                 "after": change.after,
                 "step": _step_record(change.step, version) if change.step else None,
             }
-            for change in _changes(name, plan)
+            for change in (_changes(name, answer, version) if answer else ())
         ],
         "error": answer.error if answer else None,
         "check": _step_record(answer.check, version) if answer and answer.check else None,
     }
 
 
-def _changes(name: str, plan: Plan) -> list[Change]:
+def _answer(plan: Plan) -> Answer | None:
+    answer, version = plan.resolution.answer, plan.engine.version
+    is_recorded = answer is not None and plan.resolution.basis == "recorded"
+    return with_all_reasons(answer, case_of(plan, version), version) if answer and is_recorded else answer
+
+
+def _changes(name: str, answer: Answer, version: str) -> list[Change]:
     """What the release did to an argument, under its name in any release, in its order."""
-    answer, own = plan.resolution.answer, name_in(name, plan.engine.version)
-    return [change for change in answer.changes if change.field == own] if answer else []
+    own = name_in(name, version)
+    return [change for change in answer.changes if change.field == own]
 
 
 def _step(step: Step, version: str, indent: str, above: str = "") -> Iterator[Line]:

@@ -283,3 +283,70 @@ def test_a_kept_place_outside_of_the_wheel_is_not_read(ask: Ask, tmp_path: Path)
     other.write_text("a = 1\n", encoding="utf-8")
     row = {"file": f"../../../../../../../../../../..{other}", "line": 1, "function": "f", "inputs": {}}
     assert reasons.quote(VERSION, step_of({**row, "conditions": [], "via": []})) is None
+
+
+SUMS = DECIDES.replace(
+    "        self.chunk = 8192\n",
+    "        self.chunk = 8192\n            halve(self)\n            self.fraction = share(self, gpu_mem)\n",
+).replace(
+    "def decide_graph",
+    """def halve(args):
+    declare(args, chunk=args.chunk // 2)
+    args.kept += 4
+
+
+def share(args, gpu_mem):
+    kept = 100
+    for name in ("tp_size", "chunk"):
+        kept += getattr(args, name)
+    kept += graphs(args)
+    return round((gpu_mem - kept) / gpu_mem, 3)
+
+
+def graphs(args):
+    size = 10.0
+    if len(args.model_path) > 3:
+        size += args.tp_size * 2
+    return size
+
+
+def declare(args, **values):
+    for name, value in values.items():
+        setattr(args, name, value)
+
+
+def decide_graph""",
+)
+
+
+def test_a_statement_that_reads_what_it_sets_shows_the_value_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked_release(tmp_path, monkeypatch, {**FILES, FILE: SUMS})
+    case = Case(("--model-path", "org/name", "--tp-size", "2"), dict(H200), {"org/name": CONFIG})
+    (answer,) = ask_release(VERSION, [case], why=True)
+    chunk = [change for change in answer.changes if change.field == "chunk"][-1]
+    assert (chunk.before, chunk.after) == (8192, 4096)
+    assert chunk.step is not None
+    assert chunk.step.inputs == {"args.chunk": 8192}
+    kept = next(change for change in answer.changes if change.field == "kept")
+    assert kept.step is not None
+    assert (kept.step.inputs, kept.after) == ({"args.kept": 3}, 7)
+
+
+def test_a_sum_is_followed_to_numbers_that_can_be_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked_release(tmp_path, monkeypatch, {**FILES, FILE: SUMS})
+    case = Case(("--model-path", "org/name", "--tp-size", "2"), dict(H200), {"org/name": CONFIG})
+    (answer,) = ask_release(VERSION, [case], why=True)
+    change = [change for change in answer.changes if change.field == "fraction"][-1]
+    assert change.step is not None
+    (returned,) = change.step.via
+    start, tensor, chunk, graphs = returned.via
+    assert start.inputs == {}
+    assert (tensor.inputs["kept"], chunk.inputs["kept"], graphs.inputs["kept"]) == (100, 102, 4198)
+    assert graphs.inputs["graphs(args)"] == 14.0
+    assert returned.inputs["kept"] == 4212.0
+    (size,) = graphs.via
+    assert [each.inputs.get("size") for each in size.via] == [None, 10.0]
+    assert size.via[-1].inputs["args.tp_size"] == 2
+    assert change.after == round((returned.inputs["gpu_mem"] - 4212.0) / returned.inputs["gpu_mem"], 3)

@@ -98,3 +98,12 @@ def test_the_reasons_of_a_known_change() -> None:
     assert change.step.function == "_attention_backend_default"
     operands = [each.operands for each in change.step.all_conditions()]
     assert any(each.get("get_platform().is_sm100") is True for each in operands)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("version", ["0.5.18", "0.5.21", "0.5.23"])
+def test_reasons_computed_again_come_out_as_they_are_shown(version: str) -> None:
+    fetched(version)
+    command = [sys.executable, str(ROOT / "tools" / "recomputed_reasons.py"), version, "--changes", "200"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import inspect
 import re
-from collections.abc import Mapping
-from types import FrameType, ModuleType
+from collections.abc import Mapping, Sequence
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from . import source
@@ -24,6 +25,8 @@ class _Unreadable(Exception):
 
 
 Scopes = tuple[Mapping[str, Any], ...]
+Results = dict[str, list[tuple[CodeType | None, Any]]]
+"""What functions answered in a statement, by their names: each one's code, None for an answer that was not seen."""
 
 
 def scopes_of(frame: FrameType) -> Scopes:
@@ -36,30 +39,58 @@ def names_secret(text: str) -> bool:
     return SECRET.search(text) is not None
 
 
-def value_of(node: ast.expr, scopes: Scopes, results: Mapping[str, Any]) -> Any:
+def value_of(node: ast.expr, scopes: Scopes, results: Results) -> Any:
     """The value of a name or an attribute, or what a call in this statement answered. Nothing is called."""
     if isinstance(node, ast.Name):
         for names in scopes:
             if node.id in names:
                 return names[node.id]
     elif isinstance(node, ast.Attribute):
-        if node.attr in results:
-            return results[node.attr]
         base = value_of(node.value, scopes, results)
         if is_inert(base) or (isinstance(base, ModuleType) and node.attr not in vars(base)):
             raise _Unreadable
         descriptor = next((vars(each)[node.attr] for each in type(base).__mro__ if node.attr in vars(each)), None)
         if isinstance(descriptor, (property, functools.cached_property)):
-            raise _Unreadable
+            function = descriptor.fget if isinstance(descriptor, property) else descriptor.func
+            return _answer(results.get(node.attr, ()), function)
         return getattr(base, node.attr)
     elif isinstance(node, ast.Call):
-        if source.called(node) in results:
-            return results[source.called(node)]
-        function = value_of(node.func, scopes, {})
-        is_kept = isinstance(function, functools._lru_cache_wrapper) and function.cache_info().currsize
-        if is_kept and not node.args and not node.keywords:
-            return function()
+        return _called(node, scopes, results)
     raise _Unreadable
+
+
+def _called(node: ast.Call, scopes: Scopes, results: Results) -> Any:
+    """What a call answered: one that was seen, a kept answer, or the length of what can be read."""
+    answers = results.get(source.called(node), ())
+    try:
+        function = value_of(node.func, scopes, {})
+    except (_Unreadable, AttributeError):  # a method of what a call answered
+        return _answer(answers, None)
+    if function is len and len(node.args) == 1:
+        counted = value_of(node.args[0], scopes, results)
+        if type(counted) in (list, tuple, dict, set, str):
+            return len(counted)
+    if answers:
+        return _answer(answers, function)
+    is_kept = isinstance(function, functools._lru_cache_wrapper) and function.cache_info().currsize
+    if is_kept and not node.args and not node.keywords:
+        return function()
+    raise _Unreadable
+
+
+def _answer(answers: Sequence[tuple[CodeType | None, Any]], function: Any) -> Any:
+    """The one answer of a function; several that differ, or one of another function, are none."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    if function is not None and code is None and not isinstance(function, type):
+        raise _Unreadable  # a built-in one of the same name
+    mine = [value for made, value in answers if made is code or code is None]
+    if (
+        not mine
+        or any(made is None for made, _ in answers)
+        or any(value is not mine[0] and value != mine[0] for value in mine)
+    ):
+        raise _Unreadable
+    return mine[0]
 
 
 def is_simple(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import functools
 import os
 from collections.abc import Sequence
@@ -39,6 +40,12 @@ class Code:
         node = self.source.functions.get(self.code.co_firstlineno)
         return source.statements(node) if node is not None and node.name == self.name else {}
 
+    @functools.cached_property
+    def counts(self) -> bool:
+        """Whether it adds to a variable, or gives one several values: its lines have to be seen."""
+        stored = [each.argval for each in dis.get_instructions(self.code) if each.opname == "STORE_FAST"]
+        return len(stored) > len(set(stored))
+
     def names_one_of(self, fields: frozenset[str]) -> bool:
         """Whether a statement gives a value to a field; if none does, no line of it has to be seen."""
         words = _words(self.code)
@@ -70,11 +77,13 @@ class Head:
         self.writes += [str(each.value) for each in names if isinstance(each, ast.Constant)]
         self.dynamic = [each for each in names if not isinstance(each, ast.Constant)]
         self.read = [item for item in expressions if item not in targets and not _is_within_tuple(item, targets)]
+        self.read += targets if isinstance(node, ast.AugAssign) else []
+        self.parts = [(each.attr, each) for each in targets if isinstance(each, ast.Attribute)]
 
     @functools.cached_property
     def nodes(self) -> dict[str, ast.expr]:
         """What it reads, by its text."""
-        return {" ".join(ast.unparse(each).split()): each for each in source.operands(self.read)}
+        return {source.text_of(each): each for each in source.operands(self.read)}
 
     @functools.cached_property
     def before(self) -> list[tuple[str, ast.expr]]:

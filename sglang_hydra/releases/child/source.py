@@ -183,6 +183,16 @@ def called(node: ast.Call) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
+def text_of(node: ast.AST) -> str:
+    """The expression on one line."""
+    return " ".join(ast.unparse(node).split())
+
+
+def attributes(node: ast.AST) -> set[str]:
+    """The names of the attributes in an expression."""
+    return {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+
+
 def operands(expressions: Sequence[ast.expr]) -> list[ast.expr]:
     """The names, attributes and calls in expressions that can have a value of their own, outermost attribute first."""
     found: list[ast.expr] = []

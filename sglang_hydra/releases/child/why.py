@@ -20,28 +20,44 @@ from typing import Any
 
 from . import source
 from .questions import Asked
-from .reading import HIDDEN, SECRET, differing, is_simple, names_secret, scopes_of, shortened, value_of
+from .reading import HIDDEN, SECRET, Results, differing, is_simple, names_secret, scopes_of, shortened, value_of
 from .release_code import Code, code_of
 
 _MOST_CONDITIONS = 6
-_MOST_STEPS = 4
+_DEEPEST = 5
+_LONGEST_CHAIN = 16
+"""Assignments of one name that are kept, of which each reads what the one before made."""
+_MOST_STEPS = 40
+"""Statements behind one change."""
 _MOST_CALLS = 40
 """After so many calls in one case a function is no longer watched: it reads values, and decides none."""
 
 
+class Done:
+    """A statement that ran once: what it read then, and what the functions answered that it called. Of a function whose
+    lines are not seen there is one for all of its statements."""
+
+    __slots__ = ("calls", "node", "reads", "results")
+
+    def __init__(self, node: ast.stmt | None) -> None:
+        self.node = node
+        self.reads: dict[str, Any] = {}
+        self.calls: dict[str, Run] = {}
+        self.results: Results = {}
+
+
 class Run:
-    """A function that runs or has run."""
+    """A function that runs or has run. ``moved`` is how many fields had got values when it began."""
 
-    __slots__ = ("assigned", "at", "caller", "code", "frame", "reads", "results", "returned", "seen")
+    __slots__ = ("assigned", "at", "caller", "code", "done", "frame", "last", "moved", "seen")
 
-    def __init__(self, code: Code, caller: Run | None, frame: FrameType) -> None:
-        self.code, self.caller, self.frame = code, caller, frame
+    def __init__(self, code: Code, caller: Run | None, frame: FrameType, moved: int) -> None:
+        self.code, self.caller, self.frame, self.moved = code, caller, frame, moved
         self.seen: ast.stmt | None = None
         self.at = (caller.frame.f_lineno, caller.seen) if caller else (0, None)
-        self.reads: dict[ast.stmt, dict[str, Any]] = {}
-        self.assigned: dict[str, list[ast.stmt]] = {}
-        self.returned: dict[str, Run] = {}
-        self.results: dict[str, Any] = {}
+        self.done = Done(None)
+        self.last: dict[ast.stmt, Done] = {}
+        self.assigned: dict[str, list[Done]] = {}
 
     @property
     def called(self) -> ast.stmt | None:
@@ -77,6 +93,9 @@ class Why:
         self.stash: tuple[Any, int] = (None, 0)
         self.seen: list[Any] = []
         self.records: set[str] = set()  # fields whose value has fields of its own, which are written one by one
+        self.parts: dict[str, tuple[Run, Done, Any]] = {}  # the last value that an attribute of some object got
+        self.moved: list[str] = []
+        self.shown: set[int] = set()
         self.secrets: list[str] = []
 
     def __enter__(self) -> Why:
@@ -139,14 +158,16 @@ class Why:
             self._begin(frame.f_locals.get("self"))
         self.calls[code] += 1
         if self.calls[code] > _MOST_CALLS:
+            if frame.f_back in self.runs:
+                self.runs[frame.f_back].done.results.setdefault(code.name, []).append((None, None))
             return False
         if code.is_quiet is None:
-            code.is_quiet = not code.names_one_of(self.names)
+            code.is_quiet = not (code.counts or code.names_one_of(self.names))
         frame.f_trace_lines = not code.is_quiet
         caller = frame.f_back
         while caller is not None and caller not in self.runs:
             caller = caller.f_back
-        self.runs[frame] = Run(code, self.runs[caller] if caller else None, frame)
+        self.runs[frame] = Run(code, self.runs[caller] if caller else None, frame, len(self.moved))
         return True
 
     def _begin(self, owner: Any) -> None:
@@ -174,20 +195,20 @@ class Why:
                 self._finish(run, frame)
             del self.runs[frame]
             if run.caller is not None:
-                run.caller.returned[run.code.name] = run
-                run.caller.results[run.code.name] = value
+                run.caller.done.calls[run.code.name] = run
+                run.caller.done.results.setdefault(run.code.name, []).append((frame.f_code, value))
         elif event == "exception" and id(value[1]) not in self.raised:
             self.raised[id(value[1])] = (value[1], run, run.node)
         return True
 
     def _start(self, run: Run, node: ast.stmt, frame: FrameType) -> None:
         head = run.code.head(node)
-        run.results = {}
+        run.done = run.last[node] = Done(node)
         if head.nodes:
-            run.reads[node] = self._read(head.before, frame, {})
+            run.done.reads = self._read(head.before, frame, {})
         for name in head.locals:
             earlier = run.assigned.get(name, []) if name in head.nodes else []  # x = max(x, y) goes on
-            run.assigned[name] = [*earlier[-_MOST_STEPS:], node]
+            run.assigned[name] = [*earlier[1 - _LONGEST_CHAIN :], run.done]
         for name in head.named:
             self.named[name] = (run, node)
 
@@ -195,8 +216,11 @@ class Why:
         """What the statement did that ran last: its calls have answered, and fields may have new values."""
         if run.node is not None:
             head = run.code.head(run.node)
-            if head.after:
-                run.reads[run.node] |= self._read(head.after, frame, run.results)
+            if head.after:  # what it read when it began counts: it may have written it since
+                run.done.reads = self._read(head.after, frame, run.done.results) | run.done.reads
+            for part, target in head.parts:
+                value = self._read([(part, target)], frame, {}).get(part, HIDDEN)
+                self.parts[part] = (run, run.done, value)
             if self.owner is not None:
                 for name in head.writes:
                     self._look(name, run, self._place)
@@ -221,6 +245,7 @@ class Why:
             if isinstance(value, dict):
                 self.records.add(name)
             if is_written and value != self.values[name]:
+                self._moves(name)
                 self._changed(name, value, place(name, run))
 
     def _declared(self, stash: Sequence[Any], run: Run) -> None:
@@ -231,14 +256,32 @@ class Why:
                 for name, value in entry[1].items():
                     made = self._plain(value)
                     if name in self.values and made != self.values[name]:
+                        self._moves(name)
                         self._changed(name, made, self._place(name, run))
+
+    def _moves(self, name: str) -> None:
+        self.moved.append(name)
+        self.shown.clear()
 
     def _changed(self, name: str, value: Any, step: dict[str, Any]) -> None:
         before, self.values[name] = self.values[name], value
         before, after = differing(before, value)
+        if step:
+            step["via"] += self._written_within(after)
         if SECRET.search(name):
             before, after = (HIDDEN if each else each for each in (before, after))
         self.changes.append({"field": name, "before": shortened(before), "after": shortened(after), **step})
+
+    def _written_within(self, after: Any) -> list[dict[str, Any]]:
+        """The statements that wrote the fields of a value one by one, before it was given to its argument."""
+        found = []
+        for name, value in after.items() if isinstance(after, dict) else ():
+            if isinstance(value, dict):
+                found += self._written_within(value)
+            elif name in self.parts and self.parts[name][2] == value:
+                run, done, _ = self.parts[name]
+                found += self._steps(run, [done], 0)
+        return found
 
     def _plain(self, value: Any) -> Any:
         if value is None or type(value) in (bool, int, str):
@@ -269,39 +312,66 @@ class Why:
     def _here(self, name: str, run: Run) -> dict[str, Any]:
         return self._step(run, run.node) if run.node is not None else {}
 
-    def _step(self, run: Run, node: ast.stmt, name: str | None = None, depth: int = 0) -> dict[str, Any]:
+    def _step(
+        self, run: Run, node: ast.stmt, name: str | None = None, depth: int = 0, done: Done | None = None
+    ) -> dict[str, Any]:
+        done = done or run.last.get(node, run.done)
         line, value = run.code.head(node).named.get(name or "", (node.lineno, getattr(node, "value", None)))
+        self.shown.add(id(done))
         conditions = self._conditions(run, node)
-        via: list[dict[str, Any]] = []
-        if depth < _MOST_STEPS and value is not None:
-            via = self._via(run, value, depth)
+        via = [] if value is None or depth >= _DEEPEST else self._via(run, value, depth, done)
+        for each in via:
+            each["conditions"] = [one for one in each["conditions"] if one not in conditions]
         return {
             "file": run.code.place,
             "line": line,
             "function": run.code.name,
-            "inputs": self._inputs(run, node, value),
+            "inputs": self._inputs(run, node, value, done),
             "conditions": conditions,
             "via": via,
         }
 
-    def _inputs(self, run: Run, node: ast.stmt, value: ast.expr | None) -> dict[str, Any]:
+    def _inputs(self, run: Run, node: ast.stmt, value: ast.expr | None, done: Done) -> dict[str, Any]:
         if value is None:
             return {}
-        mine, nodes = set(source.operands([value])), run.code.head(node).nodes
-        return {text: read for text, read in self._operands(run, node).items() if nodes[text] in mine}
+        before = [node.target] if isinstance(node, ast.AugAssign) else []
+        mine = {source.text_of(each) for each in source.operands([value, *before])}
+        return {text: read for text, read in self._operands(run, node, done).items() if text in mine}
 
-    def _via(self, run: Run, value: ast.expr, depth: int) -> list[dict[str, Any]]:
-        """Where a value came from that is a name, or computed of names that conditions decide, or answered by a
-        function of the release."""
-        if isinstance(value, ast.Call) and (other := run.returned.get(source.called(value))):
-            return [self._step(other, other.node, None, depth + 1)] if isinstance(other.node, ast.Return) else []
-        names = [value] if isinstance(value, ast.Name) else [] if depth else ast.walk(value)
-        return [
-            self._step(run, node, None, depth + 1)
-            for name in dict.fromkeys(each.id for each in names if isinstance(each, ast.Name))
-            for node in run.assigned.get(name, ())
-            if isinstance(value, ast.Name) or len(run.assigned[name]) > 1 or run.code.source.guards(node)
-        ]
+    def _via(self, run: Run, value: ast.expr, depth: int, done: Done) -> list[dict[str, Any]]:
+        """Where a value came from: the statements that computed the names in it, where conditions decide or several
+        did, and what functions of the release returned."""
+        found: list[dict[str, Any]] = []
+        is_answer = isinstance(value, ast.Call) and source.called(value) in done.calls
+        for each in [value] if is_answer else ast.walk(value):
+            if isinstance(each, ast.Name):
+                before = [one for one in run.assigned.get(each.id, ()) if one is not done]
+                if done in run.assigned.get(each.id, ()):  # x += y: the chain has what x was
+                    continue
+                if each is value or len(before) > 1 or any(self._is_decided(run, one) for one in before):
+                    found += self._steps(run, before, depth + 1)
+            elif isinstance(each, ast.Call) and (other := done.calls.get(source.called(each))):
+                is_number = any(type(answer) in (int, float) for _, answer in done.results[source.called(each)])
+                if (each is value or is_number) and isinstance(other.node, ast.Return):
+                    found += self._steps(other, [other.last.get(other.node, other.done)], depth + 1)
+        return found
+
+    def _is_decided(self, run: Run, done: Done) -> bool:
+        """Whether conditions lead to an assignment, or a function of the release answered with its number."""
+        answers = [value for listed in done.results.values() for _, value in listed]
+        node = done.node
+        return node is not None and (
+            bool(run.code.source.guards(node)) or any(type(v) in (int, float) for v in answers)
+        )
+
+    def _steps(self, run: Run, listed: Sequence[Done], depth: int) -> list[dict[str, Any]]:
+        """Each statement once, as far as there is room for one change."""
+        found = []
+        for done in listed:
+            node = done.node or run.node
+            if node is not None and id(done) not in self.shown and len(self.shown) < _MOST_STEPS:
+                found.append(self._step(run, node, None, depth, done))
+        return found
 
     def _conditions(self, run: Run, node: ast.stmt) -> list[dict[str, Any]]:
         found = self._held(run, run.code.source.guards(node))
@@ -317,23 +387,26 @@ class Why:
                 "file": run.code.place,
                 "line": guard.test.lineno,
                 "holds": guard.holds,
-                "operands": self._operands(run, guard.node),
+                "operands": self._tested(run, guard),
             }
             for guard in sorted(guards, key=lambda each: not each.is_around)
         ]
 
     # -- what was read
 
-    def _operands(self, run: Run, node: ast.stmt) -> dict[str, Any]:
-        """What a statement read; of a function whose lines were not seen what it would read now."""
-        if run.code.is_quiet and node not in run.reads:
-            head = run.code.head(node)
-            run.reads[node] = self._read([*head.before, *head.after], run.frame, run.results)
-        return run.reads.get(node, {})
+    def _tested(self, run: Run, guard: source.Guard) -> dict[str, Any]:
+        return self._operands(run, guard.node, run.last.get(guard.node, run.done))
 
-    def _read(
-        self, operands: Sequence[tuple[str, ast.expr]], frame: FrameType, results: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def _operands(self, run: Run, node: ast.stmt, done: Done) -> dict[str, Any]:
+        """What a statement read; of a function whose lines were not seen what it would read now, but for the fields
+        that have got other values since it began."""
+        if not run.code.is_quiet:
+            return done.reads if done.node is node else {}
+        head, moved = run.code.head(node), set(self.moved[run.moved :])
+        still = [each for each in (*head.before, *head.after) if moved.isdisjoint(source.attributes(each[1]))]
+        return self._read(still, run.frame, run.done.results)
+
+    def _read(self, operands: Sequence[tuple[str, ast.expr]], frame: FrameType, results: Results) -> dict[str, Any]:
         if not operands:
             return {}
         first, assumed, scopes = Asked.first, dict(Asked.assumed), scopes_of(frame)

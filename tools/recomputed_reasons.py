@@ -1,0 +1,200 @@
+"""Computes the reasons of random command lines again: each statement and each condition, from the operands it shows.
+
+    python tools/recomputed_reasons.py 0.5.18 0.5.21 0.5.23 --changes 2000 --seed 1
+
+The statement and the conditions of a step are read from the release's wheel; the values of their names, attributes and
+calls are those that the step shows. A condition must come out as it was, a statement as the value that the change or
+the next step has. What a step does not show all operands of cannot be computed, and is counted apart.
+
+Exit code: 0 nothing is false, 1 something is, or a release has fewer changes than asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import math
+import random
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare checkout will do
+
+from random_release_cases import drawn
+from release_cases import MODELS
+
+from sglang_hydra.releases import wheels
+from sglang_hydra.releases.case import Case
+from sglang_hydra.releases.child import source
+from sglang_hydra.releases.records import record_of
+from sglang_hydra.releases.release import ask_release
+from sglang_hydra.rules.answer import Change, Step
+
+GPUS = ("h20", "h200", "b200", "mi300x", "l40s")
+PURE: Mapping[str, Any] = {
+    "abs": abs, "bool": bool, "ceil": math.ceil, "float": float, "floor": math.floor, "int": int, "len": len,
+    "list": list, "math": math, "max": max, "min": min, "range": range, "round": round, "sorted": sorted, "str": str,
+    "sum": sum, "tuple": tuple, "True": True, "False": False, "None": None,
+}  # fmt: skip
+UNKNOWN = object()
+
+
+class Shown(ast.NodeTransformer):
+    """Puts the shown values in place of what has their text."""
+
+    def __init__(self, operands: Mapping[str, Any]) -> None:
+        self.operands = operands
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.expr) and (text := source.text_of(node)) in self.operands:
+            return ast.copy_location(ast.Constant(self.operands[text]), node)
+        return self.generic_visit(node)
+
+
+def computed(expression: ast.expr, operands: Mapping[str, Any]) -> Any:
+    """The value of an expression by its operands; UNKNOWN where one is not shown, or was cut."""
+    if any("…" in str(value) or value == "***" for value in operands.values()):
+        return UNKNOWN
+    tree = ast.Expression(Shown(operands).visit(ast.parse(source.text_of(expression), mode="eval").body))
+    named = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+    if not named <= PURE.keys() or any(isinstance(each, (ast.Lambda, ast.comprehension)) for each in ast.walk(tree)):
+        return UNKNOWN
+    try:
+        return eval(compile(ast.fix_missing_locations(tree), "shown", "eval"), {"__builtins__": {}}, dict(PURE))
+    except Exception:  # noqa: BLE001 - a method of a text, an index: what is computed with more than operands
+        return UNKNOWN
+
+
+class Checker:
+    """Checks the reasons of one release; ``counts`` says how many were computed, ``false`` has a line for each wrong
+    one."""
+
+    def __init__(self, version: str) -> None:
+        self.record = record_of(version)
+        assert self.record is not None
+        self.version, self.counts, self.false = version, Counter[str](), list[str]()
+
+    def change(self, change: Change) -> None:
+        self.counts["changes"] += 1
+        if change.step is not None:
+            self.step(change.step, None, change)
+
+    def step(self, step: Step, above: Step | None, change: Change) -> None:
+        code = self.source(step.file)
+        node = statement(code, step.line)
+        self.conditions(step)
+        if node is not None:
+            self.statement(step, node, above, change)
+        for before, after in zip(step.via, step.via[1:], strict=False):
+            self.chained(before, after)
+        for other in step.via:
+            self.step(other, step, change)
+
+    def conditions(self, step: Step) -> None:
+        for each in step.conditions:
+            test = self.source(each.file).tests.get(each.line)
+            made = UNKNOWN if test is None else computed(test, each.operands)
+            self.count("conditions", made is UNKNOWN or bool(made) == each.holds, made, f"{each.place} {each}")
+
+    def statement(self, step: Step, node: ast.stmt, above: Step | None, change: Change) -> None:
+        """A field's value is that of the change; a local one's is what the statement above reads."""
+        made = assigned(node, step.inputs)
+        targets = {source.text_of(each) for each in source.targets(node)}
+        if above is None:
+            value = source.named(node).get(change.field, (0, None))[1]
+            given = (
+                made if isinstance(node, ast.AugAssign) else UNKNOWN if value is None else computed(value, step.inputs)
+            )
+            wanted = (
+                UNKNOWN if isinstance(change.after, (dict, list, str)) and "…" in str(change.after) else change.after
+            )
+            if not isinstance(wanted, dict):
+                is_true = UNKNOWN in (given, wanted) or same(given, wanted)
+                self.count("statements", is_true, given, f"{step.place}: {step.inputs} -> {wanted!r}")
+        elif (target := next(iter(targets & above.inputs.keys()), None)) and above.via[-1:] == (step,):
+            wanted = above.inputs[target]
+            self.count(
+                "statements", made is UNKNOWN or same(made, wanted), made, f"{step.place}: {step.inputs} -> {wanted!r}"
+            )
+
+    def chained(self, before: Step, after: Step) -> None:
+        """A statement that goes on from the one before reads what that one made."""
+        nodes = [statement(self.source(each.file), each.line) for each in (before, after)]
+        if before.file != after.file or nodes[0] is None or nodes[1] is None:
+            return
+        made = assigned(nodes[0], before.inputs)
+        for name in {source.text_of(each) for each in source.targets(nodes[0])} & after.inputs.keys():
+            if name in {source.text_of(each) for each in source.targets(nodes[1])}:
+                is_true = made is UNKNOWN or same(made, after.inputs[name])
+                self.count("sums", is_true, made, f"{before.place} -> {after.place}: {before.inputs} -> {after.inputs}")
+
+    def count(self, kind: str, is_true: bool, made: Any, text: str) -> None:
+        self.counts[kind if made is not UNKNOWN else f"{kind} not computed"] += 1
+        if not is_true:
+            self.false.append(f"{self.version}: {kind}: {text}: computed {made!r}")
+
+    def source(self, file: str) -> source.Source:
+        assert self.record is not None
+        return source.source_of(wheels.source_text(self.record.wheel, file) or "")
+
+
+def statement(code: source.Source, line: int) -> ast.stmt | None:
+    function = code.function_at(line)
+    return source.statements(function).get(line) if function is not None else None
+
+
+def assigned(node: ast.stmt, operands: Mapping[str, Any]) -> Any:
+    """What a statement makes of the one name that it assigns to, or returns."""
+    value = getattr(node, "value", None)
+    if isinstance(node, ast.AugAssign):
+        return computed(ast.BinOp(node.target, node.op, node.value), operands)
+    return UNKNOWN if value is None or len(source.targets(node)) > 1 else computed(value, operands)
+
+
+def same(left: Any, right: Any) -> bool:
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return math.isclose(left, right, rel_tol=1e-9)
+    return bool(left == right or json.loads(json.dumps(left, default=str)) == right)
+
+
+def changes(version: str, seed: int, count: int) -> Iterator[Change]:
+    """The changes of random command lines that the release accepts, ``count`` of them."""
+    models = json.loads(MODELS.read_text(encoding="utf-8"))
+    rows = list(drawn(version, count // 4, seed, GPUS, models))
+    random.Random(seed).shuffle(rows)
+    for start in range(0, len(rows), 20):
+        batch = sorted(rows[start : start + 20], key=lambda row: str(row["gpu"]))
+        asked = [Case(tuple(row["argv"]), row["machine"], row["models"]) for row in batch]
+        for answer in ask_release(version, asked, use_kept=False, why=True):
+            for change in answer.changes:
+                yield change
+                count -= 1
+                if not count:
+                    return
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("version", nargs="+")
+    parser.add_argument("--changes", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(argv)
+    failed = False
+    warnings.simplefilter("ignore", SyntaxWarning)  # "is" beside a value that stands for a name
+    for version in options.version:
+        checker = Checker(version)
+        for change in changes(version, options.seed, options.changes):
+            checker.change(change)
+        print(*checker.false[:20], sep="\n")
+        print(f"{version}: {len(checker.false)} false; {dict(sorted(checker.counts.items()))}", flush=True)
+        failed |= bool(checker.false) or checker.counts["changes"] < options.changes
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

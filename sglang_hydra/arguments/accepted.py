@@ -18,7 +18,7 @@ from sglang_hydra.arguments.secrets import SECRET_FIELDS, is_secret_name
 from sglang_hydra.arguments.specified import SPECIFIED_VERSION
 from sglang_hydra.arguments.tables.order import at_least, same_release
 from sglang_hydra.arguments.tables.successors import successor
-from sglang_hydra.arguments.tables.table import Argument, Release, known_versions, nearest_known, release
+from sglang_hydra.arguments.tables.table import Argument, Release, known_versions, nearest_known, pinned_rows, release
 from sglang_hydra.arguments.tables.values import as_text, nearest_choice, problem
 from sglang_hydra.text.findings import Finding, Remedy
 from sglang_hydra.text.screen import shown
@@ -75,6 +75,13 @@ def begun(version: str) -> Accepted:
     made = Accepted(version, release(name))
     if not same_release(name, version):
         message = f"SGLang {version} is not in the table of releases: its command line is taken to be that of {name}"
+        made.findings.append(Finding("warning", "VER002", message, ("engine.version",)))
+    elif (row := pinned_rows().get(version)) is not None:
+        message = (
+            f"SGLang {version} is not recorded: its arguments are read from its wheel: against {row['near']} it has "
+            f"{len(row['arguments']['added'])} new ones, {len(row['arguments']['removed'])} are gone, and "
+            f"{len(row['questions'])} questions are new"
+        )
         made.findings.append(Finding("warning", "VER002", message, ("engine.version",)))
     return made
 

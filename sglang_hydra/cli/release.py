@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sglang_hydra.arguments.tables.table import known_versions
@@ -18,7 +18,7 @@ from sglang_hydra.text.words import nearest, program
 if TYPE_CHECKING:
     from sglang_hydra.releases.records import Record
 
-ACTIONS = ("list", "fetch", "remove", "bundle", "use")
+ACTIONS = ("list", "fetch", "remove", "bundle", "use", "adopt")
 NONE = "--none"
 TRUST = "--trust"
 STALE = "stale"
@@ -42,7 +42,7 @@ def run(invocation: Invocation) -> int:
         )
     if action == "use":
         return _use(versions, is_none=is_none)
-    if is_trusted:
+    if is_trusted or action == "adopt":
         return _trust(action, versions)
     if action == "bundle":
         return _bundle(versions)
@@ -109,9 +109,11 @@ def _fetch(found: Sequence[Record]) -> int:
 
 
 def _trust(action: str, named: Sequence[str]) -> int:
-    from sglang_hydra.releases.trusted import trust
+    from sglang_hydra.releases import wheels
+    from sglang_hydra.releases.adopting import adopt, keep_table
+    from sglang_hydra.releases.trusted import pin, trust
 
-    if action != "fetch":
+    if action not in ("fetch", "adopt"):
         hint = f"{program()} release fetch {TRUST} {' '.join(named) or newest_release()}"
         raise ConfigError(
             Finding("error", "REL006", f"{TRUST} is of release fetch, not of release {action}", hint=hint)
@@ -120,8 +122,25 @@ def _trust(action: str, named: Sequence[str]) -> int:
         record = trust(each, lambda line: write([[text(line)]], sys.stderr))
         sha256 = record.wheel.files[0].sha256
         write([[text(f"SGLang {record.version} is trusted from now on, with the sha256 {sha256}")]])
-        _fetch([record])
+        wheels.fetch(record, lambda line: write([[text(line)]], sys.stderr))
+        adopted, row = adopt(record)
+        pin(adopted)
+        keep_table(record.version, row)
+        _fetch([adopted])
+        _say(record.version, row, whole=action == "adopt")
     return 0
+
+
+def _say(version: str, row: Mapping[str, Any], *, whole: bool) -> None:
+    """What a trusted release has otherwise than the one before; ``whole`` with each name, which a person has to decide
+    on before the release is recorded."""
+    from sglang_hydra.releases.reading_tables import said_of
+
+    said = [(title, names) for title, names in said_of(row) if names]
+    counts = ", ".join(f"{len(names)} {title}" for title, names in said) or "its arguments are those of that one"
+    write(folded([text(f"SGLang {version} is not recorded; against {row['near']}: {counts}")], room()))
+    for title, names in said if whole else ():
+        write([[text(f"{title}:")], *folded([text(f"  {', '.join(names)}")], room())])
 
 
 def _bundle(named: Sequence[str]) -> int:
@@ -158,10 +177,12 @@ def _bundle(named: Sequence[str]) -> int:
 
 def _remove(found: Sequence[Record]) -> int:
     from sglang_hydra.releases import wheels
+    from sglang_hydra.releases.adopting import keep_table
     from sglang_hydra.releases.trusted import forget
 
     for record in found:
         forget(record.version)
+        keep_table(record.version, None)
         write([[text(f"SGLang {record.version} is removed: {wheels.remove(record) / _MIB:.0f} MiB")]])
     return 0
 

@@ -73,7 +73,7 @@ def prepare(version: str) -> None:
     try:
         child = Child(record, _places(record), PLAIN_MACHINE)
         try:
-            child.ask(Case(("--model-path", "tiny"), PLAIN_MACHINE, {"tiny": _TINY}).to_json())
+            child.ask(Case(("--model-path", "tiny"), PLAIN_MACHINE, {"tiny": TINY}).to_json())
         finally:
             child.end()
     except ChildFailed as failure:
@@ -85,7 +85,7 @@ PLAIN_MACHINE: Mapping[str, Any] = {
     "device": "cuda", "memory_mib": 81559, "capability": [9, 0], "count": 8, "name": "NVIDIA H100", "flashinfer": True,
     "triton_kernels": True, "cuda": "12.8", "environment": {}, "seed": 42, "assumed": dict(ASSUMED),
 }  # fmt: skip
-_TINY: Mapping[str, Any] = {
+TINY: Mapping[str, Any] = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
     "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 4, "vocab_size": 256,
     "max_position_embeddings": 2048, "torch_dtype": "bfloat16",

@@ -49,8 +49,15 @@ def trust(named: str, progress: Callable[[str], None] = lambda line: None) -> Re
         wheels.take(file, wheel)
         libraries = _libraries(text, near, Path(scratch), progress)
     made = Record(version, wheel, libraries, near.real_parts)
-    _write(pins, {**pinned_records(), version: made})
+    pin(made)
     return made
+
+
+def pin(record: Record) -> None:
+    """Writes a record among the user's pins. Its place has to be there."""
+    pins = pinned_file()
+    assert pins is not None
+    _write(pins, {**pinned_records(), record.version: record})
 
 
 def forget(version: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +12,11 @@ from typing import Any
 
 from sglang_hydra.arguments.tables.order import is_candidate_of, release_key
 from sglang_hydra.text.lazy import Lazy
+from sglang_hydra.text.user_settings import settings_folder
 
 _FILE = Path(__file__).with_name("table.json")
+PINNED_TABLES = "trusted_tables.json"
+"""Beside the user's settings: the tables of the releases that were trusted."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +94,41 @@ def known_versions() -> tuple[str, ...]:
     return tuple(row["version"] for row in rows())
 
 
-@functools.lru_cache(maxsize=64)
+def pinned_rows() -> Mapping[str, Mapping[str, Any]]:
+    """The rows of releases that the user trusts, each as what its wheel has otherwise than the release ``near``: by
+    version, without those of the table. A file that others can write is none."""
+    folder = settings_folder()
+    path = "" if folder is None else os.path.join(folder, PINNED_TABLES)
+    try:
+        state = os.stat(path)
+    except OSError:
+        return {}
+    is_ours = state.st_uid in (os.getuid(), 0) and not state.st_mode & 0o022
+    return _read_pinned(path, state.st_mtime_ns) if is_ours else {}
+
+
+@functools.lru_cache(maxsize=4)
+def _read_pinned(path: str, time_ns: int) -> Mapping[str, Mapping[str, Any]]:
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {version: row for version, row in content.items() if version not in known_versions()}
+
+
 def nearest_known(version: str) -> str | None:
-    """``version`` itself, the release that it is a candidate for (0.5.3rc1), or the last one of the table before it.
+    """``version`` itself, also where its table was read from its wheel, the release that it is a candidate for
+    (0.5.3rc1), or the last one of the table before it.
 
     None for what is older than all of them, or no version.
     """
+    near = nearest_recorded(version)
+    return version if near != version and version in pinned_rows() else near
+
+
+@functools.lru_cache(maxsize=64)
+def nearest_recorded(version: str) -> str | None:
+    """The same of the table alone."""
     key = release_key(version)
     if key is None:
         return None
@@ -108,31 +141,52 @@ def nearest_known(version: str) -> str | None:
 
 @functools.lru_cache(maxsize=64)
 def release(version: str) -> Release:
-    """A release of the table. Raises KeyError for one that it does not have."""
+    """A release of the table, or one that the user trusts. Raises KeyError for any other."""
+    pinned = pinned_rows().get(version) if version not in known_versions() else None
+    rest = _rest(pinned["near"] if pinned else version)
+    arguments, old = raw_tables(version)
+    return Release(
+        version,
+        Lazy(arguments, lambda name: _argument(name, arguments[name])),
+        {name: typed_flags(name, spec) for name, spec in arguments.items()},
+        {flag: OldFlag(flag, **spec) for flag, spec in old.items()},
+        *rest,
+    )
+
+
+def raw_tables(version: str) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The arguments and the old flags of a release as they are written, by name. Raises KeyError as ``release``."""
     arguments: dict[str, dict[str, Any]] = {}
     old: dict[str, dict[str, Any]] = {}
+    if version not in known_versions():
+        row = pinned_rows()[version]
+        arguments, old = raw_tables(row["near"])
+        for state, change in ((arguments, row["arguments"]), (old, row["old_flags"])):
+            for name in change["removed"]:
+                del state[name]
+            state.update(change["added"] | change["changed"])
+        return arguments, old
+    for row in rows():
+        _apply(arguments, row.get("arguments", {}))
+        _apply(old, row.get("old_flags", {}))
+        if row["version"] == version:
+            break
+    return arguments, old
+
+
+def _rest(version: str) -> tuple[frozenset[str], frozenset[str], Mapping[str, str], Mapping[str, Any]]:
+    """The variables, the pages, the commands and the needs of a release of the table."""
     variables: set[str] = set()
     pages: set[str] = set()
     scripts: Mapping[str, str] = {}
     needs: Mapping[str, Any] = {}
     for row in rows():
-        _apply(arguments, row.get("arguments", {}))
-        _apply(old, row.get("old_flags", {}))
         for have, key in ((variables, "variables"), (pages, "pages")):
             have.difference_update(row.get(key, {}).get("removed", ()))
             have.update(row.get(key, {}).get("added", ()))
         scripts, needs = row.get("scripts", scripts), row.get("needs", needs)
         if row["version"] == version:
-            return Release(
-                version,
-                Lazy(arguments, lambda name: _argument(name, arguments[name])),
-                {name: _typed_flags(name, spec) for name, spec in arguments.items()},
-                {flag: OldFlag(flag, **spec) for flag, spec in old.items()},
-                frozenset(variables),
-                frozenset(pages),
-                scripts,
-                needs,
-            )
+            return frozenset(variables), frozenset(pages), scripts, needs
     raise KeyError(version)
 
 
@@ -140,7 +194,7 @@ def release(version: str) -> Release:
 def all_arguments() -> Mapping[str, Argument]:
     """Returns each argument that some release has, as the newest release that has it describes it."""
     state: dict[str, dict[str, Any]] = {}
-    for row in rows():
+    for row in (*rows(), *pinned_rows().values()):
         changes = row.get("arguments", {})
         _apply(state, {key: changes[key] for key in ("added", "changed") if key in changes})
     return Lazy(state, lambda name: _argument(name, state[name]))
@@ -166,7 +220,7 @@ def _flags(name: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(spec["flags"]) if "flags" in spec else ("--" + name.replace("_", "-"),)
 
 
-def _typed_flags(name: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
+def typed_flags(name: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
     """The flags of an argument, and those that switch it off."""
     own = _flags(name, spec)
     pair = spec.get("action") == "BooleanOptionalAction"

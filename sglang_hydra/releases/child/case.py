@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .fields import table_of
 from .files import Files
 from .inert import is_inert
 from .machine import Machine
@@ -76,7 +77,10 @@ class Runner:
         folders = self.files.begin(self.number, case, self.machine)
         words = [_with_folder(word, folders) for word in case["argv"]]
         try:
-            answer = self._explained(words) if case.get("why") else self._resolve(words)
+            if case.get("table"):
+                answer = {"ok": True, "values": table_of(self.release.ServerArgs, self.prepare, plain)}
+            else:
+                answer = self._explained(words) if case.get("why") else self._resolve(words)
         except Unanswered as question:
             answer = {"unanswered": str(question)}
         finally:

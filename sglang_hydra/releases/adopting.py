@@ -1,0 +1,118 @@
+"""Adopts a release that is not recorded: the parts of it that have to be real, its table, what it asks that is new.
+
+It is run sealed on four kinds of machine, with two small models. What it changed of the nearest release of the table is
+kept beside the user's pins, and ``arguments.tables`` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sglang_hydra.arguments.every import fields_of
+from sglang_hydra.arguments.parser import parser_of
+from sglang_hydra.arguments.tables.table import PINNED_TABLES, known_versions, nearest_recorded, pinned_rows, release
+from sglang_hydra.releases import wheels
+from sglang_hydra.releases.case import Case
+from sglang_hydra.releases.process import Child, ChildFailed
+from sglang_hydra.releases.reading_tables import changes_of
+from sglang_hydra.releases.records import Record, pinned_file
+from sglang_hydra.releases.release import PLAIN_MACHINE, TINY
+from sglang_hydra.text.errors import MachineError
+from sglang_hydra.text.findings import Finding
+from sglang_hydra.text.whole_file import write_whole
+
+_NAMED = re.compile(r"sglang\.srt\.(?:layers|distributed)[\w.]*")
+_PLACE = re.compile(r" \([\w/.-]+:\d+\)$")
+_MOST_TURNS = 12
+_LATENT: Mapping[str, Any] = {
+    **TINY, "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "kv_lora_rank": 16,
+    "q_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "n_routed_experts": 8,
+    "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "first_k_dense_replace": 1,
+    "n_group": 1, "topk_group": 1,
+}  # fmt: skip
+_LINES = ((), ("--tp", "8", "--dp", "8", "--enable-dp-attention"), ("--speculative-algorithm", "EAGLE"))
+_MACHINES: tuple[Mapping[str, Any], ...] = (
+    PLAIN_MACHINE,
+    {**PLAIN_MACHINE, "name": "NVIDIA B200", "capability": [10, 0], "memory_mib": 183359},
+    {**PLAIN_MACHINE, "name": "NVIDIA A100-SXM4-80GB", "capability": [8, 0], "memory_mib": 81920},
+    {**PLAIN_MACHINE, "name": "AMD Instinct MI300X", "device": "hip", "capability": [9, 4], "memory_mib": 196592,
+     "flashinfer": False, "triton_kernels": False},
+)  # fmt: skip
+
+
+def adopt(record: Record) -> tuple[Record, Mapping[str, Any]]:
+    """The record with the parts that have to be real, and the row of its table, with its ``questions``. Nothing is
+    written. Raises MachineError (REL005) where the release does not run here."""
+    made = record
+    for _ in range(_MOST_TURNS):
+        try:
+            table, questions = _asked(made)
+        except ChildFailed as failure:
+            table, questions = None, [str(failure)]
+        named = (name for text in questions for name in _NAMED.findall(text))
+        new = {part for name in named if (part := _module(made, name))} - set(made.real_parts)
+        if not new:
+            break
+        made = replace(made, real_parts=tuple(sorted({*made.real_parts, *new})))
+    if table is None:
+        message = f"SGLang {record.version} does not run here: {questions[0]}"
+        raise MachineError(Finding("error", "REL005", message))
+    near = nearest_recorded(record.version) or known_versions()[0]
+    asked = dict.fromkeys(_PLACE.sub("", text) for text in questions)
+    return made, {**changes_of(table, near), "questions": list(asked)}
+
+
+def keep_table(version: str, row: Mapping[str, Any] | None) -> None:
+    """Writes the table of a release beside the pins, or takes it out."""
+    pins = pinned_file()
+    if pins is None:
+        return
+    kept = {known: each for known, each in pinned_rows().items() if known != version}
+    write_whole(
+        Path(pins.parent, PINNED_TABLES), json.dumps(kept if row is None else {**kept, version: row}), mode=0o600
+    )
+    for cached in (release, parser_of, fields_of):
+        cached.cache_clear()
+
+
+def _asked(record: Record) -> tuple[Mapping[str, Any], list[str]]:
+    """The table, and each question that nothing answered."""
+    places = [place for wheel in record.wheels if (place := wheels.place_of(wheel)) is not None]
+    table: Mapping[str, Any] = {}
+    questions: list[str] = []
+    for facts in _MACHINES:
+        child = Child(record, places, facts)
+        try:
+            if not table:
+                answer = child.ask({**Case((), facts).to_json(), "table": True})
+                table = answer.get("values", {})
+            answers = [child.ask(case.to_json()) for case in _cases(facts)]
+        finally:
+            child.end()
+        questions += [answer["unanswered"] for answer in answers if "unanswered" in answer]
+        if all(answer.get("ok") is False for answer in answers):
+            questions.append(f"{facts['name']}: it refuses every case: {answers[0]['error']}")
+    if not table:
+        raise ChildFailed(f"its arguments cannot be read: {answer.get('error') or answer.get('unanswered')}")
+    return table, questions
+
+
+def _cases(facts: Mapping[str, Any]) -> Iterator[Case]:
+    for config in (TINY, _LATENT):
+        for line in _LINES:
+            yield Case(("--model-path", "tiny", "--random-seed", "42", *line), facts, {"tiny": config})
+
+
+def _module(record: Record, name: str) -> str | None:
+    """The longest beginning of a dotted name that is a module of the wheel; None for an inert part as a whole."""
+    root, words = wheels.place_of(record.wheel), name.strip(".").split(".")
+    for length in range(len(words), 3, -1) if root else ():
+        path = Path(str(root), *words[:length])
+        if path.with_suffix(".py").is_file() or (path / "__init__.py").is_file():
+            return ".".join(words[:length])
+    return None

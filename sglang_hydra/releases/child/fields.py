@@ -1,0 +1,74 @@
+"""The table of a release's arguments, as its own class and its own command-line parser have it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+_MOST = 4000
+"""Characters of one default, choice or name."""
+
+
+class _Caught(Exception):
+    pass
+
+
+def table_of(kind: Any, prepare: Callable[[list[str]], Any], plain: Callable[[Any], Any]) -> dict[str, Any]:
+    """``fields`` by name, each with its type's text and, where it has one, its default; ``options`` of the parser."""
+    options = [_option(action, plain) for action in _parser(prepare)._actions if action.option_strings]
+    return {"fields": dict(_fields(kind, plain)), "options": options}
+
+
+def _fields(kind: Any, plain: Callable[[Any], Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    missing: Any = dataclasses.MISSING
+    listed: Any = dataclasses.fields
+    if hasattr(kind, "__struct_fields__"):  # the release's own library, which is here once it is imported
+        missing, listed = (
+            importlib.import_module("msgspec").NODEFAULT,
+            importlib.import_module("msgspec.structs").fields,
+        )
+    for each in listed(kind):
+        kind_of = each.type.__origin__ if hasattr(each.type, "__metadata__") else each.type
+        is_plain = isinstance(kind_of, type) and not getattr(kind_of, "__args__", None)
+        made: dict[str, Any] = {"type": kind_of.__name__ if is_plain else str(kind_of)[:_MOST]}
+        if each.default is not missing:
+            made["default"] = plain(each.default)
+        elif each.default_factory is not missing:
+            made["default"] = plain(each.default_factory())
+        yield each.name, made
+
+
+def _parser(prepare: Callable[[list[str]], Any]) -> argparse.ArgumentParser:
+    """The parser, as the release's own entry has it when it begins to read the words."""
+    caught: list[argparse.ArgumentParser] = []
+
+    def catch(parser: argparse.ArgumentParser, *_: Any, **__: Any) -> NoReturn:
+        caught.append(parser)
+        raise _Caught
+
+    original = argparse.ArgumentParser.parse_args
+    argparse.ArgumentParser.parse_args = catch  # type: ignore[assignment]
+    try:
+        prepare(["--model-path", "m"])
+    except _Caught:
+        pass
+    finally:
+        argparse.ArgumentParser.parse_args = original  # type: ignore[method-assign]
+    return caught[0]
+
+
+def _option(action: argparse.Action, plain: Callable[[Any], Any]) -> dict[str, Any]:
+    own = {name: getattr(action, name, None) for name in ("new_flag", "const_value", "error_message")}
+    return {
+        "dest": action.dest,
+        "flags": list(action.option_strings),
+        "action": type(action).__name__,
+        "nargs": action.nargs,
+        "const": plain(action.const),
+        "choices": None if action.choices is None else [plain(each) for each in action.choices],
+        "reader": getattr(action.type, "__qualname__", None),
+        **{name: None if value is None else plain(value) for name, value in own.items()},
+    }

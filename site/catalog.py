@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sglang_hydra.compose.composer import Composer
-    from sglang_hydra.planning.choosing.catalog import GpuClass, Model
+    from sglang_hydra.facts.gpu import GpuClass
+    from sglang_hydra.planning.choosing.catalog import Model
     from sglang_hydra.planning.plan import Plan
 
 COUNTS = (1, 2, 4, 8, 16)

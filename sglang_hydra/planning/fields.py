@@ -77,7 +77,8 @@ class PlanFields:
     """Whether nobody set ``random_seed``: what starts a server draws it, until then there is none. Readers:
     ``server_id``, which leaves such a seed out, and what starts it."""
     inherited: Mapping[str, str] = field(default_factory=dict)
-    """The SGLANG_* variables that the server finds set already. Readers: rules, ``server_id``, exports."""
+    """The SGLANG_* variables that the server finds set already, and that the launch does not set. Readers: rules,
+    ``server_id``, exports."""
     settings: Mapping[str, Origin] = field(default_factory=dict, repr=False)
     """The keys of the nodes that were set, with who set them. Readers: screens, locks, records. No value does."""
     programs: Mapping[str, Named] = field(default_factory=dict, repr=False)

@@ -27,19 +27,22 @@ def counted(words: Sequence[str]) -> tuple[set[str], Counter[tuple[str, str]]]:
     files: set[str] = set()
     crossings: Counter[tuple[str, str]] = Counter()
 
+    running: list[tuple[str, str] | None] = []  # the functions that run, the innermost last; None for others' ones
+
     def called(frame: FrameType, event: str, _: object) -> None:
-        if event != "call" or not frame.f_code.co_filename.startswith(PACKAGE):
+        if event == "return" and running:
+            running.pop()
+        if event != "call":
             return
-        above = []
-        while frame is not None:
-            if frame.f_code.co_filename.startswith(PACKAGE):
-                if frame.f_code.co_name == "<module>":
-                    return
-                above.append((frame.f_code.co_filename.removeprefix(PACKAGE), frame.f_code.co_name))
-            frame = frame.f_back  # type: ignore[assignment]
-        files.add(above[0][0])
-        if len(above) > 1 and above[0][0].partition("/")[0] != above[1][0].partition("/")[0]:
-            crossings[":".join(above[1]), ":".join(above[0])] += 1
+        is_ours = frame.f_code.co_filename.startswith(PACKAGE)
+        here = (frame.f_code.co_filename.removeprefix(PACKAGE), frame.f_code.co_name) if is_ours else None
+        above = [item for item in running if item is not None]
+        running.append(here)
+        if here is None or any(name == "<module>" for _, name in [*above, here]):
+            return
+        files.add(here[0])
+        if above and here[0].partition("/")[0] != above[-1][0].partition("/")[0]:
+            crossings[":".join(above[-1]), ":".join(here)] += 1
 
     with contextlib.redirect_stdout(io.StringIO()):
         sys.setprofile(called)

@@ -12,7 +12,7 @@ records                   what is known of each release: its wheel, the librarie
 recorded, answers         answers that ship with this package; answers that were given before
 release, process          asks a release for the values of cases; the child process that answers
 wheels, parts, fetching   the cache of unpacked wheels; fetching of them only what is read; when that is allowed
-bundle, trusted, private  wheels from a machine with a network; releases that a user pins; files of nobody but the user
+bundle, trusted           wheels from a machine with a network; releases that a user pins
 environment, help_text    where an environment has a release and its libraries; its help of an argument
 child                     what runs in the child process: the standard library and the wheels, nothing of this package
 """

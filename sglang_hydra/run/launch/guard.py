@@ -8,20 +8,28 @@ stop (SIGTERM) when it shall stop itself, when WATCH_FD closes (its other end is
 when its parent is gone; after STOP_SECONDS, or when asked twice, it kills. Once the server has ended it kills every
 process that the server left, grandchildren in sessions of their own included, and ends with the server's exit code
 (128 + N for signal N).
+
+It is two processes, and each does the rest of the work where the other is killed. The outer one is our child: it
+passes on what it is asked, and collects what the inner one leaves. The inner one starts the server. Both hold WATCH_FD,
+so that we see when both have ended.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _KEY_FD = "SGLANG_HYDRA_KEY_FD"
 _TICK_S = 0.5
+# Beyond the server's own time, for the inner process to collect the dead.
+_INNER_EXTRA_S = 6.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -102,39 +110,50 @@ def _kill_everything() -> None:
         time.sleep(0.01)
 
 
-def _watch_over(server: int, watch: int, signals: int, stop_s: float) -> int:
-    """Waits for the server's end, however it comes about; its wait status.
+def _watch_over(
+    child: int,
+    watch: int,
+    signals: int,
+    stop_s: float,
+    ask: Callable[[int], None],
+    counted: tuple[int, ...] = (),
+    close_counts: int = 1,
+) -> int:
+    """Waits for the child's end, however it comes about; its wait status.
 
-    ``signals`` gives a byte for each signal. Those that ask for the end, each byte of ``watch`` and its close count: at
-    the first the server is asked to stop; at the second, and ``stop_s`` seconds after the first, it is killed.
+    ``signals`` gives a byte for each signal, of which those in ``counted`` ask for the end. Each byte of ``watch`` asks
+    for it too, and its close does so ``close_counts`` times. ``ask`` is called with the number of each time; after
+    ``stop_s`` seconds the child is killed.
     """
-    parent, deadline, asked = os.getppid(), None, 0
+    parent, deadline, number = os.getppid(), None, 0
     selector = selectors.DefaultSelector()
     selector.register(signals, selectors.EVENT_READ)
     selector.register(watch, selectors.EVENT_READ)
     watched = True
     while True:
-        status = _reap(server)
+        status = _reap(child)
         if status is not None:
             return status
         timeout = _TICK_S if deadline is None else min(_TICK_S, max(0.0, deadline - time.monotonic()))
         readable = {key.fd for key, _ in selector.select(timeout)}
-        before = asked
+        asked = 0
         if signals in readable:
-            asked += sum(number in _STOP_SIGNALS for number in os.read(signals, 4096))
+            asked = sum(signal_number in counted for signal_number in os.read(signals, 4096))
         if watched:
             came = os.read(watch, 64) if watch in readable else None
             # The pipe alone would not tell if a process that was forked still held the other end of it.
             watched = came != b"" and os.getppid() == parent
-            asked += len(came or b"") + (not watched)
+            asked += len(came or b"") + (0 if watched else close_counts)
             if not watched:
                 selector.unregister(watch)
-        if asked > before == 0:
+        for _ in range(asked):
+            number += 1
+            ask(number)
+        if asked and deadline is None:
             deadline = time.monotonic() + stop_s
-            os.kill(server, signal.SIGTERM)
-        if asked > max(1, before) or (deadline is not None and time.monotonic() >= deadline):
+        if deadline is not None and time.monotonic() >= deadline:
             deadline = time.monotonic() + _TICK_S
-            os.kill(server, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)
 
 
 def _signals_as_bytes() -> int:
@@ -149,6 +168,23 @@ def _signals_as_bytes() -> int:
     return signals
 
 
+def _inner(argv: list[str], orders: int, watch: int, stop_s: float) -> int:
+    """Starts the server and watches over it; its wait status. Only the outer process asks it for the end: a signal
+    to all processes of a group or a job must not count twice. The close of ``orders`` means that the outer process was
+    killed: the server is then killed too."""
+    signals = _signals_as_bytes()
+    guard = os.getpid()
+    server = os.fork()
+    if server == 0:
+        _run_server(argv, guard, watch)
+    _close_key()
+
+    def ask(number: int) -> None:
+        os.kill(server, signal.SIGTERM if number == 1 else signal.SIGKILL)
+
+    return _watch_over(server, orders, signals, stop_s, ask, close_counts=2)
+
+
 def _close_key() -> None:
     key = os.environ.get(_KEY_FD)
     if key is not None:
@@ -158,13 +194,23 @@ def _close_key() -> None:
 def main(arguments: list[str]) -> int:
     watch, stop_s, argv = int(arguments[0]), float(arguments[1]), arguments[2:]
     os.set_inheritable(watch, False)
+    orders, order = os.pipe()
     signals = _signals_as_bytes()
-    guard = os.getpid()
-    server = os.fork()
-    if server == 0:
-        _run_server(argv, guard, watch)
-    _close_key()
-    status = _watch_over(server, watch, signals, stop_s)
+    inner = os.fork()
+    if inner == 0:
+        os.close(order)
+        status = _inner(argv, orders, watch, stop_s)
+    else:
+        os.close(orders)
+        _close_key()
+
+        def ask(number: int) -> None:
+            with contextlib.suppress(OSError):
+                os.write(order, b".")
+
+        status = _watch_over(inner, watch, signals, stop_s + _INNER_EXTRA_S, ask, _STOP_SIGNALS)
+        if os.WIFSIGNALED(status):
+            os.write(2, f"the guard of the server was ended by signal {os.WTERMSIG(status)}\n".encode())
     _kill_everything()
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code

@@ -15,8 +15,8 @@ _GUARD = Path(__file__).with_name("guard.py")
 
 
 def start_guarded(command: Command, stop_s: float) -> tuple[subprocess.Popen[bytes], int]:
-    """The guard, and a descriptor: when it is closed, the server is stopped. ``stop_s`` is how long the server may take
-    to end by itself, in seconds."""
+    """The guard, and a descriptor: when it is closed, the server is stopped; when it can be read, all of the guard has
+    ended. ``stop_s`` is how long the server may take to end by itself, in seconds."""
     watched, watch = (end.detach() for end in socket.socketpair())
     passed = [watched]
     # Python holds back what goes into a pipe, and the lines are wanted as they come.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -259,12 +260,14 @@ class LocalServer:
         self._display.close()
 
     def _kill_orphans(self) -> None:
-        """For a guard that was killed itself: the server dies with it. What is known of the processes below is their
-        group, and that they write into our pipes. They are killed until no one holds a pipe: a process that is still
-        ending could hold its port and GPU memory, too."""
+        """For a guard that was killed itself: its second process ends the server, and is waited for. Should both have
+        been killed, what is known of the server's processes is their group, and that they write into our pipes. They
+        are killed until no one holds a pipe: a process that is still ending could hold its port and GPU memory, too."""
         process = self._process
         if process is None or (process.returncode or 0) >= 0:
             return
+        if self._watch is not None:
+            select.select([self._watch], [], [], self.launch.stop_timeout_s + _GUARD_EXTRA_S)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         deadline = time.monotonic() + _GUARD_EXTRA_S

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sglang_hydra.planning.engines.base import Command
@@ -237,14 +238,37 @@ def test_stopping_while_it_starts_is_no_failure(marker: str) -> None:
         assert server.wait_ready() is None
 
 
-def test_a_guard_that_is_killed_takes_the_server_and_all_below_it_with_it(marker: str) -> None:
+def guards_of(server: LocalServer) -> list[psutil.Process]:
+    """The two processes of the guard: the outer one, which is our child, and the inner one."""
+    assert server.pid is not None
+    outer = psutil.Process(server.pid)
+    (inner,) = outer.children()
+    return [outer, inner]
+
+
+@pytest.mark.parametrize("killed", [(0,), (1,), (0, 1)], ids=["outer", "inner", "both"])
+def test_a_guard_that_is_killed_takes_the_server_and_all_below_it_with_it(marker: str, killed: tuple[int, ...]) -> None:
     """Processes in sessions of their own, too, and those that do not stop by themselves."""
     with LocalServer(fake(marker, "children"), Silent()) as server:
         assert server.wait_ready() is not None
-        assert server.pid is not None
-        os.kill(server.pid, signal.SIGKILL)
+        guards = guards_of(server)
+        for number in killed:
+            guards[number].kill()
         assert describe_exit(server.wait()).startswith("killed by SIGKILL")
         assert marked(marker) == []
+
+
+def test_a_signal_to_all_of_the_guard_asks_once(marker: str) -> None:
+    """As a job's end comes to each of its processes: the server gets its time to stop."""
+    with LocalServer(fake(marker, "stubborn", stop_timeout_s=600), display := Silent()) as server:
+        assert server.wait_ready() is not None
+        for guard in guards_of(server):
+            guard.send_signal(signal.SIGTERM)
+        assert wait_until(lambda: "I do not stop" in display.lines, DEADLINE_S)
+        assert not wait_until(lambda: server.pid is None, 0.5)
+        server.request_stop()
+        assert server.wait() == 128 + signal.SIGKILL
+    assert display.lines.count("I do not stop") == 1
 
 
 def test_a_busy_port_is_named_with_who_has_it_and_nothing_is_started(marker: str) -> None:
@@ -291,7 +315,7 @@ def test_the_key_reaches_the_server_and_nothing_that_others_read(marker: str, tm
         assert get(launch, "/v1/models") == 401
         assert get(launch, "/v1/models", Authorization=f"Bearer {KEY}") == 200
         processes = marked(marker)
-        assert len(processes) == 2  # the guard is one of them
+        assert len(processes) == 3  # the guard is two of them
         readable = [repr((process.cmdline(), process.environ())) for process in processes]
     assert 'my key is ***, quoted "***"' in display.lines
     assert not any(KEY in text or repr(KEY)[1:-1] in text for text in [*readable, *display.lines, log.read_text()])
@@ -318,7 +342,7 @@ def test_a_second_signal_kills_a_server_that_does_not_stop(marker: str) -> None:
 @pytest.mark.parametrize("faults", [["children"], ["children", "stubborn"], ["children", "flood"]])
 def test_killing_us_leaves_nothing(marker: str, faults: list[str]) -> None:
     with _program(marker, "1", *faults) as program:
-        assert len(marked(marker)) == 5
+        assert len(marked(marker)) == 6
         program.kill()
         assert wait_until(lambda: marked(marker) == [], DEADLINE_S)
 

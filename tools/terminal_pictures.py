@@ -40,13 +40,13 @@ _FONTS = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 """rich names fonts of another host; a picture is to be whole by itself."""
 
 
-def printed_by(words: list[str], folder: str) -> str:
+def printed_by(words: list[str], folder: str, width: int = WIDTH) -> str:
     """What a command of ours prints on a terminal, with its colours."""
     here, there = pty.openpty()
-    fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 50, WIDTH, 0, 0))
+    fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     env = {name: value for name, value in os.environ.items() if not name.startswith((*UNWANTED, "NO_COLOR"))}
     env |= {"HF_HUB_OFFLINE": "1", "SGLANG_HYDRA_OFFLINE": "1", "SGLANG_HYDRA_CACHE": f"{folder}/.cache"}
-    env |= {"TERM": "xterm-256color", "COLUMNS": str(WIDTH)}
+    env |= {"TERM": "xterm-256color", "COLUMNS": str(width)}
     command = [sys.executable, str(ROOT / "serve.py"), *words]
     with subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=there, stderr=there):
         os.close(there)

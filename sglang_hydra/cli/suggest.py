@@ -26,7 +26,7 @@ from sglang_hydra.show.forecast import milliseconds, rate
 from sglang_hydra.show.plan import command_line
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
-from sglang_hydra.text.screen import VERBATIM, Line, columns, folded, print_json, room, table, text, write
+from sglang_hydra.text.screen import Line, columns, folded, print_json, room, table, text, with_command, write
 from sglang_hydra.text.words import is_digits, nearest, program, short, size_of
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def _lines(
         notes += ["equal to 1 within the error"] if rank > 1 and goal != FEWEST and _equal(item, found[0], goal) else []
         notes += list(item.expected.found.reasons) if item.expected.found else []
         note = f" ({'; '.join(notes)})" if notes else ""
-        lines.append([text(f"{rank}{note}: "), text(command_of(typed, item), VERBATIM)])
+        lines += with_command([text(f"{rank}{note}: ")], command_of(typed, item))
     for why in dict.fromkeys(item.plan.verdict.why for item in found if item.plan.launchable is None):
         lines += [[], *folded([text(f"Not known: {why}", "yellow")], room())]
     return [*lines, [], *folded([text(f"Ranked by {GOALS[goal]}. {NOTE}", "dim")], room())]

@@ -311,7 +311,9 @@ def _read_typed(request: Request, key: str, known: Known) -> list[Wanted]:
         return _read_typed(replace(request, key=own), own, known)
     if name in NODES:
         return [_node_change(request, key, value)]
-    if isinstance(value, dict) and (inner := next((one for one in value if one in EVERY or one in NODES), None)):
+    if isinstance(value, dict) and (
+        inner := next((one for one in map(str, value) if one.replace("-", "_") in {*EVERY, *NODES}), None)
+    ):
         message = f"{key!r} is neither an argument of SGLang nor a config group"
         raise Refused("CLI001", message, key, hint=f"{inner} and what is beside it, without {key} around them")
     raise unknown_key("", key)

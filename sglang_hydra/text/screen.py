@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
@@ -115,6 +116,21 @@ def folded(line: Line, width: int) -> list[Line]:
         return [_without_padding(head), *lines]
     indent = content[: len(content) - len(content.lstrip())]
     return [[*head, (indent + "".join(parts[:1]), style)], *lines[1:]]
+
+
+def with_command(line: Line, command: str) -> list[Line]:
+    """A command behind the words that say what it is; on a terminal that is too narrow for both, below them, continued
+    with backslashes, so that it can be pasted."""
+    whole: Line = [*line, text(command, VERBATIM)]
+    if not sys.stdout.isatty() or sum(len(content) for content, _ in whole) <= room():
+        return [whole]
+    parts = [""]
+    for word in map(shlex.quote, shlex.split(command)):
+        if len(parts[-1]) + len(word) > room() - len("    ") - len(" \\ "):
+            parts.append("  ")
+        parts[-1] += f"{word} "
+    continued = [f"  {part}\\" for part in parts[:-1]]
+    return [*folded(line, room()), *([text(part, VERBATIM)] for part in [*continued, f"  {parts[-1].rstrip()}"])]
 
 
 def _without_padding(line: Line) -> Line:

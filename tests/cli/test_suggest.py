@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from sglang_hydra.cli.main import entry
 from sglang_hydra.planning.choosing import suggest
 from sglang_hydra.planning.choosing.suggest import GOALS
 from tests.plans import planned
+from tools.terminal_pictures import printed_by
 
 LLAMA = ["model=llama_3_1_70b", "context=32k", "concurrency=64"]
 
@@ -189,3 +191,18 @@ def test_few_plans_are_made_and_the_rest_is_estimated(monkeypatch: pytest.Monkey
     assert len(planned_with) <= 8
     alone = [words for words in planned_with[1:] if not any(word.startswith("tp_size=") for word in words)]
     assert not alone  # 131 GiB on one GPU of 80 GiB is never planned
+
+
+def test_80_columns_hold_every_line_and_each_command_can_be_pasted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a terminal; whole lines in a pipe."""
+    shown = re.sub(r"\x1b\[[\d;]*[mK]", "", printed_by(["suggest", *LLAMA, "gpu=h100"], str(tmp_path), 80))
+    assert max(map(len, shown.splitlines())) <= 80
+    whole = shown.replace("\\\n", " ")  # as a shell reads it
+    pasted = [shlex.split(command) for command in re.findall(r"^ *(sglang-hydra serve .*)", whole, re.M)]
+    wanted = [shlex.split(item["command"]) for item in suggested(capsys, *LLAMA, "gpu=h100")["suggestions"]]
+    assert pasted == wanted
+    assert "\\\n" in shown
+    entry(["suggest", *LLAMA, "gpu=h100"])
+    assert "\\\n" not in capsys.readouterr().out

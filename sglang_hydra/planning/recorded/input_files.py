@@ -145,7 +145,8 @@ def is_ours(file: Path, content: str) -> bool:
 
 
 def _is_of_another_tool(content: str) -> bool:
-    """Whether YAML has no key of ours and keys below its keys, as no experiment has, a mistyped one neither."""
+    """Whether YAML has no key of ours and keys below its keys, as no experiment has, a mistyped one neither; not so
+    where all stands under one key that is too many (``server: {model_path: x, tp_size: 4}``)."""
     try:
         loaded = load_yaml(content, "manifest")
     except (yaml.YAMLError, ValueError):
@@ -153,6 +154,10 @@ def _is_of_another_tool(content: str) -> bool:
     is_ours = isinstance(loaded, Mapping) and {str(key) for key in loaded} & {*EVERY, *NODES, *_OF_YAML}
     if not isinstance(loaded, Mapping) or is_ours:
         return False
+    if len(loaded) == 1 and isinstance(inner := next(iter(loaded.values())), Mapping):
+        below = {str(key).replace("-", "_") for key in inner}
+        if below & {"model", "model_path"} and below <= {*EVERY, *NODES}:
+            return False
     return any(isinstance(item, Mapping) for value in loaded.values() for item in (value, *_items(value)))
 
 

@@ -1,14 +1,23 @@
 """The page docs/forecast.md: what the forecast is bad at, its formula, its coefficients, predicted against measured.
 
-Written by tools/fit_forecast.py, from the coefficients and from the errors of rows that were held out.
+Written by tools/fit_forecast.py, from the coefficients and from the errors of rows that were held out. By itself it
+writes again, or with ``--check`` compares, all but what only that tool can measure:
+
+    python tools/forecast_page.py [--check]
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that a bare checkout will do
+
+from generated import write_or_check
+
+from sglang_hydra.fit.forecast import coefficients
 from sglang_hydra.fit.forecast_terms import TERMS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "forecast.md"
@@ -37,7 +46,8 @@ was measured. It needs no GPU; one takes a fraction of a millisecond once the pl
 - **What was never measured**: GPUs of other vendors than NVIDIA (the interval is wider by half; on MI300X and MI325X a
   factor of 1.7 is assumed, as a first forecast took half of what was measured on MI300X), prompts beyond 8,192 tokens,
   exchanges between nodes, steps without CUDA graphs, all-to-all backends, prefill elsewhere, LoRA, grammars. A forecast
-  names what it lacks, and its interval is wider.
+  names what it lacks, and its interval is wider. Of an all-to-all backend only the bytes are counted: `suggest` offers
+  DeepEP where it promises more than the error that this adds.
 - **Speculation.** Runs with it are in the source without a mark. Series that have a twin under the same words are taken
   as such; acceptance is that of random tokens unless `forecast.accept_length` states one.
 - **Uneven experts.** Choices are taken as even.
@@ -84,6 +94,22 @@ def page(record: Mapping[str, Any], report: Mapping[str, Any]) -> str:
     return _INTRO + "\n".join([*_errors(report), *_coefficients(record), *_source(record), *_runs(report)]) + "\n"
 
 
+def stated(old: str, record: Mapping[str, Any]) -> str:
+    """The page with what the record says, and of the ``old`` one what a fit measured."""
+    _, errors, rest = _divided(old, "## Predicted against measured\n")
+    measured, _, rest = _divided(rest, "## Coefficients\n")
+    _, heading, runs = _divided(rest, "## By model, GPU, engine and release\n")
+    told = "\n".join([*_coefficients(record), *_source(record)])
+    return f"{_INTRO}{errors}{measured}{told}\n\n{heading}{runs}"
+
+
+def _divided(text: str, heading: str) -> tuple[str, str, str]:
+    before, found, after = text.partition(heading)
+    if not found:
+        sys.exit(f"{PAGE.name} has no {heading.strip()!r}: python tools/fit_forecast.py")
+    return before, found, after
+
+
 def _errors(report: Mapping[str, Any]) -> Iterator[str]:
     yield "## Predicted against measured\n"
     yield (
@@ -127,7 +153,8 @@ def _coefficients(record: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"\nOf each drafted token a share of {record['accepted']:g} is accepted. Assumed and not fitted: 25 GB/s for a"
         " link that no\npreset states, 30 µs more for each exchange between nodes, 40 µs more a layer without CUDA"
-        " graphs, 10 % more for a\nstep that makes drafts. The links between nodes and their sources are in"
+        " graphs, 10 % more for a\nstep that makes drafts, 3 bytes to an expert and back for each number of a token"
+        " (all-to-all).\nThe links between nodes and their sources are in"
         " `sglang_hydra/fit/forecast_networks.json`.\n"
     )
 
@@ -154,3 +181,7 @@ def _runs(report: Mapping[str, Any]) -> Iterator[str]:
     for model, gpu, engine, release, rows, low, high, error, unseen in report["runs"]:
         without = "" if unseen is None else f"{unseen} %"
         yield f"| {model} | {gpu} | {engine} | {release} | {rows} | {low:.1f} to {high:.1f} | {error} % | {without} |"
+
+
+if __name__ == "__main__":
+    sys.exit(write_or_check(PAGE, stated(PAGE.read_text(encoding="utf-8"), coefficients()), sys.argv[1:]))

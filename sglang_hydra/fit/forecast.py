@@ -33,7 +33,8 @@ _ROUNDS = 10
 _BUSIEST = 0.9  # the share of time that prompts take above which a queue's length is not followed
 DRAFTING = 1.1  # assumed: a step that verifies drafts and makes the next ones, of one that reads as many tokens
 _BESIDE = 0.25  # a load this near (as a logarithm) to what was measured is not worth a word
-_FAR_LOAD, _UNKNOWN_VENDOR, _ASSUMED = 0.15, 0.35, 0.25  # assumed: what these add to an error, as a logarithm
+_FAR_LOAD, _UNKNOWN_VENDOR, ASSUMED = 0.15, 0.35, 0.25  # assumed: what these add to an error, as a logarithm
+ALL_TO_ALL = "all-to-all backends are assumed, not measured"
 
 
 class Demand(NamedTuple):
@@ -253,8 +254,11 @@ def _errors(server: Server, demand: Demand, running: float, known: Mapping[str, 
                 continue
             reasons.append(f"{name} {value:,.0f} is outside what was measured ({low:,.0f} to {high:,.0f})")
     if crosses(server) or running / server.roofline.copies / server.dp > server.graphs:
-        more += _ASSUMED
+        more += ASSUMED
         reasons.append("nodes and steps without CUDA graphs are assumed, not measured")
+    if server.all_to_all:
+        more += ASSUMED
+        reasons.append(ALL_TO_ALL)
     found = {}
     for name, left in (("tpot", own.tpot_error), ("ttft", own.ttft_error)):
         low, high = (-left, left) if left is not None else errors[name]

@@ -30,7 +30,7 @@ class Server(NamedTuple):
     activations are quantized first. ``held`` tokens fit into the KV cache of one copy or DP attention group and
     ``running`` requests into its tables (None: unknown). ``graphs`` is the largest batch that is replayed as a CUDA
     graph (0: none). ``domain`` GPUs reach each other by the fast link, ``node_link`` bytes/s of a GPU go further (0:
-    unknown).
+    unknown). ``all_to_all``: tokens are sent to the GPUs of their experts alone.
     """
 
     roofline: Roofline
@@ -51,6 +51,7 @@ class Server(NamedTuple):
     graphs: int
     domain: int
     node_link: float
+    all_to_all: bool = False
 
     @property
     def gpus(self) -> int:
@@ -111,6 +112,7 @@ def server_of(
         graphs=(graphs.largest or _GRAPHS) if graphs.made else 0,
         domain=int(network.get("domain") or gpu.count or -(-roofline.gpus // known.layout.nodes)),
         node_link=float(network.get("out_gbps") or 0) * _GIGA,
+        all_to_all=known.layout.all_to_all and decoder.experts is not None,
     )
 
 

@@ -68,6 +68,7 @@ STEP_TERMS = tuple(name for name in TERMS if name not in PROMPT_TERMS)
 # Assumed, not fitted: no measurement has them.
 PCIE = 25e9  # bytes/s of a GPU in one direction, PCIe 4.0 x16, where the preset states no faster link
 NETWORK = 25e9  # bytes/s of a GPU to other nodes, where the preset states none: 200 Gbit/s
+_TO_EXPERTS = 3.0  # bytes of a number that goes to an expert in 8 bits and comes back in 16 (DeepEP)
 _EAGER = 40e-6  # seconds more a layer without CUDA graphs
 _FAR = 30e-6  # seconds more for each exchange between nodes
 _MICROSECOND, _MILLISECOND = 1e-6, 1e-3
@@ -152,10 +153,18 @@ def crosses(server: Server) -> bool:
 
 
 def _sent(server: Server) -> float:
-    """Seconds to exchange one token's hidden states, in 16 bits, twice a layer; between nodes the share of one GPU."""
-    numbers = 4.0 * server.layers * server.hidden
-    near = numbers / (server.roofline.link or PCIE)
-    return near + numbers / server.domain / (server.node_link or NETWORK) if crosses(server) else near
+    """Seconds to exchange one token's hidden states, in 16 bits, twice a layer; between nodes the share of one GPU.
+    With an all-to-all backend a GPU sends what it has of the token, and to the chosen experts alone."""
+    gpus, all_bytes, chosen_bytes = server.roofline.gpus, 4.0 * server.layers * server.hidden, 0.0
+    if server.all_to_all:
+        attention = server.layers / server.dp if server.tp > 1 else 0.0
+        all_bytes = 2.0 * server.hidden * (attention + server.layers - server.expert_layers)
+        chosen_bytes = _TO_EXPERTS * server.hidden * server.expert_layers * server.roofline.expert_chosen / gpus
+    near = (all_bytes + chosen_bytes) / (server.roofline.link or PCIE)
+    if not crosses(server):
+        return near
+    far = all_bytes / server.domain + chosen_bytes * (1 - server.domain / gpus)
+    return near + far / (server.node_link or NETWORK)
 
 
 def _attention(server: Server) -> tuple[bool, bool]:

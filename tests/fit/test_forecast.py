@@ -7,6 +7,7 @@ import json
 import statistics
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from math import exp, log
 from pathlib import Path
@@ -117,6 +118,21 @@ def test_what_was_never_measured_is_named_and_widens() -> None:
     assert long.tpot.high / long.tpot.low > near.tpot.high / near.tpot.low
 
 
+def test_all_to_all_sends_to_the_chosen_alone_and_says_that_nobody_measured_it() -> None:
+    nodes = ("gpu=h200", "model=deepseek_r1", "tp_size=32", "nnodes=4", "dp_size=32", "enable_dp_attention=true")
+    gathered, sent = server(*nodes), server(*nodes, "moe_a2a_backend=deepep")
+    assert step_terms(sent, 1024, 1024)["exchange"] != step_terms(gathered, 1024, 1024)["exchange"]
+    one = server("gpu=h200", "model=deepseek_r1", "tp_size=8", "ep_size=8", "moe_a2a_backend=deepep")
+    few = one._replace(roofline=replace(one.roofline, expert_chosen=1))
+    assert step_terms(few, 64, 1024)["exchange"] < step_terms(one, 64, 1024)["exchange"]
+    demand = Demand(1024, 1024, 64)
+    plain, found = (forecast(item, demand).tpot for item in (one._replace(all_to_all=False), one))
+    assert found.high / found.low > 1.5 * plain.high / plain.low
+    assert any("all-to-all" in reason for reason in forecast(one, demand).reasons)
+    dense = server(*LLAMA, "moe_a2a_backend=deepep")
+    assert not any("all-to-all" in reason for reason in forecast(dense, demand).reasons)
+
+
 def test_drafts_speed_up_small_batches_most() -> None:
     drafts = ("speculative_algorithm=EAGLE", "speculative_num_steps=3", "speculative_eagle_topk=1")
     drafts += ("speculative_num_draft_tokens=4",)
@@ -169,3 +185,4 @@ def test_the_page_has_the_coefficients_that_ship() -> None:
     for name, value in coefficients()["coefficients"].items():
         assert f"| {name} | {value:g} | {TERMS[name].unit} |" in page
     assert all(f"| {name} | {value:g} |" in page for name, value in coefficients()["ttft"].items())
+    assert subprocess.run([sys.executable, "tools/forecast_page.py", "--check"], cwd=ROOT, timeout=60).returncode == 0

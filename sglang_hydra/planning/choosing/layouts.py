@@ -30,6 +30,10 @@ MOST_FULL = 1024  # requests at a time of the largest batches that were measured
 _LOSSY = ("awq", "gptq", "int8")  # formats whose answers differ more from the original's than FP8's and NVFP4's
 _DRAFTS = {"algorithm": "EAGLE", "steps": 3, "width": 1, "drafted": 4}
 _SIZES = ("tp", "copies", "experts", "nodes")
+_SENDS = tuple(f"{name}ForCausalLM" for name in ("DeepseekV2", "DeepseekV3", "DeepseekV32", "Glm4Moe", "Qwen3Moe"))
+"""Classes that send tokens to experts by DeepEP (0.5.2 models/deepseek_v2.py, glm4_moe.py, qwen3_moe.py), on Hopper and
+data-centre Blackwell, with experts of FP8 in blocks (layers/moe/ep_moe/layer.py:452-462)."""
+_DEEPEP, _DEEPEP_GPUS = "deepep", (9, 10)
 _STRETCHED = dict.fromkeys(("Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"), 32_768)
 """Positions that these classes are trained on: their model cards stretch them by YaRN, to four times as many."""
 
@@ -57,6 +61,8 @@ def layouts_of(base: Plan, wanted: Wanted, *, fill: bool = False) -> Iterator[La
     if has_free_cache(values):
         caches.append({"kv_cache_dtype": cache_type(base.gpu)})
     for (format, model, lossy), divided in product(_weights(base), list(_divided(base, release))):
+        if _DEEPEP in divided.values() and not _sends(base, model):
+            continue
         layout, change = None, {**divided, **format}
         for cache in caches:
             change = {**divided, **format, **cache}
@@ -127,8 +133,20 @@ def _divided(base: Plan, release: str) -> Iterator[Mapping[str, Any]]:
                 yield arguments_saying(release, **whole, attention_groups=size)
             if size > 1 and experts:
                 yield arguments_saying(release, **whole, experts=size)
+            if size >= here > 1 and experts:
+                yield arguments_saying(release, **whole, attention_groups=size, all_to_all=_DEEPEP)
             copies = [number for number in sizes if number > 1 and number * size <= here] if nodes == 1 else []
             yield from (arguments_saying(release, **whole, copies=number) for number in copies)
+
+
+def _sends(base: Plan, model: ModelFacts) -> bool:
+    """Whether these weights go with DeepEP on the plan's GPUs, and nobody said how many GPUs divide the experts."""
+    config = config_fields(model, base.values.get("json_model_override_args", "{}"))
+    stored = stored_quantization(config) if config is not None else None
+    if stored is None or not stored.get("weight_block_size") or base.intent.keys() & set(names_of("experts")):
+        return False
+    known = any(name in _SENDS for name in (model.config or {}).get("architectures") or ())
+    return known and base.gpu.is_cuda and (base.gpu.compute_capability or (0, 0))[0] in _DEEPEP_GPUS
 
 
 def _drafts(base: Plan) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import exp, log
 from typing import Any, NamedTuple
 
 from sglang_hydra.compose.composer import Composer
 from sglang_hydra.compose.overrides import Request
-from sglang_hydra.fit.forecast import Figure, Forecast, forecast
+from sglang_hydra.fit.forecast import ALL_TO_ALL, ASSUMED, Figure, Forecast, forecast
 from sglang_hydra.fit.forecast_own import Point
 from sglang_hydra.fit.remedy import spelled
 from sglang_hydra.fit.result import Wanted
@@ -165,18 +166,18 @@ def _plainness(names: Sequence[str]) -> tuple[bool, int]:
 
 
 def _measure(goal: str, found: Forecast | None, full: Forecast | None, cost: float | None) -> float | None:
-    """What a goal ranks by, smaller is better: TPOT, the time of a token of one GPU, the price."""
+    """What a goal ranks by, smaller is better: TPOT, the time of a token of one GPU, the price. All-to-all, which
+    nobody measured, has to promise more than the error that it adds."""
+    value = found.tpot.value if found else None
     if goal == COST:
-        return cost
-    if goal == THROUGHPUT:
-        return 1 / full.tokens_per_gpu.value if full else None
-    return found.tpot.value if found else None
+        value = cost
+    elif goal == THROUGHPUT:
+        value = 1 / full.tokens_per_gpu.value if full else None
+    return value * exp(ASSUMED) if value and found and ALL_TO_ALL in found.reasons else value
 
 
 def _keys(goal: str, gpus: int, measure: float | None, best: float) -> tuple[Any, ...]:
     """What differs from the best by less than ``EQUAL`` is equal to it within the error."""
-    from math import log
-
     steps = int(log(measure / best) / EQUAL) if measure else float("inf")
     return {FEWEST: (gpus, steps), LATENCY: (steps, gpus), THROUGHPUT: (steps, -gpus), COST: (steps, gpus)}[goal]
 

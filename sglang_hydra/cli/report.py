@@ -18,6 +18,7 @@ from sglang_hydra.measure.report.frame import flat, ids_of
 from sglang_hydra.measure.report.page import counts, page, rejected
 from sglang_hydra.measure.report.reading import Row, read_sweeps
 from sglang_hydra.measure.report.workloads import misses, read_slo, slo_words
+from sglang_hydra.measure.sweep.store import answer_of
 from sglang_hydra.text.errors import ConfigError, MachineError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import shown_path
@@ -132,6 +133,8 @@ def report_lines(made: Report) -> Iterator[Line]:
             yield [text(f"{held} of {len(workload.groups)} points hold {slo_words(workload.slo)}", "bold")]
         for winner in workload.winners:
             yield from _winner_lines(made, winner)
+    for found in (found for sweep in made.sweeps for found in sweep.searches):
+        yield [text(answer_of(found), "bold")]
     for item in made.changes:
         verdict = {None: "repeats are needed to tell", True: "noise", False: "beyond the noise"}[item.noise]
         moved = f"{short(item.before)} -> {short(item.after)} ({item.change:+.1%}, {verdict})"
@@ -191,6 +194,7 @@ def to_json(made: Report) -> dict[str, Any]:
                 "refused": [dict(item) for item in sweep.refused],
                 "problems": [finding.to_json() for finding in sweep.problems],
                 "environment": dict(sweep.environment),
+                "searches": [dict(item) for item in sweep.searches],
             }
             for sweep in made.sweeps
         ],

@@ -77,6 +77,7 @@ class SweepResults:
     problems: tuple[Finding, ...] = ()
     config_dirs: tuple[str, ...] = ()
     config_name: str | None = None
+    searches: tuple[Mapping[str, Any], ...] = ()
 
     @cached_property
     def valid(self) -> tuple[Row, ...]:
@@ -140,6 +141,7 @@ def _read(folder: Path, name: str) -> SweepResults:
         (*plans.problems, *problems, *store.damaged.values()),
         tuple(record.get("config_dirs", ())),
         record.get("config_name"),
+        tuple(store.search_answers()),
     )
 
 

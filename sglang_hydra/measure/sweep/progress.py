@@ -98,7 +98,7 @@ class Tally:
         self._invalid += record["state"] != "valid"
         self._note_result(point, record)
         reached = record["measures"].get("output_throughput")
-        if record["state"] == "valid" and reached is not None and (self._best is None or reached > self._best[1]):
+        if counts(record) and reached is not None and (self._best is None or reached > self._best[1]):
             self._best = (named(record.get("words", point.words)), reached)
 
     def _note_steps(self, searched: Point, search_id: str) -> None:
@@ -258,6 +258,11 @@ class FolderScreen(LiveScreen):
             for line in self._now:
                 if line not in before:
                     self._lines.write(line)
+
+
+def counts(result: Mapping[str, Any]) -> bool:
+    """Whether a point can be the best: it is valid, and met its SLO where it had one."""
+    return result["state"] == "valid" and result["measures"].get("slo_met") is not False
 
 
 def named(words: Iterable[str]) -> str:

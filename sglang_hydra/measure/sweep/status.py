@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sglang_hydra.measure.sweep.claims import Claims
-from sglang_hydra.measure.sweep.progress import holders, named
-from sglang_hydra.measure.sweep.store import DONE, FAILED, Store
+from sglang_hydra.measure.sweep.progress import counts, holders, named
+from sglang_hydra.measure.sweep.store import DONE, FAILED, Store, answer_of
 from sglang_hydra.text.screen import Line, columns, print_json, text, write
 from sglang_hydra.text.words import plural, program, short
 
@@ -28,7 +28,10 @@ def status(folder: str, *, as_json: bool = False) -> int:
 
 
 def status_record(folder: Path) -> dict[str, Any]:
-    """Counts, who runs what, the best valid point, every failure. Raises ConfigError for a folder without a sweep."""
+    """Counts, who runs what, the best valid point that met its SLO, what searches found, every failure.
+
+    Raises ConfigError for a folder without a sweep.
+    """
     store = Store(folder)
     record = store.read_sweep()
     states = dict.fromkeys(("valid", "invalid", FAILED, "open"), 0)
@@ -41,7 +44,7 @@ def status_record(folder: Path) -> dict[str, Any]:
         if state.state == DONE and state.record is not None:
             states[state.record["state"]] += 1
             reached = state.record["measures"].get("output_throughput")
-            if state.record["state"] == "valid" and reached and (not best or reached > best["output_throughput"]):
+            if counts(state.record) and reached and (not best or reached > best["output_throughput"]):
                 best = {**known, "output_throughput": reached}
         elif state.state == FAILED and state.record is not None:
             states[FAILED] += 1
@@ -63,15 +66,16 @@ def status_record(folder: Path) -> dict[str, Any]:
         **states,
         "running": running,
         "best": best,
+        "searches": store.search_answers(),
         "failures": failures,
         "damaged": [finding.message for finding in store.damaged.values()],
     }
 
 
 def _lines(record: Mapping[str, Any]) -> list[Line]:
-    counts = f"{record['done']} of {plural(record['total'], 'point')} done"
+    done = f"{record['done']} of {plural(record['total'], 'point')} done"
     rest = ", ".join(f"{record[name]} {name}" for name in ("invalid", "failed", "open") if record[name])
-    lines: list[Line] = [[text(record["folder"], "bold"), text(f": {counts}{f' ({rest})' if rest else ''}")]]
+    lines: list[Line] = [[text(record["folder"], "bold"), text(f": {done}{f' ({rest})' if rest else ''}")]]
     for item in record["running"]:
         alive = {True: "runs", False: "was killed", None: "runs elsewhere, or was killed there"}[item["alive"]]
         line = f"  server {item['server_id']}: {item['runner']} {alive}, {plural(item['open'], 'point')} to go"
@@ -80,6 +84,7 @@ def _lines(record: Mapping[str, Any]) -> list[Line]:
         best = record["best"]
         line = f"  best so far: {best['output_throughput']:.1f} output tokens/s, {named(best['words'])}"
         lines.append([text(line, "green")])
+    lines += [[text(f"  {answer_of(item)}", "green")] for item in record["searches"]]
     rows = [
         [text(""), text(item["kind"], "red"), text(short(named(item["words"]), 60)), text(short(item["message"]))]
         for item in record["failures"][:_SHOWN]

@@ -55,6 +55,12 @@ class State(NamedTuple):
     record: Mapping[str, Any] | None = None
 
 
+def answer_of(found: Mapping[str, Any]) -> str:
+    """One of ``search_answers`` in words."""
+    what = f"the {found['search']} search" + (f" of {found['key']}" if found["key"] else "")
+    return f"{what} found {' '.join(found['words'])}" if found["words"] else f"{what} found no good point"
+
+
 class Store:
     """One sweep's folder. Raises ConfigError for a folder that holds something else."""
 
@@ -96,6 +102,17 @@ class Store:
                 points.pop(search["planned"], None)
                 points.update(search["steps"])
         return {**record, "points": points}
+
+    def search_answers(self) -> list[dict[str, Any]]:
+        """What each search that is over found: ``search`` and ``key`` say which it was, ``words`` are those of its best
+        point, null where no point was good."""
+        files = sorted((self.folder / "searches").glob("*.json"))
+        ended = [record for file in files if (record := self.read_search(file.stem)) is not None and record["over"]]
+        points = [(record, record["steps"].get(record.get("best"))) for record in ended]
+        return [
+            {"search": str(record.get("search")), "key": record.get("key"), "words": best and list(best["words"])}
+            for record, best in points
+        ]
 
     def search_file(self, id: str) -> Path:
         """Where a search keeps its steps."""

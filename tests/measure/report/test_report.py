@@ -39,9 +39,10 @@ from sglang_hydra.measure.report.contents import Report, latency_note, make_repo
 from sglang_hydra.measure.report.page import page
 from sglang_hydra.measure.report.reading import read_sweeps
 from sglang_hydra.measure.report.workloads import misses, read_slo
-from sglang_hydra.measure.sweep.store import Store
+from sglang_hydra.measure.sweep.store import SEARCH_SCHEMA, Store
 from sglang_hydra.schemas import schema_of
 from sglang_hydra.text.errors import ConfigError
+from tests.commands import valid
 from tests.measure.report.folders import SERVER, grid, result, three_servers, write_sweep
 
 WORDS = [
@@ -601,3 +602,26 @@ def test_the_terminal_says_how_many_points_hold_the_limits(
     line = next(line for line in capsys.readouterr().out.splitlines() if " points hold " in line)
     count, _, of, *_ = line.split()
     assert line.startswith(held) if held else count == of
+
+
+def test_what_an_slo_search_found_is_in_status_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It looks for the most requests at a time within the SLO; fewer bring more output here, and more miss the SLO."""
+    points = []
+    for concurrency, throughput, met in ((2, 30.0, True), (3, 29.0, True), (4, 99.0, False)):
+        found = result(0.1, {"concurrency": concurrency})
+        found["measures"] |= {"output_throughput": throughput, "slo_met": met}
+        points.append({"words": [f"bench.concurrency={concurrency}"], "result": found})
+    folder = write_sweep(tmp_path / "s", points)
+    steps = Store(folder).read_sweep()["points"]
+    planned, best = [id for id, step in steps.items() if step["words"] in ([f"bench.concurrency={n}"] for n in (2, 3))]
+    record = {"search": "bisect", "key": "bench.concurrency", "planned": planned, "over": True, "best": best}
+    Store(folder).keep_search("5e" * 8, {"schema": SEARCH_SCHEMA, **record, "steps": steps})
+    for command in ("status", "report"):
+        assert entry([command, str(folder)]) == 0
+        assert "the bisect search of bench.concurrency found bench.concurrency=3" in capsys.readouterr().out
+    assert entry(["status", str(folder), "--json"]) == 0
+    stands = valid("sweep_status", capsys.readouterr().out)
+    assert stands["best"]["words"] == ["bench.concurrency=2"]
+    assert stands["searches"][0]["words"] == ["bench.concurrency=3"]
+    assert entry(["report", str(folder), "--json"]) == 0
+    assert valid("report", capsys.readouterr().out)["sweeps"][0]["searches"] == stands["searches"]

@@ -48,6 +48,7 @@ was measured. It needs no GPU; one takes a fraction of a millisecond once the pl
   exchanges between nodes, steps without CUDA graphs, all-to-all backends, prefill elsewhere, LoRA, grammars. A forecast
   names what it lacks, and its interval is wider. Of an all-to-all backend only the bytes are counted: `suggest` offers
   DeepEP where it promises more than the error that this adds.
+- **GPU classes without a bandwidth** (`cpu`, `ascend_910b`): no forecast, until `gpu.memory_bandwidth_gbps` is typed.
 - **Speculation.** Runs with it are in the source without a mark. Series that have a twin under the same words are taken
   as such; acceptance is that of random tokens unless `forecast.accept_length` states one.
 - **Uneven experts.** Choices are taken as even.

@@ -62,11 +62,13 @@ def _server(words: Sequence[str]) -> Server | str:
     of these can be planned."""
     first = ""
     for needed in (None, _NEEDED, _LEAST):
-        taken = [word for word in words if needed is None or word.partition("=")[0].lstrip("+") in needed]
+        names = {word: word.partition("=")[0].lstrip("+") for word in words}
+        taken = [word for word, name in names.items() if not needed or name in needed or name.startswith("gpu.")]
         try:
             found = server_of_plan(plan(taken))
         except Missing as failure:
-            first = first or f"unknown: {', '.join(failure.names)}"
+            typed = " ".join(f"{name}=NUMBER" for name in failure.names if name.startswith("gpu."))
+            first = first or f"unknown: {', '.join(failure.names)}" + (f"; add {typed} to its words" if typed else "")
         except ConfigError as failure:
             first = first or failure.findings[0].message
         else:

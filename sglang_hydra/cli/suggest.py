@@ -265,7 +265,8 @@ def _lines(
         notes += [] if item.keeps_model else ["other weights"]
         notes += ["outside the SLO"] if item.slo is False else []
         notes += ["equal to 1 within the error"] if rank > 1 and goal != FEWEST and _equal(item, found[0], goal) else []
-        notes += list(item.expected.found.reasons) if item.expected.found else []
+        lacks = ", ".join(item.expected.unknown)
+        notes += list(item.expected.found.reasons) if item.expected.found else [f"no forecast: {lacks} is unknown"]
         note = f" ({'; '.join(notes)})" if notes else ""
         lines += with_command([text(f"{rank}{note}: ")], command_of(typed, item))
     for why in dict.fromkeys(item.plan.verdict.why for item in found if item.plan.launchable is None):

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 MEMORY, COMPUTE, LINK = "memory", "compute", "link"
+BANDWIDTH = "gpu.memory_bandwidth_gbps"  # the fact without which no time is known
 
 
 class Cache(NamedTuple):

@@ -19,7 +19,7 @@ from sglang_hydra.facts.model import ModelFacts
 from sglang_hydra.fit.allocation import allocation_of
 from sglang_hydra.fit.compressed import compressed_cells
 from sglang_hydra.fit.kv import cache_bytes, cells_of
-from sglang_hydra.fit.roofline import Cache, Roofline, Work
+from sglang_hydra.fit.roofline import BANDWIDTH, Cache, Roofline, Work
 from sglang_hydra.fit.states import state_bytes
 
 _GIGA, _TERA = 1e9, 1e12
@@ -43,7 +43,7 @@ def roofline_of(values: Mapping[str, Any], gpu: GpuFacts, model: ModelFacts, rel
     decoder, scheme = known.decoder, known.scheme
     bandwidth = gpu.extra.get("memory_bandwidth_gbps")
     if decoder is None or scheme is None or not bandwidth:
-        raise Missing(*known.unknown, *(() if bandwidth else ("gpu.memory_bandwidth_gbps",)))
+        raise Missing(*known.unknown, *(() if bandwidth else (BANDWIDTH,)))
     ranks = known.ranks._replace(redundant=0)
     mine = list(_parts(decoder, scheme, ranks))
     routed = sum(part.size for part in mine if part.name == ROUTED)

@@ -11,6 +11,7 @@ from sglang_hydra.fit.forecast_terms import MEMORY_TERMS, TERMS
 from sglang_hydra.planning.choosing.forecast import Expected, forecast_of_plan, known_limit
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import by_estimate
+from sglang_hydra.show.roofline import missing_lines
 from sglang_hydra.text.screen import Line, columns, folded, room, text
 
 SCHEMA = "sglang_hydra.forecast/1"
@@ -48,7 +49,7 @@ def forecast_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
     known = forecast_of_plan(plan, points)
     title: Line = [text(f"Forecast: {plan.gpu.name}", "bold")]
     if known.found is None or known.server is None or known.demand is None:
-        return [title, *folded([text("  unknown: "), text(", ".join(known.unknown), "yellow")], room())]
+        return [title, *missing_lines(known.unknown)]
     found, server = known.found, known.server
     lines: list[Line] = [
         *folded([*title, text(f" x {server.gpus}"), text(by_estimate(plan), "yellow")], room()),
@@ -69,7 +70,7 @@ def short_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
     """The forecast under a plan (``plan --load``)."""
     known = forecast_of_plan(plan, points)
     if known.found is None or known.demand is None:
-        return folded([text("Forecast", "bold"), text(" unknown: "), text(", ".join(known.unknown), "yellow")], room())
+        return [[text("Forecast", "bold")], *missing_lines(known.unknown)]
     words = f" of {demand_words(known.demand, known.found)}"
     head = [text("Forecast", "bold"), text(words), text(by_estimate(plan), "yellow")]
     return [*folded(head, room()), *columns(list(_figures(plan, known, known.found)))]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sglang_hydra.fit.roofline import COMPUTE, LINK, MEMORY, Limit, Load, Roofline, Step
+from collections.abc import Sequence
+
+from sglang_hydra.fit.roofline import BANDWIDTH, COMPUTE, LINK, MEMORY, Limit, Load, Roofline, Step
 from sglang_hydra.planning.choosing.forecast import known_limit
 from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import by_estimate
@@ -18,6 +20,11 @@ FORMULAS = (
     "TTFT >= max(FLOPs of the prompt / (GPUs x peak), weights / bandwidth)",
 )
 NOTE = "A limit is no forecast: of 108 published points the median reached 27 % of it, the best 76 %."
+_HOW = {
+    BANDWIDTH: f"{BANDWIDTH}=NUMBER, in GB/s, from its data sheet",
+    "bench.concurrency": "bench.concurrency=8, requests at a time",
+    "config.json": "model.facts_from=./config.json",
+}
 _UNITS = {MEMORY: "read", COMPUTE: "computed", LINK: "sent"}
 
 
@@ -46,7 +53,7 @@ def roofline_lines(plan: Plan) -> list[Line]:
     title: Line = [text(f"The hardware's limit: {plan.gpu.name}", "bold")]
     mark = text(by_estimate(plan), "yellow")
     if roofline is None or load is None:
-        return [title, *folded([text("  unknown: "), text(", ".join(known.unknown), "yellow")], room())]
+        return [title, *missing_lines(known.unknown)]
     limit = roofline.limit(load)
     gpus = roofline.gpus * roofline.copies
     lines: list[Line] = [
@@ -67,6 +74,15 @@ def roofline_lines(plan: Plan) -> list[Line]:
     for formula in FORMULAS:
         lines += folded([text("  "), text(formula, "dim")], room())
     return [*lines, [], *folded([text(NOTE, "dim")], room())]
+
+
+def missing_lines(unknown: Sequence[str]) -> list[Line]:
+    """The facts that a figure lacks, and what to type for them."""
+    lines = folded([text("  unknown: "), text(", ".join(unknown), "yellow")], room())
+    for fact, words in _HOW.items():
+        if any(name.startswith(fact) for name in unknown):
+            lines += folded([text(f"  Set {words}")], room())
+    return lines
 
 
 def load_words(load: Load) -> str:

@@ -178,6 +178,15 @@ def test_what_is_missing_is_named(words: list[str], id: str, capsys: pytest.Capt
     assert any(finding["id"].startswith(id) for finding in json.loads(capsys.readouterr().out)["findings"])
 
 
+def test_plans_without_a_forecast_are_found_and_say_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["model=qwen3_8b", "gpu=ascend_910b", "context=8k", "concurrency=4"]
+    first = suggested(capsys, *words)["suggestions"][0]
+    assert (first["gpus"], first["forecast"]) == (1, None)
+    entry(["suggest", *words])
+    assert "no forecast: gpu.memory_bandwidth_gbps" in " ".join(capsys.readouterr().out.split())
+    assert suggested(capsys, *words, "gpu.memory_bandwidth_gbps=1600")["suggestions"][0]["forecast"]
+
+
 def test_few_plans_are_made_and_the_rest_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     planned_with: list[list[str]] = []
     plan_of = suggest._plan

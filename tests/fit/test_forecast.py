@@ -167,15 +167,18 @@ def test_the_table_says_how_wrong_it_was(tmp_path: Path) -> None:
     wrong = {**good[0], "tpot_ms": good[0]["tpot_ms"] * 100}
     silent = {**good[0], "words": ["gpu=none", "model=deepseek_r1"]}
     odd = {**good[0], "words": [*R1, "attention_backend=of_tomorrow", "no_such_word=1"]}
+    typed = ["gpu=ascend_910b", "model=qwen3_8b", "gpu.memory_bandwidth_gbps=1600", "no_such_word=1"]
+    slow = {**good[0], "words": typed, "tpot_ms": 1e6}
     file = tmp_path / "rows.jsonl"
-    file.write_text("\n".join(json.dumps(row) for row in [*good, odd, wrong, silent]), encoding="utf-8")
+    file.write_text("\n".join(json.dumps(row) for row in [*good, odd, wrong, slow, silent]), encoding="utf-8")
     command = [sys.executable, str(ROOT / "tools" / "forecast_table.py"), str(file)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(printed.stdout.splitlines()[-1])
-    assert found["rows"] == 7
+    assert found["rows"] == 8
     assert found["unanswered"] == 1
-    assert found["inside_80_percent"] == 83.3
+    assert found["inside_80_percent"] == 71.4
     assert "without attention_backend=of_tomorrow no_such_word=1" in printed.stderr
+    assert "add gpu.memory_bandwidth_gbps=NUMBER" in printed.stdout
     assert 0 < found["tpot_median_percent"] < 20 < found["tpot_mape_percent"]
     assert found["ttft_median_percent"] is not None
 

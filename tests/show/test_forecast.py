@@ -62,7 +62,10 @@ def test_requests_that_arrive_by_chance_are_answered_as_fast_as_they_come() -> N
 def test_a_missing_fact_is_named() -> None:
     plan = planned("gpu=ascend_910b", "model=qwen3_8b")
     assert forecast_record(plan)["forecast"] is None
-    assert "gpu.memory_bandwidth_gbps" in _text(forecast_lines(plan))
+    assert "gpu.memory_bandwidth_gbps=NUMBER" in _text(forecast_lines(plan))
+    assert "gpu.memory_bandwidth_gbps=NUMBER" in _text(short_lines(plan))
+    typed = planned("gpu=ascend_910b", "model=qwen3_8b", "gpu.memory_bandwidth_gbps=1600")
+    assert forecast_record(typed)["forecast"]["tpot"]["value"] > 0
 
 
 def test_the_plan_holds_its_forecast() -> None:

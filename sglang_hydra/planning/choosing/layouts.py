@@ -17,6 +17,7 @@ from sglang_hydra.fit.forecast import Forecast, forecast
 from sglang_hydra.fit.forecast_server import server_of
 from sglang_hydra.fit.remedy import LEAST_CAPABILITY, cache_type, has_free_cache
 from sglang_hydra.fit.result import Fit, Wanted
+from sglang_hydra.fit.roofline import BANDWIDTH
 from sglang_hydra.fit.sizing import fit as sized
 from sglang_hydra.planning.choosing.forecast import demand_of_plan
 from sglang_hydra.text.errors import ConfigError
@@ -159,14 +160,19 @@ def _drafts(base: Plan) -> bool:
 def _sized(
     base: Plan, values: Mapping[str, Any], model: ModelFacts, change: Mapping[str, Any], wanted: Wanted, lossy: bool
 ) -> Layout | None:
-    """The layout with its numbers; None where nothing can be computed of it, or it cannot be divided so."""
+    """The layout with its numbers, without a forecast where the GPU's bandwidth is unknown; None where nothing can be
+    computed of it, or it cannot be divided so."""
     release = None if base.by_own_rules else base.engine.version
+    groups = layout_of(values, base.engine.version).attention_groups
     try:
         fit = sized(values, base.gpu, model, sized_end=False, release=release, estimated=True)
         server = server_of(values, base.gpu, model, fit, base.engine.name, "", resolved_by=release)
-    except (Missing, ConfigError, ZeroDivisionError):
+    except Missing as failure:
+        known = failure.names == (BANDWIDTH,) and groups == 1
+        return Layout(change, fit.gpus, _holds(fit, wanted), lossy, None, None) if known else None
+    except (ConfigError, ZeroDivisionError):
         return None
-    if layout_of(values, base.engine.version).attention_groups > 1 and server.dp == 1:
+    if groups > 1 and server.dp == 1:
         return None  # its class has no DP attention
     demand = demand_of_plan(base)
     if demand is None:

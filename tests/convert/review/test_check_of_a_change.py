@@ -7,9 +7,13 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sglang_hydra.planning.making import replan
+from sglang_hydra.planning.making.composed import plan_once
+from sglang_hydra.planning.plan import Plan
 from tests.commands import Run, runner, valid
 from tests.plans import written
 
@@ -96,6 +100,25 @@ CHANGES = [
 def test_each_change_has_its_sentence(files: Mapping[str, str], name: str, said: str, repo: Path, run: Run) -> None:
     written(repo, files)
     assert said in sentences(run("check", "--base", "HEAD", "--json", "launch").out)[name]
+
+
+def test_each_file_is_planned_once_in_each_state(repo: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a command of others, and one with a flag that nobody knows."""
+    command = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2\n"
+    written(repo, {"launch/run.sh": command})
+    commit(repo)
+    changed = {"launch/l40s.yaml": f"{L40S}page_size: 16\n", "launch/run.sh": command.replace("--tp", "--nope 1 --tp")}
+    written(repo, changed)
+    planned: list[object] = []
+
+    def counted(*words: Any, **named: Any) -> Plan:
+        planned.append(words)
+        return plan_once(*words, **named)
+
+    monkeypatch.setattr(replan, "plan_once", counted)
+    printed = run("check", "--base", "HEAD", "--json", *changed, "gpu=h200")
+    assert [result["ok"] for result in valid("check", printed.out)["results"]] == [True, False]
+    assert len(planned) == 4
 
 
 def test_a_change_to_a_preset_is_a_change_to_the_files_that_use_it(repo: Path, run: Run) -> None:

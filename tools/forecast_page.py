@@ -77,6 +77,17 @@ factors, on a step and on prompts, with a ridge towards 1, and one on TTFT. The 
 at least 10 % for other loads of a measured layout and 20 % for other layouts. `results: [FOLDER]` in your settings does
 the same for each command, and `price: {h200: 3.5}` says once what an hour of a GPU costs ([settings](security.md)).
 
+Before and after five points, on a machine without a GPU (the bandwidth is that of its memory; nothing else may run
+there, or the points are invalid and correct nothing, which `explain forecast` says):
+
+```bash
+sglang-hydra bench -m model=tiny gpu.memory_bandwidth_gbps=20 bench.concurrency=1,2,4,6,8 bench.num_prompts=16 \\
+  sweep.folder=multirun/tiny
+sglang-hydra explain forecast model=tiny gpu.memory_bandwidth_gbps=20 bench.concurrency=8
+sglang-hydra explain forecast model=tiny gpu.memory_bandwidth_gbps=20 bench.concurrency=8 \\
+  "forecast.results=[multirun/tiny]"
+```
+
 ## Beside another forecaster
 
 `python benchmarks/forecast_against_peer.py` asks aiconfigurator-core 0.12.0 for the same rows of SGLang. It has kernel

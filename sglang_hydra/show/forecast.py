@@ -13,6 +13,7 @@ from sglang_hydra.planning.plan import Plan
 from sglang_hydra.planning.verdict import by_estimate
 from sglang_hydra.show.roofline import missing_lines
 from sglang_hydra.text.screen import Line, columns, folded, room, text
+from sglang_hydra.text.words import program
 
 SCHEMA = "sglang_hydra.forecast/1"
 FORMULAS = (
@@ -56,6 +57,7 @@ def forecast_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
         *folded([text("  "), text(demand_words(known.demand, found))], room()),
         [],
         *columns(list(_figures(plan, known, found))),
+        *_unused(plan, known),
     ]
     for reason in found.reasons:
         lines += folded([text(f"  wider: {reason}", "yellow")], room())
@@ -73,7 +75,16 @@ def short_lines(plan: Plan, points: Sequence[Point] = ()) -> list[Line]:
         return [[text("Forecast", "bold")], *missing_lines(known.unknown)]
     words = f" of {demand_words(known.demand, known.found)}"
     head = [text("Forecast", "bold"), text(words), text(by_estimate(plan), "yellow")]
-    return [*folded(head, room()), *columns(list(_figures(plan, known, known.found)))]
+    return [*folded(head, room()), *columns(list(_figures(plan, known, known.found))), *_unused(plan, known)]
+
+
+def _unused(plan: Plan, known: Expected) -> list[Line]:
+    """That the measurements which were named correct nothing."""
+    folders = plan.nodes.forecast.results
+    if not folders or known.own is not None:
+        return []
+    words = f"  forecast.results has no valid point of this model on {plan.gpu.name}: {program()} report {folders[0]}"
+    return folded([text(words, "yellow")], room())
 
 
 def demand_words(demand: Demand, found: Forecast) -> str:

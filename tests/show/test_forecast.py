@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sglang_hydra.fit.forecast import Demand, Figure
+from sglang_hydra.fit.forecast_own import Point
 from sglang_hydra.planning.choosing.forecast import demand_of_plan, forecast_of_plan
 from sglang_hydra.show.forecast import forecast_lines, forecast_record, milliseconds, rate, short_lines
 from sglang_hydra.text.screen import Line
@@ -66,6 +67,17 @@ def test_a_missing_fact_is_named() -> None:
     assert "gpu.memory_bandwidth_gbps=NUMBER" in _text(short_lines(plan))
     typed = planned("gpu=ascend_910b", "model=qwen3_8b", "gpu.memory_bandwidth_gbps=1600")
     assert forecast_record(typed)["forecast"]["tpot"]["value"] > 0
+
+
+def test_measurements_that_correct_nothing_are_not_passed_over() -> None:
+    plan = planned(*GPT_OSS, "bench.concurrency=64", "forecast.results=[multirun/none]")
+    known = forecast_of_plan(plan)
+    assert known.server is not None
+    assert known.demand is not None
+    point = Point(known.server, known.demand, 0.01, None)
+    for lines in (forecast_lines, short_lines):
+        assert "no valid point" in _text(lines(plan, []))
+        assert "no valid point" not in _text(lines(plan, [point]))
 
 
 def test_the_plan_holds_its_forecast() -> None:

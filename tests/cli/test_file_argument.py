@@ -138,6 +138,7 @@ def test_a_file_is_served_with_and_without_the_verb(words: tuple[str, ...], run:
         (("serve", "pod.yaml"), "CLI017", "import pod.yaml -o mine.yaml"),
         (("serve", "flags.yaml"), "CLI017", "import flags.yaml -o mine.yaml"),
         (("plan", "under.yaml"), "CLI001", "model_path and what is beside it, without server around them"),
+        (("serve", "under.yaml"), "CLI001", "model_path and what is beside it, without server around them"),
         (("plan", "dashes.yaml"), "CLI001", "model-path and what is beside it, without server around them"),
         (("plan", "others.yaml"), "IMP001", "starts no SGLang server"),
         (("serve", "flags.json"), "CLI017", "import flags.json -o mine.yaml"),

@@ -141,12 +141,20 @@ def is_ours(file: Path, content: str) -> bool:
         or (any("-" in key for key in keys) and not keys & _GROUPS)
     ):
         return False
+    if _has_a_key_too_many(loaded):
+        return True
     return file.absolute().parent.name in NODES or len(keys) - len(ours) <= len(ours)
 
 
+def _has_a_key_too_many(loaded: Mapping[Any, Any]) -> bool:
+    """Whether all of ours stands under one key (``server: {model_path: x, tp_size: 4}``); ``sglang`` is AReaL's."""
+    below = next(iter(loaded.values())) if len(loaded) == 1 and "sglang" not in loaded else None
+    keys = {str(key).replace("-", "_") for key in below} if isinstance(below, Mapping) else set()
+    return bool(keys & {"model", "model_path"}) and keys <= {*EVERY, *NODES}
+
+
 def _is_of_another_tool(content: str) -> bool:
-    """Whether YAML has no key of ours and keys below its keys, as no experiment has, a mistyped one neither; not so
-    where all stands under one key that is too many (``server: {model_path: x, tp_size: 4}``)."""
+    """Whether YAML has no key of ours and keys below its keys, as no experiment has, a mistyped one neither."""
     try:
         loaded = load_yaml(content, "manifest")
     except (yaml.YAMLError, ValueError):
@@ -154,10 +162,6 @@ def _is_of_another_tool(content: str) -> bool:
     is_ours = isinstance(loaded, Mapping) and {str(key) for key in loaded} & {*EVERY, *NODES, *_OF_YAML}
     if not isinstance(loaded, Mapping) or is_ours:
         return False
-    if len(loaded) == 1 and isinstance(inner := next(iter(loaded.values())), Mapping):
-        below = {str(key).replace("-", "_") for key in inner}
-        if below & {"model", "model_path"} and below <= {*EVERY, *NODES}:
-            return False
     return any(isinstance(item, Mapping) for value in loaded.values() for item in (value, *_items(value)))
 
 

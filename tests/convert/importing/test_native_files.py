@@ -12,7 +12,7 @@ from sglang_hydra.convert.export.registry import FORMATS
 from tests.commands import Run, runner
 
 PLANS = {
-    "a drawn seed": ["gpu=h200", "model=gpt_oss_120b", "tp_size=4", "engine.version=0.5.23"],
+    "a drawn seed": ["gpu=h200", "model=gpt_oss_120b", "tp_size=4", "engine.version=0.5.21"],
     "a seed and flags": ["gpu=mi300x", "model=qwen3_8b", "random_seed=7", "mem_fraction_static=0.8", "port=31000"],
     "fewer GPUs": ["gpu=h100", "gpu.count=4", "model=qwen3_8b", "tp_size=4", "engine.version=0.5.12"],
     "variables": ["gpu=h200", "model=qwen3_8b", "engine.env.SGLANG_ENABLE_SPEC_V2=1", "engine.env.NCCL_DEBUG=INFO"],

@@ -34,6 +34,7 @@ _SIZES = ("tp", "copies", "experts", "nodes")
 _SENDS = tuple(f"{name}ForCausalLM" for name in ("DeepseekV2", "DeepseekV3", "DeepseekV32", "Glm4Moe", "Qwen3Moe"))
 """Classes that send tokens to experts by DeepEP (0.5.2 models/deepseek_v2.py, glm4_moe.py, qwen3_moe.py), on Hopper and
 data-centre Blackwell, with experts of FP8 in blocks (layers/moe/ep_moe/layer.py:452-462)."""
+_SHARE = 0.8  # of the memory, tried over nodes: the release's own falls below 0 there (0.5.23 memory_hook.py:342)
 _DEEPEP, _DEEPEP_GPUS = "deepep", (9, 10)
 _STRETCHED = dict.fromkeys(("Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"), 32_768)
 """Positions that these classes are trained on: their model cards stretch them by YaRN, to four times as many."""
@@ -135,7 +136,12 @@ def _divided(base: Plan, release: str) -> Iterator[Mapping[str, Any]]:
             if size > 1 and experts:
                 yield arguments_saying(release, **whole, experts=size)
             if size >= here > 1 and experts:
-                yield arguments_saying(release, **whole, attention_groups=size, all_to_all=_DEEPEP)
+                dense = {"dense": 1} if nodes > 1 else {}  # else blocks of FP8 are cut
+                share = (
+                    {"mem_fraction_static": _SHARE} if nodes > 1 and "mem_fraction_static" not in base.intent else {}
+                )
+                sending = arguments_saying(release, **whole, **dense, attention_groups=size, all_to_all=_DEEPEP)
+                yield {**sending, **share}
             copies = [number for number in sizes if number > 1 and number * size <= here] if nodes == 1 else []
             yield from (arguments_saying(release, **whole, copies=number) for number in copies)
 

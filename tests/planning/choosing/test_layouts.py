@@ -23,8 +23,15 @@ def layouts(*words: str) -> tuple[list[Layout], list[Layout]]:
 def test_experts_of_a_whole_node_and_of_more_are_reached_by_all_to_all() -> None:
     sending, others = layouts("model=deepseek_v3", "gpu=h200")
     assert {8, 16} <= {layout.gpus for layout in sending}
+    wide = [layout.change for layout in sending if layout.gpus > 8]
+    assert all((change["moe_dense_tp_size"], change["mem_fraction_static"]) == (1, 0.8) for change in wide)
     for layout in sending:
-        twin = next((other for other in others if {**other.change, "moe_a2a_backend": "deepep"} == layout.change), None)
+        plain = {
+            name: value
+            for name, value in layout.change.items()
+            if name not in ("moe_a2a_backend", "moe_dense_tp_size", "mem_fraction_static")
+        }
+        twin = next((other for other in others if other.change == plain), None)
         assert layout.found is not None
         assert ALL_TO_ALL in layout.found.reasons
         if twin is not None and twin.found is not None:

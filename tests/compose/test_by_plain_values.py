@@ -22,6 +22,7 @@ from sglang_hydra.compose.hydra_internals import Repository, yaml_loader
 from sglang_hydra.compose.overrides import Request, Wanted
 from sglang_hydra.compose.plain_merge import NotPlain
 from sglang_hydra.compose.recipes import recipes
+from sglang_hydra.compose.settings.nodes import Nodes
 from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.locations import conf_dir
@@ -92,6 +93,8 @@ def composed(composer: Composer, words: list[str]) -> dict[str, Any] | list[Find
 
 def typed(value: Any) -> Any:
     """``value`` with the type of every part beside it: 1, 1.0 and True are not the same here."""
+    if isinstance(value, Nodes):
+        return typed(value.plain)
     if isinstance(value, dict):
         return {key: typed(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -13,6 +13,7 @@ from sglang_hydra.architecture.published_checkpoints import facts_as, find_publi
 from sglang_hydra.facts.declared import gpu_facts
 from sglang_hydra.fit.result import Fit
 from sglang_hydra.fit.sizing import fit
+from sglang_hydra.planning.choosing.catalog import models
 from tests.plans import composer
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -46,7 +47,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 @cache
 def model(path: str) -> ModelFacts:
-    """The facts of a catalogued model by name or id, or of a published checkpoint made from one."""
+    """The facts of a catalogued model by name or id, or of a published checkpoint made from one or from a preset."""
     for name, entry in catalog().items():
         if path in (name, entry["hf_id"]):
             return ModelFacts(entry["config"], source=f"catalogue, {name}")
@@ -57,6 +58,9 @@ def model(path: str) -> ModelFacts:
     for original in originals(checkpoint) if checkpoint else ():
         if checkpoint is not None and original in known:
             return facts_as(checkpoint, model(original))
+        preset = next((listed.facts for listed in models(composer()) if listed.path == original), None)
+        if checkpoint is not None and preset is not None:
+            return facts_as(checkpoint, preset)
     return ModelFacts(None, source="nothing is known of it")
 
 

@@ -236,7 +236,8 @@ def test_keys_of_an_apps_own_beside_our_tree_are_told_of_the_mount(tmp_path: Pat
 def test_a_task_that_takes_neither_is_refused_where_it_is_decorated() -> None:
     def run() -> None: ...
 
-    with pytest.raises(TypeError, match=r"calls run\(plan\) or run\(config, plan\), and it is run\(\)"):
+    forms = r"calls run\(plan\), run\(config, plan\) or run\(config, plans\), and it is run\(\)"
+    with pytest.raises(TypeError, match=forms):
         sglang_hydra.main(run)
 
 

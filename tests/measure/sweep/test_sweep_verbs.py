@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sglang_hydra.cli import bench as verbs
 from sglang_hydra.measure.sweep import runner as sweep_runner
 from sglang_hydra.measure.sweep import status
 from sglang_hydra.measure.sweep.points import Sweep
+from sglang_hydra.text import progress
 from tests.commands import Run, runner, valid
 
 H200 = ("gpu=h200", "model=qwen3_8b")
@@ -47,7 +47,8 @@ def test_the_runner_gets_what_can_be_launched(run: Run, ran: list[Sweep]) -> Non
     printed = run("bench", "-m", *H200, "tp_size=2,16,1", "bench.concurrency=1,8", "sweep.name=mine")
     assert printed.code == 0
     (sweep,) = ran
-    assert [(len(group.points), group.gpus) for group in sweep.groups] == [(2, 2), (2, 1)]
+    # The server of most forecast throughput comes first.
+    assert [(len(group.points), group.gpus) for group in sweep.groups] == [(2, 1), (2, 2)]
     assert sweep.words == (*H200, "tp_size=2,16,1", "bench.concurrency=1,8", "sweep.name=mine")
     assert [request.text for request in sweep.source.requests][-3:] == [*H200, "sweep.name=mine"]
     assert [ids for _, ids in sweep.left_out] == [("GPU001",)] * 2
@@ -169,11 +170,11 @@ def test_a_terminal_shows_how_far_planning_is(run: Run, monkeypatch: pytest.Monk
             return True
 
     terminal = Terminal()
-    monkeypatch.setattr(verbs, "_SILENT_S", 0.0)
-    monkeypatch.setattr(verbs, "_EVERY_S", 0.0)
+    monkeypatch.setattr(progress, "SILENT_S", 0.0)
+    monkeypatch.setattr(progress, "_EVERY_S", 0.0)
     monkeypatch.setattr(sys, "stderr", terminal)
     assert run("bench", "-m", *H200, "tp_size=1,2,16", "sweep.dry_run=true").code == 0
-    assert "\r3 points planned, 2 to run" in terminal.getvalue()
+    assert "3 points planned, 2 to run" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sglang_hydra.arguments.every import EVERY
 from sglang_hydra.arguments.secrets import API_KEY_REFERENCE, HIDDEN, SECRET_FIELDS, is_secret_name, secret_keys
 from sglang_hydra.compose.model_presets import ModelPresets
-from sglang_hydra.compose.overrides import Request, Wanted, parse_requests, read_requests
+from sglang_hydra.compose.overrides import Request, Wanted, named_release, parse_requests, read_requests
 from sglang_hydra.compose.schema import PAIR, PRIMARY_NAME, register
 from sglang_hydra.compose.separate_words import joined
 from sglang_hydra.compose.settings.nodes import Nodes
@@ -30,6 +30,7 @@ from sglang_hydra.text.errors import ConfigError
 from sglang_hydra.text.findings import Finding
 from sglang_hydra.text.origins import Named, Origin
 
+_MOST_WORDS = 1024
 _MOST_BASES = 64
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class Composer:
         self._plain: dict[int, PlainBases] = {}
         self._models: dict[int, ModelPresets] = {}
         self._presets: dict[tuple[int, str], tuple[list[Preset], list[Finding]]] = {}
+        self._words: dict[tuple[str | None, ...], Wanted] = {}
         self._lock = threading.RLock()  # what is kept is shared by all who compose with this
         self._group_keys: dict[str, str] | None = None
 
@@ -348,6 +350,13 @@ class Composer:
         return made
 
     def _read(self, requests: Sequence[Request], repository: Repository) -> list[Wanted]:
+        release = named_release(requests)
+        known = [
+            self._words.get((item.text, item.place, item.layer, release)) if item.key is None else None
+            for item in requests
+        ]
+        if None not in known:
+            return [item for item in known if item]
         if self.hydra_syntax:
             wanted, findings = parse_requests(requests, repository.is_path)
         else:
@@ -356,7 +365,16 @@ class Composer:
             )
         if findings:
             raise ConfigError(*findings)
+        self._keep_words(requests, wanted, release)
         return wanted
+
+    def _keep_words(self, requests: Sequence[Request], wanted: Sequence[Wanted], release: str | None) -> None:
+        """A word means the same next time. One that stands for several, or for none, is read again."""
+        if len(self._words) > _MOST_WORDS:
+            self._words.clear()
+        for request, item in zip(requests, wanted, strict=True) if len(requests) == len(wanted) else ():
+            if item.request is request and request.key is None:
+                self._words[request.text, request.place, request.layer, release] = item
 
     def _is_own_key(self, key: str) -> bool:
         """Whether the app's config has this key beside our tree; possible only where ours stands under a node."""

@@ -136,7 +136,7 @@ def _divided(base: Plan, release: str) -> Iterator[Mapping[str, Any]]:
             if size > 1 and experts:
                 yield arguments_saying(release, **whole, experts=size)
             if size >= here > 1 and experts:
-                dense = {"dense": 1} if nodes > 1 else {}  # else blocks of FP8 are cut
+                dense: dict[str, Any] = {"dense": 1} if nodes > 1 else {}  # else blocks of FP8 are cut
                 share = (
                     {"mem_fraction_static": _SHARE} if nodes > 1 and "mem_fraction_static" not in base.intent else {}
                 )

@@ -233,10 +233,10 @@ def test_nothing_is_planned_for_a_plan_without_offers(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("gpu", "wrong", "hint"),
     [
-        ("h100", "attention_backend=flash_attn", "attention_backend=fa3; or attention_backend=flashinfer"),
-        ("b200", "attention_backend=flash_attn", "attention_backend=flashinfer"),
+        ("h100", "attention_backend=flash_attn", "attention_backend=fa3"),
+        ("b200", "attention_backend=flash_attn", ""),  # fa3 is not for it, and flashinfer was not meant
         ("h100", "kv_cache_dtype=fp8", "kv_cache_dtype=fp8_e4m3"),
-        ("a100_80gb", "kv_cache_dtype=fp8", "kv_cache_dtype=fp8_e4m3; or kv_cache_dtype=fp8_e5m2"),
+        ("a100_80gb", "kv_cache_dtype=fp8", "kv_cache_dtype=fp8_e4m3"),
     ],
 )
 def test_a_value_is_the_nearest_that_this_plan_accepts(gpu: str, wrong: str, hint: str) -> None:
